@@ -1,0 +1,67 @@
+# Every target does its own set-up; a second run installs nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SEED ?= 0
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit fuzz bench docs clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.package  ## make a synthetic set, write and read it, score rankings
+	@$(BIN)/countersample demo
+
+test: lint types unit fuzz  ## run every check: lint, types, tests, documentation, fuzzing
+
+lint: $(VENV)/.dev  ## check style, formatting and the layers of the architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev  ## check types
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev  ## run the tests only (SEED=7 for other random numbers)
+	COUNTERSAMPLE_TEST_SEED=$(SEED) $(BIN)/python -m pytest
+
+fuzz: $(VENV)/.dev  ## fuzz the LETOR reader for 20 seconds
+	$(BIN)/python tests/fuzz_letor.py 20
+
+bench: $(VENV)/.bench  ## run all benchmarks against their peers
+	$(BIN)/python benchmarks/run.py
+
+docs: $(VENV)/.docs  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "The documentation is in site/index.html"
+
+clean:  ## remove everything that was built or installed
+	rm -rf $(VENV) build dist site demo .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "countersample needs Python 3.11 or later; name one with make PYTHON=…"; exit 1; }
+	@echo "Setting up $(VENV) (once; a minute or two)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade pip
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.venv pyproject.toml
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.package pyproject.toml
+	@$(PIP) install --group dev
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.package pyproject.toml
+	@$(PIP) install torch==2.13.0
+	@$(PIP) install --group bench
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.package pyproject.toml
+	@$(PIP) install --group docs
+	@touch $@
