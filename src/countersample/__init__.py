@@ -1,0 +1,53 @@
+"""Turn a biased click log into an unbiased ranker.
+
+The names below are the whole public interface; each is imported when it is first used, so that
+``import countersample`` costs nothing.
+
+==================  ==========================================================================
+`RankingDataset`    judged queries: features, labels, offsets, query ids
+`load_letor`        read LETOR/SVMrank text (and `save_letor` writes it)
+`synthetic`         make judged data of the shape of Yahoo or Istella
+`metrics`           ndcg, dcg, arp, mrr, precision, average_precision, err
+`evaluate`          means of metrics over a dataset, by name
+==================  ==========================================================================
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from countersample._version import __version__
+
+if TYPE_CHECKING:
+    from countersample import metrics
+    from countersample.data import RankingDataset, load_letor, save_letor, synthetic
+    from countersample.evaluation import evaluate
+
+_HOME = {
+    "RankingDataset": "data",
+    "load_letor": "data",
+    "save_letor": "data",
+    "synthetic": "data",
+    "evaluate": "evaluation",
+}
+
+__all__ = [
+    "RankingDataset",
+    "__version__",
+    "evaluate",
+    "load_letor",
+    "metrics",
+    "save_letor",
+    "synthetic",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the public names)
+    if name in _HOME:
+        return getattr(import_module(f"countersample.{_HOME[name]}"), name)
+    if name in __all__:
+        return import_module(f"countersample.{name}")
+    raise AttributeError(f"module 'countersample' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,54 @@
+"""Writing files so that nothing is lost: under a temporary name first, then renamed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from countersample.errors import CounterSampleError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a path beside `target` to write a file or a folder to; it takes its place at the end.
+
+    If the block fails, what was written is removed and `target` is as it was.
+    """
+    target = Path(target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        _replace(temporary, target)
+    except OSError as error:
+        raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
+    finally:
+        _remove(temporary)
+
+
+def _replace(temporary: Path, target: Path) -> None:
+    if not target.is_dir():
+        temporary.replace(target)
+        return
+    # A folder cannot be renamed over one that has files, so the old one steps aside first.
+    aside = temporary.with_suffix(".old")
+    target.replace(aside)
+    try:
+        temporary.replace(target)
+    except OSError:
+        aside.replace(target)
+        raise
+    _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,359 @@
+"""Reading LETOR text: bytes in, rows of a matrix out.
+
+``label qid:ID index:value index:value … # comment``, one row a line. A number is
+``[+-] digits [. digits] [e [+-] digits]`` with a digit on at least one side of the point.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Text = NDArray[np.uint8]
+Matrix = NDArray[np.float32]
+Table = NDArray[np.int64]
+
+# What ended a parse. Each has its sentence in countersample.data._letor_errors.
+OK = 0
+BAD_LABEL = 1
+BAD_QID = 2
+UNEXPECTED_QID = 3
+BAD_FEATURE = 4
+BAD_VALUE = 5
+NOT_FINITE = 6
+WRONG_ORDER = 7
+REPEATED = 8
+TOO_MANY_FEATURES = 9
+
+MAX_INDEX = 1_000_000  # a dense row of this width takes 4 MB; wider data is not meant to be dense
+
+_TAB, _LF, _CR, _SPACE, _HASH, _COLON = 9, 10, 13, 32, 35, 58
+_PLUS, _MINUS, _POINT, _ZERO, _LOWER_E, _UPPER_E = 43, 45, 46, 48, 101, 69
+
+_POWERS = np.array([float(f"1e{k}") for k in range(23)])  # each exact in float64
+_SMALLEST_POWER = -400
+_WIDE_POWERS = np.array([float(f"1e{k}") for k in range(_SMALLEST_POWER, 309)])
+_EXACT = np.uint64(2**53)
+_LARGEST = np.finfo(np.float32).max
+_SLACK = 2.0**-50  # relative error allowed for a product of two rounded numbers
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _is_end(byte: np.uint8) -> bool:
+    """Tell whether a byte ends a token: white space, line end, or the start of a comment."""
+    return byte == _SPACE or byte == _LF or byte == _TAB or byte == _CR or byte == _HASH
+
+
+@njit(nogil=True, cache=True)
+def float32_of(mantissa: np.uint64, power: int, more_digits: bool) -> tuple[np.float32, bool]:
+    """Return float32(mantissa · 10^power) and whether that is certain.
+
+    Exact where both parts are exact in float64 (Clinger's fast path). Elsewhere the true value lies
+    within a relative 2⁻⁵⁰ of a float64 product, and the result is certain when the whole interval
+    rounds to one float32.
+    """
+    if mantissa == 0:
+        return np.float32(0.0), not more_digits
+    if mantissa <= _EXACT and not more_digits:
+        if -22 <= power < 0:
+            return np.float32(np.float64(mantissa) / _POWERS[-power]), True
+        if 0 <= power <= 22:
+            return np.float32(np.float64(mantissa) * _POWERS[power]), True
+    if power > 308:
+        return np.float32(np.inf), True
+    if power < _SMALLEST_POWER:
+        return np.float32(0.0), True
+    if power >= -300:
+        value = np.float64(mantissa) * _WIDE_POWERS[power - _SMALLEST_POWER]
+    else:  # the power alone would be subnormal
+        value = np.float64(mantissa) * 1e-100 * _WIDE_POWERS[power + 100 - _SMALLEST_POWER]
+    low = np.float32(value * (1.0 - _SLACK))
+    return low, low == np.float32(value * (1.0 + _SLACK))
+
+
+@njit(nogil=True, cache=True)
+def _long_number(text: Text, at: int) -> tuple[np.uint64, int, bool, int]:
+    """Read a number of any length at `at`: mantissa, power of ten, digits cut off, and its end.
+
+    The end is −1 where there is no number.
+    """
+    mantissa = np.uint64(0)
+    kept = 0
+    digits = 0
+    power = 0
+    cut = False
+    after_point = False
+    while True:
+        byte = text[at]
+        digit = np.uint64(byte) - np.uint64(_ZERO)
+        if digit <= np.uint64(9):
+            digits += 1
+            if kept < 19:
+                mantissa = mantissa * np.uint64(10) + digit
+                if mantissa > 0:
+                    kept += 1
+                if after_point:
+                    power -= 1
+            else:
+                cut = cut or digit > 0
+                if not after_point:
+                    power += 1
+        elif byte == _POINT and not after_point:
+            after_point = True
+        else:
+            break
+        at += 1
+    if digits == 0:
+        return mantissa, power, cut, -1
+    if text[at] == _LOWER_E or text[at] == _UPPER_E:
+        at += 1
+        negative = text[at] == _MINUS
+        if negative or text[at] == _PLUS:
+            at += 1
+        first = at
+        exponent = 0
+        while True:
+            digit = np.int64(text[at]) - _ZERO
+            if digit < 0 or digit > 9:
+                break
+            exponent = min(exponent * 10 + digit, 1_000_000_000)
+            at += 1
+        if at == first:
+            return mantissa, power, cut, -1
+        power += -exponent if negative else exponent
+    return mantissa, power, cut, at
+
+
+@njit(nogil=True, cache=True)
+def _number(text: Text, at: int) -> tuple[np.float32, bool, int]:
+    """Read a number at `at`: its float32, whether that is certain, and its end (−1: no number)."""
+    negative = text[at] == _MINUS
+    if negative or text[at] == _PLUS:
+        at += 1
+    start = at
+    mantissa = np.uint64(0)
+    digit = np.uint64(text[at]) - np.uint64(_ZERO)
+    while digit <= np.uint64(9):
+        mantissa = mantissa * np.uint64(10) + digit
+        at += 1
+        digit = np.uint64(text[at]) - np.uint64(_ZERO)
+    digits = at - start
+    power = 0
+    if text[at] == _POINT:
+        at += 1
+        point = at
+        digit = np.uint64(text[at]) - np.uint64(_ZERO)
+        while digit <= np.uint64(9):
+            mantissa = mantissa * np.uint64(10) + digit
+            at += 1
+            digit = np.uint64(text[at]) - np.uint64(_ZERO)
+        power = point - at
+        digits -= power
+    more_digits = False
+    if digits == 0 or digits > 18 or text[at] == _LOWER_E or text[at] == _UPPER_E:
+        mantissa, power, more_digits, at = _long_number(text, start)
+        if at < 0:
+            return np.float32(0.0), True, at
+    value, certain = float32_of(mantissa, power, more_digits)
+    if negative and value != 0.0:  # no −0: equal data must have equal bytes
+        value = -value
+    return value, certain, at
+
+
+@njit(nogil=True, cache=True)
+def _same_bytes(text: Text, one: int, other: int, length: int) -> bool:
+    for k in range(length):
+        if text[one + k] != text[other + k]:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def parse_rows(
+    text: Text,
+    start: int,
+    stop: int,
+    with_qid: bool,
+    base: int,
+    clip: bool,
+    features: Matrix,
+    labels: Matrix,
+    runs: Table,
+    uncertain: Table,
+) -> tuple[int, int, int, int, int, int, int]:
+    """Parse the lines ``text[start:stop]`` into rows; ``text[stop - 1]`` must be a line feed.
+
+    Parameters
+    ----------
+    text : uint8 (n_bytes,)
+    start, stop : int
+    with_qid : bool
+        Whether each row must have a ``qid:`` or must not.
+    base : int
+        The feature number of the first column: 0 or 1.
+    clip : bool
+        Whether a number beyond float32 becomes the largest float32; else it is NOT_FINITE.
+    features : float32 (n_lines, width), out
+        Columns at or beyond the width are not written; `max_index` tells that there were such.
+    labels : float32 (n_lines,), out
+    runs : int64 (n_lines, 3), out
+        For each row whose id differs from the row before: row, where the id starts, its length.
+    uncertain : int64 (n_lines, 2), out
+        For each row with a number that needs exact arithmetic: row, where its line starts.
+
+    Returns
+    -------
+    n_rows, n_runs, n_uncertain, min_index, max_index, status, at : int
+        `status` is OK or says what is wrong with the text at byte `at`.
+    """
+    width = features.shape[1]
+    row = 0
+    n_runs = 0
+    n_uncertain = 0
+    min_index = MAX_INDEX
+    max_index = -1
+    id_at = 0
+    id_length = -1
+    at = start
+    while at < stop:
+        while text[at] == _SPACE or text[at] == _TAB:
+            at += 1
+        if text[at] == _CR and text[at + 1] == _LF:
+            at += 1
+        if text[at] == _LF:
+            at += 1
+            continue
+        if text[at] == _HASH:
+            while text[at] != _LF:
+                at += 1
+            at += 1
+            continue
+        line = at
+
+        value, row_certain, end = _number(text, at)
+        if end < 0 or not _is_end(text[end]):
+            return row, n_runs, n_uncertain, min_index, max_index, BAD_LABEL, at
+        if np.isinf(value):
+            if not clip:
+                return row, n_runs, n_uncertain, min_index, max_index, NOT_FINITE, at
+            value = np.copysign(_LARGEST, value)
+        labels[row] = value
+        at = end
+        while text[at] == _SPACE or text[at] == _TAB:
+            at += 1
+
+        # 113 105 100 is "qid"; the line feed at the end keeps these reads inside the text.
+        has_qid = (
+            text[at] == 113
+            and text[at + 1] == 105
+            and text[at + 2] == 100
+            and text[at + 3] == _COLON
+        )
+        if has_qid != with_qid:
+            status = BAD_QID if with_qid else UNEXPECTED_QID
+            return row, n_runs, n_uncertain, min_index, max_index, status, at
+        if with_qid:
+            first = at + 4
+            end = first
+            while text[end] > _SPACE and text[end] != _HASH:
+                end += 1
+            if end == first or not _is_end(text[end]):  # an id has no control characters
+                return row, n_runs, n_uncertain, min_index, max_index, BAD_QID, at
+            if end - first != id_length or not _same_bytes(text, first, id_at, id_length):
+                id_at = first
+                id_length = end - first
+                runs[n_runs, 0] = row
+                runs[n_runs, 1] = id_at
+                runs[n_runs, 2] = id_length
+                n_runs += 1
+            at = end
+
+        features[row, :] = 0.0
+        last = -1
+        while True:
+            while text[at] == _SPACE or text[at] == _TAB:
+                at += 1
+            byte = text[at]
+            if byte == _LF:
+                break
+            if byte == _HASH:
+                while text[at] != _LF:
+                    at += 1
+                break
+            if byte == _CR and text[at + 1] == _LF:
+                at += 1
+                break
+            token = at
+            index = np.int64(0)
+            digit = np.int64(byte) - _ZERO
+            while 0 <= digit <= 9:
+                index = index * 10 + digit
+                if index > MAX_INDEX:
+                    return (
+                        row, n_runs, n_uncertain, min_index, max_index, TOO_MANY_FEATURES, token
+                    )  # fmt: skip
+                at += 1
+                digit = np.int64(text[at]) - _ZERO
+            if at == token or text[at] != _COLON:
+                return row, n_runs, n_uncertain, min_index, max_index, BAD_FEATURE, token
+            at += 1
+            value, certain, end = _number(text, at)
+            if end < 0 or not _is_end(text[end]):
+                return row, n_runs, n_uncertain, min_index, max_index, BAD_VALUE, at
+            if np.isinf(value):
+                if not clip:
+                    return row, n_runs, n_uncertain, min_index, max_index, NOT_FINITE, at
+                value = np.copysign(_LARGEST, value)
+            if index <= last:
+                status = REPEATED if index == last else WRONG_ORDER
+                return row, n_runs, n_uncertain, min_index, max_index, status, token
+            if last < 0:
+                min_index = min(min_index, index)
+            last = index
+            at = end
+            row_certain = row_certain and certain
+            column = index - base
+            if 0 <= column < width:
+                features[row, column] = value
+        max_index = max(max_index, last)
+        if not row_certain:
+            uncertain[n_uncertain, 0] = row
+            uncertain[n_uncertain, 1] = line
+            n_uncertain += 1
+        row += 1
+        at += 1
+    return row, n_runs, n_uncertain, min_index, max_index, OK, at
+
+
+@njit(nogil=True, cache=True)
+def widen_rows(flat: Matrix, n_rows: int, width: int, new_width: int, shift: int) -> None:
+    """Lay `n_rows` rows of `width` out anew, in place, at `new_width`, moved right by `shift`.
+
+    Rows move to the back, so the last goes first; new columns are 0.
+    """
+    kept = min(width, new_width - shift)
+    for k in range(n_rows):
+        row = n_rows - 1 - k
+        old = row * width
+        new = row * new_width
+        for column in range(kept - 1, -1, -1):
+            flat[new + shift + column] = flat[old + column]
+        flat[new : new + shift] = 0.0
+        flat[new + shift + kept : new + new_width] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def permute_rows(matrix: Matrix, order: Table) -> None:
+    """Put row ``order[i]`` at place i, in place; `order` is used up (set to −1)."""
+    kept = np.empty(matrix.shape[1], matrix.dtype)
+    for first in range(len(order)):
+        if order[first] < 0 or order[first] == first:
+            continue
+        kept[:] = matrix[first]
+        place = first
+        while order[place] != first:
+            source = order[place]
+            matrix[place] = matrix[source]
+            order[place] = -1
+            place = source
+        matrix[place] = kept
+        order[place] = -1

@@ -1,0 +1,143 @@
+"""Writing LETOR text: rows of a matrix in, bytes out.
+
+A number is written with the fewest digits that read back as the same float32.
+"""
+
+import numpy as np
+from numba import njit
+
+from countersample._kernels.letor import Matrix, Table, Text, float32_of
+
+LONGEST_NUMBER = 24  # sign, 17 digits, point, e, sign, 2 digits, and one to spare
+_POWERS = np.array([float(f"1e{k}") for k in range(64)])
+_SPACE, _COLON, _MINUS, _POINT, _ZERO, _LOWER_E = 32, 58, 45, 46, 48, 101
+
+
+@njit(nogil=True, cache=True)
+def _shortest(value: np.float32) -> tuple[np.uint64, int]:
+    """Return (mantissa, power) with the fewest digits such that float32(mantissa·10^power) = value.
+
+    `value` is positive.
+    """
+    wide = np.float64(value)
+    leading = np.int64(np.floor(np.log10(wide)))  # −45 … 38
+    for digits in range(1, 18):
+        power = leading - digits + 1
+        scaled = wide / _POWERS[power] if power > 0 else wide * _POWERS[-power]
+        mantissa = np.uint64(np.rint(scaled))
+        back, certain = float32_of(mantissa, power, False)
+        if certain and back == value:
+            break
+    while mantissa % np.uint64(10) == 0:
+        mantissa //= np.uint64(10)
+        power += 1
+    return mantissa, power
+
+
+@njit(nogil=True, cache=True)
+def _write_integer(out: Text, at: int, number: np.uint64) -> int:
+    """Write a number that is not negative; return where it ends."""
+    length = 1
+    rest = number // np.uint64(10)
+    while rest > 0:
+        length += 1
+        rest //= np.uint64(10)
+    for k in range(length):
+        out[at + length - 1 - k] = _ZERO + number % np.uint64(10)
+        number //= np.uint64(10)
+    return at + length
+
+
+@njit(nogil=True, cache=True)
+def write_number(out: Text, at: int, value: np.float32) -> int:
+    """Write a finite float32 at ``out[at:]``; return where it ends."""
+    if value == 0.0:
+        out[at] = _ZERO
+        return at + 1
+    if value < 0.0:
+        out[at] = _MINUS
+        at += 1
+        value = -value
+    mantissa, power = _shortest(value)
+    end = _write_integer(out, at, mantissa)
+    digits = end - at
+    if power == 0:
+        return end
+    if power > 0 and digits + power <= 9:  # 12000
+        out[end : end + power] = _ZERO
+        return end + power
+    whole = digits + power  # digits before the point
+    if power < 0 and whole > 0:  # 12.5
+        for k in range(end, at + whole, -1):
+            out[k] = out[k - 1]
+        out[at + whole] = _POINT
+        return end + 1
+    if power < 0 and whole > -5:  # 0.00125
+        shift = 2 - whole
+        for k in range(end - 1, at - 1, -1):
+            out[k + shift] = out[k]
+        out[at : at + shift] = _ZERO
+        out[at + 1] = _POINT
+        return end + shift
+    out[end] = _LOWER_E  # 125e-9
+    end += 1
+    if power < 0:
+        out[end] = _MINUS
+        end += 1
+        power = -power
+    return _write_integer(out, end, np.uint64(power))
+
+
+@njit(nogil=True, cache=True)
+def write_features(out: Text, at: int, row: Matrix, keep_last: bool) -> int:
+    """Write `` index:value`` for each value that is not 0; return where it ends.
+
+    With `keep_last` the last feature is written even if it is 0, so that the width can be read.
+    """
+    for column in range(len(row)):
+        value = row[column]
+        if value != 0.0 or (keep_last and column == len(row) - 1):
+            out[at] = _SPACE
+            at = _write_integer(out, at + 1, np.uint64(column + 1))
+            out[at] = _COLON
+            at = write_number(out, at + 1, value)
+    return at
+
+
+@njit(nogil=True, cache=True)
+def write_rows(
+    out: Text,
+    features: Matrix,
+    labels: Matrix,
+    ids: Text,
+    id_starts: Table,
+    query_of_row: Table,
+    keep_last: bool,
+) -> int:
+    """Write rows as ``label qid:ID index:value …`` lines; return the number of bytes.
+
+    Parameters
+    ----------
+    out : uint8, long enough for the longest rows
+    features : float32 (n, width)
+    labels : float32 (n,)
+    ids : uint8
+        The ids of all queries, one after the other.
+    id_starts : int64 (n_queries + 1,)
+    query_of_row : int64 (n,)
+    keep_last : bool
+        Whether the first row is to name the last feature even if it is 0.
+    """
+    at = 0
+    for row in range(len(labels)):
+        at = write_number(out, at, labels[row])
+        out[at : at + 5] = np.array([32, 113, 105, 100, 58], np.uint8)  # " qid:"
+        at += 5
+        query = query_of_row[row]
+        for k in range(id_starts[query], id_starts[query + 1]):
+            out[at] = ids[k]
+            at += 1
+        at = write_features(out, at, features[row], keep_last and row == 0)
+        out[at] = 10
+        at += 1
+    return at

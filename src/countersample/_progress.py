@@ -1,0 +1,86 @@
+"""Progress on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+PATIENCE = 2.0  # seconds before anything is shown
+PAUSE = 10.0  # seconds between two plain lines
+
+Report = Callable[[float], None]
+
+
+def _ignore(done: float) -> None:
+    pass
+
+
+@contextmanager
+def byte_progress(what: str, total: int | None, *, show: bool) -> Iterator[Report]:
+    """Give a function that is told how many bytes are done, and show that after two seconds.
+
+    Parameters
+    ----------
+    what : str
+        What is going on: "reading train.txt".
+    total : int or None
+        The number of bytes in all, where known.
+    show : bool
+        Whether to show anything at all.
+    """
+    if not show:
+        yield _ignore
+    elif sys.stderr.isatty():
+        with _bar(what, total) as report:
+            yield report
+    else:
+        yield _plain(what, total)
+
+
+@contextmanager
+def _bar(what: str, total: int | None) -> Iterator[Report]:
+    from rich import progress  # noqa: PLC0415 (only where something is shown)
+    from rich.console import Console  # noqa: PLC0415
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task(what, total=total)
+    begin = time.monotonic()
+
+    def report(done: float) -> None:
+        bar.update(task, completed=done)
+        if not bar.live.is_started and time.monotonic() - begin > PATIENCE:
+            bar.start()
+
+    try:
+        yield report
+    finally:
+        bar.stop()
+
+
+def _plain(what: str, total: int | None) -> Report:
+    begin = time.monotonic()
+    due = begin + PATIENCE
+
+    def report(done: float) -> None:
+        nonlocal due
+        now = time.monotonic()
+        if now < due:
+            return
+        due = now + PAUSE
+        rate = done / (now - begin)
+        share = f" of {total / 1e6:,.0f}" if total else ""
+        left = f", {(total - done) / rate:,.0f} s left" if total and rate else ""
+        line = f"{what}: {done / 1e6:,.0f}{share} MB, {rate / 1e6:,.0f} MB/s{left}"
+        print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+
+    return report

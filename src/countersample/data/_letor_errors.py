@@ -1,0 +1,73 @@
+"""The sentence for each thing that can be wrong with LETOR text."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+EXPECTED_ROW = "label qid:ID index:value …"
+_LONGEST_SHOWN = 40
+
+
+def letor_error(
+    name: str, line: int, text: NDArray[np.uint8], start: int, at: int, status: int
+) -> DataError:
+    """Make the error for the kernel's `status` at byte `at` of the line that starts at `start`.
+
+    Parameters
+    ----------
+    name : str
+        The file's name as the user gave it.
+    line : int
+        The line's number, from 1.
+    text : uint8 array
+        The block of text that the positions are of.
+    """
+    from countersample._kernels import letor as kernel  # noqa: PLC0415 (imports numba)
+
+    before = text[start:at].tobytes()
+    rest = text[at : at + 1000].tobytes().split(b"\n")[0].rstrip(b"\r")
+    if b"\0" in before + rest:
+        return DataError(f"{name}:{line}: a zero byte: this is a binary file, expected LETOR text")
+    column = len(before.decode(errors="replace")) + 1
+    token = re.split(rb"[ \t#]", rest)[0].decode(errors="replace")
+    found = _shown(token)
+    number = token.split(":")[0]
+    previous = re.findall(rb"[ \t](\d+):", before)
+    last = previous[-1].decode() if previous else ""
+    sentence = {
+        kernel.BAD_LABEL: f"expected a label (a number), found {found}",
+        kernel.BAD_QID: f"expected qid:ID after the label, found {found}",
+        kernel.UNEXPECTED_QID: f"expected index:value, found {found}: with a group file the rows "
+        "must not name queries",
+        kernel.BAD_FEATURE: f"expected index:value, found {found}",
+        kernel.BAD_VALUE: f"expected a number after {last}:, found {found}",
+        kernel.NOT_FINITE: f"{found} is beyond float32: expected a number below 3.4e38; "
+        "clip=True (--clip) takes it as that",
+        kernel.WRONG_ORDER: f"feature {number} after feature {last}: expected rising feature "
+        "numbers",
+        kernel.REPEATED: f"feature {number} is given twice",
+        kernel.TOO_MANY_FEATURES: f"feature number {_shown(number)} is above "
+        f"{kernel.MAX_INDEX:,}, the most a dense row may have",
+    }[status]
+    if status in (kernel.BAD_LABEL, kernel.BAD_VALUE) and _is_not_finite(token):
+        sentence = f"expected a finite number, found {found}: replace it or leave the row out"
+    return DataError(f"{name}:{line}:{column}: {sentence}")
+
+
+def _shown(token: str) -> str:
+    if not token:
+        return "the end of the line"
+    if len(token) > _LONGEST_SHOWN:
+        token = token[:_LONGEST_SHOWN] + "…"
+    return f"'{token}'" if token.isprintable() else ascii(token)
+
+
+def _is_not_finite(token: str) -> bool:
+    return token.lower().lstrip("+-") in {"nan", "inf", "infinity"}

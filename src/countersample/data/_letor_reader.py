@@ -1,0 +1,366 @@
+"""The loop that reads LETOR text: blocks of whole lines, parsed by all cores, rows on a tape."""
+
+from __future__ import annotations
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.data._letor_errors import EXPECTED_ROW, letor_error
+from countersample.data.sources import OpenSource, Source, open_source
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from countersample.data._tape import Tape
+
+BLOCK = 8 << 20  # bytes of text in work at a time; a second block is read meanwhile
+LONGEST_LINE = 256 << 20
+_HEADROOM = 1.02  # reserve this much more than the rows seen so far promise
+_WINDOW = 1 << 16  # bytes searched at a time for a line feed
+_UNKNOWN_SHARE = 0.8  # of a stream of unknown length, assumed read: it grows by a quarter
+
+
+@dataclass
+class LetorRows:
+    """What was read: a matrix, a label a row, and the query of each run of adjacent rows."""
+
+    features: NDArray[np.float32]
+    labels: NDArray[np.float32]
+    run_starts: NDArray[np.int64]
+    run_queries: NDArray[np.int64]
+    query_ids: list[bytes]
+    zero_based: bool
+
+
+@dataclass
+class _Piece:
+    """Some whole lines of a block, and what the kernel found in them."""
+
+    start: int
+    stop: int
+    n_lines: int
+    labels: NDArray[np.float32] = field(init=False)
+    runs: NDArray[np.int64] = field(init=False)
+    n_rows: int = 0
+    min_index: int = 0
+    max_index: int = 0
+    status: int = 0
+    at: int = 0
+
+
+class LetorReader:
+    """Reads one or several sources, one after the other, onto one tape.
+
+    Parameters
+    ----------
+    tape : Tape
+        Where the rows go.
+    with_qid : bool
+        Whether each row must name its query or must not.
+    zero_based : bool or None
+        Whether the first feature's number is 0; None finds out.
+    n_features : int or None
+        The number of features; None finds out.
+    clip : bool
+        Whether a number beyond float32 becomes the largest float32 rather than an error.
+    threads : int
+    report : function of the number of bytes read so far
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        *,
+        with_qid: bool,
+        zero_based: bool | None,
+        n_features: int | None,
+        clip: bool,
+        threads: int,
+        report: Callable[[float], None],
+    ) -> None:
+        from countersample._kernels import letor  # noqa: PLC0415 (imports numba)
+
+        self._kernel = letor
+        self._tape = tape
+        self._with_qid = with_qid
+        self._base = 0 if zero_based else 1
+        self._base_is_given = zero_based is not None
+        self._n_features = n_features
+        self._clip = clip
+        self._threads = threads
+        self._report = report
+        self._width = n_features or 0
+        self._highest = -1
+        self._n_rows = 0
+        self._labels: list[NDArray[np.float32]] = []
+        self._run_starts: list[int] = []
+        self._run_queries: list[int] = []
+        self._query_of: dict[bytes, int] = {}
+
+    def read(self, sources: Sequence[Source]) -> LetorRows:
+        """Read all sources and end the tape."""
+        done = 0
+        with ThreadPoolExecutor(self._threads + 1) as pool:
+            for position, source in enumerate(sources):
+                with open_source(source) as opened:
+                    before = self._n_rows
+                    left = len(sources) - 1 - position
+                    self._read_source(opened, pool, done, left)
+                    done += opened.position
+                    if self._n_rows == before:
+                        raise DataError(f"{opened.name}: no rows, expected lines '{EXPECTED_ROW}'")
+        return LetorRows(
+            features=self._tape.matrix(self._n_rows, self._width),
+            labels=np.concatenate(self._labels),
+            run_starts=np.array(self._run_starts, np.int64),
+            run_queries=np.array(self._run_queries, np.int64),
+            query_ids=list(self._query_of),
+            zero_based=self._base == 0,
+        )
+
+    def _read_source(
+        self, source: OpenSource, pool: ThreadPoolExecutor, done: int, sources_left: int
+    ) -> None:
+        lines_before = 0
+        rows_before = self._n_rows
+        for text, share in _blocks(source, pool):
+            pieces = _split(text, self._threads)
+            n_lines = sum(piece.n_lines for piece in pieces)
+            # guess that what is to come, and the files after this one, are like what was read
+            rows = (self._n_rows - rows_before + n_lines) / share
+            expected = int((rows_before + rows * (1 + sources_left)) * _HEADROOM)
+            self._parse(source.name, lines_before, text, pieces, pool, expected)
+            lines_before += n_lines
+            self._report(done + source.position)
+
+    def _parse(
+        self,
+        name: str,
+        lines_before: int,
+        text: NDArray[np.uint8],
+        pieces: list[_Piece],
+        pool: ThreadPoolExecutor,
+        expected_rows: int,
+    ) -> None:
+        """Parse a block; again where it shows more columns than the tape has room for."""
+        while True:
+            n_lines = sum(piece.n_lines for piece in pieces)
+            self._reserve(self._n_rows + n_lines, expected_rows)
+            self._run_kernel(text, pieces, pool)
+            for piece in pieces:
+                if piece.status != self._kernel.OK:
+                    raise self._error(name, lines_before, text, piece)
+            if self._fits(name, pieces):
+                break
+        self._keep(text, pieces)
+
+    def _run_kernel(
+        self, text: NDArray[np.uint8], pieces: list[_Piece], pool: ThreadPoolExecutor
+    ) -> None:
+        rows = self._tape.flat[self._n_rows * self._width :]
+        work = []
+        first = 0
+        for piece in pieces:
+            last = first + piece.n_lines
+            slab = rows[first * self._width : last * self._width]
+            work.append(pool.submit(self._run_piece, text, piece, slab))
+            first = last
+        for piece_work in work:
+            piece_work.result()
+
+    def _run_piece(self, text: NDArray[np.uint8], piece: _Piece, slab: NDArray[np.float32]) -> None:
+        labels = np.empty(piece.n_lines, np.float32)
+        runs = np.empty((piece.n_lines, 3), np.int64)
+        uncertain = np.empty((piece.n_lines, 2), np.int64)
+        features = np.asarray(slab).reshape(piece.n_lines, self._width)
+        (
+            piece.n_rows, n_runs, n_uncertain,
+            piece.min_index, piece.max_index, piece.status, piece.at,
+        ) = self._kernel.parse_rows(
+            text, piece.start, piece.stop, self._with_qid, self._base, self._clip,
+            features, labels, runs, uncertain,
+        )  # fmt: skip
+        piece.labels = labels[: piece.n_rows]
+        piece.runs = runs[:n_runs].copy()
+        has_room = self._base <= piece.min_index and piece.max_index - self._base < self._width
+        if piece.status == self._kernel.OK and has_room:
+            for row, start in uncertain[:n_uncertain]:
+                self._read_exactly(text, piece, int(start), features[row], labels[row : row + 1])
+
+    def _read_exactly(
+        self,
+        text: NDArray[np.uint8],
+        piece: _Piece,
+        start: int,
+        row: NDArray[np.float32],
+        label: NDArray[np.float32],
+    ) -> None:
+        """Read a row that the kernel found right in form but too close to call in value."""
+        line = text[start : _line_end(text, start + 1)].tobytes().split(b"#")[0]
+        for position, token in enumerate(re.finditer(rb"[^ \t\r\n]+", line)):
+            if position == 1 and self._with_qid:
+                continue
+            index, _, number = token[0].rpartition(b":")
+            with np.errstate(over="ignore"):
+                value = np.float32(float(number))
+            if np.isinf(value):
+                value = np.copysign(np.finfo(np.float32).max, value)
+                if not self._clip and piece.status == self._kernel.OK:
+                    piece.status = self._kernel.NOT_FINITE
+                    piece.at = start + token.end() - len(number)
+            if position == 0:
+                label[0] = value
+            else:
+                row[int(index) - self._base] = value
+
+    def _reserve(self, n_rows: int, expected_rows: int) -> None:
+        if len(self._tape.flat) < n_rows * self._width:
+            self._tape.resize(max(n_rows, expected_rows) * self._width)
+
+    def _fits(self, name: str, pieces: list[_Piece]) -> bool:
+        """Tell whether all columns had room; if not, make room."""
+        self._highest = max(self._highest, *(piece.max_index for piece in pieces))
+        base = self._base
+        if min(piece.min_index for piece in pieces) < base:
+            if self._base_is_given:
+                raise DataError(f"{name}: a feature with number 0, expected numbers from 1")
+            base = 0
+        shift = self._base - base
+        needed = self._highest - base + 1
+        width = self._n_features or max(self._width + shift, needed)
+        if needed > width:
+            raise DataError(
+                f"{name}: a feature with number {self._highest}, expected at most {width} "
+                f"features counted from {base}"
+            )
+        if width == self._width and not shift:
+            return True
+        if self._n_rows:
+            self._tape.resize(max(self._n_rows * width, len(self._tape.flat)))
+            flat = np.asarray(self._tape.flat)
+            self._kernel.widen_rows(flat, self._n_rows, self._width, width, shift)
+        self._width = width
+        self._base = base
+        return False
+
+    def _keep(self, text: NDArray[np.uint8], pieces: list[_Piece]) -> None:
+        """Take over the rows of the pieces: close gaps, number the queries."""
+        width, flat = self._width, self._tape.flat
+        first = self._n_rows
+        for piece in pieces:
+            if first != self._n_rows and piece.n_rows:  # lines without a row left a gap
+                flat[self._n_rows * width : (self._n_rows + piece.n_rows) * width] = flat[
+                    first * width : (first + piece.n_rows) * width
+                ].copy()
+            first += piece.n_lines
+            for row, at, length in piece.runs.tolist():
+                query_id = text[at : at + length].tobytes()
+                query = self._query_of.setdefault(query_id, len(self._query_of))
+                if not self._run_queries or query != self._run_queries[-1]:
+                    self._run_starts.append(self._n_rows + row)
+                    self._run_queries.append(query)
+            self._labels.append(piece.labels)
+            self._n_rows += piece.n_rows
+
+    def _error(
+        self, name: str, lines_before: int, text: NDArray[np.uint8], piece: _Piece
+    ) -> DataError:
+        line_feeds = np.flatnonzero(text[: piece.at] == ord("\n"))
+        start = int(line_feeds[-1]) + 1 if len(line_feeds) else 0
+        line = lines_before + len(line_feeds) + 1
+        return letor_error(name, line, text, start, piece.at, piece.status)
+
+
+def available_cores() -> int:
+    """Return the number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _split(text: NDArray[np.uint8], parts: int) -> list[_Piece]:
+    """Cut a block into about equal pieces of whole lines."""
+    pieces = []
+    start = 0
+    for part in range(1, parts + 1):
+        stop = len(text) * part // parts
+        if stop <= start:
+            continue
+        stop = _line_end(text, stop)
+        pieces.append(_Piece(start, stop, int(np.count_nonzero(text[start:stop] == ord("\n")))))
+        start = stop
+    return pieces
+
+
+def _line_end(text: NDArray[np.uint8], at: int) -> int:
+    """Return where the line that has byte ``at − 1`` ends."""
+    at -= 1
+    while True:
+        found = np.flatnonzero(text[at : at + _WINDOW] == ord("\n"))
+        if len(found):
+            return at + int(found[0]) + 1
+        at += _WINDOW
+
+
+def _blocks(
+    source: OpenSource, pool: ThreadPoolExecutor
+) -> Iterator[tuple[NDArray[np.uint8], float]]:
+    """Yield blocks of whole lines and the share of the source read by then, reading ahead by one.
+
+    A block ends with a line feed, added where the last line has none. A byte-order mark is left
+    out.
+    """
+    text, rest, share = _next_block(source, b"\xef\xbb\xbf", b"")
+    while rest is not None:
+        ahead = pool.submit(_next_block, source, b"", rest)
+        if len(text):
+            yield text, share
+        text, rest, share = ahead.result()
+    if len(text):
+        yield text, share
+
+
+def _next_block(
+    source: OpenSource, mark: bytes, carried: bytes
+) -> tuple[NDArray[np.uint8], bytes | None, float]:
+    """Read a block: its whole lines, the start of the line after them, and the share read.
+
+    The start of the next line is None at the end of the source.
+    """
+    size = max(BLOCK, 2 * len(carried))
+    buffer = np.empty(size + 1, np.uint8)
+    buffer[: len(carried)] = np.frombuffer(carried, np.uint8)
+    end = len(carried) + source.readinto(buffer[len(carried) : size].data)
+    share = min(1.0, source.position / source.size) if source.size else _UNKNOWN_SHARE
+    start = len(mark) if buffer[: min(end, len(mark))].tobytes() == mark else 0
+    if end < size:
+        if end > start and buffer[end - 1] != ord("\n"):
+            buffer[end] = ord("\n")
+            end += 1
+        return buffer[start:end], None, 1.0
+    whole = _last_line_end(buffer, start, end)
+    if whole == start and size > LONGEST_LINE:
+        raise DataError(
+            f"{source.name}: a line of more than {LONGEST_LINE >> 20} MB, expected lines "
+            f"'{EXPECTED_ROW}'"
+        )
+    return buffer[start:whole], buffer[whole:end].tobytes(), share
+
+
+def _last_line_end(text: NDArray[np.uint8], start: int, end: int) -> int:
+    """Return where the last whole line of ``text[start:end]`` ends; `start` where there is none."""
+    while end > start:
+        window = max(start, end - _WINDOW)
+        found = np.flatnonzero(text[window:end] == ord("\n"))
+        if len(found):
+            return window + int(found[-1]) + 1
+        end = window
+    return start

@@ -1,0 +1,75 @@
+"""A matrix that grows by rows and now and then by columns, in memory or in a file."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+NPY_HEADER = 128  # bytes before the numbers of a .npy file with a short header
+
+
+class Tape(Protocol):
+    """A flat run of float32 numbers that can change its length and keeps what it holds."""
+
+    flat: NDArray[np.float32]
+
+    def resize(self, length: int) -> None:
+        """Change the length; views of `flat` taken before must not be used after."""
+
+    def matrix(self, n_rows: int, width: int) -> NDArray[np.float32]:
+        """End the work: cut to size and give the matrix."""
+
+
+class MemoryTape:
+    """A tape in memory. Growing it does not copy where the system can move pages (Linux)."""
+
+    def __init__(self) -> None:
+        self.flat = np.empty(0, np.float32)
+
+    def resize(self, length: int) -> None:
+        if not len(self.flat):
+            self.flat = np.empty(length, np.float32)
+        else:
+            self.flat.resize(length, refcheck=False)
+
+    def matrix(self, n_rows: int, width: int) -> NDArray[np.float32]:
+        self.resize(n_rows * width)
+        return self.flat.reshape(n_rows, width)
+
+
+class FileTape:
+    """A tape in a ``.npy`` file, by memory map: the system writes it out as memory gets short."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._path.write_bytes(b"\0" * NPY_HEADER)
+        self.flat = np.empty(0, np.float32)
+
+    def resize(self, length: int) -> None:
+        self.flat = np.empty(0, np.float32)  # let go of the old map first
+        with self._path.open("r+b") as file:
+            file.truncate(NPY_HEADER + 4 * length)
+        if length:
+            self.flat = np.memmap(self._path, np.float32, "r+", offset=NPY_HEADER, shape=length)
+
+    def matrix(self, n_rows: int, width: int) -> NDArray[np.float32]:
+        self.resize(n_rows * width)
+        with self._path.open("r+b") as file:
+            file.write(npy_header((n_rows, width)))
+        return self.flat.reshape(n_rows, width)
+
+
+def npy_header(shape: tuple[int, int]) -> bytes:
+    """Return the first 128 bytes of a ``.npy`` file with a float32 matrix of this shape."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": shape}
+    )
+    return header.getvalue()

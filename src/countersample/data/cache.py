@@ -1,0 +1,88 @@
+"""The on-disk cache of `load_letor`: what was read, kept as a dataset folder.
+
+An entry is named by the sources' paths and the reading options, and remembers the state of each
+source: size, time of change, and a hash of its first and last bytes. An entry of another state, of
+another version, or damaged, is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countersample._files import atomic_path
+from countersample.data._tape import FileTape, Tape
+from countersample.data.groups import find_groups
+from countersample.data.store import FEATURES, VERSION, open_stored, write_beside_features
+from countersample.errors import CounterSampleError, DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countersample.data.dataset import RankingDataset
+    from countersample.data.sources import Source
+
+_SAMPLED = 1 << 16  # bytes hashed at each end of a source
+
+
+def read_cached(
+    cache: Path,
+    sources: list[Source],
+    options: dict[str, Any],
+    read: Callable[[Tape], tuple[RankingDataset, bool]],
+) -> tuple[RankingDataset, bool]:
+    """Return the dataset (and whether its features count from 0) from the cache, or read it.
+
+    Parameters
+    ----------
+    cache : Path
+        The folder of the cache, made where it does not exist.
+    sources : list of paths
+    options : dict
+        The reading options; those that change the result are part of the entry's name.
+    read : function
+        Reads the sources onto a tape.
+    """
+    paths = [Path(s).resolve() for s in sources if isinstance(s, str | os.PathLike)]
+    if len(paths) < len(sources):
+        raise ParameterError("cache= goes with paths: a file object cannot be found again")
+    settings = {k: str(v) for k, v in options.items() if k != "threads" and v is not None}
+    key = hashlib.blake2b(json.dumps([[str(p) for p in paths], settings]).encode(), digest_size=8)
+    entry = cache / f"{paths[0].name}-{key.hexdigest()}"
+    groups = options["groups"] or find_groups(paths[0])
+    files = [*paths, Path(groups)] if groups else paths
+    state = [VERSION, *map(source_state, files)]
+    try:
+        stored = open_stored(entry)
+        if stored.notes.get("sources") == state:
+            return stored.dataset, bool(stored.notes["zero_based"])
+    except DataError:
+        pass  # there is none, or none to be trusted: it is made below
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CounterSampleError(f"{cache}: cannot be made a cache: {error.strerror}") from error
+    with atomic_path(entry) as temporary:
+        temporary.mkdir()
+        dataset, zero_based = read(FileTape(temporary / FEATURES))
+        notes = {"sources": state, "zero_based": zero_based}
+        write_beside_features(dataset, temporary, notes=notes)
+        del dataset  # the map must be let go of before the folder is renamed
+    return open_stored(entry).dataset, zero_based
+
+
+def source_state(path: Path) -> list[Any]:
+    """Return what tells a file from a changed one at once: size, time, hash of its ends."""
+    try:
+        status = path.stat()
+        with path.open("rb") as file:
+            ends = file.read(_SAMPLED)
+            file.seek(max(0, status.st_size - _SAMPLED))
+            ends += file.read(_SAMPLED)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    digest = hashlib.blake2b(ends, digest_size=16).hexdigest()
+    return [str(path), status.st_size, status.st_mtime_ns, digest]

@@ -1,0 +1,397 @@
+"""Judged queries in memory: `RankingDataset`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.data.describe import Description
+    from countersample.data.normalize import Normalizer
+
+_HASHED_AT_ONCE = 1 << 22  # bytes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankingDataset:
+    """Queries, their items as feature vectors, and a relevance label an item.
+
+    The items of query ``q`` are the rows ``offsets[q]:offsets[q + 1]``; the rows of a query are
+    always adjacent. Arrays are kept as they are given when their type fits (a memory map stays
+    one), so a dataset may be larger than memory.
+
+    Parameters
+    ----------
+    features : float32 array (n_items, n_features), C-contiguous
+    labels : float32 array (n_items,)
+        Relevance grades, larger is better.
+    offsets : int64 array (n_queries + 1,)
+        Where each query's rows start; the first is 0 and the last is n_items.
+    query_ids : array (n_queries,), int64 or str
+    feature_names : tuple of str, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample import RankingDataset
+    >>> data = RankingDataset.from_arrays(
+    ...     X=[[0.1, 1.0], [0.9, 0.0], [0.5, 0.5]], y=[0, 2, 1], qid=["a", "a", "b"]
+    ... )
+    >>> data
+    RankingDataset(n_queries=2, n_items=3, n_features=2, labels=0..2)
+    >>> data.offsets
+    array([0, 2, 3])
+    >>> data.subset([1]).query_ids
+    array(['b'], dtype='<U1')
+    """
+
+    features: NDArray[np.float32]
+    labels: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    query_ids: NDArray[Any]
+    feature_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        n_items = _check_matrix(self.features)
+        if self.labels.shape != (n_items,):
+            raise DataError(
+                f"labels have shape {self.labels.shape}, expected ({n_items},): one for each row "
+                "of features"
+            )
+        _check_offsets(self.offsets, n_items)
+        if self.query_ids.shape != (self.n_queries,):
+            raise DataError(
+                f"query_ids have shape {self.query_ids.shape}, expected ({self.n_queries},): one "
+                "for each query"
+            )
+        if self.feature_names is not None and len(self.feature_names) != self.n_features:
+            raise DataError(
+                f"{len(self.feature_names)} feature names for {self.n_features} features"
+            )
+
+    # -- made from other things
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: ArrayLike,  # noqa: N803 (the field's name for it)
+        y: ArrayLike,
+        qid: ArrayLike,
+        *,
+        feature_names: Sequence[str] | None = None,
+    ) -> RankingDataset:
+        """Make a dataset of a matrix, its labels and the query id of each row.
+
+        Rows of a query need not be adjacent: queries are put in the order in which they are first
+        seen, the rows of each in the order given.
+
+        Parameters
+        ----------
+        X : array-like (n_items, n_features)
+        y : array-like (n_items,)
+        qid : array-like (n_items,)
+            Integers or strings.
+        feature_names : sequence of str, optional
+
+        Raises
+        ------
+        DataError
+            For shapes that do not fit, no rows, or a value that is not finite (with its row).
+        """
+        features = np.ascontiguousarray(_as_numbers(X, "X"))
+        labels = _as_numbers(y, "y")
+        ids = np.asarray(qid)
+        n_items = _check_matrix(features)
+        for name, array in (("y", labels), ("qid", ids)):
+            if array.shape != (n_items,):
+                raise DataError(f"{name} has shape {array.shape}, expected ({n_items},) as X has")
+        if n_items == 0:
+            raise DataError("X has no rows, expected at least one")
+        _check_finite(features, "X")
+        _check_finite(labels, "y")
+        order, offsets, query_ids = group_rows(ids)
+        if order is not None:
+            features, labels = features[order], labels[order]
+        names = None if feature_names is None else tuple(feature_names)
+        return cls(features, labels, offsets, query_ids, names)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+        *,
+        label: str = "label",
+        query: str = "qid",
+        features: Sequence[str] | None = None,
+    ) -> RankingDataset:
+        """Make a dataset of a data frame with a row an item.
+
+        Parameters
+        ----------
+        frame : data frame of pandas, polars, pyarrow or DuckDB, eager or lazy
+        label, query : str
+            The columns of the relevance label and the query id.
+        features : sequence of str, optional
+            The columns of the features; all others by default.
+
+        Examples
+        --------
+        >>> import pyarrow
+        >>> from countersample import RankingDataset
+        >>> table = pyarrow.table({"qid": [1, 1], "label": [0, 1], "bm25": [0.2, 0.7]})
+        >>> RankingDataset.from_frame(table).feature_names
+        ('bm25',)
+        """
+        from countersample.data.frames import from_frame  # noqa: PLC0415 (frames imports this)
+
+        return from_frame(frame, label=label, query=query, features=features)
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str]) -> RankingDataset:
+        """Open a folder written by `save`: a memory map, ready in milliseconds."""
+        from countersample.data.store import open_folder  # noqa: PLC0415 (store imports this)
+
+        return open_folder(folder)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the dataset as a folder of ``.npy`` files and a JSON header, atomically."""
+        from countersample.data.store import save_folder  # noqa: PLC0415 (store imports this)
+
+        save_folder(self, folder)
+
+    # -- what it is
+
+    @property
+    def n_queries(self) -> int:
+        """The number of queries."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_items(self) -> int:
+        """The number of items over all queries."""
+        return int(self.features.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of an item."""
+        return int(self.features.shape[1])
+
+    @property
+    def query_sizes(self) -> NDArray[np.int64]:
+        """The number of items of each query, (n_queries,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the whole content: equal data, equal fingerprint, on any machine."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.offsets, self.labels, self.features):
+            digest.update(f"{array.dtype.name}{array.shape}".encode())
+            rows = max(1, _HASHED_AT_ONCE // max(1, array[:1].nbytes))
+            for start in range(0, len(array), rows):
+                block = array[start : start + rows] + array.dtype.type(0)  # −0 becomes 0
+                digest.update(block.astype(block.dtype.newbyteorder("<"), copy=False).data)
+        ids = [str(i) for i in self.query_ids.tolist()]
+        names = list(self.feature_names or ())
+        digest.update(json.dumps([self.query_ids.dtype.kind, ids, names]).encode())
+        return digest.hexdigest()
+
+    def describe(self) -> Description:
+        """Figures a person wants to know: sizes, density, grades, degenerate queries."""
+        from countersample.data.describe import describe  # noqa: PLC0415 (describe imports this)
+
+        return describe(self)
+
+    # -- parts and variants
+
+    def subset(self, queries: ArrayLike) -> RankingDataset:
+        """Return the dataset of these queries, in this order.
+
+        Parameters
+        ----------
+        queries : array-like of int (positions) or of bool (n_queries,)
+        """
+        chosen = self._positions(queries)
+        sizes = self.query_sizes[chosen]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        rows = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return RankingDataset(
+            self.features[rows],
+            self.labels[rows],
+            offsets,
+            self.query_ids[chosen],
+            self.feature_names,
+        )
+
+    def split(
+        self, *fractions: float, rng: np.random.Generator | int | None = None
+    ) -> tuple[RankingDataset, ...]:
+        """Split the queries at random into parts of the given fractions.
+
+        Parameters
+        ----------
+        *fractions : float
+            Each in (0, 1), together at most 1 (what is left over is left out).
+        rng : numpy Generator or seed
+
+        Examples
+        --------
+        >>> from countersample import synthetic
+        >>> train, test = synthetic("tiny", n_queries=10, rng=0).split(0.8, 0.2, rng=0)
+        >>> train.n_queries, test.n_queries
+        (8, 2)
+        """
+        if not fractions or min(fractions) <= 0 or sum(fractions) > 1 + 1e-9:
+            raise ParameterError(
+                f"fractions are {fractions}, expected positive numbers that sum to at most 1"
+            )
+        order = np.random.default_rng(rng).permutation(self.n_queries)
+        ends = np.rint(np.cumsum([0.0, *fractions]) * self.n_queries).astype(np.int64)
+        return tuple(self.subset(np.sort(order[start:end])) for start, end in pairwise(ends))
+
+    def normalized(self, how: str | Normalizer = "query-minmax") -> RankingDataset:
+        """Return the dataset with its features brought to a common scale.
+
+        Parameters
+        ----------
+        how : {"query-minmax", "minmax", "standard"} or a fitted Normalizer
+            A name fits on this dataset; pass the normalizer of the training data for other data.
+        """
+        from countersample.data.normalize import Normalizer  # noqa: PLC0415 (imports this)
+
+        normalizer = Normalizer.fit(self, how) if isinstance(how, str) else how
+        return normalizer(self)
+
+    def with_features(self, features: NDArray[np.float32]) -> RankingDataset:
+        """Return the same queries, labels and names with other features."""
+        names = self.feature_names if features.shape[1] == self.n_features else None
+        return RankingDataset(features, self.labels, self.offsets, self.query_ids, names)
+
+    def _positions(self, queries: ArrayLike) -> NDArray[np.int64]:
+        chosen = np.asarray(queries)
+        if chosen.dtype == bool:
+            if chosen.shape != (self.n_queries,):
+                raise ParameterError(
+                    f"a mask of shape {chosen.shape}, expected ({self.n_queries},): one a query"
+                )
+            return np.flatnonzero(chosen)
+        if chosen.size == 0:
+            return np.zeros(0, np.int64)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise ParameterError("queries are positions: a list of integers, or a mask of bools")
+        if chosen.min() < -self.n_queries or chosen.max() >= self.n_queries:
+            worst = chosen.max() if chosen.max() >= self.n_queries else chosen.min()
+            raise ParameterError(f"query {worst} of a dataset with {self.n_queries} queries")
+        return chosen.astype(np.int64) % self.n_queries
+
+    # -- Python's habits
+
+    def __len__(self) -> int:
+        return self.n_queries
+
+    __hash__ = None  # type: ignore[assignment] # compared by content, as arrays are
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RankingDataset):
+            return NotImplemented
+        return (
+            self.feature_names == other.feature_names
+            and np.array_equal(self.offsets, other.offsets)
+            and np.array_equal(self.query_ids, other.query_ids)
+            and np.array_equal(self.labels, other.labels)
+            and np.array_equal(self.features, other.features)
+        )
+
+    def __repr__(self) -> str:
+        grades = f"{self.labels.min():g}..{self.labels.max():g}" if self.n_items else "none"
+        return (
+            f"RankingDataset(n_queries={self.n_queries:_}, n_items={self.n_items:_}, "
+            f"n_features={self.n_features:_}, labels={grades})"
+        )
+
+
+def group_rows(
+    ids: NDArray[Any],
+) -> tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[Any]]:
+    """Gather rows by query id, queries in first-seen order.
+
+    Returns
+    -------
+    order : int64 (n,) or None
+        The rows in their new order; None where they are adjacent already.
+    offsets : int64 (n_queries + 1,)
+    query_ids : (n_queries,)
+    """
+    if ids.dtype.kind in "OUT":
+        ids = np.asarray(ids.astype(str))
+    elif ids.dtype.kind in "iu":
+        ids = ids.astype(np.int64)
+    else:
+        raise DataError(f"query ids are of type {ids.dtype}, expected integers or strings")
+    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    _, first_run, query_of_run = np.unique(ids[starts], return_index=True, return_inverse=True)
+    if len(first_run) == len(starts):
+        return None, np.append(starts, len(ids)).astype(np.int64), ids[starts]
+    seen = np.sort(first_run)
+    rank = np.empty(len(first_run), np.int64)
+    rank[np.argsort(first_run)] = np.arange(len(first_run))
+    query = np.repeat(rank[query_of_run], np.diff(np.append(starts, len(ids))))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64)
+    return np.argsort(query, kind="stable"), offsets, ids[starts[seen]]
+
+
+def _as_numbers(values: ArrayLike, name: str) -> NDArray[np.float32]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise DataError(f"{name} must be an array of numbers ({error})") from error
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name} is of type {array.dtype}, expected numbers")
+    with np.errstate(over="ignore"):  # what overflows is found, and said, as not finite
+        return array.astype(np.float32, copy=False)
+
+
+def _check_matrix(features: NDArray[Any]) -> int:
+    if features.ndim != 2 or features.dtype != np.float32:
+        raise DataError(
+            f"features are {features.dtype} of shape {features.shape}, expected a float32 matrix "
+            "(n_items, n_features)"
+        )
+    if not features.flags.c_contiguous:
+        raise DataError("features are not C-contiguous: pass numpy.ascontiguousarray(features)")
+    return int(features.shape[0])
+
+
+def _check_offsets(offsets: NDArray[Any], n_items: int) -> None:
+    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) == 0:
+        raise DataError("offsets must be an int64 vector of length n_queries + 1")
+    if offsets[0] != 0 or offsets[-1] != n_items:
+        raise DataError(f"offsets run from {offsets[0]} to {offsets[-1]}, expected 0 to {n_items}")
+    if len(offsets) > 1 and np.diff(offsets).min() < 1:
+        query = int(np.diff(offsets).argmin())
+        raise DataError(f"query {query} has no items, expected at least one a query")
+
+
+def _check_finite(values: NDArray[np.float32], name: str) -> None:
+    # A sum is finite unless a member is not (or it overflows): one cheap pass for the usual case.
+    if np.isfinite(np.sum(values, dtype=np.float64)):
+        return
+    bad = np.argwhere(~np.isfinite(values))[0]
+    where = f"row {bad[0]}" + (f", column {bad[1]}" if len(bad) > 1 else "")
+    raise DataError(
+        f"{name} has {values[tuple(bad)]} at {where}, expected finite float32 numbers: "
+        "replace or drop such rows"
+    )

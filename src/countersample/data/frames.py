@@ -1,0 +1,120 @@
+"""Data frames and tables with named columns: pandas, polars, pyarrow, DuckDB; Parquet and CSV."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from countersample._files import atomic_path
+from countersample.data.dataset import RankingDataset
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+TABLE_SUFFIXES = (".parquet", ".csv", ".tsv")
+
+
+def from_frame(
+    frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+    *,
+    label: str = "label",
+    query: str = "qid",
+    features: Sequence[str] | None = None,
+) -> RankingDataset:
+    """Make a dataset of a data frame with a row an item; see `RankingDataset.from_frame`."""
+    try:
+        native = nw.from_native(frame)
+    except TypeError as error:
+        raise DataError(
+            f"a {type(frame).__name__} is not a data frame: expected one of pandas, polars, "
+            "pyarrow or DuckDB"
+        ) from error
+    table = native.collect() if isinstance(native, nw.LazyFrame) else native
+    for column in (label, query, *(features or ())):
+        _check_column(column, table.columns)
+    names = features or [c for c in table.columns if c not in {label, query}]
+    matrix = np.empty((len(table), len(names)), np.float32)
+    for position, name in enumerate(names):
+        matrix[:, position] = _numbers(table[name], is_chosen=features is not None)
+    ids = table[query]
+    _check_no_nulls(ids)
+    return RankingDataset.from_arrays(
+        X=matrix,
+        y=_numbers(table[label], is_chosen=True),
+        qid=ids.to_numpy(),
+        feature_names=names,
+    )
+
+
+def read_table(
+    path: str | PathLike[str],
+    *,
+    label: str = "label",
+    query: str = "qid",
+    features: Sequence[str] | None = None,
+) -> RankingDataset:
+    """Read a Parquet, CSV or TSV file with named columns; see `RankingDataset.from_frame`."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import csv, parquet  # noqa: PLC0415
+
+    path = Path(path)
+    try:
+        if path.suffix == ".parquet":
+            table = parquet.read_table(path)
+        else:
+            delimiter = "\t" if path.suffix == ".tsv" else ","
+            table = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {error}") from error
+    try:
+        return from_frame(table, label=label, query=query, features=features)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def write_parquet(dataset: RankingDataset, path: str | PathLike[str]) -> None:
+    """Write a dataset as Parquet: columns ``qid``, ``label`` and one a feature (``f1`` …)."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import parquet  # noqa: PLC0415
+
+    names = dataset.feature_names or tuple(f"f{k + 1}" for k in range(dataset.n_features))
+    columns = {
+        "qid": np.repeat(dataset.query_ids, dataset.query_sizes),
+        "label": dataset.labels,
+        **{name: np.ascontiguousarray(dataset.features[:, k]) for k, name in enumerate(names)},
+    }
+    with atomic_path(path) as temporary:
+        parquet.write_table(pa.table(columns), temporary)
+
+
+def _check_column(column: str, columns: list[str]) -> None:
+    if column in columns:
+        return
+    close = difflib.get_close_matches(column, columns, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    shown = ", ".join(columns[:8]) + (", …" if len(columns) > 8 else "")
+    raise DataError(f"no column {column!r}{hint}: the columns are {shown}")
+
+
+def _check_no_nulls(series: nw.Series[Any]) -> None:
+    if series.null_count():
+        row = int(np.flatnonzero(series.is_null().to_numpy())[0])
+        raise DataError(f"column {series.name!r} has no value in row {row}, expected one")
+
+
+def _numbers(series: nw.Series[Any], *, is_chosen: bool) -> NDArray[Any]:
+    if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        hint = "" if is_chosen else ": name the feature columns with features="
+        raise DataError(f"column {series.name!r} is {series.dtype}, expected numbers{hint}")
+    _check_no_nulls(series)
+    return series.to_numpy()

@@ -1,0 +1,353 @@
+"""LETOR/SVMrank text: `load_letor` and `save_letor`."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from countersample._files import atomic_path
+from countersample._progress import byte_progress
+from countersample.data._letor_reader import LetorReader, LetorRows, available_cores
+from countersample.data._tape import MemoryTape, Tape
+from countersample.data.dataset import RankingDataset
+from countersample.data.groups import find_groups, names_queries, read_groups
+from countersample.data.sources import (
+    COMPRESSED_SUFFIXES,
+    Readable,
+    Source,
+    open_for_writing,
+)
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+Split = Literal["train", "vali", "test"]
+_SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
+    "train": ("train",),
+    "vali": ("vali", "valid", "validation", "dev"),
+    "test": ("test",),
+}
+_TEXT_SUFFIXES = ("", ".txt", ".dat", ".letor", ".svm", ".svmlight", ".svmrank", ".libsvm")
+_NUMBERS_AT_ONCE = 1 << 20  # formatted in one go
+
+
+@overload
+def load_letor(
+    source: str | os.PathLike[str],
+    *,
+    split: Split,
+    n_features: int | None = ...,
+    zero_based: bool | None = ...,
+    clip: bool = ...,
+    groups: str | os.PathLike[str] | None = ...,
+    cache: str | os.PathLike[str] | None = ...,
+    progress: bool = ...,
+    threads: int | None = ...,
+) -> RankingDataset: ...
+@overload
+def load_letor(
+    source: Readable | Sequence[Source],
+    *,
+    n_features: int | None = ...,
+    zero_based: bool | None = ...,
+    clip: bool = ...,
+    groups: str | os.PathLike[str] | None = ...,
+    cache: str | os.PathLike[str] | None = ...,
+    progress: bool = ...,
+    threads: int | None = ...,
+) -> RankingDataset: ...
+@overload
+def load_letor(
+    source: str | os.PathLike[str],
+    *,
+    n_features: int | None = ...,
+    zero_based: bool | None = ...,
+    clip: bool = ...,
+    groups: str | os.PathLike[str] | None = ...,
+    cache: str | os.PathLike[str] | None = ...,
+    progress: bool = ...,
+    threads: int | None = ...,
+) -> Any: ...  # noqa: ANN401 (a dataset for a file, a dict of them for a folder)
+
+
+def load_letor(
+    source: Source | Sequence[Source],
+    *,
+    split: Split | None = None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+    clip: bool = False,
+    groups: str | os.PathLike[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    threads: int | None = None,
+) -> Any:
+    r"""Read ``label qid:ID index:value … # comment`` text.
+
+    Rows may be sparse; rows of a query need not be adjacent (they are gathered, queries in
+    first-seen order). Compression (gz, bz2, xz, zst) is told by content. Query ids that are all
+    integers become int64, else strings. Values are float32, each the one nearest to the text as
+    float64.
+
+    Parameters
+    ----------
+    source : path, file object, list of those, or folder
+        A list is read as one dataset. A folder has a file with ``train`` in its name and perhaps
+        ones with ``vali`` and ``test``.
+    split : {"train", "vali", "test"}, optional
+        Which file of a folder; without it a folder gives a dict of all it has.
+    n_features : int, optional
+        The number of features, where it is known to be more than the text shows.
+    zero_based : bool, optional
+        Whether feature numbers start at 0. Found out where not said: 0 if any row has a feature 0,
+        else 1.
+    clip : bool
+        Take a number beyond float32 (Istella marks a missing value by 1.8e308) as the largest
+        float32, 3.4e38. Without it such a number is an error.
+    groups : path, optional
+        A LightGBM group file: the number of rows of each query, for text without ``qid:``.
+        ``<path>.query`` is used where it exists and the text has no ``qid:``.
+    cache : path of a folder, optional
+        Keep what is read there in binary form, and open that the next time.
+    progress : bool
+        Show a progress bar by bytes after two seconds.
+    threads : int, optional
+        Cores to use; all by default. The result does not depend on it.
+
+    Returns
+    -------
+    RankingDataset, or a dict of them by split for a folder (all with the same features)
+
+    Raises
+    ------
+    DataError
+        Naming file, line and column, what was found and what was expected.
+
+    Examples
+    --------
+    >>> import io
+    >>> from countersample import load_letor
+    >>> data = load_letor(io.BytesIO(b"2 qid:7 1:0.5 3:1 # good\n0 qid:7 2:0.25\n"))
+    >>> data.features
+    array([[0.5 , 0.  , 1.  ],
+           [0.  , 0.25, 0.  ]], dtype=float32)
+    >>> data.labels, data.query_ids
+    (array([2., 0.], dtype=float32), array([7]))
+    """
+    options: dict[str, Any] = {
+        "n_features": n_features, "zero_based": zero_based, "clip": clip, "groups": groups,
+        "cache": cache, "progress": progress, "threads": threads,
+    }  # fmt: skip
+    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+        files = find_splits(Path(source))
+        if split is None:
+            return _load_splits(files, options)
+        if split not in files:
+            raise DataError(f"{source}: no {split} file, found {', '.join(files)}")
+        # The number of features is the folder's, so that its splits fit together.
+        return _load_splits(files, options)[split]
+    if split is not None:
+        raise ParameterError(f"split={split!r} goes with a folder, and {source!r} is not one")
+    sources = list(source) if isinstance(source, list | tuple) else [source]
+    return _load(sources, **options)  # type: ignore[arg-type] # mypy does not narrow the rest
+
+
+def find_splits(folder: Path) -> dict[Split, Path]:
+    """Find the train, vali and test files of a folder by their names."""
+    found: dict[Split, Path] = {}
+    for path in sorted(folder.iterdir()):
+        plain = Path(path.stem) if path.suffix in COMPRESSED_SUFFIXES else Path(path.name)
+        words = re.split(r"[._-]", plain.name.lower())
+        if not path.is_file() or plain.suffix.lower() not in _TEXT_SUFFIXES:
+            continue
+        for split, names in _SPLIT_NAMES.items():
+            if set(names) & set(words):
+                if split in found:
+                    raise DataError(
+                        f"{folder}: both {found[split].name} and {path.name} look like the "
+                        f"{split} file: name the files to read"
+                    )
+                found[split] = path
+    if not found:
+        raise DataError(f"{folder}: no files named train, vali or test (such as train.txt)")
+    return {split: found[split] for split in _SPLIT_NAMES if split in found}
+
+
+def _load_splits(files: dict[Split, Path], options: dict[str, Any]) -> dict[str, RankingDataset]:
+    """Read files that belong together; where their columns differ, read again with the widest."""
+    parts = {split: _load_rows([path], **options) for split, path in files.items()}
+    zero_based = any(zero for _, zero in parts.values())
+    width = max(
+        data.n_features + (1 if zero_based and not zero else 0) for data, zero in parts.values()
+    )
+    options = options | {"zero_based": zero_based, "n_features": width}
+    return {
+        split: data
+        if data.n_features == width and zero == zero_based
+        else _load([files[split]], **options)
+        for split, (data, zero) in parts.items()
+    }
+
+
+def _load(sources: list[Source], **options: Any) -> RankingDataset:  # noqa: ANN401
+    return _load_rows(sources, **options)[0]
+
+
+def _load_rows(
+    sources: list[Source],
+    *,
+    cache: str | os.PathLike[str] | None,
+    progress: bool,
+    **options: Any,  # noqa: ANN401 (those of load_letor)
+) -> tuple[RankingDataset, bool]:
+    """Read sources, by way of the cache if there is one; also say whether features count from 0."""
+    if not sources:
+        raise ParameterError("an empty list of files, expected at least one")
+    if cache is None:
+        return _read(sources, MemoryTape(), progress=progress, **options)
+    from countersample.data.cache import read_cached  # noqa: PLC0415 (only where asked for)
+
+    def read(tape: Tape) -> tuple[RankingDataset, bool]:
+        return _read(sources, tape, progress=progress, **options)
+
+    return read_cached(Path(cache), sources, options, read)
+
+
+def _read(
+    sources: list[Source],
+    tape: Tape,
+    *,
+    n_features: int | None,
+    zero_based: bool | None,
+    clip: bool,
+    groups: str | os.PathLike[str] | None,
+    progress: bool,
+    threads: int | None,
+) -> tuple[RankingDataset, bool]:
+    if groups is None and len(sources) == 1 and not names_queries(sources[0]):
+        groups = find_groups(sources[0])
+    paths = [Path(s) for s in sources if isinstance(s, str | os.PathLike)]
+    name = ", ".join(path.name for path in paths) or "text"
+    total = sum(path.stat().st_size for path in paths if path.exists()) or None
+    with byte_progress(f"reading {name}", total, show=progress) as report:
+        reader = LetorReader(
+            tape,
+            with_qid=groups is None,
+            zero_based=zero_based,
+            n_features=n_features,
+            clip=clip,
+            threads=threads or available_cores(),
+            report=report,
+        )
+        rows = reader.read(sources)
+    if groups is None:
+        return _by_query(rows), rows.zero_based
+    sizes = read_groups(groups, len(rows.labels))
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    query_ids = np.arange(len(sizes), dtype=np.int64)
+    return RankingDataset(rows.features, rows.labels, offsets, query_ids), rows.zero_based
+
+
+def _by_query(rows: LetorRows) -> RankingDataset:
+    """Gather the runs of rows by query, in place where they are not adjacent."""
+    n_items = len(rows.labels)
+    labels = rows.labels
+    lengths = np.diff(np.append(rows.run_starts, n_items))
+    sizes = np.bincount(rows.run_queries, weights=lengths).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    if len(rows.run_starts) > len(rows.query_ids):
+        from countersample._kernels.letor import permute_rows  # noqa: PLC0415 (imports numba)
+
+        order = np.argsort(np.repeat(rows.run_queries, lengths), kind="stable")
+        labels = labels[order]
+        permute_rows(np.asarray(rows.features), order)
+    return RankingDataset(rows.features, labels, offsets, query_id_array(rows.query_ids))
+
+
+def query_id_array(ids: list[bytes]) -> NDArray[Any]:
+    """Return ids as int64 where all are plain integers (``-7``, not ``007``), else as strings."""
+    try:
+        numbers = [int(i) for i in ids]
+        if [b"%d" % number for number in numbers] == ids:
+            return np.array(numbers, np.int64)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return np.array([i.decode() for i in ids])
+    except UnicodeDecodeError as error:
+        raise DataError(f"query id {error.object!r} is not UTF-8") from error
+
+
+def save_letor(
+    dataset: RankingDataset,
+    target: str | os.PathLike[str],
+) -> None:
+    """Write a dataset as LETOR text that `load_letor` reads back to the same numbers.
+
+    Zeros are left out (the first row names the last feature, so that the width is kept). Numbers
+    have the fewest digits that give the same float32. The file is written under another name and
+    renamed at the end; a name ending in .gz, .bz2, .xz or .zst is compressed.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+    target : path
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from countersample import RankingDataset, load_letor, save_letor
+    >>> data = RankingDataset.from_arrays(X=[[0.5, 0.0], [0.1, 3.0]], y=[1, 0], qid=[4, 4])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "data.txt")
+    ...     save_letor(data, path)
+    ...     print(path.read_text(), load_letor(path) == data)
+    1 qid:4 1:0.5 2:0
+    0 qid:4 1:0.1 2:3
+     True
+    """
+    with (
+        atomic_path(target) as path,
+        open_for_writing(path, like=str(target)) as file,
+    ):
+        for text in _written(dataset):
+            file.write(text.data)
+
+
+def _written(dataset: RankingDataset) -> Iterator[NDArray[np.uint8]]:
+    from countersample._kernels import letor_write as kernel  # noqa: PLC0415 (imports numba)
+
+    ids = [str(i).encode() for i in dataset.query_ids.tolist()]
+    for query_id in ids:
+        if not query_id or re.search(rb"[\s#]", query_id):
+            raise DataError(
+                f"query id {query_id.decode()!r} cannot be written as LETOR text: ids must have "
+                "no white space and no '#'"
+            )
+    id_starts = np.concatenate([[0], np.cumsum([len(i) for i in ids])]).astype(np.int64)
+    all_ids = np.frombuffer(b"".join(ids), np.uint8)
+    query_of_row = np.repeat(np.arange(dataset.n_queries), dataset.query_sizes)
+    longest_id = max((len(i) for i in ids), default=0)
+    # space, up to 7 digits, colon, number; and label, " qid:", id, line feed
+    longest_row = dataset.n_features * (9 + kernel.LONGEST_NUMBER) + longest_id + 40
+    step = max(1, _NUMBERS_AT_ONCE // max(1, dataset.n_features))
+    buffer = np.empty(min(step, dataset.n_items) * longest_row, np.uint8)
+    for first in range(0, dataset.n_items, step):
+        rows = slice(first, first + step)
+        length = kernel.write_rows(
+            buffer,
+            np.asarray(dataset.features[rows]),
+            np.asarray(dataset.labels[rows]),
+            all_ids,
+            id_starts,
+            query_of_row[rows],
+            first == 0,
+        )
+        yield buffer[:length]

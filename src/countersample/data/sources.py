@@ -1,0 +1,141 @@
+"""Opening what a user names: a path or a file object, compressed or not, told by content."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import sys
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+
+class Readable(Protocol):
+    """A file object: anything with ``read(n)``, bytes or text."""
+
+    def read(self, size: int = -1, /) -> Any:  # noqa: ANN401 (bytes or str)
+        """Read up to `size` bytes or characters."""
+
+
+Source = str | os.PathLike[str] | Readable
+
+# suffix: (first bytes of such a file, how it is opened)
+_COMPRESSIONS: dict[str, tuple[bytes, Callable[..., Any]]] = {
+    ".gz": (b"\x1f\x8b", gzip.open),
+    ".bz2": (b"BZh", bz2.open),
+    ".xz": (b"\xfd7zXZ\x00", lzma.open),
+    ".zst": (b"\x28\xb5\x2f\xfd", zstd.open),
+}
+COMPRESSED_SUFFIXES = tuple(_COMPRESSIONS)
+_DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
+_ARCHIVES = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!")
+
+
+class _Counted(io.RawIOBase):
+    """A file object as Python's buffered readers want it, that knows how far it was read."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        self.position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 (a writable buffer)
+        if isinstance(self._file, io.RawIOBase):
+            count = self._file.readinto(buffer) or 0
+        else:
+            # A text file may give up to 4 bytes for each character asked for.
+            data = self._file.read(len(buffer) // 4 or 1)
+            data = data.encode() if isinstance(data, str) else data
+            count = len(data)
+            buffer[:count] = data
+        self.position += count
+        return count
+
+
+class OpenSource:
+    """An open source of bytes: its name, its decompressed stream, and how far it was read."""
+
+    def __init__(self, name: str, raw: _Counted, size: int | None) -> None:
+        self.name = name
+        self.size = size
+        self._raw = raw
+        buffered = io.BufferedReader(raw, 1 << 18)
+        start = buffered.peek(8)
+        if start.startswith(_ARCHIVES):
+            raise DataError(f"{name}: an archive of several files, expected one: unpack it first")
+        self._stream: IO[bytes] = buffered
+        for magic, opener in _COMPRESSIONS.values():
+            if start.startswith(magic):
+                self._stream = opener(buffered, "rb")
+
+    @property
+    def position(self) -> int:
+        """The number of bytes read of the source itself (compressed ones, where it is)."""
+        return self._raw.position
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill the buffer with decompressed bytes; return their number, 0 at the end."""
+        filled = 0
+        try:
+            while filled < len(buffer):
+                count = self._stream.readinto(buffer[filled:])  # type: ignore[attr-defined]
+                if not count:
+                    break
+                filled += count
+        except EOFError as error:
+            raise DataError(
+                f"{self.name}: the compressed file ends too soon: it was cut off, get it again"
+            ) from error
+        except _DAMAGED as error:
+            raise DataError(f"{self.name}: the compressed file is damaged ({error})") from error
+        except OSError as error:
+            # bz2 has no error class of its own
+            damaged = error.errno is None
+            why = "the compressed file is damaged" if damaged else error.strerror
+            raise DataError(f"{self.name}: cannot be read: {why}") from error
+        return filled
+
+
+@contextmanager
+def open_source(source: Source) -> Iterator[OpenSource]:
+    """Open a path or a file object for reading; a file object is not closed."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        try:
+            with path.open("rb", buffering=0) as file:
+                yield OpenSource(str(path), _Counted(file), path.stat().st_size)
+        except FileNotFoundError as error:
+            raise DataError(f"{path}: no such file") from error
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    elif hasattr(source, "read"):
+        name = getattr(source, "name", None)
+        yield OpenSource(name if isinstance(name, str) else "<file>", _Counted(source), None)
+    else:
+        raise DataError(
+            f"cannot read from a {type(source).__name__}: expected a path or a file object"
+        )
+
+
+def open_for_writing(path: Path, *, like: str) -> IO[bytes]:
+    """Open `path` for writing bytes, compressed as the name `like` says."""
+    for suffix, (_, opener) in _COMPRESSIONS.items():
+        if like.endswith(suffix):
+            return opener(path, "wb")  # type: ignore[no-any-return]
+    return path.open("wb")

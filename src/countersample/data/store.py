@@ -1,0 +1,147 @@
+"""A dataset as a folder, opened by memory map in milliseconds; what is not as written is refused.
+
+The folder has ``features.npy``, ``labels.npy``, ``offsets.npy``, ``query_ids.npy`` and
+``header.json``. The header has the size and time of change of each file and a hash of all content.
+Where size and time are as written the folder is trusted; where only a time differs (the folder was
+copied, or changed), all content is hashed anew and compared.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._files import atomic_path
+from countersample._version import __version__
+from countersample.data._tape import NPY_HEADER
+from countersample.data.dataset import RankingDataset
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+FORMAT = "countersample-dataset"
+VERSION = 1
+FEATURES = "features.npy"
+HEADER = "header.json"
+_ARRAYS = (FEATURES, "labels.npy", "offsets.npy", "query_ids.npy")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A dataset opened from a folder, and the notes that were kept with it."""
+
+    dataset: RankingDataset
+    notes: dict[str, Any]
+
+
+def save_folder(dataset: RankingDataset, folder: str | PathLike[str]) -> None:
+    """Write a dataset as a folder, atomically; a dataset folder that is there is replaced."""
+    folder = Path(folder)
+    if folder.exists() and not is_dataset_folder(folder):
+        raise DataError(f"{folder}: exists and is not a dataset folder, so it is not replaced")
+    with atomic_path(folder) as temporary:
+        temporary.mkdir(parents=True)
+        np.save(temporary / FEATURES, dataset.features)
+        write_beside_features(dataset, temporary, notes={})
+
+
+def write_beside_features(dataset: RankingDataset, folder: Path, *, notes: dict[str, Any]) -> None:
+    """Write all but the features of a dataset into a folder that has these already."""
+    for name in _ARRAYS[1:]:
+        np.save(folder / name, getattr(dataset, name.removesuffix(".npy")))
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "written_by": f"countersample {__version__}",
+        "n_queries": dataset.n_queries,
+        "n_items": dataset.n_items,
+        "n_features": dataset.n_features,
+        "feature_names": dataset.feature_names,
+        "fingerprint": dataset.fingerprint,
+        "notes": notes,
+        "files": {name: _state(folder / name) for name in _ARRAYS},
+    }
+    (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n")
+
+
+def is_dataset_folder(folder: Path) -> bool:
+    """Tell whether a folder has the header of a stored dataset."""
+    try:
+        return bool(json.loads((folder / HEADER).read_bytes())["format"] == FORMAT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def open_folder(folder: str | PathLike[str]) -> RankingDataset:
+    """Open a folder written by `save_folder` as a dataset on memory maps."""
+    return open_stored(Path(folder)).dataset
+
+
+def open_stored(folder: Path) -> Stored:
+    """Open a folder as `open_folder` does, with its notes.
+
+    Raises
+    ------
+    DataError
+        If the folder is not a dataset, is of another version, or is damaged.
+    """
+    if not is_dataset_folder(folder):
+        raise DataError(f"{folder}: not a dataset folder (no {HEADER} of one)")
+    header = json.loads((folder / HEADER).read_bytes())
+    if header.get("version") != VERSION:
+        raise DataError(
+            f"{folder}: written in format version {header.get('version')}, expected {VERSION}: "
+            "convert the source again"
+        )
+    try:
+        dataset, is_as_written = _open_arrays(folder, header)
+        if not is_as_written and dataset.fingerprint != header["fingerprint"]:
+            raise DataError("its content is not what was written")
+        # What was hashed when written need not be hashed again.
+        dataset.__dict__["fingerprint"] = header["fingerprint"]
+        return Stored(dataset, dict(header["notes"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder}: a damaged dataset folder ({error}): make it again") from error
+
+
+def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, bool]:
+    """Open the arrays; say whether each file's size and time are as the header has them."""
+    is_as_written = True
+    for name in _ARRAYS:
+        size, time = header["files"][name]
+        found_size, found_time = _state(folder / name)
+        if size != found_size:
+            raise DataError(f"{name} has {found_size:,} bytes, expected {size:,}")
+        is_as_written = is_as_written and time == found_time
+    labels, offsets, query_ids = (
+        np.load(folder / name, allow_pickle=False) for name in _ARRAYS[1:]
+    )
+    names = header["feature_names"]
+    dataset = RankingDataset(
+        _mapped(folder / FEATURES),
+        labels,
+        offsets,
+        query_ids,
+        None if names is None else tuple(names),
+    )
+    return dataset, is_as_written
+
+
+def _mapped(path: Path) -> NDArray[np.float32]:
+    is_empty = path.stat().st_size == NPY_HEADER  # and then it cannot be mapped
+    features: NDArray[np.float32] = np.load(
+        path, mmap_mode=None if is_empty else "r", allow_pickle=False
+    )
+    return features
+
+
+def _state(path: Path) -> list[int]:
+    state = path.stat()
+    return [state.st_size, state.st_mtime_ns]
