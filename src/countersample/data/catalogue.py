@@ -1,0 +1,332 @@
+"""Known learning-to-rank sets: how a person gets one, where it lies, whether a copy is right.
+
+Nothing is ever downloaded. The sets themselves are described in ``catalogue.toml``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import platformdirs
+
+from countersample.data.sources import COMPRESSED_SUFFIXES
+from countersample.errors import CounterSampleError, DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from os import PathLike
+
+    from countersample.data.dataset import RankingDataset
+
+    Load = Callable[[Path], RankingDataset]
+
+ENVIRONMENT_VARIABLE = "COUNTERSAMPLE_DATA"
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a set (each fold of it, where it has folds) holds in all its files together.
+
+    ``features`` is the highest feature number; grades run from 0 to ``highest_grade``.
+    """
+
+    queries: int
+    items: int
+    features: int
+    highest_grade: int
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file of a set by its relative path; what is not known for sure is None."""
+
+    path: str
+    split: Literal["train", "vali", "test"]
+    fold: int | None = None
+    queries: int | None = None
+    items: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class KnownDataset:
+    """A public set: what it is, how a person gets it, and what a right copy holds."""
+
+    name: str
+    title: str
+    aliases: tuple[str, ...]
+    own_layout: bool
+    summary: str
+    homepage: str
+    how_to_get: str
+    licence: str
+    citation: str
+    statistics: Statistics
+    files: tuple[KnownFile, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding about a copy: a file, or the files of a fold together."""
+
+    subject: str
+    status: Literal["ok", "missing", "wrong"]
+    message: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a local copy is what it should be, finding by finding."""
+
+    name: str
+    folder: Path
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is missing or wrong."""
+        return all(check.status == "ok" for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the findings as plain values, ready for JSON."""
+        return {
+            "name": self.name,
+            "folder": str(self.folder),
+            "ok": self.ok,
+            "checks": [asdict(check) for check in self.checks],
+        }
+
+
+class _Counts(NamedTuple):
+    queries: int
+    items: int
+    features: int
+
+
+@cache
+def known() -> Mapping[str, KnownDataset]:
+    """Return the known sets by name."""
+    text = files("countersample.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    rows = tomllib.loads(text)["dataset"]
+    return MappingProxyType({row["name"]: _from_toml(row) for row in rows})
+
+
+def get(name: str) -> KnownDataset:
+    """Return the known set of this name.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, with the nearest one.
+
+    Examples
+    --------
+    >>> from countersample.data import catalogue
+    >>> catalogue.get("mq2008").statistics
+    Statistics(queries=784, items=15211, features=46, highest_grade=2)
+    """
+    if name in known():
+        return known()[name]
+    near = get_close_matches(name.lower(), known(), n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise ParameterError(f"no known dataset {name!r}{hint}, expected one of {', '.join(known())}")
+
+
+def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
+    """Return the folder of a known set on this machine.
+
+    It is looked for under ``data_dir``, then under each folder of the environment variable
+    COUNTERSAMPLE_DATA, then under the platform's data folder for this package; in each as a folder
+    with the set's name or one of its aliases.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name.
+    DataError
+        Where there is no such folder, with the places and how to get the set.
+    """
+    dataset = get(name)
+    places = _places(data_dir)
+    for place in places:
+        for folder in (dataset.name, *dataset.aliases):
+            if (place / folder).is_dir():
+                return place / folder
+    raise DataError(
+        f"{dataset.title} is not there as a folder {name!r} in {_listed(map(str, places), 'or')}; "
+        f"to get it, go to {dataset.homepage}, {dataset.how_to_get}, and put it in such a folder"
+    )
+
+
+def identify(path: str | PathLike[str]) -> KnownDataset | None:
+    """Return the known set a folder is a copy of, whole or in part, or None.
+
+    The expected files that are there tell it. Where other sets have files of the same names (the
+    folds of LETOR and MSLR), the name of the folder has to tell it, too.
+    """
+    folder = Path(path).absolute()
+    by_files = [
+        dataset
+        for dataset in known().values()
+        if any(_present(folder, file.path) for file in dataset.files)
+    ]
+    by_name = [
+        dataset
+        for dataset in by_files
+        if folder.name.lower() in {name.lower() for name in (dataset.name, *dataset.aliases)}
+    ]
+    found = by_name or [dataset for dataset in by_files if dataset.own_layout]
+    return found[0] if len(found) == 1 else None
+
+
+def verify(
+    path: str | PathLike[str], name: str | None = None, *, load: Load | None = None
+) -> Verification:
+    """Check a local copy of a known set against what was published.
+
+    Each expected file has to be there, as it is or compressed. A file whose checksum is known and
+    equal is right and is not read any further; any other is read, and its queries, items, features
+    and grades are compared with the known ones. The files of a fold (or of a set without folds)
+    are also compared together.
+
+    Parameters
+    ----------
+    path : path of a folder
+    name : str, optional
+        Which known set it should be; by default what `identify` says.
+    load : callable, optional
+        Reads one file as a RankingDataset; `load_letor` by default.
+
+    Raises
+    ------
+    DataError
+        Where ``path`` is no folder, or no name is given and none can be told.
+    ParameterError
+        For an unknown name.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder, expected the folder of an unpacked dataset")
+    dataset = get(name) if name is not None else identify(folder)
+    if dataset is None:
+        raise DataError(
+            f"{folder} cannot be told to be one known dataset by its files and its name: "
+            f"say which it should be, one of {', '.join(known())}"
+        )
+    checks: list[Check] = []
+    for fold, group in groupby(dataset.files, key=attrgetter("fold")):
+        found = [_check_file(folder, file, dataset.statistics, load or _load) for file in group]
+        checks += [check for check, _ in found]
+        counts = [count for _, count in found if count is not None]
+        if len(counts) == len(found):
+            subject = "all files" if fold is None else f"all files of fold {fold}"
+            checks.append(_check_together(subject, counts, dataset.statistics))
+    return Verification(dataset.name, folder, tuple(checks))
+
+
+def _from_toml(row: dict[str, Any]) -> KnownDataset:
+    return KnownDataset(
+        **row
+        | {
+            "aliases": tuple(row["aliases"]),
+            "statistics": Statistics(**row["statistics"]),
+            "files": tuple(KnownFile(**file) for file in row["files"]),
+        }
+    )
+
+
+def _places(data_dir: str | PathLike[str] | None) -> list[Path]:
+    given = [] if data_dir is None else [Path(data_dir)]
+    listed = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
+    of_platform = platformdirs.user_data_path("countersample", appauthor=False) / "datasets"
+    return [*given, *(Path(place).expanduser() for place in listed if place), of_platform]
+
+
+def _present(folder: Path, path: str) -> Path | None:
+    candidates = (folder / (path + suffix) for suffix in ("", *COMPRESSED_SUFFIXES))
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _load(path: Path) -> RankingDataset:
+    from countersample.data.letor import load_letor  # noqa: PLC0415 (only to read a file)
+
+    data: RankingDataset = load_letor(path, clip=True)
+    return data
+
+
+def _check_file(
+    folder: Path, expected: KnownFile, statistics: Statistics, load: Load
+) -> tuple[Check, _Counts | None]:
+    path = _present(folder, expected.path)
+    if path is None:
+        message = f"Is not there, nor compressed as {_listed(COMPRESSED_SUFFIXES, 'or')}."
+        return Check(expected.path, "missing", message), None
+    subject = path.relative_to(folder).as_posix()
+    try:
+        wrong = []
+        if expected.sha256 is not None and subject == expected.path:
+            if _sha256(path) == expected.sha256:
+                return Check(subject, "ok", "Is the published file, by its checksum."), None
+            wrong.append("a checksum that is not the published file's")
+        data = load(path)
+    except (CounterSampleError, OSError) as error:
+        return Check(subject, "wrong", f"Cannot be read: {error}."), None
+    counts = _Counts(data.n_queries, data.n_items, data.n_features)
+    wrong += _differences(counts, expected.queries, expected.items)
+    # Sparse text leaves zeros out, so that one file may stop short of the last feature.
+    if counts.features > statistics.features:
+        wrong.append(f"{counts.features} features instead of {statistics.features}")
+    lowest, highest = data.labels.min(initial=0), data.labels.max(initial=0)
+    if lowest < 0 or highest > statistics.highest_grade:
+        wrong.append(f"grades {lowest:g} to {highest:g} instead of 0 to {statistics.highest_grade}")
+    return _as_check(subject, counts, wrong), counts
+
+
+def _check_together(subject: str, counts: list[_Counts], expected: Statistics) -> Check:
+    queries, items, features = zip(*counts, strict=True)
+    together = _Counts(sum(queries), sum(items), max(features))
+    wrong = _differences(together, expected.queries, expected.items)
+    if together.features < expected.features:
+        wrong.append(f"{together.features} features instead of {expected.features}")
+    return _as_check(subject, together, wrong)
+
+
+def _differences(counts: _Counts, queries: int | None, items: int | None) -> list[str]:
+    pairs = (("queries", counts.queries, queries), ("items", counts.items, items))
+    return [
+        f"{count:,} {what} instead of {expected:,}"
+        for what, count, expected in pairs
+        if expected not in {None, count}
+    ]
+
+
+def _as_check(subject: str, counts: _Counts, wrong: list[str]) -> Check:
+    if wrong:
+        return Check(subject, "wrong", f"Has {_listed(wrong, 'and')}.")
+    numbers = (
+        f"{counts.queries:,} queries",
+        f"{counts.items:,} items",
+        f"{counts.features} features",
+    )
+    return Check(subject, "ok", f"Has {_listed(numbers, 'and')}, as it should.")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _listed(words: Iterable[str], last: str) -> str:
+    *some, final = words
+    return f"{', '.join(some)} {last} {final}" if some else final
