@@ -1,0 +1,293 @@
+"""Ranked lists measured: one ranking, and three sums over ranks that every metric is made of.
+
+`rank` puts the items of each query in order. `additive`, `cascade` and `precision_sum` then add up
+over the ranks a *value* an item has (a gain, a relevance of 0 or 1, a probability to stop) times a
+*weight* a rank has; weights end where the metric is cut off. Each of the four is a loop over
+queries around a function of one query, whose items are the rows ``start:end``.
+
+Items of equal score are *tied*. ``favour`` orders them: +1 the largest value first, -1 the smallest
+value first, 0 as they stand in the file. With ``average`` a sum is instead the exact mean over all
+orders of the tied items. There is one path for both: a sum walks over blocks of ranks, and a block
+is one item, or, with ``average``, all items that share a score.
+
+Plain floating point (no fastmath), one thread, no randomness: same input, same bits. Indices are
+not checked here; the callers pass checked arrays.
+
+Examples
+--------
+Of the values 1, 0, 3 the last ranks first by score, with weight 1, and the second with 1/2:
+
+>>> import numpy as np
+>>> from countersample._kernels import metrics as kernels
+>>> values, scores = np.array([1.0, 0.0, 3.0]), np.array([0.1, 0.2, 0.3])
+>>> offsets, weights = np.array([0, 3]), np.array([1.0, 0.5])
+>>> order = kernels.rank(values, scores, offsets, 3, 0)
+>>> order
+array([2, 1, 0])
+>>> kernels.additive(values, scores, offsets, order, weights, False)
+array([3.])
+
+With all scores equal, each rank has the mean value 4/3: (1 + 1/2) · 4/3 = 2.
+
+>>> kernels.additive(values, np.zeros(3), offsets, order, weights, True)
+array([2.])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+_RUN = 32  # so many items are sorted faster by insertion than by merging
+
+
+@njit(nogil=True, cache=True)
+def rank(values: Floats, scores: Floats, offsets: Ints, depth: int, favour: int) -> Ints:
+    """``order[offsets[q] + r - 1]`` is the row at rank r of query q, for r = 1..depth.
+
+    Parameters
+    ----------
+    values, scores : float64 arrays (n_items,)
+        Ordered by score, largest first; then by value as ``favour`` says; then by row.
+    offsets : int64 array (n_queries + 1,)
+    depth : int
+        Places beyond it are filled with anything: with a small depth, ranking costs about O(n).
+    favour : {-1, 0, 1}
+
+    Returns
+    -------
+    int64 array (n_items,)
+    """
+    order = np.empty(len(scores), np.int64)
+    spare = np.empty(len(scores) if depth > _RUN else 0, np.int64)
+    for query in range(len(offsets) - 1):
+        start, end = offsets[query], offsets[query + 1]
+        if depth <= _RUN:
+            _insert(values, scores, start, end, depth, favour, order)
+        else:
+            _merge_sort(values, scores, start, end, favour, order, spare)
+    return order
+
+
+@njit(nogil=True, cache=True)
+def additive(
+    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
+) -> Floats:
+    """Σ_r weight(r) · value of the item at rank r, for each query.
+
+    Parameters
+    ----------
+    values, scores : float64 arrays (n_items,)
+    offsets : int64 array (n_queries + 1,)
+    order : int64 array (n_items,)
+        As `rank` gives it; with ``average`` down to the last rank.
+    weights : float64 array (depth,)
+        Ranks beyond its end count nothing.
+    average : bool
+
+    Returns
+    -------
+    float64 array (n_queries,)
+    """
+    result = np.empty(len(offsets) - 1)
+    for query in range(len(result)):
+        start, end = offsets[query], offsets[query + 1]
+        result[query] = _additive(values, scores, start, end, order, weights, average)
+    return result
+
+
+@njit(nogil=True, cache=True)
+def cascade(
+    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
+) -> Floats:
+    """Σ_r weight(r) · value(r) · Π_{i<r} (1 − value(i)), for each query.
+
+    A user goes down the list and stops at an item with a probability that is its value. Parameters
+    as in `additive`, values in [0, 1].
+    """
+    result = np.empty(len(offsets) - 1)
+    passed = np.empty(len(weights) + 1)
+    for query in range(len(result)):
+        start, end = offsets[query], offsets[query + 1]
+        result[query] = _cascade(values, scores, start, end, order, weights, average, passed)
+    return result
+
+
+@njit(nogil=True, cache=True)
+def precision_sum(
+    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
+) -> Floats:
+    """Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for each query.
+
+    With weight(r) = 1/r it is the sum of the precisions at the ranks of the relevant items.
+    Parameters as in `additive`, values 0 or 1.
+    """
+    result = np.empty(len(offsets) - 1)
+    for query in range(len(result)):
+        start, end = offsets[query], offsets[query + 1]
+        result[query] = _precision_sum(values, scores, start, end, order, weights, average)
+    return result
+
+
+@njit(nogil=True, cache=True)
+def _additive(
+    values: Floats,
+    scores: Floats,
+    start: int,
+    end: int,
+    order: Ints,
+    weights: Floats,
+    average: bool,
+) -> float:
+    last = min(end, start + len(weights))
+    total = 0.0
+    first = start
+    while first < last:
+        # A block may reach beyond the cut-off: its mean is over the items beyond as well.
+        stop = _block_end(scores, order, first, end, average)
+        mean = 0.0
+        for place in range(first, stop):
+            mean += values[order[place]]
+        mean /= stop - first
+        for place in range(first, min(stop, last)):
+            total += weights[place - start] * mean
+        first = stop
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _cascade(
+    values: Floats,
+    scores: Floats,
+    start: int,
+    end: int,
+    order: Ints,
+    weights: Floats,
+    average: bool,
+    passed: Floats,
+) -> float:
+    # passed[j] is the probability to pass the first j items of a block in a random order: the mean
+    # over all choices of j items of the product of their 1 − value (an elementary symmetric mean).
+    # The user stops at the j-th of them with probability passed[j-1] − passed[j].
+    last = min(end, start + len(weights))
+    total = 0.0
+    reached = 1.0  # the probability to reach the block
+    first = start
+    while first < last:
+        stop = _block_end(scores, order, first, end, average)
+        visible = min(stop, last) - first
+        passed[0] = 1.0
+        for j in range(1, visible + 1):
+            passed[j] = 0.0
+        through = 1.0
+        for n in range(1, stop - first + 1):
+            go_on = 1.0 - values[order[first + n - 1]]
+            through *= go_on
+            # Of n items, the newest is among the j chosen ones with probability j/n.
+            for j in range(min(n, visible), 0, -1):
+                passed[j] += (j / n) * (go_on * passed[j - 1] - passed[j])
+        for j in range(1, visible + 1):
+            total += weights[first - start + j - 1] * reached * (passed[j - 1] - passed[j])
+        reached *= through
+        first = stop
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _precision_sum(
+    values: Floats,
+    scores: Floats,
+    start: int,
+    end: int,
+    order: Ints,
+    weights: Floats,
+    average: bool,
+) -> float:
+    last = min(end, start + len(weights))
+    total = 0.0
+    above = 0.0  # relevant items above the block
+    first = start
+    while first < last:
+        stop = _block_end(scores, order, first, end, average)
+        n = stop - first
+        relevant = 0.0
+        for place in range(first, stop):
+            relevant += values[order[place]]
+        # In a random order, an item of the block is relevant with probability relevant/n, and then
+        # each other with this one (McSherry and Najork, ECIR 2008).
+        other = (relevant - 1.0) / max(n - 1, 1)
+        for place in range(first, min(stop, last)):
+            so_far = above + 1.0 + (place - first) * other
+            total += weights[place - start] * (relevant / n) * so_far
+        above += relevant
+        first = stop
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _block_end(scores: Floats, order: Ints, first: int, end: int, average: bool) -> int:
+    stop = first + 1
+    if average:
+        while stop < end and scores[order[stop]] == scores[order[first]]:
+            stop += 1
+    return stop
+
+
+@njit(nogil=True, cache=True)
+def _insert(
+    values: Floats, scores: Floats, start: int, end: int, depth: int, favour: int, order: Ints
+) -> None:
+    """Put the first ``depth`` in rank of the rows start:end at ``order[start:]``."""
+    for row in range(start, end):
+        place = min(row, start + depth - 1)
+        if place < row and not _is_above(row, order[place], values, scores, favour):
+            continue
+        while place > start and _is_above(row, order[place - 1], values, scores, favour):
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = row
+
+
+@njit(nogil=True, cache=True)
+def _merge_sort(
+    values: Floats, scores: Floats, start: int, end: int, favour: int, order: Ints, spare: Ints
+) -> None:
+    """Put the rows start:end in rank order at ``order[start:end]``: sorted runs, then merged."""
+    for run in range(start, end, _RUN):
+        _insert(values, scores, run, min(run + _RUN, end), _RUN, favour, order)
+    width = _RUN
+    while width < end - start:
+        for row in range(start, end):
+            spare[row] = order[row]
+        for run in range(start, end, 2 * width):
+            left, middle = run, min(run + width, end)
+            right, stop = middle, min(run + 2 * width, end)
+            for place in range(run, stop):
+                if right == stop or (
+                    left < middle and _is_above(spare[left], spare[right], values, scores, favour)
+                ):
+                    order[place] = spare[left]
+                    left += 1
+                else:
+                    order[place] = spare[right]
+                    right += 1
+        width *= 2
+
+
+@njit(nogil=True, cache=True)
+def _is_above(row: int, other: int, values: Floats, scores: Floats, favour: int) -> bool:
+    """Whether ``row`` ranks above ``other``; a total order, so that nothing is left to chance."""
+    # Compiles without branches in this order; asking for favour first takes twice the time.
+    if scores[row] != scores[other]:
+        return scores[row] > scores[other]
+    if values[row] != values[other] and favour != 0:
+        return (values[row] > values[other]) == (favour > 0)
+    return row < other

@@ -1,0 +1,87 @@
+"""Means of metrics over a dataset, from scores and from rankers."""
+
+import numpy as np
+import pytest
+
+from countersample import RankingDataset, evaluate
+from countersample.errors import DataError, ParameterError
+from countersample.metrics import METRICS, get_metric
+
+# Query a is ranked 2, 0 by its one feature; query b is ranked 0, 1; query c has nothing relevant.
+DATA = RankingDataset.from_arrays(
+    X=[[0.1], [0.9], [0.5], [0.4], [0.3]], y=[0, 2, 0, 1, 0], qid=["a", "a", "b", "b", "c"]
+)
+SCORES = DATA.features[:, 0]
+
+
+class FirstFeature:
+    def predict(self, features):
+        assert features.shape == (5, 1)
+        return features[:, 0]
+
+
+def test_means_by_hand():
+    assert evaluate(SCORES, DATA, ["precision@1", "mrr", "arp"]) == {
+        "precision@1": (1 + 0 + 0) / 3,
+        "mrr": (1 + 1 / 2 + 0) / 3,
+        "arp": (1 + 2) / 2,  # query c is left out
+    }
+
+
+def test_a_ranker_is_asked_for_its_scores():
+    assert evaluate(FirstFeature(), DATA, ["ndcg@10"]) == evaluate(SCORES, DATA, ["ndcg@10"])
+
+
+def test_one_name_alone_will_do():
+    assert evaluate(SCORES, DATA, "mrr") == {"mrr": 0.5}
+
+
+def test_skipped_queries_are_left_out_of_the_mean():
+    assert evaluate(SCORES, DATA, ["mrr", "arp"], no_relevant="skip") == {"mrr": 0.75, "arp": 1.5}
+
+
+def test_names_keep_their_order():
+    names = ["mrr", "err@3", "arp", "dcg"]
+    assert list(evaluate(SCORES, DATA, iter(names))) == names
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_it_is_the_mean_of_the_metric(name, rng):
+    scores = rng.normal(size=5)
+    values = get_metric(name, ties="expected", no_relevant="skip")(
+        DATA.labels, scores, DATA.offsets
+    )
+    mean = evaluate(scores, DATA, [name], ties="expected", no_relevant="skip")[name]
+    assert type(mean) is float
+    assert mean == pytest.approx(np.nanmean(values), rel=1e-15)
+
+
+def test_a_query_of_no_relevant_items_alone_has_no_mean():
+    with pytest.raises(
+        DataError, match="arp has no query to average: of 1 queries, none has a rel"
+    ):
+        evaluate([0.3], DATA.subset([2]), ["arp"])
+
+
+@pytest.mark.parametrize(
+    ("scores", "sentence"),
+    [
+        ([0.1, 0.2], r"scores have shape \(2,\), expected \(5,\)"),
+        (np.ones((5, 1)), r"scores have shape \(5, 1\), expected a vector"),
+        ([0.1, 0.2, 0.3, np.nan, 0.5], r"scores have NaN at row 3 \(query 1, "),
+    ],
+)
+def test_scores_that_do_not_fit_are_refused(scores, sentence):
+    with pytest.raises(DataError, match=sentence):
+        evaluate(scores, DATA, ["ndcg@10"])
+
+
+def test_names_are_looked_at_before_the_ranker_is_asked():
+    class Slow:
+        def predict(self, _features):
+            raise AssertionError
+
+    with pytest.raises(ParameterError, match="metric 'ndgc' is not known"):
+        evaluate(Slow(), DATA, ["mrr", "ndgc"])
+    with pytest.raises(ParameterError, match="mrr takes no 'gain'"):
+        evaluate(Slow(), DATA, ["ndcg", "mrr"], gain="linear")

@@ -1,0 +1,361 @@
+"""Each metric by hand and against its twin, metrics by name, and what is refused."""
+
+import subprocess
+import sys
+import warnings
+from fractions import Fraction
+from math import comb, log2
+
+import numpy as np
+import pytest
+import twins_metrics as twins
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countersample import metrics
+from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.metrics import (
+    METRICS,
+    arp,
+    average_precision,
+    dcg,
+    err,
+    get_metric,
+    mrr,
+    ndcg,
+    precision,
+)
+
+TIES = ("file", "best", "worst", "expected")
+
+# One query ranked as it stands: grades 1, 0, 2, 0 at ranks 1 to 4.
+LABELS, SCORES, ONE = [1, 0, 2, 0], [0.9, 0.7, 0.5, 0.3], [0, 4]
+# The same grades where the first three items are tied.
+TIED = [0.9, 0.9, 0.9, 0.3]
+
+
+def value(metric, labels=LABELS, scores=SCORES, **options):
+    """The metric of one query."""
+    (result,) = metric(labels, scores, [0, len(labels)], **options)
+    return result
+
+
+# -- by hand -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "options", "expected"),
+    [
+        (dcg, {}, 1 / log2(2) + 3 / log2(4)),
+        (dcg, {"k": 2}, 1 / log2(2)),
+        (dcg, {"k": 99}, 1 / log2(2) + 3 / log2(4)),
+        (dcg, {"gain": "linear"}, 1 / log2(2) + 2 / log2(4)),
+        (dcg, {"discount": "letor"}, 1 + 3 / log2(3)),
+        (ndcg, {}, (1 / log2(2) + 3 / log2(4)) / (3 / log2(2) + 1 / log2(3))),
+        (ndcg, {"k": 1}, 1 / 3),
+        (ndcg, {"gain": "linear"}, (1 + 2 / log2(4)) / (2 + 1 / log2(3))),
+        (ndcg, {"discount": "letor"}, (1 + 3 / log2(3)) / (3 + 1)),
+        (arp, {}, (1 * 1 + 3 * 2) / (1 + 2)),
+        (precision, {}, 2 / 4),
+        (precision, {"k": 1}, 1 / 1),
+        (precision, {"k": 3}, 2 / 3),
+        (precision, {"k": 10}, 2 / 10),
+        (precision, {"k": 3, "relevant": 2}, 1 / 3),
+        (average_precision, {}, (1 / 1 + 2 / 3) / 2),
+        (average_precision, {"k": 2}, (1 / 1) / 2),
+        (average_precision, {"relevant": 2}, (1 / 3) / 1),
+        (mrr, {}, 1 / 1),
+        (mrr, {"relevant": 2}, 1 / 3),
+        (mrr, {"relevant": 2, "k": 2}, 0.0),
+        (err, {}, 1 / 4 + (1 / 3) * (3 / 4) * (1 - 1 / 4)),
+        (err, {"k": 2}, 1 / 4),
+        (err, {"max_label": 4}, 1 / 16 + (1 / 3) * (3 / 16) * (1 - 1 / 16)),
+    ],
+)
+def test_by_hand(metric, options, expected):
+    assert value(metric, **options) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("metric", "file", "best", "worst", "expected"),
+    [
+        # Grades 1, 0, 2 share ranks 1 to 3: best is 2, 1, 0 and worst is 0, 1, 2.
+        (dcg, 1 + 3 / 2, 3 + 1 / log2(3), 1 / log2(3) + 3 / 2, 4 / 3 * (1 + 1 / log2(3) + 1 / 2)),
+        (arp, 7 / 3, (1 * 2 + 2 * 1) / 3, (2 * 1 + 3 * 2) / 3, 2.0),
+        (average_precision, 5 / 6, 1.0, (1 / 2 + 2 / 3) / 2, (1 + 5 / 6 + 7 / 12) / 3),
+        (mrr, 1.0, 1.0, 1 / 2, (1 + 1 + 1 / 2) / 3),
+        (err, 7 / 16, 3 / 4 + 1 / 32, 1 / 8 + 3 / 16, None),
+        (precision, 2 / 4, 2 / 4, 2 / 4, 2 / 4),
+    ],
+)
+def test_tie_rules_by_hand(metric, file, best, worst, expected):
+    assert value(metric, scores=TIED, ties="file") == pytest.approx(file, rel=1e-14)
+    assert value(metric, scores=TIED, ties="best") == pytest.approx(best, rel=1e-14)
+    assert value(metric, scores=TIED, ties="worst") == pytest.approx(worst, rel=1e-14)
+    if expected is not None:
+        assert value(metric, scores=TIED, ties="expected") == pytest.approx(expected, rel=1e-14)
+
+
+def test_expected_err_by_hand():
+    # Two tied items of grades 1 and 2, p = 1/4 and 3/4, in either order.
+    first, second = 1 / 4 + (1 / 2) * (3 / 4) * (3 / 4), 3 / 4 + (1 / 2) * (1 / 4) * (1 / 4)
+    result = value(err, [1, 2], [0, 0], ties="expected")
+    assert result == pytest.approx((first + second) / 2, rel=1e-14)
+
+
+def test_a_tie_across_the_cut_off_is_shared():
+    # Two of the three tied items are seen, each of mean relevance 2/3.
+    assert value(precision, scores=TIED, ties="expected", k=2) == pytest.approx(2 / 3, rel=1e-14)
+
+
+@pytest.mark.parametrize(("n", "relevant", "k"), [(50, 3, None), (200, 7, 10), (64, 64, 5)])
+def test_reciprocal_rank_of_one_long_tie_is_hypergeometric(n, relevant, k):
+    # The first relevant item is at rank r with probability C(n−r, relevant−1) / C(n, relevant).
+    exact = sum(
+        Fraction(comb(n - r, relevant - 1), comb(n, relevant) * r) for r in range(1, (k or n) + 1)
+    )
+    labels = [1] * relevant + [0] * (n - relevant)
+    assert value(mrr, labels, np.zeros(n), ties="expected", k=k) == pytest.approx(
+        float(exact), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("metric", [ndcg, precision, average_precision, mrr, err])
+def test_a_query_without_relevant_items(metric):
+    labels, scores, offsets = [0, 0, 1, 0], [0.2, 0.1, 0.9, 0.3], [0, 2, 4]
+    assert metric(labels, scores, offsets)[0] == 0
+    assert metric(labels, scores, offsets, no_relevant="zero")[0] == 0
+    assert metric(labels, scores, offsets, no_relevant="one")[0] == 1
+    skipped = metric(labels, scores, offsets, no_relevant="skip")
+    assert np.isnan(skipped[0])
+    assert skipped[1] == metric(labels, scores, offsets)[1] > 0
+
+
+def test_dcg_and_arp_without_relevant_items():
+    assert dcg([0], [1], [0, 1]) == 0
+    assert np.isnan(dcg([0], [1], [0, 1], no_relevant="skip"))
+    assert np.isnan(arp([0], [1], [0, 1]))
+
+
+def test_binary_metrics_take_their_own_threshold_for_relevant():
+    # One item of grade 1, which is not relevant from grade 2 on.
+    assert np.isnan(value(precision, [1], [0.5], relevant=2, no_relevant="skip"))
+    # In float32 the label 0.7 is a little less than the number 0.7.
+    assert value(precision, np.float32([0.7]), [0.5], relevant=0.7) == 1
+
+
+def test_infinite_scores_rank_first_and_last():
+    assert value(mrr, [0, 1, 0], [-np.inf, 0.5, np.inf]) == 1 / 2
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_no_queries_give_no_values(name):
+    assert METRICS[name]([], [], np.array([0])).shape == (0,)
+
+
+# -- against the twins ---------------------------------------------------------------------------
+
+
+@st.composite
+def queries(draw, max_size):
+    """Grades and scores of a few queries: many ties, single items, queries of zeros only."""
+    sizes = draw(st.lists(st.integers(1, max_size), min_size=1, max_size=4))
+    highest_grade = draw(st.integers(0, 4))
+    levels = draw(st.sampled_from([1, 2, 3, 1000]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    labels = np.repeat(rng.integers(0, highest_grade + 1, len(sizes)), sizes)
+    labels = rng.integers(0, labels + 1).astype(np.float64)
+    scores = rng.integers(0, levels, len(labels)).astype(np.float64)
+    return labels, scores, np.cumsum([0, *sizes])
+
+
+@given(data=queries(max_size=100), depth=st.integers(1, 120), favour=st.sampled_from([-1, 0, 1]))
+def test_rank_is_its_twin(data, depth, favour):
+    from countersample._kernels import metrics as kernels
+
+    values, scores, offsets = data
+    order = kernels.rank(values, scores, offsets, depth, favour)
+    for rows in twins.rows_of(offsets):
+        twin = rows.start + np.array(twins.rank(values[rows], scores[rows], favour))
+        assert order[rows][:depth].tolist() == twin[:depth].tolist()
+
+
+@pytest.mark.parametrize("name", ["additive", "cascade", "precision_sum"])
+@pytest.mark.parametrize(("average", "max_size"), [(False, 40), (True, 6)])
+@given(data=st.data(), depth=st.integers(1, 45))
+def test_sums_are_their_twins(name, average, max_size, data, depth):
+    from countersample._kernels import metrics as kernels
+
+    labels, scores, offsets = data.draw(queries(max_size))
+    values = labels / 4 if name != "precision_sum" else (labels > 0) * 1.0
+    weights = 1 / np.arange(1.0, depth + 1)
+    order = kernels.rank(values, scores, offsets, len(values), 0)
+    result = getattr(kernels, name)(values, scores, offsets, order, weights, average)
+    twin = getattr(twins, name)
+    for query, rows in enumerate(twins.rows_of(offsets)):
+        v, s = values[rows], scores[rows]
+        orders = twins.tied_orders(s) if average else [twins.rank(v, s, 0)]
+        expected = np.mean([twin(v[order].tolist(), weights) for order in orders])
+        assert result[query] == pytest.approx(expected, rel=1e-11, abs=1e-13)
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("ties", TIES)
+@settings(max_examples=40)
+@given(data=st.data(), k=st.one_of(st.none(), st.integers(1, 8)))
+def test_metrics_are_their_definitions(name, ties, data, k):
+    labels, scores, offsets = data.draw(queries(max_size=6 if ties == "expected" else 30))
+    options = {"k": None if name == "arp" else k}
+    if name in ("ndcg", "dcg"):
+        options["gain"] = data.draw(st.sampled_from(["exponential", "linear"]))
+        options["discount"] = data.draw(st.sampled_from(["log2", "letor"]))
+    elif name == "err":
+        options["max_label"] = data.draw(st.sampled_from([4, 5.5]))
+    elif name != "arp":
+        options["relevant"] = data.draw(st.sampled_from([1, 2]))
+    result = METRICS[name](labels, scores, offsets, ties=ties, no_relevant="skip", **options)
+    for query, rows in enumerate(twins.rows_of(offsets)):
+        if labels[rows].max() < options.get("relevant", 1):
+            assert np.isnan(result[query])
+        else:
+            expected = twins.measure(name, labels[rows], scores[rows], ties, **options)
+            assert result[query] == pytest.approx(expected, rel=1e-11, abs=1e-13)
+
+
+@pytest.mark.parametrize("name", METRICS)
+@settings(max_examples=40)
+@given(data=queries(max_size=60))
+def test_other_tie_rules_lie_between_worst_and_best(name, data):
+    value_of = {ties: METRICS[name](*data, ties=ties, no_relevant="skip") for ties in TIES}
+    sign = -1 if name == "arp" else 1
+    for between in ("file", "expected"):
+        counted = ~np.isnan(value_of[between])
+        below, above = sign * value_of["worst"], sign * value_of["best"]
+        assert (below <= sign * value_of[between] + 1e-12)[counted].all()
+        assert (sign * value_of[between] <= above + 1e-12)[counted].all()
+
+
+@given(data=queries(max_size=60), k=st.integers(1, 70))
+def test_ndcg_is_1_for_the_ranking_by_label(data, k):
+    labels, _, offsets = data
+    result = ndcg(labels, labels, offsets, k=k, no_relevant="one")
+    assert result.tolist() == [1.0] * len(result)
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def test_a_name_is_the_function_with_its_cut_off():
+    for name, function in METRICS.items():
+        assert get_metric(name)(LABELS, SCORES, ONE) == function(LABELS, SCORES, ONE)
+        if name != "arp":
+            by_name = get_metric(f"{name}@2", ties="best")
+            assert by_name(LABELS, TIED, ONE) == function(LABELS, TIED, ONE, k=2, ties="best")
+
+
+def test_every_public_metric_is_registered():
+    assert set(metrics.__all__) == {"METRICS", "get_metric", *METRICS}
+
+
+@pytest.mark.parametrize("name", ["nDCG", "recall@5", "ndcg@", "ndcg@x", "ndcg@-1", "ndcg@1.5", ""])
+def test_unknown_names_are_refused_with_the_known_ones(name):
+    with pytest.raises(ParameterError, match=r"is not known, expected one of arp, .*'ndcg@10'"):
+        get_metric(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "sentence"),
+    [
+        ("precision@5", {"gain": "linear"}, r"precision takes no 'gain', its options: relevant, "),
+        ("ndcg", {"relevant": 2}, r"ndcg takes no 'relevant', its options: gain, discount, ties, "),
+        ("ndcg@10", {"k": 5}, r"ndcg takes no 'k'"),
+    ],
+)
+def test_options_of_other_metrics_are_refused(name, option, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        get_metric(name, **option)
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+REFUSED = [
+    (ndcg, {"k": 0}, "k is 0, expected a whole number from 1, or None"),
+    (ndcg, {"k": 2.5}, "k is 2.5, expected a whole number"),
+    (ndcg, {"k": True}, "k is True, expected a whole number"),
+    (arp, {"k": 10}, "k is 10, expected None for arp"),
+    (dcg, {"gain": "log"}, "gain is 'log', expected 'exponential' or 'linear'"),
+    (dcg, {"discount": None}, "discount is None, expected 'log2' or 'letor'"),
+    (
+        mrr,
+        {"ties": "random"},
+        "ties is 'random', expected 'file' or 'best' or 'worst' or 'expected'",
+    ),
+    (mrr, {"no_relevant": 0}, "no_relevant is 0, expected 'zero' or 'one' or 'skip'"),
+    (dcg, {"no_relevant": "one"}, "no_relevant is 'one', expected 'zero' or 'skip' for dcg"),
+    (arp, {"no_relevant": "zero"}, "no_relevant is 'zero', expected 'skip' for arp"),
+    (mrr, {"relevant": "1"}, "relevant is '1', expected a number"),
+    (mrr, {"relevant": np.nan}, "relevant is nan, expected a number"),
+    (err, {"max_label": -1}, "max_label is -1, expected a number from 0 to 1000"),
+    (err, {"max_label": 1}, r"labels have 2 at row 2 \(query 0.*expected grades from 0 to 1"),
+    (dcg, {"labels": [0, -1, 0, 0]}, r"labels have -1 at row 1 \(query 0, .*grades from 0 to 1000"),
+    (arp, {"labels": [0, -1, 0, 0]}, "labels have -1 at row 1"),
+    (err, {"labels": [0, 0, 2000, 0]}, "labels have 2000 at row 2 .*from 0 to 1000"),
+    (err, {"labels": [0, np.nan, 0, 0]}, "labels have nan at row 1"),
+    (mrr, {"labels": [0, np.inf, 0, 0]}, "labels have inf at row 1"),
+    (mrr, {"labels": [[1, 0, 2, 0]]}, r"labels have shape \(1, 4\), expected a vector"),
+    (mrr, {"labels": ["a", "b", "c", "d"]}, "labels are of type <U1, expected an array of numbers"),
+    (mrr, {"labels": [[1], [1, 2]]}, "labels must be an array of numbers"),
+    (mrr, {"scores": [1, 2, 3]}, r"scores have shape \(3,\), expected \(4,\): one for each label"),
+    (mrr, {"scores": [1, 2, np.nan, 3]}, r"scores have NaN at row 2 \(query 0, both counted from"),
+    (mrr, {"offsets": [0, 3]}, "offsets run from 0 to 3, expected 0 to 4"),
+    (mrr, {"offsets": [1, 4]}, "offsets run from 1 to 4, expected 0 to 4"),
+    (
+        mrr,
+        {"offsets": [0, 2, 2, 4]},
+        "offsets give query 1 the rows 2:2, expected at least one row",
+    ),
+    (
+        mrr,
+        {"offsets": [0, 3, 1, 4]},
+        "offsets give query 1 the rows 3:1, expected at least one row",
+    ),
+    (mrr, {"offsets": [0.0, 4.0]}, "offsets are of type float64, expected an array of integers"),
+    (mrr, {"offsets": [[0, 4]]}, r"offsets have shape \(1, 2\), expected a vector"),
+]
+
+
+@pytest.mark.parametrize(("metric", "change", "sentence"), REFUSED)
+def test_what_is_wrong_is_said(metric, change, sentence):
+    arguments = {"labels": LABELS, "scores": SCORES, "offsets": ONE, **change}
+    with pytest.raises(CounterSampleError, match=sentence):
+        metric(**arguments)
+
+
+def test_a_place_is_given_by_row_and_query():
+    with pytest.raises(DataError, match=r"NaN at row 2 \(query 1, "):
+        ndcg([0, 1, 1], [0.1, 0.2, np.nan], [0, 2, 3])
+
+
+# -- habits --------------------------------------------------------------------------------------
+
+
+def test_arguments_are_not_changed_and_any_number_type_will_do():
+    labels, scores = np.array([1, 0, 2], np.int8), np.array([3, 2, 1], np.float16)
+    kept = labels.copy(), scores.copy()
+    result = ndcg(labels, scores[::1], np.array([0, 3], np.uint16))
+    assert result.dtype == np.float64
+    assert result == ndcg(labels.astype(float), scores.astype(float), [0, 3])
+    np.testing.assert_array_equal((labels, scores), kept)
+
+
+def test_extreme_grades_give_finite_values():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert value(ndcg, [1000.0, 0.0], [1, 2]) == pytest.approx(1 / log2(3))
+        assert value(ndcg, [3e38, 0.0], [1, 2], gain="linear") == pytest.approx(1 / log2(3))
+        assert value(err, [1e-30, 0.5], [1, 2]) > 0
+
+
+def test_importing_metrics_does_not_import_numba():
+    code = "import sys, countersample.metrics; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
