@@ -1,0 +1,5 @@
+"""``python -m countersample``."""
+
+from countersample.cli import main
+
+main()

@@ -1,0 +1,27 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line; what the user did wrong becomes one sentence and exit code 1."""
+    from countersample.cli.app import app  # typer, only when it runs
+    from countersample.errors import CounterSampleError
+
+    try:
+        app()
+    except CounterSampleError as error:
+        _fail(str(error))
+    except MemoryError:
+        _fail("not enough memory for this data: read it with --cache DIR, which keeps it on disk")
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+
+
+def _fail(sentence: str) -> None:
+    print(f"countersample: {sentence}", file=sys.stderr)  # noqa: T201 (this is the display)
+    raise SystemExit(1)

@@ -1,0 +1,76 @@
+"""How figures are printed: aligned, with units, or as JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_BAR_WIDTH = 30
+
+
+def line(text: str = "") -> None:
+    """Print a line."""
+    sys.stdout.write(text + "\n")
+
+
+def as_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Print a value as JSON."""
+    line(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: int = 1) -> None:
+    """Print an aligned table; columns after the first `text_columns` are flush right."""
+    cells = [list(header), *map(list, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+
+    def aligned(row: Sequence[str]) -> str:
+        return "  ".join(
+            cell.ljust(width) if column < text_columns else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+
+    line(aligned(cells[0]))
+    line("  ".join("─" * width for width in widths))
+    for row in cells[1:]:
+        line(aligned(row))
+
+
+def pairs(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> None:
+    """Print names and values below each other."""
+    rows = list(rows)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        line(f"{'':{indent}}{name:<{width}}  {value}")
+
+
+def bars(rows: Iterable[tuple[str, int]]) -> None:
+    """Print counts as bars with their numbers and shares."""
+    rows = list(rows)
+    total = sum(count for _, count in rows)
+    most = max(count for _, count in rows)
+    name_width = max(len(name) for name, _ in rows)
+    count_width = len(f"{most:,}")
+    for name, count in rows:
+        bar = "█" * round(_BAR_WIDTH * count / most) or ("▏" if count else "")
+        share = 100 * count / total
+        line(
+            f"    {name:>{name_width}}  {bar:<{_BAR_WIDTH}}  {count:>{count_width},}  "
+            f"{share:5.1f} %"
+        )
+
+
+def size(n_bytes: float) -> str:
+    """Return a number of bytes for a person.
+
+    >>> size(3_400_000)
+    '3.4 MB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.0f} bytes" if unit == "bytes" else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.1f} TB"

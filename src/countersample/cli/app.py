@@ -1,0 +1,38 @@
+"""The commands and what they have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from countersample._version import __version__
+from countersample.cli import data, demo
+
+app = typer.Typer(
+    name="countersample",
+    help="Turn a biased click log into an unbiased ranker.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data.app, name="data")
+app.command(name="demo")(demo.demo)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"countersample {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass

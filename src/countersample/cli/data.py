@@ -1,0 +1,256 @@
+"""``countersample data``: known sets, and what a person's own files hold."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from countersample.cli import _show
+
+if TYPE_CHECKING:
+    from countersample.data.catalogue import KnownDataset
+    from countersample.data.dataset import RankingDataset
+    from countersample.data.describe import Description
+
+app = typer.Typer(
+    help="Judged data: list known sets, describe, verify, convert, make.", no_args_is_help=True
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Where known sets are looked for first (then COUNTERSAMPLE_DATA)."),
+]
+Cache = Annotated[Path | None, typer.Option(help="Keep LETOR text in binary form in this folder.")]
+Clip = Annotated[
+    bool, typer.Option("--clip", help="Take numbers beyond float32 as 3.4e38 (Istella needs it).")
+]
+
+
+@app.command(name="list")
+def list_known(*, data_dir: DataDir = None, json: Json = False) -> None:
+    """List the known sets, and which of them are on this machine."""
+    from countersample.data import catalogue
+
+    places = {name: _place(name, data_dir) for name in catalogue.known()}
+    if json:
+        _show.as_json([_known_as_dict(s, places[s.name]) for s in catalogue.known().values()])
+        return
+    _show.table(
+        ["name", "title", "queries", "items", "features", "here"],
+        [
+            [
+                known.name,
+                known.title,
+                f"{known.statistics.queries:,}",
+                f"{known.statistics.items:,}",
+                f"{known.statistics.features:,}",
+                "yes" if places[known.name] else "no",
+            ]
+            for known in catalogue.known().values()
+        ],
+        text_columns=2,
+    )
+    _show.line()
+    _show.line("How to get one: countersample data info NAME")
+
+
+@app.command()
+def info(
+    path: Annotated[
+        str,
+        typer.Argument(help="LETOR text, Parquet, CSV, a folder of those, or a known set's name."),
+    ],
+    *,
+    data_dir: DataDir = None,
+    cache: Cache = None,
+    clip: Clip = False,
+    json: Json = False,
+) -> None:
+    """Describe a file, a folder or a known set: queries, items, features, grades."""
+    from countersample.data import catalogue
+    from countersample.data.load import load
+
+    if path in catalogue.known() and not Path(path).exists():
+        _info_of_known(catalogue.get(path), data_dir, json=json)
+        return
+    parts = load(path, cache=cache, clip=clip, progress=True)
+    figures = {name: part.describe() for name, part in parts.items()}
+    if json:
+        _show.as_json({name: _figures_as_dict(parts[name], figures[name]) for name in parts})
+        return
+    for name, description in figures.items():
+        _show_description(name, description)
+
+
+@app.command()
+def verify(
+    path: Annotated[Path, typer.Argument(help="The folder of an unpacked set.")],
+    *,
+    name: Annotated[str | None, typer.Option(help="Which known set it should be.")] = None,
+    json: Json = False,
+) -> None:
+    """Tell whether a local copy of a known set is what it should be."""
+    from countersample.data import catalogue
+    from countersample.data.letor import load_letor
+
+    result = catalogue.verify(path, name, load=partial(load_letor, clip=True, progress=True))
+    if json:
+        _show.as_json(result.to_dict())
+    else:
+        _show.table(
+            ["file", "status", "finding"],
+            [[check.subject, check.status, check.message] for check in result.checks],
+            text_columns=3,
+        )
+        _show.line()
+        verdict = "is as it should be" if result.ok else "is not as it should be"
+        _show.line(f"{result.folder} {verdict} for {result.name}.")
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="LETOR text, Parquet, CSV or a saved dataset.")],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            help="NAME (a folder opened at once), NAME.txt[.gz|.bz2|.xz|.zst] or NAME.parquet."
+        ),
+    ],
+    *,
+    clip: Clip = False,
+    json: Json = False,
+) -> None:
+    """Convert judged data: to a folder that opens in milliseconds, to LETOR text, to Parquet."""
+    from countersample.data.load import convert as convert_file
+
+    dataset = convert_file(source, target, clip=clip, progress=True)
+    if json:
+        _show.as_json({"target": str(target), **_sizes(dataset)})
+    else:
+        _show.line(f"{dataset!r} is in {target}")
+
+
+@app.command()
+def make(
+    shape: Annotated[str, typer.Argument(help="yahoo-like, istella-like or tiny.")],
+    target: Annotated[Path, typer.Argument(help="Where to write, as in convert.")],
+    *,
+    queries: Annotated[int | None, typer.Option(help="Number of queries.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    json: Json = False,
+) -> None:
+    """Make a synthetic set of judged data."""
+    from countersample.data import synthetic
+    from countersample.data.load import check_target, save
+
+    check_target(target)  # before the work
+    dataset = synthetic(shape, n_queries=queries, rng=seed)
+    save(dataset, target)
+    if json:
+        _show.as_json({"target": str(target), **_sizes(dataset)})
+    else:
+        _show.line(f"{dataset!r} is in {target}")
+
+
+def _place(name: str, data_dir: Path | None) -> Path | None:
+    from countersample.data import catalogue
+    from countersample.errors import DataError
+
+    try:
+        return catalogue.find(name, data_dir)
+    except DataError:
+        return None
+
+
+def _known_as_dict(known: KnownDataset, place: Path | None) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(known) | {"folder": None if place is None else str(place)}
+
+
+def _info_of_known(known: KnownDataset, data_dir: Path | None, *, json: bool) -> None:
+    place = _place(known.name, data_dir)
+    if json:
+        _show.as_json(_known_as_dict(known, place))
+        return
+    statistics = known.statistics
+    _show.line(f"{known.title}: {known.summary}")
+    _show.pairs(
+        [
+            ("queries", f"{statistics.queries:,}"),
+            ("items", f"{statistics.items:,}"),
+            ("features", f"{statistics.features:,}"),
+            ("grades", f"0 … {statistics.highest_grade}"),
+            ("get it", f"{known.homepage}: {known.how_to_get}"),
+            ("licence", known.licence),
+            ("cite", known.citation),
+            ("here", str(place) if place else f"no folder {known.name} was found"),
+        ]
+    )
+    if place:
+        _show.line(f"Check it: countersample data verify {place} --name {known.name}")
+
+
+def _sizes(dataset: RankingDataset) -> dict[str, Any]:
+    return {
+        "n_queries": dataset.n_queries,
+        "n_items": dataset.n_items,
+        "n_features": dataset.n_features,
+        "fingerprint": dataset.fingerprint,
+    }
+
+
+def _figures_as_dict(dataset: RankingDataset, figures: Description) -> dict[str, Any]:
+    return figures.to_dict() | {"fingerprint": dataset.fingerprint}
+
+
+def _show_description(name: str, figures: Description) -> None:
+    _show.line(name)
+    _show.pairs(
+        [
+            ("queries", f"{figures.n_queries:,}"),
+            ("items", f"{figures.n_items:,}"),
+            (
+                "items a query",
+                f"{figures.items_min:,} … {figures.items_max:,}, "  # noqa: ISC004
+                f"mean {figures.items_mean:.1f}, median {figures.items_median:g}",
+            ),
+            (
+                "features",
+                f"{figures.n_features:,}, of which {figures.n_constant_features:,} constant",
+            ),
+            ("values", f"{figures.feature_min:g} … {figures.feature_max:g}"),
+            ("density", f"{100 * figures.density:.1f} % of the values are not zero"),
+            (
+                "labels",
+                f"{figures.label_min:g} … {figures.label_max:g}, mean {figures.label_mean:.3g}",
+            ),
+            ("memory", _show.size(figures.n_bytes)),
+        ]
+    )
+    _show.line("  queries by number of items")
+    edges = figures.items_histogram.edges
+    _show.bars(
+        (f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}", count)
+        for low, high, count in zip(
+            edges[:-1], edges[1:], figures.items_histogram.counts, strict=True
+        )
+    )
+    if figures.grades is not None:
+        _show.line("  items by grade")
+        _show.bars((f"{grade:g}", count) for grade, count in figures.grades.items())
+    _show.line("  queries that teach a ranker nothing")
+    _show.pairs(
+        [
+            ("one grade only", f"{figures.n_queries_one_grade:,}"),
+            ("no relevant item", f"{figures.n_queries_none_relevant:,}"),
+            ("one item only", f"{figures.n_queries_one_item:,}"),
+        ],
+        indent=4,
+    )

@@ -1,0 +1,200 @@
+"""The command line as a user meets it: what it prints, and its exit code."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+
+from countersample import RankingDataset, load_letor, save_letor, synthetic
+from countersample.cli import main
+
+SMALL = "2 qid:1 1:0.5 3:1\n0 qid:1 2:0.25\n1 qid:2 1:-1e-2\n"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command in an empty folder; return its output, or its one line of error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, fails=False):
+        monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert ended.value.code == (1 if fails else 0), printed.err
+        if not fails:
+            return printed.out
+        assert printed.err.startswith("countersample: ")
+        assert printed.err.count("\n") == 1
+        return printed.err
+
+    return run
+
+
+@pytest.fixture
+def small(tmp_path):
+    path = tmp_path / "small.txt"
+    path.write_text(SMALL)
+    return path
+
+
+class TestCommon:
+    def test_version(self, run):
+        assert run("--version").startswith("countersample 0.")
+
+    @pytest.mark.parametrize("words", [[], ["data"], ["data", "info"], ["demo"]])
+    def test_help(self, run, words):
+        assert "Usage: " in run(*words, "--help")
+
+    def test_help_imports_nothing_heavy(self):
+        code = (
+            "import sys; sys.argv = ['countersample', '--help']\n"
+            "try:\n"
+            "    from countersample.cli import main; main()\n"
+            "except SystemExit: pass\n"
+            "heavy = {'numpy', 'numba', 'pyarrow', 'narwhals', 'matplotlib', 'torch'}\n"
+            "print(sorted(heavy & set(sys.modules)))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        assert done.stdout.splitlines()[-1] == b"[]"
+
+    def test_wrong_usage_is_code_2(self):
+        command = [sys.executable, "-m", "countersample", "data", "info"]
+        assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+
+    def test_completion_is_offered(self, run):
+        assert "--install-completion" in run("--help")
+
+
+class TestInfo:
+    def test_text(self, run, small):
+        printed = run("data", "info", small)
+        for expected in ["small.txt", "queries", "features", "items by grade", "one grade only"]:
+            assert expected in printed
+
+    def test_json(self, run, small):
+        figures = json.loads(run("data", "info", small, "--json"))["small.txt"]
+        assert (figures["n_queries"], figures["n_items"], figures["n_features"]) == (2, 3, 3)
+        assert figures["grades"] == {"0": 1, "1": 1, "2": 1}
+        assert figures["fingerprint"] == load_letor(small).fingerprint
+
+    def test_folder_of_splits(self, run, tmp_path):
+        folder = tmp_path / "Fold1"
+        folder.mkdir()
+        for split in ("train", "vali", "test"):
+            (folder / f"{split}.txt").write_text(SMALL)
+        assert list(json.loads(run("data", "info", folder, "--json"))) == ["train", "vali", "test"]
+
+    def test_cache(self, run, small, tmp_path):
+        first = run("data", "info", small, "--cache", tmp_path / "cache", "--json")
+        assert len(list((tmp_path / "cache").iterdir())) == 1
+        assert run("data", "info", small, "--cache", tmp_path / "cache", "--json") == first
+
+    def test_known_set(self, run):
+        assert "MQ2008" in run("data", "info", "mq2008")
+        assert json.loads(run("data", "info", "mq2008", "--json"))["statistics"]["queries"] == 784
+
+    def test_no_traceback(self, tmp_path):
+        command = [sys.executable, "-m", "countersample", "data", "info", "none.txt"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr == "countersample: none.txt: no such file or folder\n"
+
+    def test_errors(self, run, tmp_path):
+        assert "none.txt: no such file or folder" in run("data", "info", "none.txt", fails=True)
+        (tmp_path / "bad.txt").write_text("1 qid:1 12;0.5\n")
+        error = run("data", "info", "bad.txt", fails=True)
+        assert error == "countersample: bad.txt:1:9: expected index:value, found '12;0.5'\n"
+
+    def test_output_cut_off_by_its_reader(self, small):
+        command = f"{sys.executable} -m countersample data info {small} | head -1"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)  # noqa: S602
+        assert done.stdout == "small.txt\n"
+        assert done.stderr == ""
+
+
+class TestList:
+    def test_table(self, run):
+        printed = run("data", "list")
+        for name in ("yahoo-set1", "istella-s", "mslr-web30k", "mq2008"):
+            assert name in printed
+
+    def test_json(self, run, tmp_path):
+        (tmp_path / "sets" / "mq2008").mkdir(parents=True)
+        rows = json.loads(run("data", "list", "--data-dir", tmp_path / "sets", "--json"))
+        folders = {row["name"]: row["folder"] for row in rows}
+        assert folders["mq2008"] == str(tmp_path / "sets" / "mq2008")
+
+
+class TestVerify:
+    def test_wrong_copy(self, tmp_path):
+        folder = tmp_path / "mq2008"
+        (folder / "Fold1").mkdir(parents=True)
+        (folder / "Fold1" / "train.txt").write_text(SMALL)
+        command = [sys.executable, "-m", "countersample", "data", "verify", str(folder), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert json.loads(done.stdout)["ok"] is False
+
+    def test_not_a_known_set(self, run, tmp_path):
+        assert "cannot be told to be one known dataset" in run(
+            "data", "verify", tmp_path, fails=True
+        )
+
+
+class TestConvert:
+    @pytest.mark.parametrize("name", ["folder", "x.txt", "x.txt.gz", "x.txt.zst", "x.parquet"])
+    def test_there_and_back(self, run, small, tmp_path, name):
+        run("data", "convert", small, name)
+        run("data", "convert", name, "back.txt")
+        back = load_letor(tmp_path / "back.txt")
+        assert back == load_letor(small)
+
+    def test_text_to_folder_is_the_same_dataset(self, run, tmp_path):
+        data = synthetic("tiny", n_queries=30, rng=1)
+        save_letor(data, tmp_path / "x.txt")
+        run("data", "convert", "x.txt", "folder")
+        assert RankingDataset.open(tmp_path / "folder") == data
+
+    @pytest.mark.parametrize(
+        ("source", "target", "message"),
+        [
+            ("none.txt", "out", "none.txt: no such file"),
+            ("small.txt", "out.xlsx", "unknown form '.xlsx'"),
+            ("small.txt", "no/such/out", "the folder no/such does not exist"),
+            (".", "out", "no files named train, vali or test"),
+        ],
+    )
+    def test_errors(self, run, small, source, target, message):
+        assert small.exists()
+        assert message in run("data", "convert", source, target, fails=True)
+
+    def test_an_error_leaves_what_was_there(self, run, small, tmp_path):
+        run("data", "convert", small, "out")
+        (tmp_path / "bad.txt.gz").write_bytes(gzip.compress(SMALL.encode())[:-9])
+        assert "cut off" in run("data", "convert", "bad.txt.gz", "out", fails=True)
+        assert RankingDataset.open(tmp_path / "out") == load_letor(small)
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.txt.gz", "out", "small.txt"]
+
+
+class TestMakeAndDemo:
+    def test_make(self, run, tmp_path):
+        run("data", "make", "tiny", "tiny.txt", "--queries", 12, "--seed", 3)
+        made = load_letor(tmp_path / "tiny.txt")
+        expected = synthetic("tiny", n_queries=12, rng=3)
+        assert made.features.tolist() == expected.features.tolist()
+
+    def test_make_errors(self, run):
+        assert "giant" in run("data", "make", "giant", "x.txt", fails=True)
+
+    def test_demo(self, run, tmp_path):
+        figures = json.loads(run("demo", "--queries", 300, "--json"))
+        order = ["random order", "best single feature", "by the labels themselves"]
+        values = [figures[ranking]["ndcg@10"] for ranking in order]
+        assert values == sorted(values)
+        assert values[-1] == 1
+        printed = run("demo", "--queries", 50)
+        assert "the same numbers" in printed
+        assert (tmp_path / "demo" / "yahoo-like.txt").is_file()

@@ -1,0 +1,39 @@
+"""The package itself: its public names, and that importing it is cheap."""
+
+import subprocess
+import sys
+
+import pytest
+
+import countersample
+
+
+@pytest.mark.parametrize("name", countersample.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(countersample, name) is not None
+    assert name in dir(countersample)
+
+
+def test_no_other_name():
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = countersample.nonsense
+
+
+@pytest.mark.parametrize(
+    ("statement", "not_imported"),
+    [
+        ("import countersample", {"numpy", "numba", "pyarrow", "rich"}),
+        ("from countersample import RankingDataset, load_letor, metrics, evaluate",
+         {"numba", "pyarrow", "rich", "matplotlib"}),
+    ],
+)  # fmt: skip
+def test_imports_are_cheap(statement, not_imported):
+    code = f"{statement}; import sys; print(sorted({not_imported!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_version_is_the_installed_one():
+    from importlib.metadata import version
+
+    assert version("countersample") == countersample.__version__
