@@ -11,7 +11,7 @@ NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 LARGEST_INDEX = 1_000_000
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 (what happens, not an accident)
     """The text is not LETOR text; has the line, counted from 1."""
 
     def __init__(self, line):

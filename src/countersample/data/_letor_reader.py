@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from countersample.data._tape import Tape
 
-BLOCK = 8 << 20  # bytes of text in work at a time; a second block is read meanwhile
+BLOCK = 4 << 20  # bytes of text in work at a time; a second block is read meanwhile
 LONGEST_LINE = 256 << 20
 _HEADROOM = 1.02  # reserve this much more than the rows seen so far promise
 _WINDOW = 1 << 16  # bytes searched at a time for a line feed

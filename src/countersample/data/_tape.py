@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -54,8 +55,12 @@ class FileTape:
 
     def resize(self, length: int) -> None:
         self.flat = np.empty(0, np.float32)  # let go of the old map first
+        size = NPY_HEADER + 4 * length
         with self._path.open("r+b") as file:
-            file.truncate(NPY_HEADER + 4 * length)
+            file.truncate(size)
+            # Take the room now: to run out of it while writing to a map kills the process.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
         if length:
             self.flat = np.memmap(self._path, np.float32, "r+", offset=NPY_HEADER, shape=length)
 

@@ -10,18 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countersample._files import atomic_path
-from countersample.data._tape import FileTape, Tape
 from countersample.data.groups import find_groups
-from countersample.data.store import FEATURES, VERSION, open_stored, write_beside_features
+from countersample.data.store import (
+    VERSION,
+    is_dataset_folder,
+    open_folder,
+    open_stored,
+    write_folder,
+)
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from countersample.data._tape import Tape
     from countersample.data.dataset import RankingDataset
     from countersample.data.sources import Source
 
@@ -65,13 +71,16 @@ def read_cached(
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CounterSampleError(f"{cache}: cannot be made a cache: {error.strerror}") from error
-    with atomic_path(entry) as temporary:
-        temporary.mkdir()
-        dataset, zero_based = read(FileTape(temporary / FEATURES))
-        notes = {"sources": state, "zero_based": zero_based}
-        write_beside_features(dataset, temporary, notes=notes)
-        del dataset  # the map must be let go of before the folder is renamed
-    return open_stored(entry).dataset, zero_based
+    found: dict[str, bool] = {}
+
+    def fill(tape: Tape) -> RankingDataset:
+        dataset, found["zero_based"] = read(tape)
+        return dataset
+
+    if entry.exists() and not is_dataset_folder(entry):
+        shutil.rmtree(entry)  # damaged beyond its header; the name with its hash is ours
+    write_folder(entry, fill, notes=lambda: {"sources": state, **found})
+    return open_folder(entry), found["zero_based"]
 
 
 def source_state(path: Path) -> list[Any]:

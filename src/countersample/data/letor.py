@@ -211,26 +211,30 @@ def _load_rows(
     if not sources:
         raise ParameterError("an empty list of files, expected at least one")
     if cache is None:
-        return _read(sources, MemoryTape(), progress=progress, **options)
+        return read_letor(sources, MemoryTape(), progress=progress, **options)
     from countersample.data.cache import read_cached  # noqa: PLC0415 (only where asked for)
 
     def read(tape: Tape) -> tuple[RankingDataset, bool]:
-        return _read(sources, tape, progress=progress, **options)
+        return read_letor(sources, tape, progress=progress, **options)
 
     return read_cached(Path(cache), sources, options, read)
 
 
-def _read(
+def read_letor(
     sources: list[Source],
     tape: Tape,
     *,
-    n_features: int | None,
-    zero_based: bool | None,
-    clip: bool,
-    groups: str | os.PathLike[str] | None,
-    progress: bool,
-    threads: int | None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+    clip: bool = False,
+    groups: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    threads: int | None = None,
 ) -> tuple[RankingDataset, bool]:
+    """Read sources onto a tape, with the options of `load_letor`.
+
+    Also say whether feature numbers start at 0.
+    """
     if groups is None and len(sources) == 1 and not names_queries(sources[0]):
         groups = find_groups(sources[0])
     paths = [Path(s) for s in sources if isinstance(s, str | os.PathLike)]

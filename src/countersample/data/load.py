@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countersample.data.frames import TABLE_SUFFIXES, read_table, write_parquet
-from countersample.data.letor import load_letor, save_letor
-from countersample.data.store import is_dataset_folder, open_folder, save_folder
+from countersample.data.letor import load_letor, read_letor, save_letor
+from countersample.data.store import (
+    check_replaceable,
+    is_dataset_folder,
+    open_folder,
+    save_folder,
+    write_folder,
+)
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -57,15 +63,52 @@ def save(dataset: RankingDataset, path: str | PathLike[str]) -> None:
     ``.parquet`` is Parquet; a name with ``.txt`` (or ``.txt.gz`` …) is LETOR text; a name without
     a suffix is a folder opened by memory map.
     """
-    path = Path(path)
+    path = check_target(path)
     if path.suffix == ".parquet":
         write_parquet(dataset, path)
-    elif ".txt" in path.suffixes:
+    elif path.suffix:
         save_letor(dataset, path)
-    elif not path.suffix:
-        save_folder(dataset, path)
     else:
+        save_folder(dataset, path)
+
+
+def convert(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    *,
+    clip: bool = False,
+    progress: bool = False,
+) -> RankingDataset:
+    """Convert judged data to the form that the name of `target` tells (see `save`); return it.
+
+    LETOR text to a folder goes straight to disk, so it may be larger than memory.
+    """
+    source, target = Path(source), check_target(target)
+    if not target.suffix and source.is_file() and source.suffix not in TABLE_SUFFIXES:
+        write_folder(
+            target,
+            lambda tape: read_letor([source], tape, clip=clip, progress=progress)[0],
+            notes=lambda: {"source": source.name},
+        )
+        return open_folder(target)
+    parts = load(source, clip=clip, progress=progress)
+    if len(parts) > 1:
+        raise DataError(f"{source}: has {', '.join(parts)}: convert its files one by one")
+    (dataset,) = parts.values()
+    save(dataset, target)
+    return dataset
+
+
+def check_target(path: str | PathLike[str]) -> Path:
+    """Refuse, before any work, a name that `save` cannot write to."""
+    path = Path(path)
+    if not path.suffix:
+        check_replaceable(path)
+    elif path.suffix != ".parquet" and ".txt" not in path.suffixes[-2:]:
         raise DataError(
             f"{path}: unknown form '{path.suffix}': expected a name without suffix (a folder), "
             ".txt, .txt.gz, .txt.bz2, .txt.xz, .txt.zst or .parquet"
         )
+    if not path.absolute().parent.is_dir():
+        raise DataError(f"{path}: the folder {path.parent} does not exist: make it first")
+    return path

@@ -118,12 +118,13 @@ def open_source(source: Source) -> Iterator[OpenSource]:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         try:
-            with path.open("rb", buffering=0) as file:
-                yield OpenSource(str(path), _Counted(file), path.stat().st_size)
+            file = path.open("rb", buffering=0)
         except FileNotFoundError as error:
             raise DataError(f"{path}: no such file") from error
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+        with file:
+            yield OpenSource(str(path), _Counted(file), path.stat().st_size)
     elif hasattr(source, "read"):
         name = getattr(source, "name", None)
         yield OpenSource(name if isinstance(name, str) else "<file>", _Counted(source), None)

@@ -17,11 +17,12 @@ import numpy as np
 
 from countersample._files import atomic_path
 from countersample._version import __version__
-from countersample.data._tape import NPY_HEADER
+from countersample.data._tape import NPY_HEADER, FileTape, Tape
 from countersample.data.dataset import RankingDataset
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
 
     from numpy.typing import NDArray
@@ -43,17 +44,37 @@ class Stored:
 
 def save_folder(dataset: RankingDataset, folder: str | PathLike[str]) -> None:
     """Write a dataset as a folder, atomically; a dataset folder that is there is replaced."""
-    folder = Path(folder)
+
+    def copy(tape: Tape) -> RankingDataset:
+        tape.resize(dataset.features.size)
+        tape.flat[:] = dataset.features.ravel()
+        return dataset.with_features(tape.matrix(*dataset.features.shape))
+
+    write_folder(Path(folder), copy, notes=dict)
+
+
+def write_folder(
+    folder: Path, fill: Callable[[Tape], RankingDataset], *, notes: Callable[[], dict[str, Any]]
+) -> None:
+    """Write a folder, atomically, with the dataset that `fill` makes on a tape in it.
+
+    The notes are asked for when the dataset is complete.
+    """
+    check_replaceable(folder)
+    with atomic_path(folder) as temporary:
+        temporary.mkdir()
+        dataset = fill(FileTape(temporary / FEATURES))
+        _write_beside_features(dataset, temporary, notes())
+        del dataset  # the map must be let go of before the folder is renamed
+
+
+def check_replaceable(folder: Path) -> None:
+    """Refuse a path that is there and is not a dataset folder."""
     if folder.exists() and not is_dataset_folder(folder):
         raise DataError(f"{folder}: exists and is not a dataset folder, so it is not replaced")
-    with atomic_path(folder) as temporary:
-        temporary.mkdir(parents=True)
-        np.save(temporary / FEATURES, dataset.features)
-        write_beside_features(dataset, temporary, notes={})
 
 
-def write_beside_features(dataset: RankingDataset, folder: Path, *, notes: dict[str, Any]) -> None:
-    """Write all but the features of a dataset into a folder that has these already."""
+def _write_beside_features(dataset: RankingDataset, folder: Path, notes: dict[str, Any]) -> None:
     for name in _ARRAYS[1:]:
         np.save(folder / name, getattr(dataset, name.removesuffix(".npy")))
     header = {

@@ -1,0 +1,171 @@
+"""`RankingDataset`: what it checks, its parts and variants."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countersample import RankingDataset
+from countersample.errors import DataError, ParameterError
+
+
+@pytest.fixture
+def data():
+    return RankingDataset.from_arrays(
+        X=[[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]],
+        y=[0, 1, 2, 3, 4],
+        qid=["a", "b", "b", "c", "c"],
+    )
+
+
+class TestFromArrays:
+    def test_types(self, data):
+        assert data.features.dtype == np.float32
+        assert data.labels.dtype == np.float32
+        assert data.offsets.tolist() == [0, 1, 3, 5]
+        assert data.query_ids.tolist() == ["a", "b", "c"]
+        assert (data.n_queries, data.n_items, data.n_features, len(data)) == (3, 5, 2, 3)
+        assert data.query_sizes.tolist() == [1, 2, 2]
+
+    @given(st.lists(st.integers(-3, 3), min_size=1, max_size=20))
+    def test_gathers_in_first_seen_order(self, ids):
+        rows = np.arange(len(ids))
+        data = RankingDataset.from_arrays(X=rows[:, None], y=rows, qid=ids)
+        queries = {}
+        for row, query in enumerate(ids):
+            queries.setdefault(query, []).append(row)
+        assert data.query_ids.tolist() == list(queries)
+        assert data.labels.tolist() == [row for members in queries.values() for row in members]
+        assert data.query_sizes.tolist() == [len(members) for members in queries.values()]
+        assert data.features[:, 0].tolist() == data.labels.tolist()
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"X": [1, 2]}, "expected a float32 matrix"),
+            ({"X": [[1, 2], [3]]}, "X must be an array of numbers"),
+            ({"X": [["a"], ["b"]]}, "X is of type <U1, expected numbers"),
+            ({"X": np.empty((0, 1)), "y": [], "qid": []}, "X has no rows"),
+            ({"X": [[1], [np.nan]]}, "X has nan at row 1, column 0"),
+            ({"X": [[1], [1e39]]}, "X has inf at row 1, column 0"),
+            ({"y": [1, np.inf]}, "y has inf at row 1, expected finite"),
+            ({"y": [1]}, r"y has shape \(1,\), expected \(2,\)"),
+            ({"qid": [1]}, r"qid has shape \(1,\), expected \(2,\)"),
+            ({"qid": [1.5, 2.5]}, "query ids are of type float64, expected integers or strings"),
+            ({"feature_names": ["a", "b"]}, "2 feature names for 1 features"),
+        ],
+    )
+    def test_refuses(self, change, message):
+        arguments = {"X": [[1], [2]], "y": [0, 1], "qid": [1, 1]} | change
+        with pytest.raises(DataError, match=message):
+            RankingDataset.from_arrays(**arguments)
+
+    def test_finite_sum_overflow_is_not_an_error(self):
+        large = np.finfo(np.float32).max
+        data = RankingDataset.from_arrays(X=[[large, large]], y=[0], qid=[1])
+        assert data.features[0, 0] == large
+
+
+class TestConstructor:
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"features": np.ones((2, 1))}, "features are float64"),
+            ({"features": np.ones((4, 2), np.float32).T}, "not C-contiguous"),
+            ({"labels": np.ones(3, np.float32)}, r"labels have shape \(3,\), expected \(2,\)"),
+            ({"offsets": np.array([0, 1])}, "offsets run from 0 to 1, expected 0 to 2"),
+            ({"offsets": np.array([0, 0, 2])}, "query 0 has no items"),
+            ({"offsets": np.array([0.0, 2.0])}, "offsets must be an int64 vector"),
+            ({"query_ids": np.array([1, 2])}, r"query_ids have shape \(2,\), expected \(1,\)"),
+        ],
+    )
+    def test_refuses(self, change, message):
+        arrays = {
+            "features": np.ones((2, 1), np.float32),
+            "labels": np.ones(2, np.float32),
+            "offsets": np.array([0, 2]),
+            "query_ids": np.array([1]),
+        }
+        with pytest.raises(DataError, match=message):
+            RankingDataset(**(arrays | change))
+
+
+class TestParts:
+    def test_subset(self, data):
+        part = data.subset([2, 0])
+        assert part.query_ids.tolist() == ["c", "a"]
+        assert part.labels.tolist() == [3, 4, 0]
+        assert part.features[:, 0].tolist() == [7, 9, 1]
+        assert part == data.subset([-1, 0])
+        assert data.subset([True, False, True]) == data.subset([0, 2])
+        assert data.subset([]).n_queries == 0
+
+    @pytest.mark.parametrize(
+        ("queries", "message"),
+        [
+            ([3], "query 3 of a dataset with 3 queries"),
+            ([-4], "query -4 of a dataset with 3 queries"),
+            ([True], "a mask of shape"),
+            ([0.5], "queries are positions"),
+        ],
+    )
+    def test_subset_refuses(self, data, queries, message):
+        with pytest.raises(ParameterError, match=message):
+            data.subset(queries)
+
+    @given(st.integers(1, 30), st.integers(0, 10))
+    def test_split_covers_all_queries_once(self, n_queries, seed):
+        rows = np.arange(n_queries)
+        data = RankingDataset.from_arrays(X=rows[:, None], y=rows, qid=rows)
+        parts = data.split(0.5, 0.3, 0.2, rng=seed)
+        ids = np.concatenate([part.query_ids for part in parts])
+        assert sorted(ids.tolist()) == rows.tolist()
+        assert parts == data.split(0.5, 0.3, 0.2, rng=np.random.default_rng(seed))
+
+    @pytest.mark.parametrize("fractions", [(), (0.0, 0.5), (0.8, 0.3), (-0.1,)])
+    def test_split_refuses(self, data, fractions):
+        with pytest.raises(ParameterError, match="expected positive numbers that sum to at most 1"):
+            data.split(*fractions)
+
+
+class TestIdentity:
+    def test_equality_and_fingerprint(self, data):
+        same = data.subset([0, 1, 2])
+        assert same == data
+        assert same.fingerprint == data.fingerprint
+        assert data != "a dataset"
+
+    @pytest.mark.parametrize("what", ["features", "labels", "offsets", "query_ids", "names"])
+    def test_any_change_changes_both(self, data, what):
+        arrays = {
+            "features": data.features.copy(),
+            "labels": data.labels.copy(),
+            "offsets": data.offsets.copy(),
+            "query_ids": data.query_ids.copy(),
+        }
+        if what == "names":
+            other = RankingDataset(**arrays, feature_names=("x", "y"))
+        else:
+            arrays[what][1] = arrays[what][1] + 1 if what != "query_ids" else "z"
+            other = RankingDataset(**arrays)
+        assert other != data
+        assert other.fingerprint != data.fingerprint
+
+    def test_minus_zero_is_zero(self):
+        plus = RankingDataset.from_arrays(X=[[0.0]], y=[0], qid=[1])
+        minus = RankingDataset.from_arrays(X=[[-0.0]], y=[-0.0], qid=[1])
+        assert plus == minus
+        assert plus.fingerprint == minus.fingerprint
+
+    def test_text_and_integer_ids_differ(self):
+        text = RankingDataset.from_arrays(X=[[1]], y=[0], qid=["1"])
+        number = RankingDataset.from_arrays(X=[[1]], y=[0], qid=[1])
+        assert text != number
+        assert text.fingerprint != number.fingerprint
+
+    def test_is_not_hashable_as_it_is_compared_by_content(self, data):
+        with pytest.raises(TypeError):
+            hash(data)
+
+    def test_repr(self, data):
+        assert repr(data) == "RankingDataset(n_queries=3, n_items=5, n_features=2, labels=0..4)"

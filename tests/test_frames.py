@@ -1,0 +1,106 @@
+"""Datasets out of data frames and tables, by whatever library."""
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from countersample import RankingDataset
+from countersample.data.frames import read_table, write_parquet
+from countersample.errors import DataError
+
+COLUMNS = {
+    "qid": [7, 7, 9],
+    "label": [2, 0, 1],
+    "bm25": [0.5, 0.25, 0.125],
+    "clicks": [3, 2, 1],
+    "fresh": [True, False, True],
+}
+
+
+FRAMES = {
+    "pandas": lambda: pd.DataFrame(COLUMNS),
+    "polars": lambda: pl.DataFrame(COLUMNS),
+    "polars-lazy": lambda: pl.LazyFrame(COLUMNS),
+    "pyarrow": lambda: pa.table(COLUMNS),
+    "duckdb": lambda: duckdb.from_arrow(pa.table(COLUMNS)),
+}
+
+
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES.keys())
+class TestEveryLibrary:
+    def test_from_frame(self, make):
+        data = RankingDataset.from_frame(make())
+        assert data.feature_names == ("bm25", "clicks", "fresh")
+        assert data.query_ids.tolist() == [7, 9]
+        assert data.labels.tolist() == [2, 0, 1]
+        np.testing.assert_array_equal(
+            data.features, np.array([[0.5, 3, 1], [0.25, 2, 0], [0.125, 1, 1]], np.float32)
+        )
+
+    def test_chosen_columns(self, make):
+        data = RankingDataset.from_frame(make(), features=["clicks", "bm25"])
+        assert data.feature_names == ("clicks", "bm25")
+        assert data.features[0].tolist() == [3, 0.5]
+
+    def test_missing_column(self, make):
+        with pytest.raises(DataError, match=r"no column 'labels' \(did you mean 'label'\?\)"):
+            RankingDataset.from_frame(make(), label="labels")
+
+
+def test_text_ids():
+    data = RankingDataset.from_frame(pl.DataFrame(COLUMNS | {"qid": ["x", "y", "x"]}))
+    assert data.query_ids.tolist() == ["x", "y"]
+    assert data.labels.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"url": ["a", "b", "c"]}, r"column 'url' is String, expected numbers: name the feature"),
+        ({"bm25": [0.5, None, 1.0]}, r"column 'bm25' has no value in row 1"),
+        ({"qid": [1, None, 1]}, r"column 'qid' has no value in row 1"),
+        ({"label": ["good", "bad", "bad"]}, r"column 'label' is String, expected numbers$"),
+        ({"bm25": [0.5, float("nan"), 1.0]}, r"X has nan at row 1, column 0"),
+    ],
+)
+def test_refuses(change, message):
+    with pytest.raises(DataError, match=message):
+        RankingDataset.from_frame(pl.DataFrame(COLUMNS | change))
+
+
+def test_not_a_frame():
+    with pytest.raises(DataError, match="a dict is not a data frame: expected one of pandas"):
+        RankingDataset.from_frame(COLUMNS)
+
+
+def test_parquet_round_trip(tmp_path):
+    data = RankingDataset.from_frame(pa.table(COLUMNS))
+    write_parquet(data, tmp_path / "data.parquet")
+    assert read_table(tmp_path / "data.parquet") == data
+
+
+def test_csv_and_tsv(tmp_path):
+    frame = pl.DataFrame(COLUMNS).with_columns(pl.col("fresh").cast(int))
+    frame.write_csv(tmp_path / "data.csv")
+    frame.write_csv(tmp_path / "data.tsv", separator="\t")
+    expected = RankingDataset.from_frame(frame)
+    assert read_table(tmp_path / "data.csv") == expected
+    assert read_table(tmp_path / "data.tsv") == expected
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
+def test_files_that_are_not_tables(tmp_path, name):
+    with pytest.raises(DataError, match="no such file"):
+        read_table(tmp_path / name)
+    (tmp_path / name).write_bytes(b"\x00\x01\x02")
+    with pytest.raises(DataError, match=name):
+        read_table(tmp_path / name)
+
+
+def test_table_without_the_columns_names_the_file(tmp_path):
+    pl.DataFrame({"a": [1]}).write_csv(tmp_path / "x.csv")
+    with pytest.raises(DataError, match=r"x\.csv: no column 'label': the columns are a"):
+        read_table(tmp_path / "x.csv")

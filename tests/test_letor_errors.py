@@ -1,0 +1,131 @@
+"""Every thing that can be wrong with LETOR text has its sentence, with the place."""
+
+import bz2
+import gzip
+import lzma
+
+import pytest
+
+from countersample import load_letor
+from countersample.data.sources import zstd
+from countersample.errors import DataError
+
+GOOD = "2 qid:1 1:0.5 3:1\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("1 qid:1 1:0.5 12;0.5", "2:15: expected index:value, found '12;0.5'"),
+        ("1 qid:1 1:0.5 x:1", "2:15: expected index:value, found 'x:1'"),
+        ("1 qid:1 1:0.5 -1:1", "2:15: expected index:value, found '-1:1'"),
+        ("1 qid:1 qid:2", "2:9: expected index:value, found 'qid:2'"),
+        ("1 qid:1 1:", "2:11: expected a number after 1:, found the end of the line"),
+        ("1 qid:1 1:abc # c", "2:11: expected a number after 1:, found 'abc'"),
+        ("1 qid:1 7:1.2.3", "2:11: expected a number after 7:, found '1.2.3'"),
+        ("1 qid:1 7:1e", "2:11: expected a number after 7:, found '1e'"),
+        ("1 qid:1 7:0x10", "2:11: expected a number after 7:, found '0x10'"),
+        ("1 qid:1 1:nan", "2:11: expected a finite number, found 'nan'"),
+        ("1 qid:1 1:-Infinity", "2:11: expected a finite number, found '-Infinity'"),
+        ("nan qid:1 1:1", "2:1: expected a finite number, found 'nan'"),
+        ("1 qid:1 1:1e39", "2:11: '1e39' is beyond float32"),
+        ("1 qid:1 3:1 2:1", "2:13: feature 2 after feature 3: expected rising feature numbers"),
+        ("1 qid:1 3:1 3:2", "2:13: feature 3 is given twice"),
+        ("1 qid:1 2000000:1", "2:9: feature number '2000000' is above 1,000,000"),
+        ("1 1:0.5", "2:3: expected qid:ID after the label, found '1:0.5'"),
+        ("1", "2:2: expected qid:ID after the label, found the end of the line"),
+        ("1 qid: 1:0.5", "2:3: expected qid:ID after the label, found 'qid:'"),
+        ("good qid:1 1:1", "2:1: expected a label (a number), found 'good'"),
+        ("  ,1 qid:1 1:1", "2:3: expected a label (a number), found ',1'"),
+        ("1 qid:é 1:1 x", "2:13: expected index:value, found 'x'"),
+        ("1 qid:1 1:0.5\rx", "2:14: expected index:value, found "),
+    ],
+)
+def test_the_place_and_what_was_expected(tmp_path, line, expected):
+    path = tmp_path / "train.txt"
+    path.write_bytes((GOOD + line + "\n" + GOOD).encode())
+    with pytest.raises(DataError) as caught:
+        load_letor(path)
+    assert str(caught.value).startswith(f"{path}:{expected}")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_first_error_is_the_one_reported(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text(GOOD * 50 + "1 qid:1 1:x\n" + GOOD * 50 + "1 qid:1 1:y\n")
+    with pytest.raises(DataError, match=r":51:11: expected a number after 1:, found 'x'"):
+        load_letor(path, threads=4)
+
+
+def test_long_token_is_cut(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("1 qid:1 " + "z" * 500 + "\n")
+    with pytest.raises(DataError, match=r"found 'z{40}…'$"):
+        load_letor(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"# only a comment\n", b"\xef\xbb\xbf"])
+def test_no_rows(tmp_path, content):
+    path = tmp_path / "empty.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"empty\.txt: no rows, expected lines 'label qid:ID"):
+        load_letor(path)
+
+
+def test_binary_file(tmp_path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(bytes(range(256)) * 10)
+    with pytest.raises(DataError, match=r"model\.bin:1: a zero byte: this is a binary file"):
+        load_letor(path)
+
+
+def test_id_that_is_not_utf8(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_bytes(b"1 qid:\xff\xfe 1:1\n")
+    with pytest.raises(DataError, match="is not UTF-8"):
+        load_letor(path)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstd.compress])
+@pytest.mark.parametrize("where", ["end", "middle"])
+def test_truncated_archive(tmp_path, compress, where):
+    data = compress("".join(f"1 qid:{k} 1:{k / 7}\n" for k in range(20_000)).encode())
+    path = tmp_path / "train.txt.z"
+    path.write_bytes(data[:-9] if where == "end" else data[: len(data) // 2])
+    with pytest.raises(DataError, match="the compressed file ends too soon: it was cut off"):
+        load_letor(path)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstd.compress])
+def test_damaged_archive(tmp_path, compress):
+    data = bytearray(compress("".join(f"1 qid:{k} 1:{k / 7}\n" for k in range(20_000)).encode()))
+    middle = len(data) // 2
+    data[middle : middle + 64] = bytes(64)
+    path = tmp_path / "train.txt.z"
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"damaged|ends too soon|expected"):
+        load_letor(path)
+
+
+def test_archive_of_several_files(tmp_path):
+    path = tmp_path / "fold.zip"
+    path.write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(DataError, match="an archive of several files, expected one: unpack it"):
+        load_letor(path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(DataError, match=r"none\.txt: no such file"):
+        load_letor(tmp_path / "none.txt")
+
+
+def test_not_a_source():
+    with pytest.raises(DataError, match="cannot read from a int: expected a path or a file"):
+        load_letor(3)
+
+
+def test_qid_with_a_group_file(tmp_path):
+    (tmp_path / "sizes").write_text("1\n")
+    (tmp_path / "data").write_text("1 qid:3 1:1\n")
+    with pytest.raises(DataError, match="with a group file the rows must not name queries"):
+        load_letor(tmp_path / "data", groups=tmp_path / "sizes")
