@@ -58,7 +58,6 @@ $(VENV)/.dev: $(VENV)/.package pyproject.toml
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.package pyproject.toml
-	@$(PIP) install torch==2.13.0
 	@$(PIP) install --group bench
 	@touch $@
 

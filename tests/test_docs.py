@@ -1,0 +1,64 @@
+"""Every snippet of the documentation runs, and shows what it says."""
+
+import doctest
+import re
+import shlex
+import sys
+
+import pytest
+from conftest import ROOT
+
+from countersample.cli import main
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    return [text for name, text in FENCE.findall(page.read_text()) if name == language]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = "\n\n".join(blocks(page, "python"))
+    test = doctest.DocTestParser().get_doctest(source, {}, page.name, str(page), 0)
+    result = doctest.DocTestRunner().run(test)
+    assert result.failed == 0
+    assert result.attempted == source.count(">>> ")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_console(page, tmp_path, monkeypatch, capsys):
+    """The countersample commands of a page, in order, in one empty folder."""
+    monkeypatch.chdir(tmp_path)
+    for text in blocks(page, "console"):
+        for line in text.splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if not words or words[0] != "countersample":
+                continue
+            monkeypatch.setattr(sys, "argv", words)
+            with pytest.raises(SystemExit) as ended:
+                main()
+            assert ended.value.code == 0, f"{line}: {capsys.readouterr().err}"
+
+
+def test_the_readme_shows_what_the_demo_prints(tmp_path, monkeypatch, capsys):
+    (shown,) = blocks(ROOT / "README.md", "text")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["countersample", "demo"])
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr().out
+    assert without_times(printed).split() == without_times(shown).split()
+
+
+def without_times(text):
+    return re.sub(r"in [\d.]+ s \([\d,]+ MB/s\)", "in some time", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
