@@ -1,0 +1,36 @@
+"""Min-max normalisation over ragged blocks of rows."""
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+
+@numba.njit(nogil=True, cache=True)
+def query_minmax(
+    features: NDArray[np.float32], offsets: NDArray[np.int64], out: NDArray[np.float32]
+) -> None:
+    """(x − min) / (max − min) by feature over the rows of each query; 0 where max = min.
+
+    Parameters
+    ----------
+    features : float32 (n_items, n_features)
+    offsets : int64 (n_queries + 1,), strictly increasing from 0 to n_items
+    out : float32 (n_items, n_features), overwritten
+    """
+    n_features = features.shape[1]
+    low = np.empty(n_features)
+    high = np.empty(n_features)
+    for q in range(len(offsets) - 1):
+        start, end = offsets[q], offsets[q + 1]
+        for j in range(n_features):
+            low[j] = features[start, j]
+            high[j] = features[start, j]
+        for i in range(start + 1, end):
+            for j in range(n_features):
+                low[j] = min(low[j], features[i, j])
+                high[j] = max(high[j], features[i, j])
+        for j in range(n_features):
+            high[j] = 1 / (high[j] - low[j]) if high[j] > low[j] else 0.0  # now the factor
+        for i in range(start, end):
+            for j in range(n_features):
+                out[i, j] = (features[i, j] - low[j]) * high[j]

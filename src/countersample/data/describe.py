@@ -1,0 +1,182 @@
+"""What a dataset looks like: `describe`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.data.normalize import row_blocks
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from countersample.data.dataset import RankingDataset
+
+_MOST_GRADES = 20
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Whole numbers by bin: ``counts[b]`` of them are in ``edges[b] .. edges[b + 1] - 1``."""
+
+    edges: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """Figures of a dataset, made by `describe`.
+
+    Attributes
+    ----------
+    n_queries, n_items, n_features : int
+    items_min, items_max : int
+    items_median, items_mean : float
+        Items of a query.
+    items_histogram : Histogram
+        Queries by number of items; edges 1, 2, 5, 10, 20, 50, …
+    density : float
+        Share of the feature values that are not zero.
+    feature_min, feature_max : float
+        Over all features.
+    n_constant_features : int
+        Features with one value only.
+    label_min, label_mean, label_max : float
+    grades : dict of float to int, or None
+        How many items have each label; None where there are more than 20 different labels.
+    n_queries_one_grade : int
+        Queries whose items all have the same label: nothing can be learned from their labels.
+    n_queries_none_relevant : int
+        Queries without an item of label > 0.
+    n_queries_one_item : int
+    n_bytes : int
+        Memory of the arrays.
+    """
+
+    n_queries: int
+    n_items: int
+    n_features: int
+    items_min: int
+    items_median: float
+    items_mean: float
+    items_max: int
+    items_histogram: Histogram
+    density: float
+    feature_min: float
+    feature_max: float
+    n_constant_features: int
+    label_min: float
+    label_mean: float
+    label_max: float
+    grades: dict[float, int] | None
+    n_queries_one_grade: int
+    n_queries_none_relevant: int
+    n_queries_one_item: int
+    n_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values for JSON; grades have strings as keys there.
+
+        Examples
+        --------
+        >>> from countersample import synthetic
+        >>> synthetic("tiny", rng=0).describe().to_dict()["grades"]
+        {'0': 408, '1': 235, '2': 172, '3': 92, '4': 42}
+        """
+        values = asdict(self)
+        if self.grades is not None:
+            values["grades"] = {f"{grade:g}": count for grade, count in self.grades.items()}
+        return values
+
+
+def describe(dataset: RankingDataset) -> Description:
+    """Return figures a person wants to know, from one pass over the features.
+
+    The features are read block by block, so a memory map larger than memory is fine.
+
+    Raises
+    ------
+    DataError
+        For a dataset without queries or without features.
+
+    Examples
+    --------
+    >>> from countersample import RankingDataset
+    >>> data = RankingDataset.from_arrays(
+    ...     X=[[0, 1.5], [2, 1.5], [0, 1.5]], y=[0, 3, 0], qid=["a", "a", "b"]
+    ... )
+    >>> figures = describe(data)
+    >>> figures.density, figures.n_constant_features, figures.grades  # 4 of 6 values
+    (0.6666666666666666, 1, {0.0: 2, 3.0: 1})
+    >>> figures.items_histogram
+    Histogram(edges=(1, 2, 5), counts=(1, 1))
+    >>> figures.n_queries_one_grade, figures.n_queries_none_relevant, figures.n_queries_one_item
+    (1, 1, 1)
+    """
+    if dataset.n_queries == 0 or dataset.n_features == 0:
+        raise DataError(
+            f"nothing to describe: {dataset.n_queries} queries with {dataset.n_features} features, "
+            "expected at least one of each"
+        )
+    sizes = dataset.query_sizes
+    return Description(
+        n_queries=dataset.n_queries,
+        n_items=dataset.n_items,
+        n_features=dataset.n_features,
+        items_min=int(sizes.min()),
+        items_median=float(np.median(sizes)),
+        items_mean=float(sizes.mean()),
+        items_max=int(sizes.max()),
+        items_histogram=_histogram(sizes),
+        **_describe_features(dataset.features),
+        **_describe_labels(dataset.labels, dataset.offsets),
+        n_queries_one_item=int(np.count_nonzero(sizes == 1)),
+        n_bytes=sum(
+            array.nbytes
+            for array in (dataset.features, dataset.labels, dataset.offsets, dataset.query_ids)
+        ),
+    )
+
+
+def _describe_features(features: NDArray[np.float32]) -> dict[str, Any]:
+    low = high = features[0]
+    n_nonzero = 0
+    for rows in row_blocks(features):
+        block = features[rows]
+        low = np.minimum(low, block.min(axis=0))
+        high = np.maximum(high, block.max(axis=0))
+        n_nonzero += int(np.count_nonzero(block))
+    return {
+        "density": n_nonzero / features.size,
+        "feature_min": float(low.min()),
+        "feature_max": float(high.max()),
+        "n_constant_features": int(np.count_nonzero(low == high)),
+    }
+
+
+def _describe_labels(labels: NDArray[np.float32], offsets: NDArray[np.int64]) -> dict[str, Any]:
+    worst = np.minimum.reduceat(labels, offsets[:-1])
+    best = np.maximum.reduceat(labels, offsets[:-1])
+    values, counts = np.unique(labels, return_counts=True)
+    few = len(values) <= _MOST_GRADES
+    return {
+        "label_min": float(values[0]),
+        "label_mean": float(labels.mean(dtype=np.float64)),
+        "label_max": float(values[-1]),
+        "grades": dict(zip(values.tolist(), counts.tolist(), strict=True)) if few else None,
+        "n_queries_one_grade": int(np.count_nonzero(worst == best)),
+        "n_queries_none_relevant": int(np.count_nonzero(best <= 0)),
+    }
+
+
+def _histogram(sizes: NDArray[np.int64]) -> Histogram:
+    """Count by bins 1, 2–4, 5–9, 10–19, 20–49, …, from the first to the last that is needed."""
+    most = int(sizes.max())
+    series = [m * 10**e for e in range(len(str(most)) + 1) for m in (1, 2, 5)]
+    first = sum(edge <= sizes.min() for edge in series) - 1
+    last = sum(edge <= most for edge in series)
+    edges = series[first : last + 1]
+    return Histogram(tuple(edges), tuple(np.histogram(sizes, edges)[0].tolist()))
