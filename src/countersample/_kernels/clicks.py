@@ -1,0 +1,173 @@
+"""Simulated users walking down ranked lists: how far they come, and what they click.
+
+The items of query q are the rows ``offsets[q]:offsets[q + 1]``, here in the order in which they are
+shown. At each item a user has come to, three probabilities say what happens next: ``click``, that
+it is clicked; ``after_click`` and ``after_skip``, that the user then goes on to the next one.
+
+A walk is drawn with one random number a click, not one an item. Starting from some item, S_j is the
+product of *pass* = (1 − click) · after_skip over the first j items: the probability to pass them
+all. For a uniform u, the user passes items as long as u < S_j. At the first one not passed, u lies
+in [S_j, S_{j−1}); its part from S_{j−1} · (1 − click) up is a click, and the rest is to leave. The
+products from each item to the end of its list are made beforehand: whoever passes all that is left
+is done at once, and only what lies above a click is ever read.
+
+Random numbers come from the NumPy Generator that is handed in, by its own ``random()``; one thread
+and plain floating point (no fastmath): same generator, same bytes. Indices are not checked here;
+the callers pass checked arrays.
+
+Examples
+--------
+One query of two items: the first is clicked for sure, and after it half of the users leave.
+
+>>> import numpy as np
+>>> from countersample._kernels import clicks as kernels
+>>> click, after_click, after_skip = np.array([1.0, 1.0]), np.array([0.5, 1.0]), np.ones(2)
+>>> kernels.reach(np.array([0, 2]), click, after_click, after_skip)
+array([1. , 0.5])
+>>> rng = np.random.default_rng(0)
+>>> queries, rows = kernels.clicks_until(rng, np.array([0, 2]), click, after_click, after_skip, 5)
+>>> rows
+array([0, 1, 0, 0, 0])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+@njit(nogil=True, cache=True)
+def reach(offsets: Ints, click: Floats, after_click: Floats, after_skip: Floats) -> Floats:
+    """Π over the items above of click · after_click + (1 − click) · after_skip, (n_items,).
+
+    The probability that a user comes to an item; 1 at the top of each query.
+    """
+    reached = np.empty(len(click))
+    for query in range(len(offsets) - 1):
+        probability = 1.0
+        for row in range(offsets[query], offsets[query + 1]):
+            reached[row] = probability
+            probability *= click[row] * after_click[row] + (1.0 - click[row]) * after_skip[row]
+    return reached
+
+
+@njit(nogil=True, cache=True)
+def clicks_until(
+    rng: np.random.Generator,
+    offsets: Ints,
+    click: Floats,
+    after_click: Floats,
+    after_skip: Floats,
+    n_clicks: int,
+) -> tuple[NDArray[np.int32], Ints]:
+    """Query and row of each of n_clicks clicks, in sessions of queries drawn uniformly.
+
+    The last session is cut. Some item must have a chance of being clicked, or this never ends.
+
+    Returns
+    -------
+    queries : int32 array (n_clicks,)
+    rows : int64 array (n_clicks,)
+    """
+    queries = np.empty(n_clicks, np.int32)
+    rows = np.empty(n_clicks, np.int64)
+    passed = (1.0 - click) * after_skip
+    to_end = _to_end(offsets, passed)
+    n_queries = len(offsets) - 1
+    n_found = 0
+    while n_found < n_clicks:
+        query = int(rng.random() * n_queries)
+        start, end = offsets[query], offsets[query + 1]
+        n_before = n_found
+        n_found = _walk(rng, start, end, click, after_click, passed, to_end, rows, n_found)
+        queries[n_before:n_found] = query
+    return queries, rows
+
+
+@njit(nogil=True, cache=True)
+def clicks_shown(
+    rng: np.random.Generator,
+    offsets: Ints,
+    click: Floats,
+    after_click: Floats,
+    after_skip: Floats,
+    queries: Ints,
+) -> NDArray[np.int8]:
+    """Whether each item shown is clicked, in a session for each of ``queries``.
+
+    Parameters
+    ----------
+    queries : int64 array (n_sessions,)
+
+    Returns
+    -------
+    int8 array (number of items shown,)
+        The items of the first session, then those of the second, and so on.
+    """
+    passed = (1.0 - click) * after_skip
+    to_end = _to_end(offsets, passed)
+    sizes = offsets[1:] - offsets[:-1]
+    clicked = np.zeros(np.sum(sizes[queries]), np.int8)
+    rows = np.empty(np.max(sizes), np.int64)
+    first = 0
+    for query in queries:
+        start, end = offsets[query], offsets[query + 1]
+        n_found = _walk(rng, start, end, click, after_click, passed, to_end, rows, 0)
+        for row in rows[:n_found]:
+            clicked[first + row - start] = 1
+        first += end - start
+    return clicked
+
+
+@njit(nogil=True, cache=True)
+def _to_end(offsets: Ints, passed: Floats) -> Floats:
+    """Π of ``passed`` from each item to the last of its query, (n_items,)."""
+    products = np.empty(len(passed))
+    for query in range(len(offsets) - 1):
+        product = 1.0
+        for row in range(offsets[query + 1] - 1, offsets[query] - 1, -1):
+            product *= passed[row]
+            products[row] = product
+    return products
+
+
+@njit(nogil=True, cache=True)
+def _walk(
+    rng: np.random.Generator,
+    start: int,
+    end: int,
+    click: Floats,
+    after_click: Floats,
+    passed: Floats,
+    to_end: Floats,
+    rows: Ints,
+    n_found: int,
+) -> int:
+    """Put the rows clicked on one walk at ``rows[n_found:]`` while they fit; return the new end."""
+    row = start
+    while row < end and n_found < len(rows):
+        u = rng.random()
+        if u < to_end[row]:
+            break
+        reached = 1.0
+        while row < end and u < reached * passed[row]:
+            reached *= passed[row]
+            row += 1
+        # The end may still be reached: the products are rounded in another order.
+        if row == end or u < reached * (1.0 - click[row]):
+            break
+        rows[n_found] = row
+        n_found += 1
+        # No number is drawn where there is nothing to decide: most users always go on.
+        if after_click[row] < 1.0 and rng.random() >= after_click[row]:
+            break
+        row += 1
+    return n_found

@@ -1,0 +1,107 @@
+"""How likely a user looks at a rank: position-bias laws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from countersample.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class Bias(Protocol):
+    """A law of position bias."""
+
+    def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability that a user looks at each rank; ranks count from 1."""
+
+
+@dataclass(frozen=True)
+class PositionBias:
+    """P(look at rank r) = (1 / (r + offset))^gamma.
+
+    Parameters
+    ----------
+    gamma : float
+        How steep it is: 0 is no bias, 1 the paper's usual setting.
+    offset : int
+        0 is the equation of the paper; 1 is the law of its authors' code and of its table of
+        propensities.
+
+    Examples
+    --------
+    >>> from countersample import PositionBias
+    >>> PositionBias(gamma=1.0).propensity([1, 2, 4])
+    array([1.  , 0.5 , 0.25])
+    >>> PositionBias(gamma=0.5, offset=1).propensity([3])
+    array([0.5])
+    """
+
+    gamma: float = 1.0
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.gamma >= 0 or not np.isfinite(self.gamma):
+            raise ParameterError(f"gamma is {self.gamma}, expected a number of at least 0")
+        if not self.offset >= 0 or not np.isfinite(self.offset):
+            raise ParameterError(f"offset is {self.offset}, expected a number of at least 0")
+
+    def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability that a user looks at each rank; ranks count from 1."""
+        propensity: NDArray[np.float64] = (1 / (_checked(ranks) + self.offset)) ** self.gamma
+        return propensity
+
+
+@dataclass(frozen=True)
+class TableBias:
+    """P(look at rank r) = the r-th entry of a table; ranks beyond it are never looked at.
+
+    Parameters
+    ----------
+    table : sequence of float, each in [0, 1]
+        By rank, from 1.
+
+    Examples
+    --------
+    >>> from countersample.clicks import TableBias
+    >>> TableBias([1.0, 0.6, 0.3]).propensity([1, 3, 4])
+    array([1. , 0.3, 0. ])
+    """
+
+    table: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            values = np.asarray(self.table, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(f"a table of propensities must be numbers ({error})") from error
+        if values.ndim != 1 or not len(values):
+            raise ParameterError(
+                f"a table of propensities has shape {values.shape}, expected a number a rank"
+            )
+        good = (values >= 0) & (values <= 1)
+        if not good.all():
+            rank = int(good.argmin()) + 1
+            raise ParameterError(
+                f"a table of propensities has {values[rank - 1]} at rank {rank}, expected a number "
+                "from 0 to 1"
+            )
+        object.__setattr__(self, "table", tuple(values.tolist()))
+
+    def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability that a user looks at each rank; ranks count from 1."""
+        table = np.append(np.array(self.table), 0.0)
+        place = np.minimum(_checked(ranks), len(self.table) + 1).astype(np.int64) - 1
+        propensity: NDArray[np.float64] = table[place]
+        return propensity
+
+
+def _checked(ranks: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(ranks, np.float64)
+    if not (array >= 1).all():
+        raise ParameterError(f"a rank is {array.min()}, expected ranks counted from 1")
+    return array

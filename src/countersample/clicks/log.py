@@ -1,0 +1,315 @@
+"""A click log: what was clicked, and how likely each click's item was to be looked at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._files import atomic_path
+from countersample._version import __version__
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.data import RankingDataset
+
+SCHEMA_VERSION = 1
+_METADATA = b"countersample"
+_COLUMNS = ("query", "item", "propensity", "count")
+
+
+class ClickLog:
+    """Clicks on the items of a dataset, a row a click (or several alike).
+
+    Parameters
+    ----------
+    query : int array (n_rows,)
+        The position of the query in its dataset.
+    item : int array (n_rows,)
+        The position of the clicked item within that query.
+    propensity : float array (n_rows,)
+        The probability that the item was looked at, in (0, 1].
+    count : array (n_rows,), optional
+        How many clicks the row stands for; 1 by default.
+    fingerprint : str, optional
+        The fingerprint of the dataset the log is of.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> log = ClickLog(query=[0, 0, 1], item=[2, 0, 1], propensity=[0.25, 1.0, 0.5])
+    >>> log
+    ClickLog(n_clicks=3, max_weight=4, mean_weight=2.333)
+    >>> log.weights
+    array([4., 1., 2.])
+    >>> log.clip(0.5).max_weight
+    2.0
+    """
+
+    def __init__(
+        self,
+        query: ArrayLike,
+        item: ArrayLike,
+        propensity: ArrayLike,
+        count: ArrayLike | None = None,
+        *,
+        fingerprint: str | None = None,
+    ) -> None:
+        self.query = _as_positions(query, "query")
+        self.item = _as_positions(item, "item")
+        self.propensity = _as_numbers(propensity, "propensity")
+        self.count = None if count is None else _as_numbers(count, "count")
+        self.fingerprint = fingerprint
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            if column is not None and column.shape != (len(self.query),):
+                raise DataError(
+                    f"{name} has shape {column.shape}, expected ({len(self.query)},): one for "
+                    "each click"
+                )
+        if not len(self.query):
+            raise DataError("the click log is empty, expected at least one click")
+        _check_rows(self.propensity, "propensity", "a number above 0 and at most 1",
+                    (self.propensity > 0) & (self.propensity <= 1))  # fmt: skip
+        if self.count is not None:
+            good = (self.count >= 0) & np.isfinite(self.count)
+            _check_rows(self.count, "count", "a number of at least 0", good)
+            if not self.count.any():
+                raise DataError("every count is 0, expected at least one click")
+
+    @classmethod
+    def from_labels(cls, dataset: RankingDataset, *, relevant: float = 1) -> ClickLog:
+        """Return the log of a user who sees everything and clicks an item as often as its label.
+
+        Training on it is full supervision: the objective becomes Σ label · rank.
+
+        Parameters
+        ----------
+        dataset : RankingDataset
+        relevant : float
+            The smallest label that is clicked.
+
+        Examples
+        --------
+        >>> from countersample import ClickLog, RankingDataset
+        >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 2], qid=["a", "a"])
+        >>> ClickLog.from_labels(data)
+        ClickLog(n_clicks=2, max_weight=1, mean_weight=1)
+        """
+        rows = np.flatnonzero((dataset.labels >= relevant) & (dataset.labels > 0))
+        if not len(rows):
+            raise DataError(f"no item has a label of at least {relevant:g}: nothing to learn from")
+        query = np.searchsorted(dataset.offsets, rows, side="right") - 1
+        return cls(
+            query=query,
+            item=rows - dataset.offsets[query],
+            propensity=np.ones(len(rows)),
+            count=dataset.labels[rows],
+            fingerprint=dataset.fingerprint,
+        )
+
+    # -- figures
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.query)
+
+    @property
+    def clicks(self) -> NDArray[np.float64]:
+        """The number of clicks of each row, (n_rows,)."""
+        return np.ones(self.n_rows) if self.count is None else self.count
+
+    @property
+    def n_clicks(self) -> float:
+        """N, the number of clicks."""
+        return float(self.n_rows if self.count is None else self.count.sum())
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """The importance weight of each row, v = count / propensity, (n_rows,)."""
+        weights: NDArray[np.float64] = self.clicks / self.propensity
+        return weights
+
+    @property
+    def max_weight(self) -> float:
+        """M = max 1/propensity over the rows that have clicks."""
+        return float(1 / self.propensity[self.clicks > 0].min())
+
+    @property
+    def mean_weight(self) -> float:
+        """M̄ = Σ count/propensity / N."""
+        return float(self.weights.sum() / self.n_clicks)
+
+    # -- variants
+
+    def clip(self, min_propensity: float) -> ClickLog:
+        """Return the log with propensities of at least this much: less variance, some bias."""
+        if not 0 < min_propensity <= 1:
+            raise ParameterError(f"min_propensity is {min_propensity}, expected within (0, 1]")
+        return self._with(propensity=np.maximum(self.propensity, min_propensity))
+
+    def head(self, n: int) -> ClickLog:
+        """Return the log of the first n rows."""
+        if n < 1:
+            raise ParameterError(f"n is {n}, expected at least 1")
+        return self._with(
+            query=self.query[:n],
+            item=self.item[:n],
+            propensity=self.propensity[:n],
+            count=None if self.count is None else self.count[:n],
+        )
+
+    def merge(self, unit: str = "pair") -> ClickLog:
+        """Return the log with one row for each query and item that was clicked.
+
+        Counts are added up and the propensity becomes count / Σ(count/propensity), so that the
+        weight of a row is the sum of the weights merged. N and M̄ stay as they are; M becomes the
+        largest *mean* weight of a pair, so it is smaller where clicks on the same pair had
+        different propensities.
+
+        Parameters
+        ----------
+        unit : {"pair"}
+            What is merged: clicks on the same query and item.
+
+        Examples
+        --------
+        >>> from countersample import ClickLog
+        >>> merged = ClickLog(query=[0, 0], item=[3, 3], propensity=[0.25, 0.5]).merge()
+        >>> merged.weights, merged.max_weight  # 4 + 2, and a mean of 3 a click
+        (array([6.]), 3.0)
+        """
+        if unit != "pair":
+            raise ParameterError(f"unit is {unit!r}, expected 'pair'")
+        pairs = (self.query.astype(np.int64) << 32) | self.item
+        keys, member = np.unique(pairs, return_inverse=True)
+        count = np.bincount(member, weights=self.clicks)
+        weight = np.bincount(member, weights=self.weights)
+        kept = count > 0
+        return self._with(
+            query=keys[kept] >> 32,
+            item=keys[kept] & 0xFFFFFFFF,
+            propensity=np.minimum(count[kept] / weight[kept], 1.0),
+            count=count[kept],
+        )
+
+    def _with(self, **columns: Any) -> ClickLog:  # noqa: ANN401 (the columns)
+        present = {name: getattr(self, name) for name in (*_COLUMNS, "fingerprint")}
+        return ClickLog(**(present | columns))
+
+    # -- with its dataset
+
+    def check(self, dataset: RankingDataset) -> None:
+        """Refuse a dataset this log is not of: another fingerprint, an unknown query or item."""
+        if self.fingerprint is not None and self.fingerprint != dataset.fingerprint:
+            raise DataError(
+                f"the click log is of another dataset (fingerprint {self.fingerprint}, this one "
+                f"is {dataset.fingerprint}): use the data it was made with"
+            )
+        _check_rows(self.query, "query", f"below {dataset.n_queries}, the number of queries",
+                    self.query < dataset.n_queries)  # fmt: skip
+        sizes = dataset.query_sizes[self.query]
+        _check_rows(self.item, "item", "below the number of items of its query", self.item < sizes)
+
+    # -- files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the log as Parquet, atomically."""
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import parquet  # noqa: PLC0415
+
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        table = pa.table({name: column for name, column in columns.items() if column is not None})
+        note = {
+            "schema_version": SCHEMA_VERSION,
+            "written_by": __version__,
+            "dataset": self.fingerprint,
+        }
+        table = table.replace_schema_metadata({_METADATA: json.dumps(note).encode()})
+        with atomic_path(path) as temporary:
+            parquet.write_table(table, temporary, compression="zstd")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], dataset: RankingDataset | None = None) -> ClickLog:
+        """Read a log written by `save`; with a dataset, check that it is of that one."""
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import parquet  # noqa: PLC0415
+
+        path = Path(path)
+        try:
+            table = parquet.read_table(path)
+        except FileNotFoundError as error:
+            raise DataError(f"{path}: no such file") from error
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"{path}: not a click log in Parquet ({error})") from error
+        note = (table.schema.metadata or {}).get(_METADATA)
+        if note is None or not set(_COLUMNS[:3]) <= set(table.column_names):
+            raise DataError(
+                f"{path}: not a click log of this package (columns {', '.join(table.column_names)}"
+                "), expected one written by ClickLog.save"
+            )
+        try:
+            kept = json.loads(note)
+            version, fingerprint = kept["schema_version"], kept["dataset"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise DataError(f"{path}: the note of its schema version is damaged") from error
+        if version != SCHEMA_VERSION:
+            raise DataError(
+                f"{path}: of schema version {version}, expected {SCHEMA_VERSION}: read it with the "
+                "release that wrote it"
+            )
+        columns = {name: table[name].to_numpy() for name in _COLUMNS if name in table.column_names}
+        try:
+            log = cls(**columns, fingerprint=fingerprint)
+            if dataset is not None:
+                log.check(dataset)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+        return log
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        return (
+            f"ClickLog(n_clicks={self.n_clicks:_.0f}, max_weight={self.max_weight:.4g}, "
+            f"mean_weight={self.mean_weight:.4g})"
+        )
+
+
+def _as_positions(values: ArrayLike, name: str) -> NDArray[np.int32]:
+    array = _as_column(values, name)
+    if array.size and array.dtype.kind not in "iu":
+        raise DataError(f"{name} is of type {array.dtype}, expected integers")
+    _check_rows(array, name, "a position, counted from 0", (array >= 0) & (array < 2**31))
+    return array.astype(np.int32, copy=False)
+
+
+def _as_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    array = _as_column(values, name)
+    if array.size and array.dtype.kind not in "fiub":
+        raise DataError(f"{name} is of type {array.dtype}, expected numbers")
+    return array.astype(np.float64, copy=False)
+
+
+def _as_column(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise DataError(f"{name} must be a column ({error})") from error
+    if array.ndim != 1:
+        raise DataError(f"{name} has shape {array.shape}, expected a column (n_rows,)")
+    return array
+
+
+def _check_rows(column: NDArray[Any], name: str, expected: str, is_good: NDArray[np.bool_]) -> None:
+    if not is_good.all():
+        row = int(is_good.argmin())
+        raise DataError(f"{name} is {column[row]} in row {row}, expected {expected}")

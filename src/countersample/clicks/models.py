@@ -1,0 +1,334 @@
+"""Simulated users: who looks at what on a ranked list, and clicks what.
+
+All users are one kind of walk. A user comes to the items from the top down; an item the user has
+come to is *looked at* with one probability, *clicked* once looked at with another, and then the
+user *goes on* to the next item with a third, which may depend on whether there was a click. A
+model is a formula for these four, a row an item (`Steps`); sampling, and the closed forms of what
+is sampled, follow for all models alike::
+
+    reach(r)      = Π_{i<r} click(i) · after_click(i) + (1 − click(i)) · after_skip(i)
+    propensity(r) = reach(r) · look(r)              click(r) = look(r) · attract(r)
+    P(click at r) = propensity(r) · attract(r)
+
+The propensity is that of the item being looked at over all sessions of its query, so a click
+weighted by 1/propensity has mean attract(r): what the item does to a user who looks at it.
+
+A new model is one subclass of `UserModel` and one line in `USERS`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from countersample.clicks.bias import Bias, PositionBias
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+PAPER_BIAS = PositionBias()
+
+
+class Steps(NamedTuple):
+    """The four probabilities of a walk, each a float64 array (n_items,)."""
+
+    look: Floats  # the item is looked at, given that the user has come to it
+    attract: Floats  # it is clicked, given that it is looked at
+    after_click: Floats  # the user goes on to the next item, given a click
+    after_skip: Floats  # the user goes on to the next item, given none
+
+    @property
+    def click(self) -> Floats:
+        """P(click | come so far) = look · attract, (n_items,)."""
+        return self.look * self.attract
+
+    @property
+    def walk(self) -> tuple[Floats, Floats, Floats]:
+        """The three probabilities that the kernels take: click, after_click, after_skip."""
+        return self.click, self.after_click, self.after_skip
+
+    def propensity(self, offsets: Ints) -> Floats:
+        """P(look) = reach · look, (n_items,)."""
+        from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
+
+        return self.look * kernels.reach(offsets, *self.walk)
+
+
+@dataclass(frozen=True)
+class UserModel(ABC):
+    """A user of ranked lists: the base of all models.
+
+    Parameters
+    ----------
+    bias : Bias
+        The law by which a rank is looked at, for models that have one.
+    relevant : float
+        The smallest label that is relevant.
+    noise : float in [0, 1]
+        The probability that an item that is not relevant is clicked once looked at, for models
+        that do not fix it themselves.
+    """
+
+    bias: Bias = PAPER_BIAS
+    relevant: float = 3
+    noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_probability("noise", self.noise)
+        if not np.isfinite(self.relevant):
+            raise ParameterError(f"relevant is {self.relevant}, expected a label")
+
+    @abstractmethod
+    def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
+        """Return the four probabilities of each item.
+
+        Parameters
+        ----------
+        labels : float32 array (n_items,)
+        ranks : int64 array (n_items,)
+            Counted from 1.
+        """
+
+    def click_probabilities(self, labels: ArrayLike) -> Floats:
+        """Return P(click) = propensity · attract for the items of one ranked list.
+
+        Parameters
+        ----------
+        labels : array-like (n_items,)
+            In rank order.
+        """
+        steps, offsets = self._one_list(labels)
+        return steps.propensity(offsets) * steps.attract
+
+    def propensities(self, labels: ArrayLike) -> Floats:
+        """Return P(look) = reach · look for the items of one ranked list.
+
+        Parameters
+        ----------
+        labels : array-like (n_items,)
+            In rank order.
+        """
+        steps, offsets = self._one_list(labels)
+        return steps.propensity(offsets)
+
+    def _one_list(self, labels: ArrayLike) -> tuple[Steps, Ints]:
+        array = np.asarray(labels, np.float32)
+        steps = self.steps(array, np.arange(1, len(array) + 1))
+        return steps, np.array([0, len(array)])
+
+    def _looks(self, ranks: Ints) -> Floats:
+        """bias(rank), checked: the law may be a user's own."""
+        table = self.bias.propensity(np.arange(1, ranks.max(initial=1) + 1))
+        good = (table >= 0) & (table <= 1)
+        if not good.all():
+            rank = int(good.argmin()) + 1
+            raise DataError(
+                f"the bias gives {table[rank - 1]} at rank {rank}, expected a probability"
+            )
+        looks: Floats = table[ranks - 1]
+        return looks
+
+    def _by_relevance(
+        self, labels: NDArray[np.float32], yes: Floats | float, no: Floats | float
+    ) -> Floats:
+        """``yes`` for each label from ``relevant`` up, and else ``no``."""
+        # In float32, as datasets keep labels: the label 0.7 is then at least 0.7.
+        return np.where(labels >= np.float32(self.relevant), yes, no).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class PositionBased(UserModel):
+    """P(click) = bias(rank) · (1 if relevant, else noise). The user model of the paper.
+
+    Each item is looked at, and clicked, independently of the others. The propensity is bias(rank).
+
+    Examples
+    --------
+    >>> from countersample.clicks import PositionBased
+    >>> PositionBased(relevant=3, noise=0.1).click_probabilities([0, 4])  # 1 · 0.1 and 1/2 · 1
+    array([0.1, 0.5])
+    """
+
+    def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
+        """Return look = bias(rank), attract = 1 or noise; always goes on."""
+        on = np.ones(len(labels))
+        return Steps(self._looks(ranks), self._by_relevance(labels, 1, self.noise), on, on)
+
+
+@dataclass(frozen=True)
+class Perfect(UserModel):
+    """P(click) = 1 if relevant, else 0. The user sees everything and is never wrong.
+
+    The propensity is 1; ``bias`` and ``noise`` are not used.
+
+    Examples
+    --------
+    >>> from countersample.clicks import Perfect
+    >>> Perfect(relevant=3).click_probabilities([0, 4, 3])
+    array([0., 1., 1.])
+    """
+
+    def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
+        """Return look = 1, attract = 1 or 0; always goes on."""
+        on = np.ones(len(labels))
+        return Steps(on, self._by_relevance(labels, 1, 0), on, on)
+
+
+@dataclass(frozen=True)
+class NearRandom(UserModel):
+    """P(click) = bias(rank) · (0.6 if relevant, else 0.4). The user hardly knows what is good.
+
+    0.4 and 0.6 are the ends of the scale that Oosterhuis and de Rijke (ECIR 2019) give their
+    near-random user, whose grades between have 0.45, 0.5 and 0.55. The propensity is bias(rank);
+    ``noise`` is not used.
+
+    Examples
+    --------
+    >>> from countersample.clicks import NearRandom
+    >>> NearRandom(relevant=3).click_probabilities([0, 4])  # 1 · 0.4 and 1/2 · 0.6
+    array([0.4, 0.3])
+    """
+
+    def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
+        """Return look = bias(rank), attract = 0.6 or 0.4; always goes on."""
+        on = np.ones(len(labels))
+        return Steps(self._looks(ranks), self._by_relevance(labels, 0.6, 0.4), on, on)
+
+
+@dataclass(frozen=True)
+class Cascade(UserModel):
+    """P(click at r) = a_r · Π_{i<r} (1 − a_i), with a = 1 if relevant, else noise.
+
+    The user looks at one item after the other and stops at the first click (Craswell et al., WSDM
+    2008). The propensity Π_{i<r} (1 − a_i) depends on the items above: nothing below the first
+    relevant item is ever looked at, and no weight can make up for that. ``bias`` is not used.
+
+    Examples
+    --------
+    >>> from countersample.clicks import Cascade
+    >>> Cascade(relevant=3, noise=0.5).click_probabilities([0, 0, 4, 4])
+    array([0.5 , 0.25, 0.25, 0.  ])
+    """
+
+    def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
+        """Return look = 1, attract = 1 or noise; goes on until the first click."""
+        on = np.ones(len(labels))
+        return Steps(on, self._by_relevance(labels, 1, self.noise), np.zeros(len(labels)), on)
+
+
+@dataclass(frozen=True)
+class DynamicBayesian(UserModel):
+    """P(click at r) = a_r · Π_{i<r} continuation · (1 − a_i·s_i).
+
+    The dynamic Bayesian network of Chapelle and Zhang (WWW 2009): the user clicks an item with
+    probability a (1 if relevant, else noise), is satisfied by what was clicked with probability s
+    (``satisfaction`` if relevant, else 0) and then stops; a user who is not satisfied goes on with
+    probability ``continuation``. The propensity is the product. ``bias`` is not used.
+
+    Parameters
+    ----------
+    continuation, satisfaction : float in [0, 1]
+
+    Examples
+    --------
+    The second item is looked at with probability 0.5 · (1 − 1·0.5):
+
+    >>> from countersample.clicks import DynamicBayesian
+    >>> user = DynamicBayesian(relevant=3, continuation=0.5, satisfaction=0.5)
+    >>> user.click_probabilities([4, 4])
+    array([1.  , 0.25])
+    """
+
+    continuation: float = 0.9
+    satisfaction: float = 0.7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability("continuation", self.continuation)
+        check_probability("satisfaction", self.satisfaction)
+
+    def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
+        """Return look = 1, attract = 1 or noise; goes on with continuation, if not satisfied."""
+        return Steps(
+            look=np.ones(len(labels)),
+            attract=self._by_relevance(labels, 1, self.noise),
+            after_click=self.continuation * (1 - self._by_relevance(labels, self.satisfaction, 0)),
+            after_skip=np.full(len(labels), self.continuation, np.float64),
+        )
+
+
+@dataclass(frozen=True)
+class TrustBias(UserModel):
+    """P(click at r) = bias(r) · (ε⁺_r if relevant, else ε⁻_r).
+
+    Users trust what is ranked high and click it even where it is not relevant (Agarwal et al., WWW
+    2019), with the values of Vardasbi et al. (CIKM 2020)::
+
+        ε⁺_r = 1 − (min(r, 20) + 1) / 100        ε⁻_r = 0.65 / min(r, 10)
+
+    The propensity is bias(r), that of being looked at. Weights of 1/propensity do not remove the
+    trust: ε⁻_r still favours the top. That takes the affine correction of Vardasbi et al.,
+    (click − bias(r)·ε⁻_r) / (bias(r)·(ε⁺_r − ε⁻_r)). ``noise`` is not used.
+
+    Examples
+    --------
+    >>> from countersample.clicks import TrustBias
+    >>> TrustBias(relevant=3).click_probabilities([0, 4])  # 1 · 0.65 and 1/2 · 0.97
+    array([0.65 , 0.485])
+    """
+
+    def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
+        """Return look = bias(rank), attract = ε⁺ or ε⁻ of the rank; always goes on."""
+        on = np.ones(len(labels))
+        right = 1 - (np.minimum(ranks, 20) + 1) / 100
+        wrong = 0.65 / np.minimum(ranks, 10)
+        return Steps(self._looks(ranks), self._by_relevance(labels, right, wrong), on, on)
+
+
+USERS: dict[str, Callable[..., UserModel]] = {
+    "position-based": PositionBased,
+    "perfect": Perfect,
+    "near-random": NearRandom,
+    "cascade": Cascade,
+    "dbn": DynamicBayesian,
+    "trust-bias": TrustBias,
+}
+
+
+def make_user(
+    user: str | Callable[..., UserModel], *, bias: Bias, relevant: float, noise: float
+) -> UserModel:
+    """Return the user model of this name, or that this class or function makes.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from countersample.clicks import DynamicBayesian, PositionBias
+    >>> from countersample.clicks.models import make_user
+    >>> hasty = partial(DynamicBayesian, continuation=0.5)
+    >>> make_user(hasty, bias=PositionBias(), relevant=3, noise=0.1).continuation
+    0.5
+    """
+    maker = USERS.get(user) if isinstance(user, str) else user
+    if not callable(maker):
+        known = ", ".join(map(repr, USERS))
+        raise ParameterError(
+            f"user is {user!r}, expected {known}, or what makes a UserModel of bias, relevant and "
+            "noise: a class, or functools.partial of one"
+        )
+    return maker(bias=bias, relevant=relevant, noise=noise)
+
+
+def check_probability(name: str, value: float) -> None:
+    """Refuse what is not within [0, 1]."""
+    if not 0 <= value <= 1:
+        raise ParameterError(f"{name} is {value}, expected a probability, from 0 to 1")

@@ -1,0 +1,237 @@
+"""Clicks and impressions of simulated users on judged data."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from countersample.clicks.log import ClickLog
+from countersample.clicks.models import PAPER_BIAS, Steps, UserModel, make_user
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks.bias import Bias
+    from countersample.data import RankingDataset
+
+    Ints = NDArray[np.int64]
+
+_RAREST = 1e-9  # clicks a session; with fewer a simulation would not end in a person's time
+
+
+class Policy(Protocol):
+    """What ranked the items when the clicks were logged: anything that scores them."""
+
+    def predict(self, features: NDArray[np.float32], /) -> ArrayLike:
+        """Return a score for each row of features, (n_items,); larger ranks higher."""
+
+
+def simulate_clicks(
+    dataset: RankingDataset,
+    policy: Policy | ArrayLike,
+    n_clicks: int = 1_000_000,
+    *,
+    bias: Bias = PAPER_BIAS,
+    relevant: float = 3,
+    noise: float = 0.1,
+    user: str | Callable[..., UserModel] = "position-based",
+    rng: np.random.Generator | int | None = None,
+) -> ClickLog:
+    """P(click) = bias(rank) · (1 if label >= relevant, else noise), until there are n_clicks.
+
+    The formula is that of the default user, the paper's; `countersample.clicks.models` has others.
+    A query is drawn uniformly, its items are ranked by the policy (largest score first, ties in the
+    order of the file), and a user goes through them; every click is logged with the propensity of
+    its item. This is repeated until there are exactly n_clicks; the last session is cut there.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+    policy : Policy or array-like (n_items,)
+        A ranker with ``predict``, or its scores.
+    n_clicks : int
+    bias : Bias
+        How likely each rank is looked at; `PositionBias` or `TableBias`.
+    relevant : float
+        The smallest label that is relevant.
+    noise : float in [0, 1]
+        How likely a user who looks at an item that is not relevant clicks it.
+    user : str, or class or function that makes a UserModel of bias, relevant and noise
+        One of ``"position-based"``, ``"perfect"``, ``"near-random"``, ``"cascade"``, ``"dbn"``,
+        ``"trust-bias"``; or, say, ``functools.partial(DynamicBayesian, continuation=0.5)``.
+    rng : numpy Generator or seed
+        Same seed, same bytes.
+
+    Returns
+    -------
+    ClickLog
+        A row a click in the order in which they happened, with the dataset's fingerprint.
+
+    Raises
+    ------
+    ParameterError
+        For an argument that is not one of the values it may have.
+    DataError
+        For scores that do not fit the dataset, or where no click can ever happen.
+
+    Examples
+    --------
+    >>> from countersample import RankingDataset
+    >>> from countersample.clicks import simulate_clicks
+    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[4, 0], qid=["a", "a"])
+    >>> log = simulate_clicks(data, data.features[:, 0], n_clicks=1000, noise=0, rng=0)
+    >>> log
+    ClickLog(n_clicks=1_000, max_weight=2, mean_weight=2)
+    """
+    _check_count("n_clicks", n_clicks)
+    model = make_user(user, bias=bias, relevant=relevant, noise=noise)
+    shown = _show(dataset, policy, model)
+    propensity = shown.steps.propensity(shown.offsets)
+    n_expected = float(propensity @ shown.steps.attract) / max(1, dataset.n_queries)
+    if n_expected < _RAREST:
+        raise DataError(
+            f"{model} clicks {n_expected:.2g} times a session on average, expected at least "
+            f"{_RAREST:g}: lower relevant (labels go up to {dataset.labels.max(initial=0):g}), "
+            "raise noise, or take a bias that is not 0 everywhere"
+        )
+    from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
+
+    queries, rows = kernels.clicks_until(
+        np.random.default_rng(rng), shown.offsets, *shown.steps.walk, int(n_clicks)
+    )
+    return ClickLog(
+        query=queries,
+        item=shown.order[rows] - dataset.offsets[queries],
+        propensity=propensity[rows],
+        fingerprint=dataset.fingerprint,
+    )
+
+
+def simulate_impressions(
+    dataset: RankingDataset,
+    policy: Policy | ArrayLike,
+    n_sessions: int = 100_000,
+    *,
+    bias: Bias = PAPER_BIAS,
+    relevant: float = 3,
+    noise: float = 0.1,
+    user: str | Callable[..., UserModel] = "position-based",
+    top: int | None = 10,
+    rng: np.random.Generator | int | None = None,
+) -> pa.Table:
+    """Simulate what a search engine logs: every item shown, its position, and if it was clicked.
+
+    Sessions are those of `simulate_clicks`, with its arguments; sessions without a click are here
+    too.
+
+    Parameters
+    ----------
+    n_sessions : int
+    top : int or None
+        How many items of a ranking are shown; all with None.
+
+    Returns
+    -------
+    pyarrow.Table
+        A row an item shown, with columns
+
+        - ``session``: int64, from 0
+        - ``query_id``: the dataset's id of the query
+        - ``item_id``: int32, the position of the item in its query, from 0
+        - ``position``: int32, the rank at which it was shown, from 1
+        - ``click``: int8, 1 or 0
+
+    Examples
+    --------
+    >>> from countersample import RankingDataset
+    >>> from countersample.clicks import simulate_impressions
+    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[4, 0], qid=["a", "a"])
+    >>> scores = data.features[:, 0]
+    >>> simulate_impressions(data, scores, 1, user="perfect", rng=0).to_pylist()[1]
+    {'session': 0, 'query_id': 'a', 'item_id': 0, 'position': 2, 'click': 1}
+    """
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
+
+    _check_count("n_sessions", n_sessions)
+    if top is not None:
+        _check_count("top", top)
+    if not dataset.n_queries:
+        raise DataError("the dataset has no queries, expected at least one")
+    model = make_user(user, bias=bias, relevant=relevant, noise=noise)
+    shown = _show(dataset, policy, model, top=top)
+    rng = np.random.default_rng(rng)
+    queries = rng.integers(dataset.n_queries, size=int(n_sessions))
+    sizes = np.diff(shown.offsets)[queries]
+    session = np.repeat(np.arange(len(queries)), sizes)
+    query = queries[session]
+    position = np.arange(1, len(session) + 1) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    row = shown.order[shown.offsets[query] + position - 1]
+    return pa.table(
+        {
+            "session": session,
+            "query_id": pa.array(dataset.query_ids).take(pa.array(query)),
+            "item_id": (row - dataset.offsets[query]).astype(np.int32),
+            "position": position.astype(np.int32),
+            "click": kernels.clicks_shown(rng, shown.offsets, *shown.steps.walk, queries),
+        }
+    )
+
+
+class _Shown(NamedTuple):
+    """The items of a dataset that are shown: in rank order, query by query."""
+
+    order: Ints  # their rows in the dataset, (n_shown,)
+    offsets: Ints  # where each query starts in `order`, (n_queries + 1,)
+    steps: Steps
+
+
+def _show(
+    dataset: RankingDataset, policy: Policy | ArrayLike, model: UserModel, *, top: int | None = None
+) -> _Shown:
+    from countersample._kernels.metrics import rank  # noqa: PLC0415 (numba takes 0.5 s)
+
+    scores = _scores(dataset, policy)
+    depth = int(dataset.query_sizes.max(initial=1))
+    order = rank(scores, scores, dataset.offsets, depth, 0)
+    ranks = np.arange(1, dataset.n_items + 1) - np.repeat(dataset.offsets[:-1], dataset.query_sizes)
+    offsets = dataset.offsets
+    if top is not None:
+        order, ranks = order[ranks <= top], ranks[ranks <= top]
+        offsets = np.append(0, np.cumsum(np.minimum(dataset.query_sizes, top)))
+    return _Shown(order, offsets, model.steps(dataset.labels[order], ranks))
+
+
+def _scores(dataset: RankingDataset, policy: Policy | ArrayLike) -> NDArray[np.float64]:
+    given: Any = policy
+    scores = np.asarray(given.predict(dataset.features) if hasattr(given, "predict") else given)
+    if scores.dtype.kind not in "fiub":
+        raise DataError(
+            f"the policy's scores are of type {scores.dtype}, expected numbers, or a ranker with "
+            "a predict method"
+        )
+    if scores.shape != (dataset.n_items,):
+        raise DataError(
+            f"the policy's scores have shape {scores.shape}, expected ({dataset.n_items},): one "
+            "for each item"
+        )
+    if np.isnan(scores).any():
+        row = int(np.isnan(scores).argmax())
+        query = int(np.searchsorted(dataset.offsets, row, side="right")) - 1
+        raise DataError(
+            f"the policy's scores have NaN at row {row} (query {query}, both counted from 0), "
+            "expected numbers to rank by"
+        )
+    return np.ascontiguousarray(scores, np.float64)
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise ParameterError(f"{name} is {value!r}, expected a whole number from 1")

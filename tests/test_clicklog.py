@@ -1,0 +1,244 @@
+"""Click logs: columns, weights, variants, files."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from countersample.clicks import ClickLog
+from countersample.data import RankingDataset, synthetic
+from countersample.errors import CounterSampleError, DataError, ParameterError
+
+
+@pytest.fixture
+def data():
+    return RankingDataset.from_arrays(
+        X=[[0.1], [0.9], [0.5], [0.4], [0.3]], y=[0, 2, 1, 0, 4], qid=["a", "a", "b", "b", "b"]
+    )
+
+
+def small(**columns):
+    given = {"query": [0, 1, 0, 0], "item": [1, 2, 1, 0], "propensity": [0.25, 0.5, 0.5, 1.0]}
+    return ClickLog(**(given | columns))
+
+
+def columns_of(log):
+    return [log.query.tolist(), log.item.tolist(), log.propensity.tolist(), log.clicks.tolist()]
+
+
+# -- figures -------------------------------------------------------------------------------------
+
+
+def test_weights_are_one_over_propensity():
+    log = small()
+    assert log.weights.tolist() == [4, 2, 2, 1]
+    assert log.n_clicks == log.n_rows == len(log) == 4
+    assert log.max_weight == 4
+    assert log.mean_weight == (4 + 2 + 2 + 1) / 4
+
+
+def test_a_row_may_stand_for_several_clicks():
+    log = small(count=[0, 3, 1, 2])
+    assert log.weights.tolist() == [0 * 4, 3 * 2, 1 * 2, 2 * 1]
+    assert log.n_clicks == 6
+    assert log.max_weight == 2  # the row of weight 4 has no clicks
+    assert log.mean_weight == (6 + 2 + 2) / 6
+
+
+def test_columns_have_one_type():
+    log = small(query=np.array([0, 1, 0, 0], np.uint64), propensity=np.float32([1, 1, 0.5, 1]))
+    assert (log.query.dtype, log.item.dtype, log.propensity.dtype) == ("i4", "i4", "f8")
+    assert repr(log) == "ClickLog(n_clicks=4, max_weight=2, mean_weight=1.25)"
+
+
+# -- variants ------------------------------------------------------------------------------------
+
+
+def test_clip():
+    assert small().clip(0.5).propensity.tolist() == [0.5, 0.5, 0.5, 1.0]
+    assert small(fingerprint="f").clip(1).fingerprint == "f"
+    for bad in (0, -1, 1.5, np.nan):
+        with pytest.raises(ParameterError, match=r"min_propensity is .*, expected within \(0, 1\]"):
+            small().clip(bad)
+
+
+def test_head():
+    assert columns_of(small(count=[1, 2, 3, 4]).head(2)) == [[0, 1], [1, 2], [0.25, 0.5], [1, 2]]
+    assert len(small().head(99)) == 4
+    with pytest.raises(ParameterError, match="n is 0, expected at least 1"):
+        small().head(0)
+
+
+def test_merge_adds_up_weights_and_clicks():
+    merged = small(fingerprint="f").merge("pair")
+    # (0, 0), (0, 1) twice with 4 + 2, (1, 2); a propensity is then clicks over weight
+    assert columns_of(merged) == [[0, 0, 1], [0, 1, 2], [1.0, 2 / 6, 0.5], [1, 2, 1]]
+    assert merged.weights.tolist() == [1, 6, 2]
+    assert merged.fingerprint == "f"
+    assert merged.max_weight == 3  # the mean of 4 and 2: no row has a weight of 4 any more
+
+
+def test_merge_keeps_the_objective(rng):
+    n = 500
+    log = ClickLog(
+        query=rng.integers(5, size=n),
+        item=rng.integers(7, size=n),
+        propensity=rng.uniform(0.01, 1, size=n),
+        count=rng.integers(3, size=n),
+    )
+    merged = log.merge()
+    assert merged.n_clicks == log.n_clicks
+    assert merged.mean_weight == pytest.approx(log.mean_weight, rel=1e-12)
+    assert merged.max_weight <= log.max_weight
+    for query, item, weight in zip(merged.query, merged.item, merged.weights, strict=True):
+        alike = (log.query == query) & (log.item == item)
+        assert weight == pytest.approx(log.weights[alike].sum(), rel=1e-12)
+    again = merged.merge()
+    np.testing.assert_array_equal(again.query, merged.query)
+    np.testing.assert_allclose(again.weights, merged.weights, rtol=1e-12)
+
+
+def test_merge_keeps_the_largest_weight_where_a_pair_has_one_propensity():
+    log = ClickLog(query=[0, 0, 1], item=[1, 1, 0], propensity=[0.1, 0.1, 0.3])
+    assert log.merge().max_weight == pytest.approx(log.max_weight, rel=1e-15)
+
+
+def test_merge_at_the_largest_positions():
+    last = 2**31 - 1
+    merged = ClickLog([last, 0, last], [last, last, last], [1, 1, 1]).merge()
+    assert columns_of(merged)[:2] == [[0, last], [last, last]]
+
+
+def test_merge_leaves_out_pairs_without_clicks():
+    assert len(small(count=[0, 1, 0, 1]).merge()) == 2
+
+
+def test_merge_knows_one_unit():
+    with pytest.raises(ParameterError, match="unit is 'session', expected 'pair'"):
+        small().merge("session")
+
+
+def test_from_labels(data):
+    log = ClickLog.from_labels(data)
+    assert columns_of(log) == [[0, 1, 1], [1, 0, 2], [1, 1, 1], [2, 1, 4]]
+    assert log.fingerprint == data.fingerprint
+    assert columns_of(ClickLog.from_labels(data, relevant=2))[1] == [1, 2]
+    assert len(ClickLog.from_labels(data, relevant=0)) == 3  # no clicks on label 0
+    with pytest.raises(DataError, match="no item has a label of at least 5"):
+        ClickLog.from_labels(data, relevant=5)
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"propensity": [1, 0, 1, 1]}, "propensity is 0.0 in row 1, expected a number above 0"),
+        ({"propensity": [1, 1, 1.5, 1]}, "propensity is 1.5 in row 2"),
+        ({"propensity": [1, 1, 1, np.nan]}, "propensity is nan in row 3"),
+        ({"propensity": [-0.5, 1, 1, 1]}, "propensity is -0.5 in row 0"),
+        ({"propensity": ["a", "b", "c", "d"]}, "propensity is of type <U1, expected numbers"),
+        ({"propensity": 0.5}, r"propensity has shape \(\), expected a column"),
+        ({"propensity": [1, 1]}, r"propensity has shape \(2,\), expected \(4,\)"),
+        ({"propensity": [[1], [1, 2]]}, "propensity must be a column"),
+        ({"count": [1, -1, 1, 1]}, "count is -1.0 in row 1, expected a number of at least 0"),
+        ({"count": [1, 1, 1, np.inf]}, "count is inf in row 3"),
+        ({"count": [1, 1, np.nan, 1]}, "count is nan in row 2"),
+        ({"count": [0, 0, 0, 0]}, "every count is 0"),
+        ({"count": [1]}, r"count has shape \(1,\), expected \(4,\)"),
+        ({"query": [0, -1, 0, 0]}, "query is -1 in row 1, expected a position"),
+        ({"query": [0, 0, 2**31, 0]}, "query is 2147483648 in row 2"),
+        ({"query": [[0, 1], [0, -1]]}, r"query has shape \(2, 2\), expected a column"),
+        ({"item": [0.0, 1.0, 2.0, 3.0]}, "item is of type float64, expected integers"),
+        ({"item": [0, 0, 0, -7]}, "item is -7 in row 3"),
+        ({"query": [], "item": [], "propensity": []}, "the click log is empty"),
+    ],
+)
+def test_what_is_no_log_is_refused(columns, message):
+    with pytest.raises(DataError, match=message):
+        small(**columns)
+
+
+def test_check_knows_the_dataset(data):
+    small(query=[0, 1, 0, 0]).check(data)
+    with pytest.raises(DataError, match="query is 2 in row 1, expected below 2, the number of q"):
+        small(query=[0, 2, 0, 0]).check(data)
+    with pytest.raises(DataError, match="item is 2 in row 2, expected below the number of items"):
+        small(item=[1, 2, 2, 0]).check(data)
+    with pytest.raises(DataError, match=r"of another dataset .*: use the data it was made with"):
+        small(fingerprint="f").check(data)
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [None, [1, 2, 3, 4]])
+def test_a_saved_log_is_loaded_as_it_was(data, tmp_path, count):
+    log = small(count=count, fingerprint=data.fingerprint)
+    log.save(tmp_path / "log.parquet")
+    loaded = ClickLog.load(tmp_path / "log.parquet", data)
+    assert columns_of(loaded) == columns_of(log)
+    assert (loaded.count is None) == (count is None)
+    assert loaded.fingerprint == data.fingerprint
+    assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
+
+
+def test_the_file_says_what_it_is(data, tmp_path):
+    small(fingerprint=data.fingerprint).save(tmp_path / "log.parquet")
+    note = json.loads(parquet.read_schema(tmp_path / "log.parquet").metadata[b"countersample"])
+    assert note["schema_version"] == 1
+    assert note["dataset"] == data.fingerprint
+
+
+def test_another_dataset_is_refused(data, tmp_path):
+    path = tmp_path / "log.parquet"
+    small(fingerprint=data.fingerprint).save(path)
+    other = synthetic("tiny", n_queries=3, rng=0)
+    with pytest.raises(DataError, match=r"log.parquet: the click log is of another dataset"):
+        ClickLog.load(path, other)
+    assert len(ClickLog.load(path)) == 4  # without a dataset there is nothing to compare
+
+
+def write(path, note, **columns):
+    metadata = None if note is None else {"countersample": note}
+    parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
+
+
+GOOD = '{"schema_version": 1, "dataset": null}'
+COLUMNS = {"query": [0], "item": [0], "propensity": [1.0]}
+
+
+@pytest.mark.parametrize(
+    ("note", "columns", "message"),
+    [
+        (None, COLUMNS, "not a click log of this package"),
+        (GOOD, {"query": [0]}, r"not a click log of this package \(columns query\)"),
+        ("not json", COLUMNS, "the note of its schema version is damaged"),
+        ("{}", COLUMNS, "the note of its schema version is damaged"),
+        ("[]", COLUMNS, "the note of its schema version is damaged"),
+        (GOOD.replace("1", "2"), COLUMNS, "of schema version 2, expected 1"),
+        (GOOD, COLUMNS | {"propensity": [0.0]}, "propensity is 0.0 in row 0"),
+        (GOOD, COLUMNS | {"query": pa.array([None], pa.int32())}, "query is of type float64"),
+        (GOOD, {name: column[:0] for name, column in COLUMNS.items()}, "the click log is empty"),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused(tmp_path, note, columns, message):
+    write(tmp_path / "log.parquet", note, **columns)
+    with pytest.raises(DataError, match=f"log.parquet: {message}"):
+        ClickLog.load(tmp_path / "log.parquet")
+
+
+def test_what_is_no_parquet_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"none.parquet: no such file"):
+        ClickLog.load(tmp_path / "none.parquet")
+    (tmp_path / "text").write_text("query,item\n0,1\n")
+    with pytest.raises(DataError, match="text: not a click log in Parquet"):
+        ClickLog.load(tmp_path / "text")
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(CounterSampleError, match="cannot be written"):
+        small().save(tmp_path / "nowhere" / "log.parquet")

@@ -1,0 +1,435 @@
+"""Simulated users: kernels equal to their twins, samples that follow their closed forms."""
+
+import subprocess
+import sys
+from functools import partial
+from math import log, log1p
+
+import numpy as np
+import pytest
+import twins_clicks as twins
+from conftest import SEED
+
+from countersample._kernels import clicks as kernels
+from countersample.clicks import (
+    USERS,
+    DynamicBayesian,
+    PositionBased,
+    PositionBias,
+    TableBias,
+    TrustBias,
+    simulate_clicks,
+    simulate_impressions,
+)
+from countersample.clicks.models import Steps
+from countersample.data import RankingDataset, synthetic
+from countersample.errors import DataError, ParameterError
+
+SIZES = [1, 2, 5, 12, 30]
+SETTING = {"bias": PositionBias(gamma=0.7, offset=1), "relevant": 3, "noise": 0.2}
+
+# The chance that a test below fails though all is well, whatever the seed.
+ALPHA = 1e-9
+
+
+@pytest.fixture(params=range(3), ids=lambda k: f"seed{SEED}.{k}")
+def rng(request):
+    return np.random.default_rng([SEED, request.param])
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Queries of different sizes with grades 0..4 all over."""
+    grades = [(3 * i + q) % 5 for q, size in enumerate(SIZES) for i in range(size)]
+    qid = [f"q{q}" for q, size in enumerate(SIZES) for _ in range(size)]
+    return RankingDataset.from_arrays(X=np.zeros((sum(SIZES), 1)), y=grades, qid=qid)
+
+
+def ranked_rows(data, scores):
+    """The rows of each query: largest score first, ties in the order of the file."""
+    return [
+        sorted(range(start, end), key=lambda row: -scores[row])
+        for start, end in twins.pairwise(data.offsets)
+    ]
+
+
+def closed_forms(data, scores, user):
+    """Propensity and probability of a click of each row, by the formulas of the twins."""
+    propensity, click = np.empty(data.n_items), np.empty(data.n_items)
+    setting = SETTING | {"bias": lambda rank: (rank + 1) ** -0.7}
+    for rows in ranked_rows(data, scores):
+        labels = data.labels[rows]
+        propensity[rows] = twins.propensities(user, labels, **setting)
+        attract = twins.attraction(user, labels, relevant=3, noise=0.2)
+        click[rows] = propensity[rows] * attract
+    return propensity, click
+
+
+def surprise(k, n, p):
+    """n · KL(k/n ‖ p): seen k times of n, P(at least so far off to that side) ≤ exp(−surprise).
+
+    Chernoff's bound holds for every n and p, so no cell needs to be large.
+    """
+    if (p == 0 and k > 0) or (p == 1 and k < n):
+        return np.inf
+    one = k * log(k / n / p) if k else 0.0
+    return one + ((n - k) * (log1p(-k / n) - log1p(-p)) if k < n else 0.0)
+
+
+def check_cells(cells):
+    """Cells of (k, n, p): each k a binomial count. Both sides and all cells share ALPHA."""
+    highest = log(2 * len(cells) / ALPHA)
+    for name, (k, n, p) in cells.items():
+        assert surprise(k, n, min(p, 1.0)) <= highest, f"{name}: {k} of {n}, expected {p:.4g}"
+
+
+# -- kernels and their twins ---------------------------------------------------------------------
+
+
+def random_walks(rng):
+    """Lists of random lengths, with probabilities that are often exactly 0 or 1."""
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 40, size=rng.integers(1, 20)))])
+    values = rng.uniform(-0.3, 1.3, size=(3, offsets[-1])).clip(0, 1)
+    values[0] **= rng.integers(1, 6)
+    values[0, 0] = 1.0  # some item must be clicked, or clicks_until never ends
+    return offsets, *values
+
+
+def test_reach_is_its_twin(rng):
+    walks = random_walks(rng)
+    np.testing.assert_allclose(kernels.reach(*walks), twins.reach(*walks), rtol=1e-12)
+
+
+@pytest.mark.parametrize("repeat", range(10))
+def test_clicks_until_is_its_twin(rng, repeat):
+    walks = random_walks(rng)
+    n_clicks = int(rng.integers(1, 500))
+    queries, rows = kernels.clicks_until(np.random.default_rng([SEED, repeat]), *walks, n_clicks)
+    expected = twins.clicks_until(np.random.default_rng([SEED, repeat]), *walks, n_clicks)
+    assert (queries.tolist(), rows.tolist()) == expected
+
+
+@pytest.mark.parametrize("repeat", range(10))
+def test_clicks_shown_is_its_twin(rng, repeat):
+    walks = random_walks(rng)
+    queries = rng.integers(len(walks[0]) - 1, size=200)
+    clicked = kernels.clicks_shown(np.random.default_rng([SEED, repeat]), *walks, queries)
+    twin = twins.clicks_shown(np.random.default_rng([SEED, repeat]), *walks, queries)
+    assert clicked.tolist() == twin
+
+
+# -- every user against its closed form ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_closed_forms(user):
+    labels = [0, 4, 2, 3, 0, 1] * 5
+    model = USERS[user](**SETTING)
+    setting = SETTING | {"bias": lambda rank: (rank + 1) ** -0.7}
+    propensity = np.array(twins.propensities(user, labels, **setting))
+    attract = twins.attraction(user, labels, relevant=3, noise=0.2)
+    np.testing.assert_allclose(model.propensities(labels), propensity, rtol=1e-12)
+    np.testing.assert_allclose(model.click_probabilities(labels), propensity * attract, rtol=1e-12)
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_impressions_follow_the_closed_form(data, rng, user):
+    """Over the whole table of (query, rank): clicks are binomial in the sessions of the query."""
+    scores = rng.integers(6, size=data.n_items)
+    _, chance = closed_forms(data, scores, user)
+    table = simulate_impressions(data, scores, 50_000, **SETTING, user=user, top=None, rng=rng)
+    query = np.array([int(name[1:]) for name in table["query_id"].to_pylist()])
+    row = data.offsets[query] + table["item_id"].to_numpy()
+    shown = np.bincount(row, minlength=data.n_items)
+    clicked = np.bincount(row, weights=table["click"].to_numpy(), minlength=data.n_items)
+    cells = {i: (int(clicked[i]), int(shown[i]), chance[i]) for i in range(data.n_items)}
+    sessions = {
+        f"sessions of {q}": (int(shown[data.offsets[q]]), 50_000, 1 / len(SIZES))
+        for q in range(len(SIZES))
+    }
+    check_cells(cells | sessions)
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_clicks_follow_the_closed_form(data, rng, user):
+    """Each item against the most clicked one of another query.
+
+    A session has a click on at most one of the two, so of the clicks on either, in the order of
+    the log, each is on the item with probability p/(p + p'): the first n are n throws of a coin.
+    """
+    scores = rng.integers(6, size=data.n_items)
+    propensity, chance = closed_forms(data, scores, user)
+    log = simulate_clicks(data, scores, 200_000, **SETTING, user=user, rng=rng)
+    assert len(log) == 200_000
+    row = data.offsets[log.query] + log.item
+    np.testing.assert_allclose(log.propensity, propensity[row], rtol=1e-12)
+    query = np.repeat(np.arange(len(SIZES)), SIZES)
+    share = chance / chance.sum()
+    cells = {}
+    for item in range(data.n_items):
+        other = int(np.argmax(np.where(query == query[item], -1, chance)))
+        n = int(len(log) * (share[item] + share[other]) / 2)  # half of what is to be expected
+        either = row[(row == item) | (row == other)][:n]
+        assert len(either) == n
+        p = chance[item] / (chance[item] + chance[other])
+        cells[item] = (int((either == item).sum()), n, p)
+    check_cells(cells)
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_whole_sessions_follow_the_model(rng, user):
+    """Which items are clicked together: all 16 patterns of clicks on a list of four."""
+    labels = [1, 3, 0, 4]
+    data = RankingDataset.from_arrays(X=np.zeros((4, 1)), y=labels, qid=[7] * 4)
+    n = 50_000
+    table = simulate_impressions(data, np.zeros(4), n, **SETTING, user=user, rng=rng)
+    seen, counts = np.unique(table["click"].to_numpy().reshape(n, 4), axis=0, return_counts=True)
+    counts = dict(zip(map(tuple, seen.tolist()), counts.tolist(), strict=True))
+    steps = USERS[user](**SETTING).steps(data.labels, np.arange(1, 5))
+    expected = twins.patterns(steps)
+    assert sum(expected.values()) == pytest.approx(1)
+    check_cells({pattern: (counts.get(pattern, 0), n, p) for pattern, p in expected.items()})
+
+
+def test_the_check_sees_a_wrong_model(data, rng):
+    """The bound is tight enough: noise of 0.25 is not taken for 0.2."""
+    scores = np.zeros(data.n_items)
+    chance = PositionBased(**SETTING).click_probabilities([0])[0]
+    table = simulate_impressions(
+        data.subset([0]), scores[:1], 50_000, **(SETTING | {"noise": 0.25}), rng=rng
+    )
+    with pytest.raises(AssertionError):
+        check_cells({0: (int(table["click"].to_numpy().sum()), 50_000, chance)})
+
+
+def test_weighted_clicks_are_unbiased_where_every_item_is_looked_at(data):
+    """Σ P(click)/propensity is what a user who sees all would click; exact, nothing is drawn."""
+    for user in ("position-based", "near-random", "dbn"):
+        model = USERS[user](**SETTING)
+        labels = data.labels[data.offsets[4] :]
+        seen = model.steps(labels, np.arange(1, len(labels) + 1)).attract
+        np.testing.assert_allclose(
+            model.click_probabilities(labels) / model.propensities(labels), seen, rtol=1e-12
+        )
+
+
+# -- the log -------------------------------------------------------------------------------------
+
+
+def test_same_seed_same_bytes():
+    data = synthetic("tiny", rng=0)
+    scores = data.features[:, 0]
+    one, two = (simulate_clicks(data, scores, 5000, rng=SEED) for _ in range(2))
+    for column in ("query", "item", "propensity"):
+        assert getattr(one, column).tobytes() == getattr(two, column).tobytes()
+    other = simulate_clicks(data, scores, 5000, rng=SEED + 1)
+    assert one.query.tobytes() != other.query.tobytes()
+    assert simulate_impressions(data, scores, 100, rng=SEED).equals(
+        simulate_impressions(data, scores, 100, rng=SEED)
+    )
+
+
+def test_a_longer_log_starts_with_the_shorter_one():
+    data = synthetic("tiny", rng=0)
+    long, short = (simulate_clicks(data, data.features[:, 0], n, rng=SEED) for n in (999, 100))
+    assert long.head(100).item.tolist() == short.item.tolist()
+
+
+def test_a_generator_is_handed_on():
+    data = synthetic("tiny", rng=0)
+    rng = np.random.default_rng(SEED)
+    logs = [simulate_clicks(data, data.features[:, 0], 1000, rng=rng) for _ in range(2)]
+    assert logs[0].item.tolist() != logs[1].item.tolist()
+
+
+@pytest.mark.parametrize("bits", [np.random.MT19937, np.random.Philox, np.random.SFC64])
+def test_any_bit_generator_will_do(bits):
+    data = synthetic("tiny", rng=0)
+    log = simulate_clicks(data, data.features[:, 0], 1000, rng=np.random.Generator(bits(SEED)))
+    assert log.n_clicks == 1000
+
+
+def test_the_log_is_of_its_dataset(tmp_path):
+    data = synthetic("tiny", rng=0)
+    log = simulate_clicks(data, data.features[:, 0], 100, rng=SEED)
+    assert log.fingerprint == data.fingerprint
+    log.check(data)
+    log.save(tmp_path / "log.parquet")
+    assert log.load(tmp_path / "log.parquet", data).item.tolist() == log.item.tolist()
+
+
+def test_a_policy_is_a_ranker_or_its_scores():
+    class FirstFeature:
+        def predict(self, features):
+            return features[:, 0]
+
+    data = synthetic("tiny", rng=0)
+    by_ranker = simulate_clicks(data, FirstFeature(), 100, rng=SEED)
+    by_scores = simulate_clicks(data, data.features[:, 0].tolist(), 100, rng=SEED)
+    assert by_ranker.item.tolist() == by_scores.item.tolist()
+
+
+def test_ties_rank_in_the_order_of_the_file():
+    data = RankingDataset.from_arrays(X=np.zeros((3, 1)), y=[4, 4, 4], qid=[1, 1, 1])
+    table = simulate_impressions(data, [0.5, 0.7, 0.5], 1, rng=SEED)
+    assert table["item_id"].to_pylist() == [1, 0, 2]
+    infinite = simulate_impressions(data, [-np.inf, np.inf, 0], 1, rng=SEED)
+    assert infinite["item_id"].to_pylist() == [1, 2, 0]
+
+
+def test_the_last_session_is_cut():
+    data = RankingDataset.from_arrays(X=np.zeros((4, 1)), y=[4] * 4, qid=[1] * 4)
+    log = simulate_clicks(data, np.zeros(4), 6, user="perfect", rng=SEED)
+    assert log.item.tolist() == [0, 1, 2, 3, 0, 1]
+
+
+def test_a_table_may_end_early():
+    data = synthetic("tiny", rng=0)
+    bias = TableBias([0.9, 0.5])
+    log = simulate_clicks(data, data.features[:, 0], 2000, bias=bias, noise=1, rng=SEED)
+    assert set(log.propensity.tolist()) == {0.9, 0.5}
+
+
+def test_a_label_that_float32_rounds_is_still_relevant():
+    data = RankingDataset.from_arrays(X=[[0.0]], y=[0.7], qid=[1])
+    assert len(simulate_clicks(data, [0.0], 3, relevant=0.7, noise=0, rng=SEED)) == 3
+
+
+def test_a_user_model_of_ones_own():
+    class OnlyTheFirst(PositionBased):
+        def steps(self, labels, ranks):
+            on = np.ones(len(labels))
+            return Steps(look=1.0 * (ranks == 1), attract=on, after_click=on, after_skip=on)
+
+    data = synthetic("tiny", rng=0)
+    log = simulate_clicks(data, -np.arange(data.n_items), 500, user=OnlyTheFirst, rng=SEED)
+    assert set(log.item.tolist()) == {0}
+    hasty = partial(DynamicBayesian, continuation=0)
+    log = simulate_clicks(data, -np.arange(data.n_items), 500, user=hasty, rng=SEED)
+    assert set(log.item.tolist()) == {0}
+    assert log.max_weight == 1
+
+
+def test_trust_bias_takes_the_published_values():
+    clicks = TrustBias(bias=PositionBias(0), relevant=1)
+    np.testing.assert_allclose(
+        clicks.click_probabilities([1] * 30)[[0, 19, 29]], [0.98, 0.79, 0.79]
+    )
+    np.testing.assert_allclose(
+        clicks.click_probabilities([0] * 30)[[0, 9, 29]], [0.65, 0.065, 0.065]
+    )
+
+
+# -- impressions ---------------------------------------------------------------------------------
+
+
+def test_impressions_have_every_item_shown(data):
+    table = simulate_impressions(data, -np.arange(data.n_items), 300, top=10, rng=SEED)
+    assert table.column_names == ["session", "query_id", "item_id", "position", "click"]
+    frame = table.to_pandas()
+    assert frame["session"].nunique() == 300
+    for _, session in frame.groupby("session"):
+        (query_id,) = session["query_id"].unique()
+        n_shown = min(10, SIZES[int(query_id[1:])])
+        assert session["position"].tolist() == list(range(1, n_shown + 1))
+        assert session["item_id"].tolist() == list(range(n_shown))
+    assert set(frame["click"]) == {0, 1}
+    assert (frame.groupby("session")["click"].sum() == 0).any()  # some have no click
+
+
+def test_impressions_keep_integer_ids():
+    data = RankingDataset.from_arrays(X=[[0.0], [0.0]], y=[4, 4], qid=[70, 30])
+    table = simulate_impressions(data, [0, 0], 50, rng=SEED)
+    assert set(table["query_id"].to_pylist()) == {30, 70}
+
+
+def test_impressions_do_not_need_a_click(data):
+    table = simulate_impressions(data, np.zeros(data.n_items), 20, relevant=9, noise=0, rng=SEED)
+    assert sum(table["click"].to_pylist()) == 0
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("simulate", [simulate_clicks, simulate_impressions])
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (np.zeros(3), r"scores have shape \(3,\), expected \(50,\): one for each item"),
+        (np.zeros((50, 1)), r"scores have shape \(50, 1\), expected \(50,\)"),
+        (["high"] * 50, "scores are of type <U4, expected numbers"),
+        (None, "scores are of type object, expected numbers, or a ranker with a predict method"),
+        ([0.0] * 10 + [np.nan] * 40, r"NaN at row 10 \(query 3, both counted from 0\)"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_refused(data, simulate, policy, message):
+    with pytest.raises(DataError, match=message):
+        simulate(data, policy)
+
+
+@pytest.mark.parametrize("simulate", [simulate_clicks, simulate_impressions])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise": 1.5}, "noise is 1.5, expected a probability, from 0 to 1"),
+        ({"noise": -0.1}, "noise is -0.1"),
+        ({"noise": np.nan}, "noise is nan"),
+        ({"relevant": np.nan}, "relevant is nan, expected a label"),
+        ({"user": "human"}, "user is 'human', expected 'position-based', 'perfect', 'near-random'"),
+        ({"user": None}, "user is None, expected 'position-based'"),
+        ({"user": partial(DynamicBayesian, continuation=2)}, "continuation is 2, expected a prob"),
+        ({"user": partial(DynamicBayesian, satisfaction=-1)}, "satisfaction is -1"),
+    ],
+)
+def test_an_option_that_is_none_is_refused(data, simulate, options, message):
+    with pytest.raises(ParameterError, match=message):
+        simulate(data, np.zeros(data.n_items), **options)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1e6, True, "many"])
+def test_a_number_that_is_none_is_refused(data, n):
+    scores = np.zeros(data.n_items)
+    with pytest.raises(ParameterError, match=r"n_clicks is .*, expected a whole number from 1"):
+        simulate_clicks(data, scores, n)
+    with pytest.raises(ParameterError, match=r"n_sessions is .*, expected a whole number from 1"):
+        simulate_impressions(data, scores, n)
+    with pytest.raises(ParameterError, match=r"top is .*, expected a whole number from 1"):
+        simulate_impressions(data, scores, 10, top=n)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"noise": 0, "relevant": 5},
+        {"user": "perfect", "relevant": 5},
+        {"bias": TableBias([0.0, 0.0])},
+        {"bias": TableBias([1e-300])},
+        {"user": "cascade", "noise": 0, "relevant": 5},
+    ],
+)
+def test_where_no_click_can_happen_it_says_so(data, options):
+    with pytest.raises(DataError, match=r"clicks .* times a session on average, expected at"):
+        simulate_clicks(data, np.zeros(data.n_items), **options)
+
+
+def test_an_empty_dataset_is_refused():
+    empty = synthetic("tiny", rng=0).subset([])
+    with pytest.raises(DataError, match="clicks 0 times a session"):
+        simulate_clicks(empty, [])
+    with pytest.raises(DataError, match="the dataset has no queries"):
+        simulate_impressions(empty, [])
+
+
+def test_a_law_that_is_no_probability_is_refused(data):
+    class Doubled:
+        def propensity(self, ranks):
+            return 2.0 / np.asarray(ranks)
+
+    with pytest.raises(DataError, match=r"the bias gives 2.0 at rank 1, expected a probability"):
+        simulate_clicks(data, np.zeros(data.n_items), bias=Doubled())
+
+
+def test_importing_is_cheap():
+    code = "import countersample.clicks, sys; print({'numba', 'pyarrow'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,100 @@
+"""Slow and obvious versions: of the click kernels, and of each user model by its definition."""
+
+from itertools import pairwise, product
+from math import prod
+
+import numpy as np
+
+# -- the kernels ---------------------------------------------------------------------------------
+
+
+def reach(offsets, click, after_click, after_skip):
+    go_on = click * after_click + (1 - click) * after_skip
+    return [prod(go_on[start:row]) for start, end in pairwise(offsets) for row in range(start, end)]
+
+
+def walk(rng, click, after_click, after_skip):
+    """The items of one list that are clicked, with the random numbers the kernel takes."""
+    clicked = []
+    first = 0
+    while first < len(click):
+        u = rng.random()
+        passed = (1 - click[first:]) * after_skip[first:]
+        to_pass = np.cumprod(passed)
+        if u < np.cumprod(passed[::-1])[-1] or u < to_pass[-1]:
+            break
+        stopped = int(np.argmax(u >= to_pass))
+        item = first + stopped
+        reached = to_pass[stopped - 1] if stopped else 1.0
+        if u < reached * (1 - click[item]):
+            break
+        clicked.append(item)
+        if after_click[item] < 1 and rng.random() >= after_click[item]:
+            break
+        first = item + 1
+    return clicked
+
+
+def clicks_until(rng, offsets, click, after_click, after_skip, n_clicks):
+    """The kernel cuts the last walk short; here it is walked to its end, and cut afterwards."""
+    queries, rows = [], []
+    while len(rows) < n_clicks:
+        query = int(rng.random() * (len(offsets) - 1))
+        part = slice(offsets[query], offsets[query + 1])
+        clicked = walk(rng, click[part], after_click[part], after_skip[part])
+        queries += [query] * len(clicked)
+        rows += [offsets[query] + item for item in clicked]
+    return queries[:n_clicks], rows[:n_clicks]
+
+
+def clicks_shown(rng, offsets, click, after_click, after_skip, queries):
+    result = []
+    for query in queries:
+        part = slice(offsets[query], offsets[query + 1])
+        clicked = walk(rng, click[part], after_click[part], after_skip[part])
+        result += [int(item in clicked) for item in range(part.stop - part.start)]
+    return result
+
+
+# -- the users, by the formulas of their papers --------------------------------------------------
+
+
+def propensities(user, labels, *, bias, relevant, noise):
+    """P(look) at each rank of one list; ``bias`` is a function of a rank."""
+    attract = attraction(user, labels, relevant=relevant, noise=noise)
+    satisfy = [0.7 if label >= relevant else 0 for label in labels]
+    ranks = range(1, len(labels) + 1)
+    if user == "perfect":
+        return [1 for _ in ranks]
+    if user == "cascade":
+        return [prod(1 - attract[i] for i in range(r - 1)) for r in ranks]
+    if user == "dbn":
+        return [prod(0.9 * (1 - attract[i] * satisfy[i]) for i in range(r - 1)) for r in ranks]
+    return [bias(r) for r in ranks]
+
+
+def attraction(user, labels, *, relevant, noise):
+    """P(click | look) at each rank of one list."""
+    yes_no = {
+        "perfect": lambda _: (1, 0),
+        "near-random": lambda _: (0.6, 0.4),
+        "trust-bias": lambda r: (1 - (min(r, 20) + 1) / 100, 0.65 / min(r, 10)),
+    }.get(user, lambda _: (1, noise))
+    return [yes_no(r)[0 if label >= relevant else 1] for r, label in enumerate(labels, 1)]
+
+
+def patterns(steps):
+    """The probability of each pattern of clicks on one list: a sum over where the user leaves."""
+    n = len(steps.click)
+    chances = {}
+    for pattern in product((0, 1), repeat=n):
+        chance = 0.0
+        so_far = 1.0  # came to the item, and did so far as the pattern says
+        for i, clicked in enumerate(pattern):
+            so_far *= steps.click[i] if clicked else 1 - steps.click[i]
+            go_on = steps.after_click[i] if clicked else steps.after_skip[i]
+            if not any(pattern[i + 1 :]):
+                chance += so_far * (1 - go_on if i + 1 < n else 1)
+            so_far *= go_on
+        chances[pattern] = chance
+    return chances
