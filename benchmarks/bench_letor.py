@@ -29,7 +29,8 @@ def make_file(path, n_features, n_nonzero, items_a_query, megabytes):
     """Write about this many megabytes of rows with six-digit values."""
     rng = np.random.default_rng(0)
     n_rows = round(megabytes * 1e6 / (n_nonzero * 12.9))
-    features = np.round(rng.random((n_rows, n_features), np.float32), 6)
+    # not below 0.001, since pytorchltr refuses 1e-5
+    features = np.round(0.001 + 0.999 * rng.random((n_rows, n_features), np.float32), 6)
     if n_nonzero < n_features:
         cut = np.partition(rng.random((1000, n_features), np.float32), n_nonzero - 1, axis=1)
         keep = cut[np.arange(n_rows) % 1000, n_nonzero - 1][:, None]

@@ -7,6 +7,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+import countersample.data  # noqa: F401 (before doctests are collected from its modules)
+
 SEED = int(os.environ.get("COUNTERSAMPLE_TEST_SEED", "0"))
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"

@@ -18,26 +18,40 @@ from typing import TYPE_CHECKING, Any
 from countersample._version import __version__
 
 if TYPE_CHECKING:
-    from countersample import metrics
+    from countersample import metrics, plans
+    from countersample.clicks import ClickLog, PositionBias, simulate_clicks
     from countersample.data import RankingDataset, load_letor, save_letor, synthetic
     from countersample.evaluation import evaluate
+    from countersample.plans import AliasTable
+    from countersample.training import train
 
 _HOME = {
+    "AliasTable": "plans",
+    "ClickLog": "clicks",
+    "PositionBias": "clicks",
     "RankingDataset": "data",
     "load_letor": "data",
     "save_letor": "data",
+    "simulate_clicks": "clicks",
     "synthetic": "data",
+    "train": "training",
     "evaluate": "evaluation",
 }
 
 __all__ = [
+    "AliasTable",
+    "ClickLog",
+    "PositionBias",
     "RankingDataset",
     "__version__",
     "evaluate",
     "load_letor",
     "metrics",
+    "plans",
     "save_letor",
+    "simulate_clicks",
     "synthetic",
+    "train",
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     from countersample.data._tape import Tape
 
 BLOCK = 4 << 20  # bytes of text in work at a time; a second block is read meanwhile
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 256 << 20
 _HEADROOM = 1.02  # reserve this much more than the rows seen so far promise
-_WINDOW = 1 << 16  # bytes searched at a time for a line feed
 _UNKNOWN_SHARE = 0.8  # of a stream of unknown length, assumed read: it grows by a quarter
 
 
@@ -38,6 +37,17 @@ class LetorRows:
     run_queries: NDArray[np.int64]
     query_ids: list[bytes]
     zero_based: bool
+
+
+@dataclass
+class _Block:
+    """Some whole lines, ``raw[start:end]``: bytes to search in; `text` is the same as an array."""
+
+    raw: bytearray
+    text: NDArray[np.uint8]
+    start: int
+    end: int
+    share: float  # of the source that was read by then
 
 
 @dataclass
@@ -131,21 +141,36 @@ class LetorReader:
     ) -> None:
         lines_before = 0
         rows_before = self._n_rows
-        for text, share in _blocks(source, pool):
-            pieces = _split(text, self._threads)
+        for block in _blocks(source, pool):
+            pieces = self._split(block)
+            if not pieces:
+                continue
             n_lines = sum(piece.n_lines for piece in pieces)
             # guess that what is to come, and the files after this one, are like what was read
-            rows = (self._n_rows - rows_before + n_lines) / share
+            rows = (self._n_rows - rows_before + n_lines) / block.share
             expected = int((rows_before + rows * (1 + sources_left)) * _HEADROOM)
-            self._parse(source.name, lines_before, text, pieces, pool, expected)
+            self._parse(source.name, lines_before, block, pieces, pool, expected)
             lines_before += n_lines
             self._report(done + source.position)
+
+    def _split(self, block: _Block) -> list[_Piece]:
+        """Cut a block into about equal pieces of whole lines."""
+        pieces = []
+        start = block.start
+        for part in range(1, self._threads + 1):
+            stop = block.start + (block.end - block.start) * part // self._threads
+            if stop > start:
+                stop = block.raw.find(b"\n", stop - 1) + 1
+                n_lines = int(np.count_nonzero(block.text[start:stop] == ord("\n")))
+                pieces.append(_Piece(start, stop, n_lines))
+                start = stop
+        return pieces
 
     def _parse(
         self,
         name: str,
         lines_before: int,
-        text: NDArray[np.uint8],
+        block: _Block,
         pieces: list[_Piece],
         pool: ThreadPoolExecutor,
         expected_rows: int,
@@ -154,29 +179,27 @@ class LetorReader:
         while True:
             n_lines = sum(piece.n_lines for piece in pieces)
             self._reserve(self._n_rows + n_lines, expected_rows)
-            self._run_kernel(text, pieces, pool)
+            self._run_kernel(block, pieces, pool)
             for piece in pieces:
                 if piece.status != self._kernel.OK:
-                    raise self._error(name, lines_before, text, piece)
+                    raise self._error(name, lines_before, block, piece)
             if self._fits(name, pieces):
                 break
-        self._keep(text, pieces)
+        self._keep(block.text, pieces)
 
-    def _run_kernel(
-        self, text: NDArray[np.uint8], pieces: list[_Piece], pool: ThreadPoolExecutor
-    ) -> None:
+    def _run_kernel(self, block: _Block, pieces: list[_Piece], pool: ThreadPoolExecutor) -> None:
         rows = self._tape.flat[self._n_rows * self._width :]
         work = []
         first = 0
         for piece in pieces:
             last = first + piece.n_lines
             slab = rows[first * self._width : last * self._width]
-            work.append(pool.submit(self._run_piece, text, piece, slab))
+            work.append(pool.submit(self._run_piece, block, piece, slab))
             first = last
         for piece_work in work:
             piece_work.result()
 
-    def _run_piece(self, text: NDArray[np.uint8], piece: _Piece, slab: NDArray[np.float32]) -> None:
+    def _run_piece(self, block: _Block, piece: _Piece, slab: NDArray[np.float32]) -> None:
         labels = np.empty(piece.n_lines, np.float32)
         runs = np.empty((piece.n_lines, 3), np.int64)
         uncertain = np.empty((piece.n_lines, 2), np.int64)
@@ -185,7 +208,7 @@ class LetorReader:
             piece.n_rows, n_runs, n_uncertain,
             piece.min_index, piece.max_index, piece.status, piece.at,
         ) = self._kernel.parse_rows(
-            text, piece.start, piece.stop, self._with_qid, self._base, self._clip,
+            block.text, piece.start, piece.stop, self._with_qid, self._base, self._clip,
             features, labels, runs, uncertain,
         )  # fmt: skip
         piece.labels = labels[: piece.n_rows]
@@ -193,18 +216,18 @@ class LetorReader:
         has_room = self._base <= piece.min_index and piece.max_index - self._base < self._width
         if piece.status == self._kernel.OK and has_room:
             for row, start in uncertain[:n_uncertain]:
-                self._read_exactly(text, piece, int(start), features[row], labels[row : row + 1])
+                self._read_exactly(block, piece, int(start), features[row], labels[row : row + 1])
 
     def _read_exactly(
         self,
-        text: NDArray[np.uint8],
+        block: _Block,
         piece: _Piece,
         start: int,
         row: NDArray[np.float32],
         label: NDArray[np.float32],
     ) -> None:
         """Read a row that the kernel found right in form but too close to call in value."""
-        line = text[start : _line_end(text, start + 1)].tobytes().split(b"#")[0]
+        line = block.raw[start : block.raw.find(b"\n", start)].split(b"#")[0]
         for position, token in enumerate(re.finditer(rb"[^ \t\r\n]+", line)):
             if position == 1 and self._with_qid:
                 continue
@@ -270,97 +293,55 @@ class LetorReader:
             self._labels.append(piece.labels)
             self._n_rows += piece.n_rows
 
-    def _error(
-        self, name: str, lines_before: int, text: NDArray[np.uint8], piece: _Piece
-    ) -> DataError:
-        line_feeds = np.flatnonzero(text[: piece.at] == ord("\n"))
-        start = int(line_feeds[-1]) + 1 if len(line_feeds) else 0
-        line = lines_before + len(line_feeds) + 1
-        return letor_error(name, line, text, start, piece.at, piece.status)
+    def _error(self, name: str, lines_before: int, block: _Block, piece: _Piece) -> DataError:
+        start = max(block.start, block.raw.rfind(b"\n", block.start, piece.at) + 1)
+        line = lines_before + block.raw.count(b"\n", block.start, piece.at) + 1
+        return letor_error(name, line, block.text, start, piece.at, piece.status)
 
 
-def available_cores() -> int:
-    """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _split(text: NDArray[np.uint8], parts: int) -> list[_Piece]:
-    """Cut a block into about equal pieces of whole lines."""
-    pieces = []
-    start = 0
-    for part in range(1, parts + 1):
-        stop = len(text) * part // parts
-        if stop <= start:
-            continue
-        stop = _line_end(text, stop)
-        pieces.append(_Piece(start, stop, int(np.count_nonzero(text[start:stop] == ord("\n")))))
-        start = stop
-    return pieces
-
-
-def _line_end(text: NDArray[np.uint8], at: int) -> int:
-    """Return where the line that has byte ``at − 1`` ends."""
-    at -= 1
-    while True:
-        found = np.flatnonzero(text[at : at + _WINDOW] == ord("\n"))
-        if len(found):
-            return at + int(found[0]) + 1
-        at += _WINDOW
-
-
-def _blocks(
-    source: OpenSource, pool: ThreadPoolExecutor
-) -> Iterator[tuple[NDArray[np.uint8], float]]:
-    """Yield blocks of whole lines and the share of the source read by then, reading ahead by one.
+def _blocks(source: OpenSource, pool: ThreadPoolExecutor) -> Iterator[_Block]:
+    """Yield blocks of whole lines, reading ahead by one.
 
     A block ends with a line feed, added where the last line has none. A byte-order mark is left
-    out.
+    out. Two buffers take turns: a block is good until the next one is asked for.
     """
-    text, rest, share = _next_block(source, b"\xef\xbb\xbf", b"")
+    buffers = [bytearray(BLOCK + 1) for _ in range(2)]
+    block, rest = _fill(buffers, source, b"")
+    if block.raw.startswith(BYTE_ORDER_MARK, 0, block.end):
+        block.start = len(BYTE_ORDER_MARK)
     while rest is not None:
-        ahead = pool.submit(_next_block, source, b"", rest)
-        if len(text):
-            yield text, share
-        text, rest, share = ahead.result()
-    if len(text):
-        yield text, share
+        ahead = pool.submit(_fill, buffers, source, rest)
+        yield block
+        block, rest = ahead.result()
+    yield block
 
 
-def _next_block(
-    source: OpenSource, mark: bytes, carried: bytes
-) -> tuple[NDArray[np.uint8], bytes | None, float]:
-    """Read a block: its whole lines, the start of the line after them, and the share read.
+def _fill(
+    buffers: list[bytearray], source: OpenSource, carried: bytes
+) -> tuple[_Block, bytes | None]:
+    """Read a block: its whole lines, and the start of the line after them.
 
-    The start of the next line is None at the end of the source.
+    `carried` is what the block before had of this one's first line. The start of the next line is
+    None at the end of the source.
     """
-    size = max(BLOCK, 2 * len(carried))
-    buffer = np.empty(size + 1, np.uint8)
-    buffer[: len(carried)] = np.frombuffer(carried, np.uint8)
-    end = len(carried) + source.readinto(buffer[len(carried) : size].data)
-    share = min(1.0, source.position / source.size) if source.size else _UNKNOWN_SHARE
-    start = len(mark) if buffer[: min(end, len(mark))].tobytes() == mark else 0
+    buffers.reverse()
+    if len(buffers[0]) <= 2 * len(carried):  # a line that is longer than a block
+        buffers[0] = bytearray(2 * len(buffers[0]))
+    raw = buffers[0]
+    text = np.frombuffer(raw, np.uint8)
+    size = len(raw) - 1  # room for a line feed at the end
+    raw[: len(carried)] = carried
+    end = len(carried) + source.readinto(memoryview(raw)[len(carried) : size])
     if end < size:
-        if end > start and buffer[end - 1] != ord("\n"):
-            buffer[end] = ord("\n")
+        if end > 0 and raw[end - 1] != ord("\n"):
+            raw[end] = ord("\n")
             end += 1
-        return buffer[start:end], None, 1.0
-    whole = _last_line_end(buffer, start, end)
-    if whole == start and size > LONGEST_LINE:
+        return _Block(raw, text, 0, end, 1.0), None
+    whole = raw.rfind(b"\n", 0, end) + 1
+    if whole == 0 and size > LONGEST_LINE:
         raise DataError(
             f"{source.name}: a line of more than {LONGEST_LINE >> 20} MB, expected lines "
             f"'{EXPECTED_ROW}'"
         )
-    return buffer[start:whole], buffer[whole:end].tobytes(), share
-
-
-def _last_line_end(text: NDArray[np.uint8], start: int, end: int) -> int:
-    """Return where the last whole line of ``text[start:end]`` ends; `start` where there is none."""
-    while end > start:
-        window = max(start, end - _WINDOW)
-        found = np.flatnonzero(text[window:end] == ord("\n"))
-        if len(found):
-            return window + int(found[-1]) + 1
-        end = window
-    return start
+    share = min(1.0, source.position / source.size) if source.size else _UNKNOWN_SHARE
+    return _Block(raw, text, 0, whole, share), bytes(raw[whole:end])

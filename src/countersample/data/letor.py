@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from countersample._cores import available_cores
 from countersample._files import atomic_path
 from countersample._progress import byte_progress
-from countersample.data._letor_reader import LetorReader, LetorRows, available_cores
+from countersample.data._letor_reader import LetorReader, LetorRows
 from countersample.data._tape import MemoryTape, Tape
 from countersample.data.dataset import RankingDataset
 from countersample.data.groups import find_groups, names_queries, read_groups

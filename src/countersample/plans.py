@@ -1,0 +1,399 @@
+"""Plans: how examples are drawn and scaled. Here is the one formula that all training goes through.
+
+A log of N clicks gives *examples* i = 1..n, each with a weight v_i (a sum of 1/propensity) and a
+number of clicks c_i. The objective is R(w) = (1/N) Σ v_i f_i(w). A plan draws example i with
+probability π_i and multiplies its gradient by m_i; it is unbiased exactly when π_i·m_i = v_i/N.
+
+===============  =============  ============  =========================
+plan             π_i            m_i           max m_i, by click
+===============  =============  ============  =========================
+`naive`          c_i/N          1             1, but biased
+`ips`            1/n            v_i·n/N       M, the largest weight
+`countersample`  v_i/Σv         M̄ = Σv/N      M̄, the mean weight
+`bounded`        ∝ v_i·L_i      v_i/(N·π_i)   (L_i bounds the gradient)
+`proposal`       given          v_i/(N·π_i)
+===============  =============  ============  =========================
+
+Convergence is slowed by max m_i (Theorems 1 and 3 of the paper are this one statement).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import signature
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks import ClickLog
+
+    Floats = NDArray[np.float64]
+
+__all__ = [
+    "PLANS",
+    "UNITS",
+    "AliasTable",
+    "Examples",
+    "Plan",
+    "bounded",
+    "countersample",
+    "ips",
+    "make_plan",
+    "naive",
+    "proposal",
+]
+
+
+class AliasTable:
+    """Draws i with probability weights[i] / Σ weights: O(n) to build, O(1) a draw.
+
+    Parameters
+    ----------
+    weights : array-like (n,)
+        Not negative, finite, at least one above 0. A weight of 0 is never drawn.
+
+    Raises
+    ------
+    DataError
+        For any other weights, with the index of the first that is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample import AliasTable
+    >>> table = AliasTable([1.0, 0.0, 3.0])
+    >>> table.probabilities
+    array([0.25, 0.  , 0.75])
+    >>> np.bincount(table.sample(1000, np.random.default_rng(0)))
+    array([226,   0, 774])
+    """
+
+    def __init__(self, weights: ArrayLike) -> None:
+        from countersample._kernels.alias import build  # noqa: PLC0415 (imports numba)
+
+        given = _as_weights(weights, "weights")
+        # By the largest first: neither a sum of huge weights nor n / (a tiny sum) overflows then.
+        self._threshold: Floats = given / given.max()
+        self._threshold *= len(given) / self._threshold.sum()
+        self._alias = np.empty(len(given), np.int64)
+        build(self._threshold, self._alias)
+
+    def __len__(self) -> int:
+        return len(self._threshold)
+
+    @property
+    def probabilities(self) -> Floats:
+        """The probability of each i as the table has it, float64 (n,)."""
+        from countersample._kernels.alias import probabilities  # noqa: PLC0415 (imports numba)
+
+        return probabilities(self._threshold, self._alias)
+
+    def sample(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw `size` independent values, int64 (size,)."""
+        from countersample._kernels.alias import draw  # noqa: PLC0415 (imports numba)
+
+        places = _uniform(len(self), size, rng)
+        draw(self._threshold, self._alias, places, rng.random(size))
+        return places
+
+
+def _uniform(n: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    if size < 0:
+        raise ParameterError(f"size is {size}, expected at least 0")
+    return rng.integers(0, n, size)
+
+
+def _as_weights(values: ArrayLike, name: str, n: int | None = None) -> Floats:
+    try:
+        given = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be a vector of numbers ({error})") from error
+    if given.ndim != 1 or not given.size:
+        raise DataError(f"{name} have shape {given.shape}, expected a vector that is not empty")
+    if n is not None and len(given) != n:
+        raise DataError(f"{name} have length {len(given)}, expected {n}: one for each example")
+    if not (given.min() >= 0 and given.max() < np.inf):  # neither holds if one is NaN
+        bad = int(np.argmin((given >= 0) & (given < np.inf)))
+        raise DataError(f"{name}[{bad}] is {given[bad]}, expected a finite number of at least 0")
+    if not given.any():
+        raise DataError(f"{name} are all 0 (0 to {len(given) - 1}), expected at least one above 0")
+    return given
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What is drawn: each example is a query and the clicks on its items that go together.
+
+    The clicked items ``starts[i]:starts[i + 1]`` belong to example i.
+
+    Attributes
+    ----------
+    query : int32 (n,)
+    starts : int64 (n + 1,)
+    item : int32 (n_clicked,)
+    weight : float64 (n_clicked,)
+        The importance weight v of each clicked item, above 0.
+    clicks : float64 (n_clicked,)
+        The clicks c on it, above 0.
+    """
+
+    query: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    item: NDArray[np.int32]
+    weight: Floats
+    clicks: Floats
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @property
+    def n_clicks(self) -> float:
+        """N, the number of clicks."""
+        return float(self.clicks.sum())
+
+    @cached_property
+    def weights(self) -> Floats:
+        """v_i, the weight of each example, (n,)."""
+        return self._added_up(self.weight)
+
+    @cached_property
+    def counts(self) -> Floats:
+        """c_i, the clicks of each example, (n,)."""
+        return self._added_up(self.clicks)
+
+    @property
+    def weight_shares(self) -> Floats:
+        """The share of each clicked item in the weight of its example, (n_clicked,)."""
+        return self.weight / np.repeat(self.weights, np.diff(self.starts))
+
+    def _added_up(self, values: Floats) -> Floats:
+        added: Floats = np.add.reduceat(values, self.starts[:-1])
+        return added
+
+    @classmethod
+    def of(cls, log: ClickLog, unit: str) -> Examples:
+        """Return the examples of a log.
+
+        Parameters
+        ----------
+        log : ClickLog
+        unit : {"click", "pair", "query"}
+            Each row of the log, which is a click as in the paper unless the log has counts; clicks
+            on the same item of a query merged; all clicks of a query merged. The objective is the
+            same.
+
+        Examples
+        --------
+        >>> from countersample import ClickLog
+        >>> from countersample.plans import Examples
+        >>> log = ClickLog(query=[0, 0, 0, 1], item=[2, 2, 0, 1], propensity=[0.5, 0.5, 1, 0.25])
+        >>> for unit in ("click", "pair", "query"):
+        ...     print(unit, Examples.of(log, unit).weights)
+        click [2. 2. 1. 4.]
+        pair [1. 4. 4.]
+        query [5. 4.]
+        """
+        if unit not in UNITS:
+            raise ParameterError(f"unit is {unit!r}, expected one of {', '.join(UNITS)}")
+        return UNITS[unit](log)
+
+
+def _by_click(log: ClickLog) -> Examples:
+    rows = slice(None) if log.count is None else np.flatnonzero(log.count)
+    query = log.query[rows]
+    starts = np.arange(len(query) + 1, dtype=np.int64)
+    return Examples(query, starts, log.item[rows], log.weights[rows], log.clicks[rows])
+
+
+def _by_query(log: ClickLog) -> Examples:
+    pairs = log.merge("pair")  # sorted by query
+    query, first = np.unique(pairs.query, return_index=True)
+    starts = np.append(first, len(pairs)).astype(np.int64)
+    return Examples(query, starts, pairs.item, pairs.weights, pairs.clicks)
+
+
+UNITS: dict[str, Callable[[ClickLog], Examples]] = {
+    "click": _by_click,
+    "pair": lambda log: _by_click(log.merge("pair")),
+    "query": _by_query,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Draw example i with probability π_i, multiply its gradient by m_i.
+
+    The gradient of an example with several clicked items j is Σ_j share_j ∇f_j; the shares of an
+    example sum to 1.
+
+    Attributes
+    ----------
+    name : str
+    probabilities : float64 (n,)
+        π.
+    multipliers : float64 (n,)
+        m.
+    shares : float64 (n_clicked,)
+    """
+
+    name: str
+    probabilities: Floats
+    multipliers: Floats
+    shares: Floats
+
+    @property
+    def scale(self) -> float:
+        """The largest m_i of an example that can be drawn: what slows convergence."""
+        return float(self.multipliers[self.probabilities > 0].max())
+
+    def is_unbiased(self, examples: Examples) -> bool:
+        """Tell whether π_i·m_i = v_i/N for every example, also one whose gradient is always 0."""
+        target = examples.weights / examples.n_clicks
+        return bool(np.allclose(self.probabilities * self.multipliers, target, rtol=1e-9, atol=0))
+
+    def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw `size` examples, int64 (size,)."""
+        if self._table is None:
+            return _uniform(len(self.probabilities), size, rng)
+        return self._table.sample(size, rng)
+
+    @cached_property
+    def _table(self) -> AliasTable | None:
+        is_uniform = self.probabilities.min() == self.probabilities.max()
+        return None if is_uniform else AliasTable(self.probabilities)
+
+
+def naive(examples: Examples) -> Plan:
+    """π = c/N, m = 1: every click counts the same. Biased wherever propensities differ.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.plans import Examples, naive
+    >>> log = ClickLog(query=[0, 1, 1], item=[0, 1, 1], propensity=[1.0, 0.25, 0.25])
+    >>> plan = naive(Examples.of(log, "pair"))
+    >>> plan.probabilities.round(3), plan.multipliers
+    (array([0.333, 0.667]), array([1., 1.]))
+    """
+    probabilities = examples.counts / examples.n_clicks
+    shares = examples.clicks / np.repeat(examples.counts, np.diff(examples.starts))
+    return Plan("naive", probabilities, np.ones(len(examples)), shares)
+
+
+def ips(examples: Examples) -> Plan:
+    """π = 1/n, m = v·n/N: gradients weighted by inverse propensity (Algorithm 1).
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.plans import Examples, ips
+    >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25])
+    >>> plan = ips(Examples.of(log, "click"))
+    >>> plan.probabilities, plan.multipliers
+    (array([0.5, 0.5]), array([1., 4.]))
+    """
+    n = len(examples)
+    multipliers = examples.weights * (n / examples.n_clicks)
+    return Plan("ips", np.full(n, 1 / n), multipliers, examples.weight_shares)
+
+
+def countersample(examples: Examples) -> Plan:
+    """π = v/Σv, m = M̄ = Σv/N: examples drawn by inverse propensity (Algorithm 2).
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.plans import Examples, countersample
+    >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25])
+    >>> plan = countersample(Examples.of(log, "click"))
+    >>> plan.probabilities, plan.multipliers
+    (array([0.2, 0.8]), array([2.5, 2.5]))
+    """
+    total = examples.weights.sum()
+    multipliers = np.full(len(examples), total / examples.n_clicks)
+    return Plan("countersample", examples.weights / total, multipliers, examples.weight_shares)
+
+
+def bounded(examples: Examples, *, bounds: ArrayLike) -> Plan:
+    """π ∝ v·L, m = v/(N·π): drawn by weight times a bound L on the norm of the gradient.
+
+    No proposal has a smaller max m·L. An example whose L is 0, as is its gradient, is never drawn.
+
+    Parameters
+    ----------
+    examples : Examples
+    bounds : array-like (n,)
+        L, not negative: see `countersample.theory.gradient_bounds`.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.plans import Examples, bounded
+    >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25])
+    >>> plan = bounded(Examples.of(log, "click"), bounds=[4.0, 1.0])
+    >>> plan.probabilities, plan.multipliers
+    (array([0.5, 0.5]), array([1., 4.]))
+    """
+    given = _as_weights(bounds, "bounds", len(examples))
+    return proposal(examples, probabilities=examples.weights * given, name="bounded")
+
+
+def proposal(examples: Examples, *, probabilities: ArrayLike, name: str = "proposal") -> Plan:
+    """π as given (up to a factor), m = v/(N·π).
+
+    Where π is 0 so is m: leave out only examples whose gradient is always 0.
+
+    Parameters
+    ----------
+    examples : Examples
+    probabilities : array-like (n,)
+    name : str
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.plans import Examples, proposal
+    >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25])
+    >>> plan = proposal(Examples.of(log, "click"), probabilities=[1, 3])
+    >>> plan.probabilities, plan.multipliers.round(3)
+    (array([0.25, 0.75]), array([2.   , 2.667]))
+    """
+    given = _as_weights(probabilities, "probabilities", len(examples))
+    pi = given / given.sum()
+    weights = examples.weights / examples.n_clicks
+    multipliers = np.divide(weights, pi, out=np.zeros_like(pi), where=pi > 0)
+    return Plan(name, pi, multipliers, examples.weight_shares)
+
+
+PLANS: dict[str, Callable[..., Plan]] = {
+    plan.__name__: plan for plan in (naive, ips, countersample, bounded, proposal)
+}
+
+
+def make_plan(name: str, examples: Examples, **options: ArrayLike) -> Plan:
+    """Return the plan of a name, with its options (`bounds`, `probabilities`) set.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.plans import Examples, make_plan
+    >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25])
+    >>> clicks = Examples.of(log, "click")
+    >>> make_plan("ips", clicks).scale, make_plan("countersample", clicks).scale  # M, M̄
+    (4.0, 2.5)
+    """
+    if name not in PLANS:
+        raise ParameterError(f"plan is {name!r}, expected one of {', '.join(PLANS)}")
+    try:
+        signature(PLANS[name]).bind(examples, **options)
+    except TypeError as error:
+        raise ParameterError(f"plan {name!r}: {error}") from error
+    return PLANS[name](examples, **options)

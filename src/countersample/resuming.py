@@ -1,0 +1,108 @@
+"""Runs that survive being killed: state on disk, written atomically, taken up again exactly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._files import atomic_path
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+
+    from countersample.training import Run
+
+VERSION = 1
+SECONDS_BETWEEN_SAVES = 5.0
+
+
+def run_resumable(
+    run: Run, path: str | PathLike[str], report: Callable[[int, int], None] | None = None
+) -> None:
+    """Take all steps of a run, keeping its state in a file and starting from what that holds.
+
+    Parameters
+    ----------
+    run : Run
+        One that has not started.
+    path : path
+        The file; it is left there at the end, so that a further call has nothing to do.
+    report : function of (steps done, steps in all), optional
+
+    Raises
+    ------
+    DataError
+        If the file is of another run, or is not one of these files.
+    """
+    path = Path(path)
+    identity = _identity(run)
+    if path.exists():
+        _load(run, path, identity)
+    saved = time.monotonic()
+    while not run.is_over:
+        run.advance()
+        if report is not None:
+            report(run.step, run.setup.n_steps)
+        if run.is_over or time.monotonic() - saved >= SECONDS_BETWEEN_SAVES:
+            _save(run, path, identity)
+            saved = time.monotonic()
+
+
+def _identity(run: Run) -> str:
+    """Return a hash of all that decides where a run ends, but for its random numbers so far."""
+    setup = run.setup
+    described: dict[str, Any] = {
+        "version": VERSION,
+        "dataset": setup.dataset.fingerprint,
+        "options": {k: repr(v) for k, v in setup.options.items()},
+        "optimizer": setup.optimizer_settings,
+        "learning_rates": run.learning_rates,
+        "rng": run.rng.bit_generator.state,  # as it was handed over
+    }
+    digest = hashlib.blake2b(json.dumps(described, default=str).encode(), digest_size=16)
+    for column in (setup.log.query, setup.log.item, setup.log.propensity, setup.log.clicks):
+        digest.update(np.ascontiguousarray(column).data)
+    digest.update(setup.plan.probabilities.data)
+    return digest.hexdigest()
+
+
+def _save(run: Run, path: Path, identity: str) -> None:
+    note = {"identity": identity, "step": run.step, "rng": run.rng.bit_generator.state}
+    text = np.frombuffer(json.dumps(note, default=_plain).encode(), np.uint8)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, note=text, **run.state)
+
+
+def _load(run: Run, path: Path, identity: str) -> None:
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            note = json.loads(kept["note"].tobytes())
+            state = {name: kept[name] for name in run.state}
+        is_same = note["identity"] == identity
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise DataError(
+            f"{path}: not the state of a training run ({error}): remove it to start anew"
+        ) from error
+    if not is_same:
+        raise DataError(
+            f"{path}: the state of a run with other data or settings: "
+            "name another file, or remove this one to start anew"
+        )
+    run.state = state
+    run.step = note["step"]
+    run.rng.bit_generator.state = note["rng"]
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 (what JSON takes)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.integer):
+        return int(value)
+    raise TypeError(f"cannot keep a {type(value).__name__}")

@@ -1,0 +1,221 @@
+"""What the paper's theorems say of a log: how far off after T steps, and how many steps it takes.
+
+Theorems 1 and 3 are one statement. Stochastic gradient descent from w_1 = 0 with an unbiased plan,
+a convex objective and the step size η gives an averaged iterate w̄ with
+
+    E[R(w̄) − R(w*)] ≤ B·m·G / √T,      η = B / (m·G·√T),
+
+where m = max m_i is the plan's scale (M for `ips` by click, M̄ for `countersample`), G bounds the
+norm of every example's gradient, B bounds ‖w*‖ and T is the number of steps. The theorems bound the
+worst case: they order the plans by it, and promise nothing about a particular log.
+
+Of the objectives only `rank` is convex, as λ(x) = x is; the bounds on gradients hold for all.
+"""
+
+from __future__ import annotations
+
+from math import ceil, isfinite, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.errors import DataError, ParameterError
+from countersample.objectives import get_objective
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks import ClickLog
+    from countersample.data import RankingDataset
+    from countersample.plans import Examples, Plan
+
+    Floats = NDArray[np.float64]
+
+__all__ = [
+    "gradient_bounds",
+    "predicted_gain",
+    "step_size",
+    "steps_needed",
+    "suboptimality_bound",
+    "worst_case",
+]
+
+
+def gradient_bounds(
+    dataset: RankingDataset, examples: Examples, *, objective: str = "rank"
+) -> Floats:
+    """L_i = Σ_j share_j · λ'max · Σ_{d'≠d_j} ‖x_d' − x_d_j‖ ≥ ‖∇f_i(w)‖, whatever w.
+
+    This is for a linear ranker, s = Xw. The sum over j is over the clicked items d_j of example i,
+    with their shares in its weight. G = max L_i.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+    examples : Examples
+        Of a log of that dataset.
+    objective : str
+        One of `countersample.objectives.OBJECTIVES`; λ'max is the largest slope of its λ.
+
+    Returns
+    -------
+    float64 (n,)
+
+    Examples
+    --------
+    The clicked item is 5 away from one item and 1 from the other.
+
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.plans import Examples
+    >>> from countersample.theory import gradient_bounds
+    >>> data = RankingDataset.from_arrays(X=[[0, 0], [3, 4], [0, 1]], y=[1, 0, 0], qid=[7, 7, 7])
+    >>> log = ClickLog(query=[0], item=[0], propensity=[0.5])
+    >>> gradient_bounds(data, Examples.of(log, "click"))
+    array([6.])
+    """
+    steepest = get_objective(objective).steepest
+    query = np.repeat(examples.query, np.diff(examples.starts))
+    _check_places(dataset, query, examples.item)
+    distances = np.zeros(dataset.n_items)
+    for q in np.unique(examples.query):
+        rows = slice(dataset.offsets[q], dataset.offsets[q + 1])
+        distances[rows] = _summed_distances(dataset.features[rows])
+    bounds = steepest * distances[dataset.offsets[query] + examples.item]
+    added: Floats = np.add.reduceat(examples.weight_shares * bounds, examples.starts[:-1])
+    return added
+
+
+def _check_places(
+    dataset: RankingDataset, query: NDArray[np.int32], item: NDArray[np.int32]
+) -> None:
+    if query.max() >= dataset.n_queries or (item >= dataset.query_sizes[query]).any():
+        raise DataError("the examples have queries or items that the dataset has not")
+
+
+def _summed_distances(features: NDArray[np.float32]) -> Floats:
+    """Σ_d' ‖x_d' − x_d‖ for each item d of a query, by ‖a − b‖² = ‖a‖² + ‖b‖² − 2a·b."""
+    # Seen from the first item, in float64: what the items have in common would cost digits.
+    moved = features.astype(np.float64) - features[0]
+    products = moved @ moved.T
+    norms = np.diagonal(products)
+    squares = norms[:, None] + norms - 2 * products
+    summed: Floats = np.sqrt(np.maximum(squares, 0)).sum(axis=1)
+    return summed
+
+
+def worst_case(plan: Plan, bounds: ArrayLike) -> float:
+    """Return max_i m_i·L_i over the examples that can be drawn: no drawn gradient is longer.
+
+    At most scale·G, and smallest for `bounded`, which makes m_i·L_i the same for all i. The
+    theorems hold with it in the place of scale·G: give it as the gradient bound, with a scale of 1.
+
+    Parameters
+    ----------
+    plan : Plan
+    bounds : array-like (n,)
+        L, see `gradient_bounds`.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.plans import Examples, bounded, countersample, ips
+    >>> from countersample.theory import worst_case
+    >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25])
+    >>> clicks = Examples.of(log, "click")
+    >>> bounds = [3.0, 1.0]
+    >>> for plan in (ips(clicks), countersample(clicks), bounded(clicks, bounds=bounds)):
+    ...     print(plan.name, worst_case(plan, bounds))
+    ips 4.0
+    countersample 7.5
+    bounded 3.5
+    """
+    lengths = plan.multipliers * np.asarray(bounds, np.float64)
+    return float(lengths[plan.probabilities > 0].max())
+
+
+def suboptimality_bound(*, scale: float, gradient_bound: float, radius: float, steps: int) -> float:
+    """Return B·m·G / √T ≥ E[R(w̄) − R(w*)] (Theorem 1 with m = M, Theorem 3 with m = M̄).
+
+    Parameters
+    ----------
+    scale : float
+        m, the plan's `scale`.
+    gradient_bound : float
+        G ≥ ‖∇f_i(w_t)‖, such as the largest of `gradient_bounds`.
+    radius : float
+        B ≥ ‖w*‖.
+    steps : int
+        T.
+
+    Examples
+    --------
+    >>> from countersample.theory import suboptimality_bound
+    >>> suboptimality_bound(scale=2.5, gradient_bound=6.0, radius=1.0, steps=900)  # 15 / 30
+    0.5
+    """
+    _check_positive(scale=scale, gradient_bound=gradient_bound, radius=radius, steps=steps)
+    return radius * scale * gradient_bound / sqrt(steps)
+
+
+def step_size(*, scale: float, gradient_bound: float, radius: float, steps: int) -> float:
+    """Return η = B / (m·G·√T), with which `suboptimality_bound` holds.
+
+    Parameters
+    ----------
+    scale, gradient_bound, radius, steps
+        m, G, B and T, as in `suboptimality_bound`.
+
+    Examples
+    --------
+    >>> from countersample.theory import step_size
+    >>> step_size(scale=2.5, gradient_bound=4.0, radius=1.0, steps=100)  # 1 / (10 · 10)
+    0.01
+    """
+    _check_positive(scale=scale, gradient_bound=gradient_bound, radius=radius, steps=steps)
+    return radius / (scale * gradient_bound * sqrt(steps))
+
+
+def steps_needed(*, scale: float, gradient_bound: float, radius: float, epsilon: float) -> int:
+    """Return the smallest T with T ≥ (B·m·G / ε)²: so many steps bring the bound down to ε.
+
+    Parameters
+    ----------
+    scale, gradient_bound, radius
+        m, G and B, as in `suboptimality_bound`.
+    epsilon : float
+        ε, the suboptimality that is good enough.
+
+    Examples
+    --------
+    >>> from countersample.theory import steps_needed
+    >>> steps_needed(scale=2.5, gradient_bound=6.0, radius=1.0, epsilon=0.5)  # (15 / 0.5)²
+    900
+    """
+    _check_positive(scale=scale, gradient_bound=gradient_bound, radius=radius, epsilon=epsilon)
+    root = radius * scale * gradient_bound / epsilon
+    _check_positive(steps=root * root)
+    return ceil(root * root)
+
+
+def predicted_gain(log: ClickLog) -> float:
+    """Return (M / M̄)²: how many times fewer steps the theorems ask of CounterSample than of IPS.
+
+    Parameters
+    ----------
+    log : ClickLog
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.theory import predicted_gain
+    >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25])
+    >>> round(predicted_gain(log), 6)  # (4 / 2.5)²
+    2.56
+    """
+    return (log.max_weight / log.mean_weight) ** 2
+
+
+def _check_positive(**values: float) -> None:
+    for name, value in values.items():
+        if not (value > 0 and isfinite(value)):
+            raise ParameterError(f"{name} is {value}, expected a finite number above 0")
