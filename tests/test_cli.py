@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from countersample import RankingDataset, load_letor, save_letor, synthetic
+from countersample import ClickLog, RankingDataset, load_letor, save_letor, synthetic
 from countersample.cli import main
 
 SMALL = "2 qid:1 1:0.5 3:1\n0 qid:1 2:0.25\n1 qid:2 1:-1e-2\n"
@@ -179,7 +179,7 @@ class TestConvert:
         assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.txt.gz", "out", "small.txt"]
 
 
-class TestMakeAndDemo:
+class TestMake:
     def test_make(self, run, tmp_path):
         run("data", "make", "tiny", "tiny.txt", "--queries", 12, "--seed", 3)
         made = load_letor(tmp_path / "tiny.txt")
@@ -189,12 +189,64 @@ class TestMakeAndDemo:
     def test_make_errors(self, run):
         assert "giant" in run("data", "make", "giant", "x.txt", fails=True)
 
-    def test_demo(self, run, tmp_path):
-        figures = json.loads(run("demo", "--queries", 300, "--json"))
-        order = ["random order", "best single feature", "by the labels themselves"]
-        values = [figures[ranking]["ndcg@10"] for ranking in order]
-        assert values == sorted(values)
-        assert values[-1] == 1
-        printed = run("demo", "--queries", 50)
-        assert "the same numbers" in printed
-        assert (tmp_path / "demo" / "yahoo-like.txt").is_file()
+
+class TestSimulateAndInspect:
+    @pytest.fixture
+    def data(self, tmp_path):
+        save_letor(synthetic("tiny", n_queries=60, rng=0), tmp_path / "data.txt")
+        return tmp_path / "data.txt"
+
+    def test_a_log_is_of_its_data(self, run, data, tmp_path):
+        run("simulate", data, "-o", "log.parquet", "--clicks", 500, "--policy-fraction", 0.1)
+        log = ClickLog.load(tmp_path / "log.parquet", load_letor(data))
+        assert log.n_clicks == 500
+
+    def test_inspect(self, run, data):
+        made = run("simulate", data, "-o", "log.parquet", "--clicks", 500, "--json")
+        figures = json.loads(run("inspect", "log.parquet", "--json"))
+        assert figures["n_clicks"] == 500
+        assert json.loads(made)["max_weight"] == figures["max_weight"]
+        assert figures["predicted_gain"] == pytest.approx(
+            (figures["max_weight"] / figures["mean_weight"]) ** 2
+        )
+        printed = run("inspect", "log.parquet")
+        for expected in ("effective clicks", "clicks by weight", "largest weight"):
+            assert expected in printed
+
+    def test_impressions(self, run, data, tmp_path):
+        run("simulate", data, "-o", "shown.parquet", "--impressions", 20)
+        from pyarrow import parquet
+
+        table = parquet.read_table(tmp_path / "shown.parquet")
+        assert table.column_names == ["session", "query_id", "item_id", "position", "click"]
+
+    def test_errors(self, run, data, tmp_path):
+        assert "no such file" in run("inspect", "none.parquet", fails=True)
+        (tmp_path / "bad.parquet").write_bytes(b"no parquet")
+        assert "not a click log in Parquet" in run("inspect", "bad.parquet", fails=True)
+        error = run("simulate", data, "-o", "x.parquet", "--user", "martian", fails=True)
+        assert "martian" in error
+        error = run("simulate", data, "-o", "x.parquet", "--gamma", -1, fails=True)
+        assert "gamma is -1.0, expected a number of at least 0" in error
+
+
+class TestDemo:
+    SMALL = ("--clicks", 3000, "--steps", 1500, "--seeds", 2)
+
+    def test_synthetic(self, run, tmp_path):
+        figures = json.loads(run("demo", "--queries", 80, *self.SMALL, "--json"))
+        titles = ["Biased-SGD", "IPS-SGD", "CounterSample", "CounterSample by query"]
+        assert list(figures["methods"]) == titles
+        page = (tmp_path / "demo" / "index.html").read_text()
+        assert "http" not in page.split("<footer>")[0].replace("http-equiv", "")
+        assert page.count("<tr>") == 5
+        assert (tmp_path / "demo" / "curves.png").read_bytes().startswith(b"\x89PNG")
+        rows = (tmp_path / "demo" / "curves.csv").read_text().splitlines()
+        assert len(rows) == 1 + 4 * 2 * 100
+
+    def test_own_data(self, run, tmp_path):
+        save_letor(synthetic("tiny", n_queries=120, rng=0), tmp_path / "own.txt")
+        printed = run("demo", "--data", "own.txt", *self.SMALL, "--out", "results")
+        assert "on your data: 84 queries" in printed
+        assert "CounterSample by query" in printed
+        assert printed.rstrip().endswith("Results are in results/index.html")

@@ -84,3 +84,43 @@ def _plain(what: str, total: int | None) -> Report:
         print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
 
     return report
+
+
+@contextmanager
+def share_progress(what: str) -> Iterator[Callable[[str, float], None]]:
+    """Give a function that is told what is going on and which share of all is done."""
+    if not sys.stderr.isatty():
+        yield _plain_share(what)
+        return
+    from rich import progress  # noqa: PLC0415 (only where something is shown)
+    from rich.console import Console  # noqa: PLC0415
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description:<34}"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda now, share: bar.update(task, description=now, completed=share)
+
+
+def _plain_share(what: str) -> Callable[[str, float], None]:
+    begin = time.monotonic()
+    due = begin + PATIENCE
+
+    def report(now: str, share: float) -> None:
+        nonlocal due
+        moment = time.monotonic()
+        if moment < due:
+            return
+        due = moment + PAUSE
+        left = f", {(moment - begin) * (1 - share) / share:,.0f} s left" if share > 0 else ""
+        line = f"{what}: {now}, {100 * share:.0f} % done{left}"
+        print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+
+    return report

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from countersample._cores import available_cores
 from countersample.errors import DataError
 from countersample.metrics import get_metric
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
     from countersample.data import RankingDataset
 
-__all__ = ["Ranker", "evaluate"]
+__all__ = ["Ranker", "evaluate", "learning_curve"]
+
+_SCORES_AT_ONCE = 1 << 24  # 64 MB
 
 
 class Ranker(Protocol):
@@ -84,3 +88,48 @@ def _mean(values: NDArray[np.float64], name: str) -> float:
             f"{name} has no query to average: of {len(values)} queries, none has a relevant item"
         )
     return float(counted.mean())
+
+
+def learning_curve(
+    coefs: NDArray[np.float64],
+    dataset: RankingDataset,
+    metric: str,
+    *,
+    no_relevant: str = "skip",
+) -> NDArray[np.float64]:
+    """Return the mean of a metric for each of many linear rankers, (n_rankers,).
+
+    Their scores are one matrix product, X·Wᵀ, taken by blocks of rankers.
+
+    Parameters
+    ----------
+    coefs : float64 (n_rankers, n_features)
+        Weights, such as `History.average_coef` has them.
+    dataset : RankingDataset
+    metric : str
+        A name such as ``"ndcg@10"``.
+    no_relevant : str
+        As in `countersample.metrics`; by default queries without a relevant item are left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample import RankingDataset
+    >>> from countersample.evaluation import learning_curve
+    >>> data = RankingDataset.from_arrays(X=[[1, 0], [0, 1]], y=[1, 0], qid=[1, 1])
+    >>> learning_curve(np.array([[1.0, 0.0], [0.0, 1.0]]), data, "mrr")
+    array([1. , 0.5])
+    """
+    function = get_metric(metric, no_relevant=no_relevant)
+    weights = coefs.astype(np.float32)
+    step = max(1, _SCORES_AT_ONCE // max(1, dataset.n_items))
+
+    def mean_of(scores: NDArray[np.float32]) -> float:
+        return _mean(function(dataset.labels, scores, dataset.offsets), metric)
+
+    means: list[float] = []
+    with ThreadPoolExecutor(available_cores()) as pool:
+        for first in range(0, len(weights), step):
+            scores = weights[first : first + step] @ dataset.features.T
+            means += pool.map(mean_of, scores)
+    return np.array(means)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +18,11 @@ _BAR_WIDTH = 30
 def line(text: str = "") -> None:
     """Print a line."""
     sys.stdout.write(text + "\n")
+
+
+def paragraph(text: str) -> None:
+    """Print a text wrapped to the width of the terminal, at most 100 columns."""
+    line(textwrap.fill(text, min(100, shutil.get_terminal_size((100, 24)).columns)))
 
 
 def as_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -42,9 +50,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns:
 def pairs(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> None:
     """Print names and values below each other."""
     rows = list(rows)
-    width = max(len(name) for name, _ in rows)
+    width = max(_width(name) for name, _ in rows)
     for name, value in rows:
-        line(f"{'':{indent}}{name:<{width}}  {value}")
+        line(f"{'':{indent}}{name}{'':{width - _width(name)}}  {value}")
 
 
 def bars(rows: Iterable[tuple[str, int]]) -> None:
@@ -61,6 +69,11 @@ def bars(rows: Iterable[tuple[str, int]]) -> None:
             f"    {name:>{name_width}}  {bar:<{_BAR_WIDTH}}  {count:>{count_width},}  "
             f"{share:5.1f} %"
         )
+
+
+def _width(text: str) -> int:
+    """Return the columns a text takes: a bar over a letter takes none."""
+    return sum(not unicodedata.combining(letter) for letter in text)
 
 
 def size(n_bytes: float) -> str:

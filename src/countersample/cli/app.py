@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from countersample._version import __version__
-from countersample.cli import data, demo
+from countersample.cli import clicks, data, demo
 
 app = typer.Typer(
     name="countersample",
@@ -17,7 +17,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
-app.command(name="demo")(demo.demo)
+app.command()(demo.demo)
+app.command()(clicks.simulate)
+app.command()(clicks.inspect)
 
 
 def _print_version(value: bool) -> None:

@@ -1,6 +1,7 @@
 """Click logs, the laws of where users look, and simulated users."""
 
 from countersample.clicks.bias import Bias, PositionBias, TableBias
+from countersample.clicks.diagnosis import Diagnosis, diagnose
 from countersample.clicks.log import ClickLog
 from countersample.clicks.models import (
     USERS,
@@ -19,6 +20,7 @@ __all__ = [
     "Bias",
     "Cascade",
     "ClickLog",
+    "Diagnosis",
     "DynamicBayesian",
     "NearRandom",
     "Perfect",
@@ -27,6 +29,7 @@ __all__ = [
     "TableBias",
     "TrustBias",
     "UserModel",
+    "diagnose",
     "simulate_clicks",
     "simulate_impressions",
 ]

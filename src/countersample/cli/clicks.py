@@ -1,0 +1,138 @@
+"""``countersample simulate`` and ``inspect``: click logs made and looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from countersample.cli import _show
+
+if TYPE_CHECKING:
+    from countersample.data import RankingDataset
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+DataPath = Annotated[
+    Path,
+    typer.Argument(help="Judged data: LETOR text, Parquet, a saved dataset, a folder of splits."),
+]
+
+
+def simulate(
+    data: DataPath,
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The click log to write (.parquet).")],
+    clicks: Annotated[int, typer.Option(help="How many clicks.")] = 1_000_000,
+    gamma: Annotated[float, typer.Option(help="Position bias.")] = 1.0,
+    offset: Annotated[
+        int, typer.Option(help="0: (1/rank)^gamma, the paper's equation; 1: its authors' code.")
+    ] = 0,
+    user: Annotated[str, typer.Option(help="The user model.")] = "position-based",
+    relevant: Annotated[float, typer.Option(help="Smallest relevant grade.")] = 3,
+    noise: Annotated[float, typer.Option(help="Clicks on other items, once looked at.")] = 0.1,
+    policy: Annotated[
+        Path | None, typer.Option(help="The ranker that showed the items (a saved one).")
+    ] = None,
+    policy_fraction: Annotated[
+        float, typer.Option(help="Without --policy: train one on this share of the queries.")
+    ] = 0.001,
+    impressions: Annotated[
+        int, typer.Option(help="Write this many sessions as impressions instead of a click log.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    json: Json = False,
+) -> None:
+    """Simulate users who click on the rankings of a logging policy."""
+    from countersample import PositionBias, simulate_clicks
+    from countersample.clicks import diagnose, simulate_impressions
+
+    dataset = load_train(data)
+    bias = PositionBias(gamma, offset)
+    scores = _policy_scores(dataset, policy, policy_fraction, seed)
+    if impressions:
+        from pyarrow import parquet
+
+        from countersample._files import atomic_path
+
+        table = simulate_impressions(
+            dataset, scores, n_sessions=impressions, bias=bias, relevant=relevant, noise=noise,
+            user=user, rng=seed,
+        )  # fmt: skip
+        with atomic_path(out) as temporary:
+            parquet.write_table(table, temporary)
+        if json:
+            _show.as_json({"out": str(out), "rows": table.num_rows, "sessions": impressions})
+        else:
+            _show.line(f"{table.num_rows:,} impressions of {impressions:,} sessions are in {out}")
+        return
+    log = simulate_clicks(
+        dataset, scores, clicks, bias=bias, relevant=relevant, noise=noise, user=user, rng=seed
+    )
+    log.save(out)
+    if json:
+        _show.as_json({"out": str(out)} | diagnose(log).to_dict())
+    else:
+        _show.line(f"{log!r} is in {out}; look at it with: countersample inspect {out}")
+
+
+def inspect(
+    log: Annotated[Path, typer.Argument(help="A click log (.parquet).")], *, json: Json = False
+) -> None:
+    """Say what the weights of a click log mean for training on it."""
+    from countersample import ClickLog
+    from countersample.clicks import diagnose
+
+    figures = diagnose(ClickLog.load(log))
+    if json:
+        _show.as_json(figures.to_dict())
+        return
+    _show.line(str(log))
+    _show.pairs(
+        [
+            ("clicks", f"{figures.n_clicks:,.0f}"),
+            ("queries", f"{figures.n_queries:,}"),
+            ("query-item pairs", f"{figures.n_pairs:,}"),
+            ("largest weight M", f"{figures.max_weight:,.2f}"),
+            ("mean weight M̄", f"{figures.mean_weight:,.2f}"),
+            ("M / M̄", f"{figures.max_weight / figures.mean_weight:,.1f}"),
+            (
+                "effective clicks",
+                f"{figures.effective_clicks:,.0f} of equal weight would vary as much",
+            ),
+            (
+                "predicted gain",
+                f"(M/M̄)² = {figures.predicted_gain:,.0f} times fewer steps than ips, by the bounds",
+            ),
+            ("top 1 % of clicks", f"have {100 * figures.top_share:.1f} % of the weight"),
+        ]
+    )
+    _show.line("  clicks by weight")
+    _show.bars(
+        (f"{low:,.0f} … {high:,.0f}", round(count)) for low, high, count in figures.histogram
+    )
+    _show.paragraph(figures.verdict)
+
+
+def load_train(path: Path) -> RankingDataset:
+    """Load judged data; of a folder of splits, the training part."""
+    from countersample.data.load import load
+
+    parts = load(path, progress=True)
+    return parts["train"] if "train" in parts else next(iter(parts.values()))
+
+
+def _policy_scores(
+    dataset: RankingDataset, policy: Path | None, fraction: float, seed: int
+) -> object:
+    import numpy as np
+
+    from countersample.study.comparison import logging_policy
+
+    if policy is not None:
+        from countersample.rankers import load_ranker
+
+        return load_ranker(policy).score_dataset(dataset)
+    normalized = dataset.normalized("query-minmax")
+    weights = logging_policy(normalized, fraction=fraction, seed=seed)
+    return normalized.features @ weights.astype(np.float32)

@@ -1,0 +1,117 @@
+"""What the weights of a click log say about training on it: `diagnose`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from countersample.clicks.log import ClickLog
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Figures of a click log, made by `diagnose`.
+
+    Attributes
+    ----------
+    n_clicks, n_rows, n_queries, n_pairs : int
+        Clicks, rows, queries with a click, and distinct query-item pairs.
+    max_weight, mean_weight : float
+        M = max 1/p and M̄, its mean over clicks.
+    effective_clicks : float
+        (Σv)²/Σv² over clicks: so many clicks of equal weight would have the same variance.
+    predicted_gain : float
+        (M/M̄)²: the ratio of the steps that Theorems 1 and 3 ask for.
+    top_share : float
+        The share of all weight that the 1 % of clicks with the largest weights have.
+    histogram : tuple of (from, to, clicks)
+        Clicks by weight, each bin twice as wide as the one before.
+    verdict : str
+        What to do, in words.
+    """
+
+    n_clicks: float
+    n_rows: int
+    n_queries: int
+    n_pairs: int
+    max_weight: float
+    mean_weight: float
+    effective_clicks: float
+    predicted_gain: float
+    top_share: float
+    histogram: tuple[tuple[float, float, float], ...]
+    verdict: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values for JSON."""
+        return asdict(self)
+
+
+def diagnose(log: ClickLog) -> Diagnosis:
+    """Return what the weights of a log say about training on it.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.clicks import diagnose
+    >>> log = ClickLog(query=[0, 0, 1, 1], item=[0, 1, 0, 3], propensity=[1, 0.5, 1, 0.25])
+    >>> figures = diagnose(log)
+    >>> figures.max_weight, figures.mean_weight, figures.predicted_gain  # (4/2)² = 4
+    (4.0, 2.0, 4.0)
+    >>> round(figures.effective_clicks, 3)  # 8²/(1 + 4 + 1 + 16)
+    2.909
+    """
+    weight = 1 / log.propensity  # of one click
+    clicks = log.clicks
+    largest, mean = log.max_weight, log.mean_weight
+    ratio = largest / mean
+    pairs = (log.query.astype(np.int64) << 32) | log.item
+    return Diagnosis(
+        n_clicks=log.n_clicks,
+        n_rows=len(log),
+        n_queries=len(np.unique(log.query)),
+        n_pairs=len(np.unique(pairs)),
+        max_weight=largest,
+        mean_weight=mean,
+        effective_clicks=float((clicks @ weight) ** 2 / (clicks @ weight**2)),
+        predicted_gain=ratio**2,
+        top_share=_top_share(weight, clicks),
+        histogram=_histogram(weight, clicks),
+        verdict=_verdict(ratio),
+    )
+
+
+def _top_share(weight: np.ndarray[Any, Any], clicks: np.ndarray[Any, Any]) -> float:
+    order = np.argsort(-weight, kind="stable")
+    counted = np.minimum(np.cumsum(clicks[order]), 0.01 * clicks.sum())
+    taken = np.diff(counted, prepend=0.0)
+    return float(taken @ weight[order] / (clicks @ weight))
+
+
+def _histogram(
+    weight: np.ndarray[Any, Any], clicks: np.ndarray[Any, Any]
+) -> tuple[tuple[float, float, float], ...]:
+    n_bins = int(np.floor(np.log2(weight.max()))) + 1
+    edges = 2.0 ** np.arange(n_bins + 1)
+    counts, _ = np.histogram(weight, edges, weights=clicks)
+    return tuple(zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True))
+
+
+def _verdict(ratio: float) -> str:
+    if ratio < 1.5:
+        return (
+            "The weights hardly differ: this log has little position bias, and all unbiased "
+            "methods will do alike."
+        )
+    if ratio < 5:
+        return (
+            f"The largest weight is {ratio:.1f} times the mean: weighted gradients (ips) will be "
+            "slower; draw by weight (countersample)."
+        )
+    return (
+        f"The largest weight is {ratio:.0f} times the mean: weighted gradients (ips) need a "
+        "learning rate so small that they crawl; draw by weight (countersample), best by query."
+    )

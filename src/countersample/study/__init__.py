@@ -1,0 +1,1 @@
+"""Experiments: methods compared on judged data with simulated clicks."""

@@ -1,0 +1,284 @@
+"""The paper's comparison on one dataset: the same clicks, each method at its best learning rate."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from countersample._cores import available_cores
+from countersample.clicks import ClickLog, PositionBias, simulate_clicks
+from countersample.evaluation import learning_curve
+from countersample.training import train, train_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from countersample.data import RankingDataset
+    from countersample.training import TrainingResult
+
+    Floats = NDArray[np.float64]
+
+METRIC = "ndcg@10"
+RATES = (1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4)
+SUPERVISED_RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+_TUNING_POINTS = 10  # evaluation points looked at to choose a learning rate
+_TIMED_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method as it is shown: its name, its plan and its unit."""
+
+    title: str
+    method: str
+    unit: str
+
+
+METHODS = (
+    Method("Biased-SGD", "naive", "click"),
+    Method("IPS-SGD", "ips", "click"),
+    Method("CounterSample", "countersample", "click"),
+    Method("CounterSample by query", "countersample", "query"),
+)
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """A method at the learning rate that was best on validation data.
+
+    Attributes
+    ----------
+    curves : float64 (n_seeds, n_points)
+        nDCG@10 on test data of the averaged iterate, by seed and evaluation point.
+    learning_rate : float
+    steps_per_second : float
+        Of one run on one core.
+    n_diverged : int
+        Runs of the chosen learning rate whose weights exploded.
+    """
+
+    method: Method
+    curves: Floats
+    learning_rate: float
+    steps_per_second: float
+    n_diverged: int
+
+    @property
+    def mean_curve(self) -> Floats:
+        """The mean over seeds, (n_points,)."""
+        mean: Floats = self.curves.mean(axis=0)
+        return mean
+
+    def regrets(self, best: float) -> Floats:
+        """Return the mean over evaluation points of best − nDCG@10, by seed, (n_seeds,)."""
+        regrets: Floats = (best - self.curves).mean(axis=1)
+        return regrets
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All methods on the same clicks.
+
+    Attributes
+    ----------
+    points : int64 (n_points,)
+        The steps at which the averaged iterates were evaluated.
+    best : float
+        nDCG@10 of w*, trained on all labels.
+    policy : float
+        nDCG@10 of the logging policy.
+    results : list of MethodResult
+    settings : dict
+    """
+
+    points: NDArray[np.int64]
+    best: float
+    policy: float
+    results: list[MethodResult]
+    settings: dict[str, Any]
+
+    def steps_to(self, result: MethodResult, share: float = 0.99) -> int | None:
+        """Return the first point at which the mean curve has this share of the best mean of all."""
+        target = share * max(other.mean_curve.max() for other in self.results)
+        reached = np.flatnonzero(result.mean_curve >= target)
+        return int(self.points[reached[0]]) if len(reached) else None
+
+
+def supervised(dataset: RankingDataset, vali: RankingDataset, *, steps: int, seed: int) -> Floats:
+    """Return w*: trained on all labels, at the learning rate that is best on validation data."""
+    runs = train_many(
+        dataset,
+        ClickLog.from_labels(dataset),
+        learning_rates=SUPERVISED_RATES,
+        seeds=[seed],
+        unit="query",
+        steps=steps,
+    )
+    sound = [run.average_coef for run in runs if run.diverged_at is None]
+    return sound[int(learning_curve(np.array(sound), vali, METRIC).argmax())]
+
+
+def logging_policy(dataset: RankingDataset, *, fraction: float, seed: int) -> Floats:
+    """Return the weights of a ranker trained on the labels of a small share of the queries."""
+    rng = np.random.default_rng(seed)
+    has_relevant = np.maximum.reduceat(dataset.labels, dataset.offsets[:-1]) > 0
+    queries = np.flatnonzero(has_relevant)
+    n_queries = max(2, round(fraction * dataset.n_queries))
+    few = dataset.subset(np.sort(rng.choice(queries, min(n_queries, len(queries)), replace=False)))
+    log = ClickLog.from_labels(few)
+    return train(few, log, learning_rate=1e-3, unit="query", steps=5000, rng=rng).average_coef
+
+
+def compare(
+    train_set: RankingDataset,
+    vali: RankingDataset,
+    test: RankingDataset,
+    *,
+    n_clicks: int,
+    steps: int,
+    n_points: int = 100,
+    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    gamma: float = 1.0,
+    relevant: float = 3,
+    policy_fraction: float = 0.001,
+    methods: Sequence[Method] = METHODS,
+    report: Callable[[str, float], None] = lambda _what, _share: None,
+) -> Comparison:
+    """Simulate clicks, tune and train every method on them, and evaluate on test data.
+
+    Parameters
+    ----------
+    train_set, vali, test : RankingDataset
+        With normalised features.
+    n_clicks, steps, n_points : int
+    seeds : sequence of int
+        One click log and one run each.
+    gamma : float
+        Position bias.
+    relevant : float
+        The smallest relevant grade.
+    policy_fraction : float
+        The share of the queries whose labels the logging policy was trained on.
+    methods : sequence of Method
+    report : function of (what is going on, share done)
+    """
+    report("full supervision", 0.0)
+    best_weights = supervised(train_set, vali, steps=min(steps, 60_000), seed=0)
+    policy = logging_policy(train_set, fraction=policy_fraction, seed=0)
+    scores = train_set.features @ policy.astype(np.float32)
+    report("simulating clicks", 0.03)
+    logs = [
+        simulate_clicks(
+            train_set, scores, n_clicks, bias=PositionBias(gamma), relevant=relevant, rng=seed
+        )
+        for seed in seeds
+    ]
+    points = np.unique(np.rint(np.linspace(0, steps, n_points + 1)[1:]).astype(np.int64))
+    work = [
+        (method, log, seed) for method in methods for log, seed in zip(logs, seeds, strict=True)
+    ]
+    runs = []  # by method and seed; each has a run for every learning rate
+    with ThreadPoolExecutor(available_cores()) as pool:
+        for by_rate in pool.map(lambda job: _train_at_all_rates(train_set, points, *job), work):
+            runs.append(by_rate)
+            title = work[min(len(runs), len(work) - 1)][0].title
+            report(f"training {title}", 0.05 + 0.85 * len(runs) / len(work))
+    results = []
+    for position, method in enumerate(methods):
+        report(f"evaluating {method.title}", 0.9 + 0.1 * position / len(methods))
+        of_method = runs[position * len(seeds) : (position + 1) * len(seeds)]
+        chosen = _best_rate(of_method, vali)
+        results.append(_evaluate(method, [by_rate[chosen] for by_rate in of_method], train_set,
+                                 test, logs[0]))  # fmt: skip
+    best, at_start = learning_curve(np.array([best_weights, policy]), test, METRIC)
+    return Comparison(
+        points,
+        float(best),
+        float(at_start),
+        results,
+        {
+            "n_clicks": n_clicks,
+            "steps": steps,
+            "seeds": list(seeds),
+            "gamma": gamma,
+            "relevant": relevant,
+            "policy_fraction": policy_fraction,
+            "max_weight": logs[0].max_weight,
+            "mean_weight": logs[0].mean_weight,
+            "dataset": train_set.fingerprint,
+        },
+    )
+
+
+def _train_at_all_rates(
+    train_set: RankingDataset,
+    points: NDArray[np.int64],
+    method: Method,
+    log: ClickLog,
+    seed: int,
+) -> list[TrainingResult]:
+    return train_many(
+        train_set,
+        log,
+        learning_rates=RATES,
+        methods=[method.method],
+        seeds=[seed],
+        unit=method.unit,
+        steps=int(points[-1]),
+        checkpoints=points.tolist(),
+        workers=1,
+    )
+
+
+def _best_rate(runs: list[list[TrainingResult]], vali: RankingDataset) -> int:
+    """Return which learning rate has the best mean over seeds and evaluation points.
+
+    A learning rate at which a run diverged is not chosen, unless all did.
+    """
+    n_points = len(runs[0][0].history.steps)
+    some = np.unique(np.linspace(0, n_points - 1, _TUNING_POINTS).astype(int))
+    quality = []
+    for lane in zip(*runs, strict=True):
+        diverged = any(run.diverged_at for run in lane)
+        coefs = np.concatenate([run.history.average_coef[some] for run in lane])
+        quality.append(-np.inf if diverged else learning_curve(coefs, vali, METRIC).mean())
+    return int(np.argmax(quality))
+
+
+def _evaluate(
+    method: Method,
+    runs: list[TrainingResult],
+    train_set: RankingDataset,
+    test: RankingDataset,
+    log: ClickLog,
+) -> MethodResult:
+    rate = runs[0].settings["learning_rate"]
+    n_steps = min(_TIMED_STEPS, runs[0].n_steps)
+    begin = time.perf_counter()
+    train(
+        train_set, log, learning_rate=rate, method=method.method, unit=method.unit, steps=n_steps,
+        rng=0,
+    )  # fmt: skip
+    seconds = time.perf_counter() - begin
+    return MethodResult(
+        method,
+        np.array([learning_curve(run.history.average_coef, test, METRIC) for run in runs]),
+        rate,
+        n_steps / seconds,
+        sum(run.diverged_at is not None for run in runs),
+    )
+
+
+def interval(values: Floats, confidence: float = 0.95) -> float:
+    """Return half the width of Student's interval for the mean, t·s/√n."""
+    if len(values) < 2:
+        return float("nan")
+    spread = stats.sem(values)
+    return float(stats.t.ppf((1 + confidence) / 2, len(values) - 1) * spread)
