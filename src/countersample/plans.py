@@ -391,7 +391,7 @@ def make_plan(name: str, examples: Examples, **options: ArrayLike) -> Plan:
     (4.0, 2.5)
     """
     if name not in PLANS:
-        raise ParameterError(f"plan is {name!r}, expected one of {', '.join(PLANS)}")
+        raise ParameterError(f"method is {name!r}, expected one of {', '.join(PLANS)}")
     try:
         signature(PLANS[name]).bind(examples, **options)
     except TypeError as error:

@@ -16,23 +16,23 @@ def build(threshold: Floats, alias: Ints) -> None:
     Places below 1 (small) are filled up by places of at least 1 (large), both scanned once from
     the front; a large place that has become small behind the scan is filled up at once.
 
-    A heavy weight fills up many places. What is left of it is kept as a float64 and the rounding
-    error of it, or a table of 10⁸ places would lose digits by adding up errors.
+    A heavy weight fills up many places. What is left of it is kept together with its rounding
+    errors, which would add up in a table of 10⁸ places.
 
     Parameters
     ----------
     threshold : float64 (n,)
-        The weights, in; the thresholds, out.
+        The weights, of mean 1 and the largest at least 1, in; the thresholds, out.
     alias : int64 (n,), out
     """
     n = len(threshold)
     for place in range(n):
         alias[place] = place
-    scan = 0
     large = _next_large(threshold, 0)
-    error = 0.0  # what is left of the large place is threshold[large] + error
+    left, error = threshold[large], 0.0  # left + error is what is left of the large place
+    scan = 0
     small = -1  # a place that became small behind the scan
-    while large < n:
+    while True:
         if small < 0:
             while scan < n and (threshold[scan] >= 1.0 or alias[scan] != scan):
                 scan += 1
@@ -40,14 +40,17 @@ def build(threshold: Floats, alias: Ints) -> None:
                 break
             small = scan
         alias[small] = large
-        left, lost = _two_sum(threshold[large], threshold[small] - 1.0)
-        threshold[large], error = _two_sum(left, lost + error)
+        left, lost = _two_sum(left, threshold[small] - 1.0)
+        error += lost
         small = -1
-        if threshold[large] < 1.0:
+        if left + error < 1.0:
+            threshold[large] = left + error
             if large < scan:
                 small = large
             large = _next_large(threshold, large + 1)
-            error = 0.0
+            if large == n:
+                break
+            left, error = threshold[large], 0.0
     # What is left has a weight of 1 but for rounding: the weights have a mean of 1.
     for place in range(n):
         if alias[place] == place:

@@ -1,0 +1,181 @@
+"""The alias table: exactly the weights, drawn as often as they say, for any weights and any n."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from conftest import SEED
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from countersample import AliasTable
+from countersample.errors import DataError, ParameterError
+
+# Each maps a generator to weights.
+SHAPES = {
+    "one": lambda _: np.array([3.0]),
+    "one of two": lambda _: np.array([0.0, 2.0]),
+    "two": lambda _: np.array([1.0, 3.0]),
+    "equal": lambda _: np.full(1000, 0.1),
+    "nearly equal": lambda rng: 1 + 1e-15 * rng.integers(-4, 5, 1000),
+    "uniform": lambda rng: rng.random(1000),
+    "integers": lambda rng: rng.integers(0, 4, 1000) + (np.arange(1000) == 0),
+    "rising": lambda _: np.arange(1.0, 1001),
+    "falling": lambda _: np.arange(1000.0, 0, -1),
+    "one heavy, first": lambda _: np.r_[1000.0, np.ones(999)],
+    "one heavy, last": lambda _: np.r_[np.full(999, 0.3), 1e6],
+    "half heavy": lambda _: np.tile([1.0, 99.0], 500),
+    "pareto": lambda rng: rng.pareto(0.5, 1000),
+    "inverse propensity": lambda rng: rng.integers(1, 140, 1000) ** 1.5,
+    "lognormal": lambda rng: rng.lognormal(0, 3, 1000),
+    "many zeros": lambda rng: rng.random(1000) * (np.arange(1000) % 10 == 7),
+    "all zero but one": lambda _: np.arange(1000) == 500,
+    "tiny and huge": lambda _: np.r_[np.full(500, 1e-300), np.full(500, 1e300)],
+    "sum too large": lambda _: np.full(100, 1e308),
+    "subnormal": lambda _: 5e-324 * np.arange(1, 101),
+}
+# So rarely, over all shapes together, would correct draws fail: it is safe to try any seed.
+ALPHA = 1e-9
+
+
+@pytest.fixture(params=SHAPES)
+def weights(request, rng):
+    return SHAPES[request.param](rng)
+
+
+def fractions_of(weights):
+    """The weights' shares, rounded only at the end."""
+    exact = [Fraction(float(weight)) for weight in weights]
+    total = sum(exact)
+    return np.array([float(weight / total) for weight in exact])
+
+
+def goodness_of_fit(counts, expected):
+    """The p-value of Pearson's χ², cells below 25 expected draws taken together."""
+    rare = expected < 25
+    counts = np.append(counts[~rare], counts[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    if expected[-1] < 25:
+        counts, expected = counts[:-1], expected[:-1]
+    if len(counts) < 2:
+        return 1.0
+    return chi2.sf(((counts - expected) ** 2 / expected).sum(), len(counts) - 1)
+
+
+# -- exactly the weights -------------------------------------------------------------------------
+
+
+def test_the_table_has_the_weights(weights):
+    expected = fractions_of(weights)
+    table = AliasTable(weights)
+    assert len(table) == len(weights)
+    np.testing.assert_allclose(table.probabilities, expected, rtol=1e-12, atol=0)
+    assert (table.probabilities[expected == 0] == 0).all()
+
+
+@given(
+    st.lists(
+        st.sampled_from([0.0, 1.0, 2.0, 1e-3, 1e3]) | st.floats(0, 1e300, allow_subnormal=False),
+        min_size=1,
+        max_size=60,
+    ).filter(any)
+)
+def test_the_table_has_any_weights(weights):
+    expected = fractions_of(weights)
+    np.testing.assert_allclose(AliasTable(weights).probabilities, expected, rtol=1e-12, atol=1e-307)
+
+
+@pytest.mark.parametrize(
+    "as_given", [list, tuple, np.float32, np.int32, lambda w: np.r_[w, w][::2]]
+)
+def test_any_vector_of_numbers(as_given):
+    given_weights = as_given([1, 2, 2, 3])
+    before = np.array(given_weights)
+    expected = before / before.sum()
+    np.testing.assert_allclose(AliasTable(given_weights).probabilities, expected, rtol=1e-12)
+    np.testing.assert_array_equal(given_weights, before)
+
+
+# -- drawn as often as they say ------------------------------------------------------------------
+
+
+def test_draws_follow_the_weights(weights, rng):
+    expected = fractions_of(weights)
+    size = 400_000
+    counts = np.bincount(AliasTable(weights).sample(size, rng), minlength=len(weights))
+    assert counts.sum() == size
+    assert (counts[expected == 0] == 0).all()
+    assert goodness_of_fit(counts, size * expected) > ALPHA / len(SHAPES)
+
+
+def test_the_check_would_find_wrong_draws(rng):
+    """Draws from weights that are 5 % off for half of the cells fail the same check."""
+    expected = fractions_of(np.ones(1000))
+    wrong = np.tile([0.95, 1.05], 500)
+    counts = np.bincount(AliasTable(wrong).sample(400_000, rng), minlength=1000)
+    assert goodness_of_fit(counts, 400_000 * expected) < ALPHA / len(SHAPES)
+
+
+def test_draws_are_independent(rng):
+    """Pairs of draws one after the other follow the product of the probabilities."""
+    p = np.array([0.1, 0.2, 0.3, 0.4])
+    first, second = AliasTable(p).sample(400_000, rng).reshape(-1, 2).T
+    counts = np.bincount(4 * first + second, minlength=16)
+    assert goodness_of_fit(counts, 200_000 * np.outer(p, p).ravel()) > ALPHA
+
+
+def test_same_seed_same_draws():
+    table = AliasTable([1.0, 2.0, 3.0])
+    first, second = (table.sample(100, np.random.default_rng(SEED)) for _ in range(2))
+    assert first.dtype == np.int64
+    np.testing.assert_array_equal(first, second)
+    assert table.sample(0, np.random.default_rng(SEED)).shape == (0,)
+
+
+# -- any n ---------------------------------------------------------------------------------------
+
+
+def test_more_weights_than_float32_can_count(rng):
+    """2²⁴ + 1 weights, where PyTorch's sampler gives up.
+
+    Two heavy ones fill up all others. Rounded to a float64 each time they would lose 2⁻³¹ times as
+    many, and be wrong by 2·10⁻¹⁰: the table is right because rounding errors are kept.
+    """
+    n = 2**24 + 1
+    light = 0.9 * 2.0**-31 / n
+    heavy = (1 - (n - 2) * light) / 2
+    weights = np.full(n, light)
+    weights[[0, -1]] = heavy
+    table = AliasTable(weights)
+    np.testing.assert_allclose(table.probabilities, weights, rtol=1e-12, atol=0)
+    counts = np.bincount((table.sample(100_000, rng) > 0).astype(int), minlength=2)
+    assert goodness_of_fit(counts, np.full(2, 50_000)) > ALPHA
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -0.5, -1.0], r"weights\[1\] is -0.5, expected a finite number of at least 0"),
+        ([1.0, 2.0, np.nan], r"weights\[2\] is nan"),
+        ([np.inf, 1.0], r"weights\[0\] is inf"),
+        ([1.0, -np.inf], r"weights\[1\] is -inf"),
+        ([0.0, 0.0, 0.0], r"weights are all 0 \(0 to 2\), expected at least one above 0"),
+        ([], r"weights have shape \(0,\), expected a vector that is not empty"),
+        (1.0, r"weights have shape \(\)"),
+        ([[1.0, 2.0]], r"weights have shape \(1, 2\)"),
+        (["a", "b"], r"weights must be a vector of numbers \(.*'a'"),
+        ([[1.0], [1.0, 2.0]], "weights must be a vector of numbers"),
+    ],
+)
+def test_weights_that_are_refused(weights, message):
+    with pytest.raises(DataError, match=message):
+        AliasTable(weights)
+
+
+def test_a_size_that_is_refused(rng):
+    with pytest.raises(ParameterError, match="size is -1, expected at least 0"):
+        AliasTable([1.0]).sample(-1, rng)
