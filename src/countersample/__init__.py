@@ -7,9 +7,17 @@ The names below are the whole public interface; each is imported when it is firs
 `RankingDataset`    judged queries: features, labels, offsets, query ids
 `load_letor`        read LETOR/SVMrank text (and `save_letor` writes it)
 `synthetic`         make judged data of the shape of Yahoo or Istella
+`ClickLog`          what was clicked, and how likely it was to be looked at
+`PositionBias`      the law of where users look
+`simulate_clicks`   clicks of simulated users on judged data
+`plans`             how examples are drawn and scaled: the one formula (`AliasTable` beneath)
+`theory`            what the paper's theorems say for a log
+`train`             the paper's algorithms: a linear ranker from a click log
 `metrics`           ndcg, dcg, arp, mrr, precision, average_precision, err
 `evaluate`          means of metrics over a dataset, by name
 ==================  ==========================================================================
+
+`CounterSampleRanker` is all of it as a scikit-learn estimator.
 """
 
 from importlib import import_module
@@ -18,16 +26,18 @@ from typing import TYPE_CHECKING, Any
 from countersample._version import __version__
 
 if TYPE_CHECKING:
-    from countersample import metrics, plans
+    from countersample import metrics, plans, theory
     from countersample.clicks import ClickLog, PositionBias, simulate_clicks
     from countersample.data import RankingDataset, load_letor, save_letor, synthetic
     from countersample.evaluation import evaluate
     from countersample.plans import AliasTable
+    from countersample.rankers import CounterSampleRanker
     from countersample.training import train
 
 _HOME = {
     "AliasTable": "plans",
     "ClickLog": "clicks",
+    "CounterSampleRanker": "rankers",
     "PositionBias": "clicks",
     "RankingDataset": "data",
     "load_letor": "data",
@@ -41,6 +51,7 @@ _HOME = {
 __all__ = [
     "AliasTable",
     "ClickLog",
+    "CounterSampleRanker",
     "PositionBias",
     "RankingDataset",
     "__version__",
@@ -51,6 +62,7 @@ __all__ = [
     "save_letor",
     "simulate_clicks",
     "synthetic",
+    "theory",
     "train",
 ]
 

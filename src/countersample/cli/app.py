@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from countersample._version import __version__
-from countersample.cli import clicks, data, demo
+from countersample.cli import clicks, data, demo, ranker
 
 app = typer.Typer(
     name="countersample",
@@ -20,6 +20,9 @@ app.add_typer(data.app, name="data")
 app.command()(demo.demo)
 app.command()(clicks.simulate)
 app.command()(clicks.inspect)
+app.command()(ranker.train)
+app.command()(ranker.evaluate)
+app.command()(ranker.rank)
 
 
 def _print_version(value: bool) -> None:

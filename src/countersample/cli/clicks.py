@@ -132,7 +132,7 @@ def _policy_scores(
     if policy is not None:
         from countersample.rankers import load_ranker
 
-        return load_ranker(policy).score_dataset(dataset)
+        return load_ranker(policy).predict(dataset)
     normalized = dataset.normalized("query-minmax")
     weights = logging_policy(normalized, fraction=fraction, seed=seed)
     return normalized.features @ weights.astype(np.float32)
