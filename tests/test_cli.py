@@ -230,6 +230,57 @@ class TestSimulateAndInspect:
         assert "gamma is -1.0, expected a number of at least 0" in error
 
 
+class TestTrainEvaluateRank:
+    @pytest.fixture
+    def data(self, tmp_path):
+        save_letor(synthetic("tiny", n_queries=80, rng=0), tmp_path / "data.txt")
+        return "data.txt"
+
+    @pytest.fixture
+    def log(self, run, data):
+        run("simulate", data, "-o", "log.parquet", "--clicks", 800)
+        return "log.parquet"
+
+    def test_the_whole_way(self, run, data, log, tmp_path):
+        made = json.loads(run("train", data, log, "-o", "ranker", "--steps", 2000, "--json"))
+        assert made["n_steps"] == 2000
+        means = json.loads(run("evaluate", "ranker", data, "--metrics", "ndcg@5,mrr", "--json"))
+        assert list(means["data.txt"]) == ["ndcg@5", "mrr"]
+        run("rank", "ranker", data, "-o", "scores.tsv")
+        rows = [line.split("\t") for line in (tmp_path / "scores.tsv").read_text().splitlines()]
+        assert rows[0] == ['"query"', '"item"', '"score"', '"rank"']
+        assert len(rows) == 1 + load_letor(tmp_path / data).n_items
+        run("rank", "ranker", data, "-o", "scores.parquet")
+        assert (tmp_path / "scores.parquet").is_file()
+
+    def test_same_seed_same_file(self, run, data, log, tmp_path):
+        for name in ("a", "b"):
+            run("train", data, log, "-o", name, "--steps", 500, "--seed", 3)
+        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+    def test_the_trained_ranker_can_log(self, run, data, log):
+        run("train", data, log, "-o", "ranker", "--steps", 500)
+        printed = run("simulate", data, "-o", "next.parquet", "--policy", "ranker", "--clicks", 50)
+        assert "ClickLog(n_clicks=50" in printed
+
+    def test_printed(self, run, data, log):
+        printed = run("train", data, log, "-o", "ranker", "--steps", 500)
+        assert "learning rate" in printed
+        assert "(found)" in printed
+        assert "ndcg@10" in run("evaluate", "ranker", data)
+
+    def test_errors(self, run, data, log, tmp_path):
+        save_letor(synthetic("tiny", n_queries=80, rng=1), tmp_path / "other.txt")
+        error = run("train", "other.txt", log, "-o", "x", fails=True)
+        assert "the click log is of another dataset" in error
+        assert "method" in run("train", data, log, "-o", "x", "--method", "magic", fails=True)
+        assert "x" in run("evaluate", "x", data, fails=True)
+        error = run(
+            "train", data, log, "-o", "x", "--learning-rate", 1e30, "--steps", 10, fails=True
+        )
+        assert "training diverged at step" in error
+
+
 class TestDemo:
     SMALL = ("--clicks", 3000, "--steps", 1500, "--seeds", 2)
 

@@ -10,6 +10,8 @@ import typer
 from countersample.cli import _show
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from countersample.data import RankingDataset
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -124,7 +126,7 @@ def load_train(path: Path) -> RankingDataset:
 
 def _policy_scores(
     dataset: RankingDataset, policy: Path | None, fraction: float, seed: int
-) -> object:
+) -> ArrayLike:
     import numpy as np
 
     from countersample.study.comparison import logging_policy

@@ -1,0 +1,157 @@
+"""Tables with a row for each query and item, checked and gathered by query."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.clicks import ClickLog
+from countersample.data import RankingDataset
+from countersample.data.dataset import group_rows
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+def gather(qid: ArrayLike | None, n_rows: int) -> tuple[Ints, Ints, NDArray[Any]]:
+    """Return the rows query by query, where each query starts among them, and the query ids.
+
+    Examples
+    --------
+    >>> from countersample._click_tables import gather
+    >>> gather(["b", "a", "b"], 3)
+    (array([0, 2, 1]), array([0, 2, 3]), array(['b', 'a'], dtype='<U1'))
+    >>> gather(None, 3)  # one query
+    (array([0, 1, 2]), array([0, 3]), array([0]))
+    """
+    if qid is None:
+        return np.arange(n_rows), np.array([0, n_rows]), np.zeros(1, np.int64)
+    ids = np.asarray(qid)
+    if ids.shape != (n_rows,):
+        raise DataError(f"qid has shape {ids.shape}, expected ({n_rows},): one for each row of X")
+    order, offsets, query_ids = group_rows(ids)
+    return np.arange(n_rows) if order is None else order, offsets, query_ids
+
+
+def put_back(rows: Ints, values: NDArray[Any]) -> NDArray[Any]:
+    """Return the values in the order of the table; `rows` says which row each one is of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample._click_tables import put_back
+    >>> put_back(np.array([0, 2, 1]), np.array([10, 20, 30]))
+    array([10, 30, 20])
+    """
+    out = np.empty_like(values)
+    out[rows] = values
+    return out
+
+
+def as_counts(clicks: ArrayLike) -> Floats:
+    """Return clicks as numbers of at least 0, one of them above, float64 (n_rows,)."""
+    try:
+        counts = np.asarray(clicks, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"clicks must be numbers ({error})") from error
+    _check_rows("clicks", counts, counts >= 0, "a number of at least 0")
+    if not counts.any():
+        raise DataError("clicks are all 0, expected at least one: there is nothing to learn from")
+    return counts
+
+
+def as_propensities(propensity: ArrayLike | None, counts: Floats) -> Floats:
+    """Return propensities in (0, 1], float64 (n_rows,); 1 by default, and where no clicks are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample._click_tables import as_propensities
+    >>> as_propensities([0.5, 0.0], counts=np.array([2.0, 0.0]))
+    array([0.5, 1. ])
+    """
+    if propensity is None:
+        return np.ones_like(counts)
+    try:
+        given = np.asarray(propensity, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"propensity must be numbers ({error})") from error
+    if given.shape != counts.shape:
+        raise DataError(
+            f"propensity has shape {given.shape}, expected {counts.shape}: one for each row of X"
+        )
+    given = np.where(counts > 0, given, 1.0)
+    is_good = (given > 0) & (given <= 1)
+    _check_rows("propensity", given, is_good, "a number above 0 and at most 1, as it has clicks")
+    return given
+
+
+def as_log(
+    features: NDArray[np.float32],
+    counts: Floats,
+    propensities: Floats,
+    qid: ArrayLike | None,
+    *,
+    names: tuple[str, ...] | None,
+) -> tuple[RankingDataset, ClickLog]:
+    """Return the table as a dataset, whose labels are the clicks, and its click log."""
+    rows, offsets, query_ids = gather(qid, len(features))
+    labels = counts[rows].astype(np.float32)
+    dataset = RankingDataset(features[rows], labels, offsets, query_ids, names)
+    clicked = np.flatnonzero(counts[rows])
+    query = np.searchsorted(offsets, clicked, side="right") - 1
+    chosen = rows[clicked]
+    log = ClickLog(query, clicked - offsets[query], propensities[chosen], counts[chosen])
+    return dataset, log
+
+
+def check_finite(features: NDArray[np.float32]) -> None:
+    """Refuse a value that is not finite, with its row and column."""
+    with np.errstate(invalid="ignore"):  # inf − inf
+        if np.isfinite(features.sum(dtype=np.float64)):
+            return
+    row, column = np.argwhere(~np.isfinite(features))[0]
+    value = "NaN" if np.isnan(features[row, column]) else "inf"
+    raise DataError(
+        f"X has {value} in row {row}, column {column} (both counted from 0), expected finite "
+        "float32 numbers: replace or drop such rows"
+    )
+
+
+def check_names(dataset: RankingDataset, n_features: int, names: tuple[str, ...] | None) -> None:
+    """Refuse a dataset with another number of features, or other names where both have names."""
+    given = dataset.feature_names
+    if dataset.n_features != n_features:
+        raise DataError(
+            f"X has {dataset.n_features} features, expected {n_features} as in training"
+        )
+    if names is not None and given is not None and names != given:
+        place = next(k for k in range(n_features) if names[k] != given[k])
+        raise DataError(
+            f"feature {place} of X is {given[place]!r}, expected {names[place]!r}: give the "
+            "features the names and the order of training"
+        )
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Turn what scikit-learn's checks raise into errors of this package."""
+    try:
+        with np.errstate(over="ignore"):  # what overflows is said to be infinite
+            yield
+    except (TypeError, ValueError) as error:
+        raise DataError(str(error)) from error
+
+
+def _check_rows(name: str, values: Floats, is_good: NDArray[np.bool_], expected: str) -> None:
+    if not is_good.all():
+        row = int(is_good.argmin())
+        raise DataError(f"{name} is {values[row]:g} in row {row}, expected {expected}")

@@ -1,0 +1,82 @@
+"""A ranker as one JSON file: written whole, checked before it is trusted, never executed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sklearn
+
+from countersample._files import atomic_path
+from countersample._version import __version__
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
+FORMAT = "countersample-ranker"
+VERSION = 1
+
+
+def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
+    """Write plain values, with the versions of what made them and a checksum, atomically."""
+    versions = {
+        "countersample": __version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "scikit-learn": sklearn.__version__,
+    }
+    text = _as_text({"written_by": versions, **content})
+    header = {"format": FORMAT, "version": VERSION, "checksum": _checksum(text)}
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n", "utf-8")
+
+
+def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the values that `write_ranker` wrote.
+
+    Raises
+    ------
+    DataError
+        For a file that is missing, not a ranker, of another version, or damaged.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    if not data.startswith(f'{{"format": "{FORMAT}"'.encode()):
+        raise DataError(f"{path}: not a ranker file, expected one written by CounterSampleRanker")
+    try:
+        kept = json.loads(data)
+        version, content = kept["version"], dict(kept["ranker"])
+        is_whole = kept["checksum"] == _checksum(_as_text(content))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: a damaged ranker file ({error}): save it again") from error
+    if version != VERSION:
+        raise DataError(
+            f"{path}: of format version {version}, expected {VERSION}: read it with the release "
+            "that wrote it"
+        )
+    if not is_whole:
+        raise DataError(f"{path}: a damaged ranker file (it was changed): save it again")
+    return content
+
+
+def _as_text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1, default=_plain)
+
+
+def _checksum(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 (what JSON takes)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise DataError(f"cannot save a {type(value).__name__}, expected plain values as parameters")
