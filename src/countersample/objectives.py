@@ -96,6 +96,11 @@ def coefficients(scores: ArrayLike, item: int, *, objective: str = "rank") -> ND
     from countersample._kernels.objectives import add_coefficients  # noqa: PLC0415 (numba)
 
     given = np.asarray(scores, np.float32)
+    if given.ndim != 1:
+        raise ParameterError(f"scores have shape {given.shape}, expected a vector (n_items,)")
+    if not 0 <= item < len(given):
+        raise ParameterError(f"item is {item}, expected one of 0 to {len(given) - 1}")
     out = np.zeros(len(given), np.float32)
-    add_coefficients(given, len(given), item, np.float32(1), get_objective(objective).code, out)
+    code = get_objective(objective).code
+    add_coefficients(given[None], 0, len(given), item, np.float32(1), code, out[None])
     return out

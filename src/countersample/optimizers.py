@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
 __all__ = ["OPTIMIZERS", "Optimizer", "get_optimizer"]
+
+# What each setting may be; no comparison holds for NaN
+_DECAY = (lambda x: 0 <= x < 1, "a number within [0, 1)")
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "learning_rate": (lambda x: 0 < x < np.inf, "a number above 0"),
+    "momentum": _DECAY,
+    "beta1": _DECAY,
+    "beta2": _DECAY,
+    "epsilon": (lambda x: 0 < x < np.inf, "a number above 0"),
+    "l2": (lambda x: 0 <= x < np.inf, "a number of at least 0"),
+    "radius": (lambda x: x > 0, "a number above 0, or infinity"),
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +40,7 @@ class Optimizer:
     formula : str
         The step from w to w − …, with g the gradient and η the learning rate.
     code : int
-        Which update the kernel takes (`_kernels.training`).
+        Which update the kernel takes (`_kernels.updates`).
     defaults : mapping
         The settings it takes, and their values where none are given.
     """
@@ -53,17 +66,13 @@ class Optimizer:
             raise ParameterError(
                 f"{self.name} takes no setting {min(unknown)!r}, its settings: {takes}"
             )
-        values = {"momentum": 0.0, "beta1": 0.0, "beta2": 0.0, "epsilon": 0.0}
+        values = {"momentum": 0.0, "beta1": 0.0, "beta2": 0.0, "epsilon": 1.0}
         values |= dict(self.defaults) | given
-        for name in ("momentum", "beta1", "beta2"):
-            if not 0 <= values[name] < 1:
-                raise ParameterError(f"{name} is {values[name]}, expected within [0, 1)")
-        if not learning_rate > 0 or not np.isfinite(learning_rate):
-            raise ParameterError(f"learning_rate is {learning_rate}, expected a number above 0")
-        if not l2 >= 0:
-            raise ParameterError(f"l2 is {l2}, expected at least 0")
-        if not radius > 0:
-            raise ParameterError(f"radius is {radius}, expected above 0")
+        checked: dict[str, Any] = {"learning_rate": learning_rate, "l2": l2, "radius": radius}
+        for name, value in (checked | values).items():
+            is_good, expected = _RANGES[name]
+            if not isinstance(value, Real) or not is_good(float(value)):
+                raise ParameterError(f"{name} is {value!r}, expected {expected}")
         return np.array([learning_rate, *(values[name] for name in values), l2, radius])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
 
-    from countersample.training import Run
+    from countersample._runs import Run
 
 VERSION = 1
 SECONDS_BETWEEN_SAVES = 5.0
+
+# What reading a file that is cut off, overwritten or of another kind may raise
+_DAMAGE = (
+    OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, RuntimeError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def run_resumable(
@@ -45,6 +53,8 @@ def run_resumable(
     identity = _identity(run)
     if path.exists():
         _load(run, path, identity)
+    else:
+        _save(run, path, identity)  # so that a path that cannot be written is found out now
     saved = time.monotonic()
     while not run.is_over:
         run.advance()
@@ -61,12 +71,16 @@ def _identity(run: Run) -> str:
     described: dict[str, Any] = {
         "version": VERSION,
         "dataset": setup.dataset.fingerprint,
-        "options": {k: repr(v) for k, v in setup.options.items()},
+        "options": {k: repr(v) for k, v in setup.options.items() if k != "checkpoints"},
+        "n_steps": setup.n_steps,
+        "record_at": setup.record_at,
+        "steps_at_once": setup.steps_at_once,
         "optimizer": setup.optimizer_settings,
         "learning_rates": run.learning_rates,
         "rng": run.rng.bit_generator.state,  # as it was handed over
     }
-    digest = hashlib.blake2b(json.dumps(described, default=str).encode(), digest_size=16)
+    text = json.dumps(described, default=_plain, sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
     for column in (setup.log.query, setup.log.item, setup.log.propensity, setup.log.clicks):
         digest.update(np.ascontiguousarray(column).data)
     digest.update(setup.plan.probabilities.data)
@@ -82,22 +96,20 @@ def _save(run: Run, path: Path, identity: str) -> None:
 
 def _load(run: Run, path: Path, identity: str) -> None:
     try:
-        with np.load(path, allow_pickle=False) as kept:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
             note = json.loads(kept["note"].tobytes())
             state = {name: kept[name] for name in run.state}
-        is_same = note["identity"] == identity
-    except (OSError, ValueError, KeyError, EOFError) as error:
+        is_same, step, rng = note["identity"] == identity, note["step"], note["rng"]
+    except _DAMAGE as error:
         raise DataError(
-            f"{path}: not the state of a training run ({error}): remove it to start anew"
+            f"{path}: not the state of a training run, or damaged: remove it to start anew"
         ) from error
     if not is_same:
         raise DataError(
             f"{path}: the state of a run with other data or settings: "
             "name another file, or remove this one to start anew"
         )
-    run.state = state
-    run.step = note["step"]
-    run.rng.bit_generator.state = note["rng"]
+    run.state, run.step, run.rng.bit_generator.state = state, step, rng
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 (what JSON takes)
@@ -105,4 +117,6 @@ def _plain(value: object) -> Any:  # noqa: ANN401 (what JSON takes)
         return value.tolist()
     if isinstance(value, np.integer):
         return int(value)
+    if isinstance(value, np.floating):
+        return float(value)
     raise TypeError(f"cannot keep a {type(value).__name__}")

@@ -7,17 +7,18 @@ averaged iterate after T steps is w̄ = (w₁ + … + w_T)/T.
 from __future__ import annotations
 
 import inspect
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample._cores import available_cores
+from countersample._runs import OPTIONS, Run, Setup
+from countersample._version import __version__
 from countersample.errors import CounterSampleError, ParameterError
-from countersample.objectives import get_objective
-from countersample.optimizers import get_optimizer
-from countersample.plans import Examples, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,13 +28,11 @@ if TYPE_CHECKING:
 
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.plans import Plan
 
     Floats = NDArray[np.float64]
 
 __all__ = ["DivergedError", "History", "TrainingResult", "train", "train_many"]
 
-CHUNK = 1 << 16  # draws made at a time
 MOST_LANES = 8  # learning rates served by one pass over memory
 
 
@@ -55,10 +54,13 @@ class DivergedError(CounterSampleError):
             "take a smaller one"
         )
 
+    def __reduce__(self) -> tuple[type[DivergedError], tuple[int, float]]:
+        return DivergedError, (self.step, self.learning_rate)  # so that it can leave a process
+
 
 @dataclass(frozen=True)
 class History:
-    """The weights at the steps asked for.
+    """The weights at the steps asked for; NaN from where they exploded.
 
     Attributes
     ----------
@@ -78,15 +80,17 @@ class TrainingResult:
     Attributes
     ----------
     coef : float64 (n_features,)
-        w, the weights after the last step.
+        w, the weights after the last step; NaN if they exploded.
     average_coef : float64 (n_features,)
-        w̄, the mean of the weights over all steps; the algorithms' answer.
+        w̄, the mean of the weights over all steps, the algorithms' answer; NaN if they exploded.
     n_steps : int
+        The steps taken.
     diverged_at : int or None
         The step at which the weights exploded; None for a sound run.
     history : History
     settings : dict
-        What it was trained with: method, unit, objective, optimizer, learning_rate, …
+        What it was trained with: method, unit, objective, optimizer, learning_rate, …; the seed,
+        the fingerprint of the data as the log has it, the version of this package.
     """
 
     coef: Floats
@@ -154,9 +158,10 @@ def train(
     clip : float, optional
         The smallest propensity: see `ClickLog.clip`.
     rng : numpy Generator or seed
+        Same seed, same bytes.
     resume : path, optional
         Keep the state of the run in this file, and go on from it where it exists. The end is the
-        same to the byte as that of a run that was not stopped.
+        same to the byte as that of a run that was not stopped. Needs `rng`.
     report : function of (steps done, steps in all), optional
         Called now and then.
     **settings
@@ -180,19 +185,21 @@ def train(
     >>> train(data, log, learning_rate=0.125, steps=3, rng=0).coef  # m = M̄ = 2: steps of 0.25
     array([ 0.5, -0.5])
     """
-    setup = Setup.of(
-        dataset, log, method=method, unit=unit, objective=objective, optimizer=optimizer,
+    setups = Setup.of(
+        dataset, log, [method], unit=unit, objective=objective, optimizer=optimizer,
         batch_size=batch_size, steps=steps, epochs=epochs, average=average,
         checkpoints=checkpoints, l2=l2, radius=radius, clip=clip, settings=settings,
     )  # fmt: skip
-    run = Run(setup, [learning_rate], np.random.default_rng(rng))
-    if resume is not None:
+    run = Run(setups[method], [learning_rate], np.random.default_rng(rng))
+    if resume is None:
+        run.finish(report)
+    elif rng is None:
+        raise ParameterError("resume needs rng: a seed, so that a run can be told from another")
+    else:
         from countersample.resuming import run_resumable  # noqa: PLC0415 (only where asked for)
 
         run_resumable(run, resume, report)
-    else:
-        run.finish(report)
-    (result,) = run.results()
+    (result,) = _results(run, seed=rng if isinstance(rng, Integral) else None)
     if result.diverged_at is not None:
         raise DivergedError(result.diverged_at, learning_rate)
     return result
@@ -213,7 +220,7 @@ def train_many(
 
     Runs of the same method and seed draw the same examples, so up to eight learning rates take
     their steps together: one pass over memory serves them all. A run whose weights explode does
-    not end the others: its `diverged_at` says so.
+    not end the others: its `diverged_at` says so, and its weights are NaN.
 
     Parameters
     ----------
@@ -231,212 +238,73 @@ def train_many(
     list of TrainingResult
         By method, then seed, then learning rate.
     """
-    options = {"steps": None, "epochs": None} | options
-    setups = {method: Setup.of(dataset, log, method=method, **_defaults(options))
-              for method in methods}  # fmt: skip
+    if workers is not None and workers < 1:
+        raise ParameterError(f"workers is {workers}, expected at least 1")
+    setups = Setup.of(dataset, log, methods, **_with_defaults(options))
     groups = [
         (method, seed, list(learning_rates[first : first + MOST_LANES]))
         for method in methods
         for seed in seeds
         for first in range(0, len(learning_rates), MOST_LANES)
     ]
-    in_all = sum(setups[method].n_steps for method, _, _ in groups)
-    done = dict.fromkeys(range(len(groups)), 0)
+    runs = [Run(setups[method], rates, np.random.default_rng(seed))
+            for method, seed, rates in groups]  # fmt: skip
+    for setup in setups.values():
+        setup.prepare()
+    in_all = sum(run.setup.n_steps for run in runs)
+    done = [0] * len(runs)
+    lock = threading.Lock()
 
     def work(position: int) -> list[TrainingResult]:
-        method, seed, rates = groups[position]
-
         def tell(n_done: int, _: int) -> None:
-            done[position] = n_done
             if report is not None:
-                report(sum(done.values()), in_all)
+                with lock:  # one call at a time, and never fewer steps than before
+                    done[position] = n_done
+                    report(sum(done), in_all)
 
-        run = Run(setups[method], rates, np.random.default_rng(seed), seed=seed)
+        run = runs[position]
         run.finish(tell)
-        return run.results()
+        if run.step < run.setup.n_steps:  # all have diverged: nothing is left to do
+            tell(run.setup.n_steps, 0)
+        _, seed, _ = groups[position]
+        return _results(run, seed=seed)
 
     with ThreadPoolExecutor(workers or available_cores()) as pool:
-        return [result for results in pool.map(work, range(len(groups))) for result in results]
+        return [result for results in pool.map(work, range(len(runs))) for result in results]
 
 
-def _defaults(options: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of `train`, with its defaults where nothing is said."""
     given = dict(options)
-    taken = {
-        name: given.pop(name, parameter.default)
-        for name, parameter in inspect.signature(train).parameters.items()
-        if name in Setup.OPTIONS and name != "method"
-    }
+    parameters = inspect.signature(train).parameters
+    taken = {name: given.pop(name, parameters[name].default) for name in OPTIONS}
+    for name in ("rng", "resume"):
+        if name in given:
+            raise ParameterError(f"train_many takes no {name}: its seeds say what is drawn")
     return taken | {"settings": given}
 
 
-@dataclass(frozen=True)
-class Setup:
-    """Everything a run needs but its learning rate and its random numbers, checked."""
-
-    dataset: RankingDataset
-    log: ClickLog
-    examples: Examples
-    plan: Plan
-    n_steps: int
-    record_at: NDArray[np.int64]
-    options: dict[str, Any]
-    optimizer_settings: dict[str, float]
-
-    OPTIONS: ClassVar = (
-        "method", "unit", "objective", "optimizer", "batch_size", "steps", "epochs", "average",
-        "checkpoints", "l2", "radius", "clip",
-    )  # fmt: skip
-
-    @classmethod
-    def of(
-        cls,
-        dataset: RankingDataset,
-        log: ClickLog,
-        *,
-        settings: dict[str, Any],
-        **options: Any,  # noqa: ANN401 (those of train)
-    ) -> Setup:
-        """Check the options of `train` and make the plan."""
-        log.check(dataset)
-        if options["clip"] is not None:
-            log = log.clip(options["clip"])
-        batch_size = options["batch_size"]
-        if batch_size < 1:
-            raise ParameterError(f"batch_size is {batch_size}, expected at least 1")
-        n_steps = _number_of_steps(options["steps"], options["epochs"], len(log), batch_size)
-        examples = Examples.of(log, options["unit"])
-        for_plan = {k: v for k, v in settings.items() if k in ("bounds", "probabilities")}
-        for_optimizer = {k: v for k, v in settings.items() if k not in for_plan}
-        plan = make_plan(options["method"], examples, **for_plan)
-        get_objective(options["objective"])
-        get_optimizer(options["optimizer"]).settings(
-            1.0, l2=options["l2"], radius=options["radius"], **for_optimizer
-        )
-        record_at = _record_at(options["checkpoints"], n_steps)
-        return cls(dataset, log, examples, plan, n_steps, record_at, options, for_optimizer)
-
-    @property
-    def steps_at_once(self) -> int:
-        """Steps between two looks up, from the start on: what a resumed run must agree on."""
-        return max(1, CHUNK // int(self.options["batch_size"]))
-
-
-class Run:
-    """K runs under way that differ in their learning rate only: state, and how it goes on.
-
-    Parameters
-    ----------
-    setup : Setup
-    learning_rates : list of float (K,)
-    rng : numpy Generator
-    seed : int, optional
-        What the generator was made of, for the record.
-    """
-
-    def __init__(
-        self,
-        setup: Setup,
-        learning_rates: list[float],
-        rng: np.random.Generator,
-        *,
-        seed: int | None = None,
-    ) -> None:
-        self.setup = setup
-        self.learning_rates = learning_rates
-        self.rng = rng
-        self.step = 0
-        self._seed = seed
-        lanes, width = len(learning_rates), setup.dataset.n_features
-        optimizer = get_optimizer(setup.options["optimizer"])
-        self._optimizer = optimizer.code
-        self._settings = np.array(
-            [
-                optimizer.settings(
-                    rate,
-                    l2=setup.options["l2"],
-                    radius=setup.options["radius"],
-                    **setup.optimizer_settings,
-                )
-                for rate in learning_rates
-            ]
-        )
-        n_records = len(setup.record_at)
-        self.state: dict[str, NDArray[Any]] = {
-            **{name: np.zeros((lanes, width)) for name in ("w", "total", "first", "second")},
-            "stopped": np.zeros(lanes, np.int64),
-            "weights_at": np.zeros((lanes, n_records, width)),
-            "averages_at": np.zeros((lanes, n_records, width)),
-        }
-        self._multipliers = setup.plan.multipliers.astype(np.float32)
-        self._shares = setup.plan.shares.astype(np.float32)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all steps are taken, or all weights have exploded."""
-        return self.step >= self.setup.n_steps or bool(self.state["stopped"].all())
-
-    def advance(self) -> None:
-        """Draw examples for some steps, and take them."""
-        from countersample._kernels.training import run  # noqa: PLC0415 (imports numba)
-
-        setup = self.setup
-        n_steps = min(setup.steps_at_once, setup.n_steps - self.step)
-        batch_size = int(setup.options["batch_size"])
-        examples, state = setup.examples, self.state
-        run(
-            setup.dataset.features, setup.dataset.offsets,
-            examples.query, examples.starts, examples.item, self._shares, self._multipliers,
-            setup.plan.draw(n_steps * batch_size, self.rng), batch_size,
-            get_objective(setup.options["objective"]).code, self._optimizer, self._settings,
-            self.step, state["w"], state["total"], state["first"], state["second"],
-            state["stopped"], setup.record_at, state["weights_at"], state["averages_at"],
-        )  # fmt: skip
-        self.step += n_steps
-
-    def finish(self, report: Callable[[int, int], None] | None = None) -> None:
-        """Take all steps that are left."""
-        while not self.is_over:
-            self.advance()
-            if report is not None:
-                report(self.step, self.setup.n_steps)
-
-    def results(self) -> list[TrainingResult]:
-        """Return the result of each run."""
-        state = self.state
-        return [
+def _results(run: Run, seed: int | None) -> list[TrainingResult]:
+    """Return the result of each lane; what came of weights that exploded is NaN, never a model."""
+    setup, state = run.setup, run.state
+    known = setup.options | setup.optimizer_settings
+    known |= {"seed": seed, "dataset": setup.log.fingerprint, "version": __version__}
+    results = []
+    for lane, rate in enumerate(run.learning_rates):
+        stopped = int(state["stopped"][lane])
+        w, average = state["w"][lane].copy(), state["total"][lane] / run.step
+        w_at, average_at = state["weights_at"][lane].copy(), state["averages_at"][lane].copy()
+        if stopped:
+            w[:] = average[:] = np.nan
+            w_at[setup.record_at >= stopped] = average_at[setup.record_at >= stopped] = np.nan
+        results.append(
             TrainingResult(
-                coef=state["w"][lane].copy(),
-                average_coef=state["total"][lane] / max(self.step, 1),
-                n_steps=self.step,
-                diverged_at=int(state["stopped"][lane]) or None,
-                history=History(
-                    self.setup.record_at, state["weights_at"][lane], state["averages_at"][lane]
-                ),
-                settings=self.setup.options
-                | self.setup.optimizer_settings
-                | {"learning_rate": rate, "seed": self._seed},
+                coef=w,
+                average_coef=average,
+                n_steps=stopped or run.step,
+                diverged_at=stopped or None,
+                history=History(setup.record_at, w_at, average_at),
+                settings=known | {"learning_rate": rate},
             )
-            for lane, rate in enumerate(self.learning_rates)
-        ]
-
-
-def _number_of_steps(steps: int | None, epochs: float | None, n_rows: int, batch_size: int) -> int:
-    if (steps is None) == (epochs is None):
-        raise ParameterError("give either steps or epochs")
-    n_steps = steps if steps is not None else -(-round(epochs * n_rows) // batch_size)  # type: ignore[operator]
-    if n_steps < 1:
-        raise ParameterError(f"{n_steps} steps, expected at least 1")
-    return int(n_steps)
-
-
-def _record_at(checkpoints: int | Sequence[int], n_steps: int) -> NDArray[np.int64]:
-    if isinstance(checkpoints, int | np.integer):
-        if checkpoints < 0:
-            raise ParameterError(f"checkpoints is {checkpoints}, expected at least 0")
-        spaced = np.linspace(0, n_steps, int(checkpoints) + 1)[1:]
-        return np.unique(np.rint(spaced).astype(np.int64))
-    steps = np.unique(np.asarray(checkpoints, np.int64))
-    if len(steps) and not (steps[0] >= 1 and steps[-1] <= n_steps):
-        raise ParameterError(f"checkpoints must be steps from 1 to {n_steps}")
-    return steps
+        )
+    return results

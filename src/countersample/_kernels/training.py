@@ -5,6 +5,9 @@ in cache. Several runs that differ in their settings only (*lanes*: K learning r
 their steps together, so that one pass over memory serves all of them. Features, scores and
 gradients are float32; weights and their sums are float64, so that millions of small steps add up.
 Nothing is allocated in a step, and the GIL is not held.
+
+Four lanes share a row for the scores, and eight rows are added to the gradient at a time, never as
+views: that is what keeps vector registers busy and reference counts out of the loops.
 """
 
 import numpy as np
@@ -12,157 +15,116 @@ from numba import njit
 from numpy.typing import NDArray
 
 from countersample._kernels.objectives import FAST, add_coefficients
+from countersample._kernels.updates import update
 
 Matrix = NDArray[np.float32]
 Vector = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-SGD = 0
-ADAM = 1
-ADAGRAD = 2
-
-# Places in the array of settings
-LEARNING_RATE, MOMENTUM, BETA1, BETA2, EPSILON, L2, RADIUS = range(7)
-
-TOO_LARGE = 1e30  # squared norm at which weights count as exploded: float32 scores end at 1e38
+ROWS = 8  # rows of features that one sweep over the gradient adds
+AHEAD = (
+    64  # examples looked up at a time: many reads of far-apart places wait together, not in turn
+)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def _scores(block: Matrix, weights: Matrix, out: Matrix) -> None:
-    """``out[k, i] = block[i] · weights[k]`` for each row i and lane k."""
-    n_rows, width = block.shape
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
+def _scores(features: Matrix, start: int, end: int, weights: Matrix, out: Matrix) -> None:
+    """``out[k, i] = features[start + i] · weights[k]`` for each row i and lane k."""
+    lanes, width = weights.shape
     lane = 0
-    while lane + 4 <= len(weights):  # a row with four lanes
-        w0, w1, w2, w3 = weights[lane], weights[lane + 1], weights[lane + 2], weights[lane + 3]
-        for row in range(n_rows):
-            x = block[row]
-            s0 = s1 = s2 = s3 = np.float32(0.0)
+    while lane + 4 <= lanes:
+        for row in range(start, end):
+            a0 = a1 = a2 = a3 = np.float32(0.0)
             for column in range(width):
-                s0 += x[column] * w0[column]
-                s1 += x[column] * w1[column]
-                s2 += x[column] * w2[column]
-                s3 += x[column] * w3[column]
-            out[lane, row] = s0
-            out[lane + 1, row] = s1
-            out[lane + 2, row] = s2
-            out[lane + 3, row] = s3
+                x = features[row, column]
+                a0 += x * weights[lane, column]
+                a1 += x * weights[lane + 1, column]
+                a2 += x * weights[lane + 2, column]
+                a3 += x * weights[lane + 3, column]
+            i = row - start
+            out[lane, i] = a0
+            out[lane + 1, i] = a1
+            out[lane + 2, i] = a2
+            out[lane + 3, i] = a3
         lane += 4
-    while lane < len(weights):  # row after row, as they lie in memory
-        w = weights[lane]
-        for row in range(n_rows):
-            x = block[row]
-            total = np.float32(0.0)
+    while lane < lanes:
+        for row in range(start, end):
+            a0 = np.float32(0.0)
             for column in range(width):
-                total += x[column] * w[column]
-            out[lane, row] = total
+                a0 += features[row, column] * weights[lane, column]
+            out[lane, row - start] = a0
         lane += 1
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def _add_gradient(block: Matrix, coefficients: Vector, factor: np.float32, out: Vector) -> None:
-    """Add factor · blockᵀ coefficients to `out`, four rows with a coefficient at a time."""
-    n_rows, width = block.shape
-    row = 0
-    zero = np.float32(0.0)
-    while row < n_rows:
-        found = 0
-        r0 = r1 = r2 = r3 = 0
-        while row < n_rows and found < 4:
-            if coefficients[row] != zero:
-                if found == 0:
-                    r0 = r1 = r2 = r3 = row
-                elif found == 1:
-                    r1 = row
-                elif found == 2:
-                    r2 = row
-                else:
-                    r3 = row
-                found += 1
-            row += 1
-        if found == 0:
-            return
-        c0 = factor * coefficients[r0]
-        c1 = factor * coefficients[r1] if found > 1 else zero
-        c2 = factor * coefficients[r2] if found > 2 else zero
-        c3 = factor * coefficients[r3] if found > 3 else zero
-        x0, x1, x2, x3 = block[r0], block[r1], block[r2], block[r3]
-        if found > 2:
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
+def _add_gradient(
+    features: Matrix, start: int, n_items: int, coefficients: Matrix, rows: Ints,
+    factor: np.float32, out: Matrix,
+) -> None:  # fmt: skip
+    """Add factor · Xᵀ coefficients[k] to ``out[k]`` for each lane k, X the rows of the query.
+
+    `rows` is scratch space: the rows in which some lane has a coefficient.
+    """
+    lanes, width = out.shape
+    n_rows = 0
+    for i in range(n_items):  # without a branch, which nobody could predict
+        is_needed = coefficients[0, i] != 0.0
+        for lane in range(1, lanes):
+            is_needed |= coefficients[lane, i] != 0.0
+        rows[n_rows] = i
+        n_rows += is_needed
+    done = 0
+    while n_rows - done >= ROWS:
+        i0, i1, i2, i3 = rows[done], rows[done + 1], rows[done + 2], rows[done + 3]
+        i4, i5, i6, i7 = rows[done + 4], rows[done + 5], rows[done + 6], rows[done + 7]
+        x0, x1, x2, x3 = start + i0, start + i1, start + i2, start + i3
+        x4, x5, x6, x7 = start + i4, start + i5, start + i6, start + i7
+        for lane in range(lanes):
+            c0, c1 = factor * coefficients[lane, i0], factor * coefficients[lane, i1]
+            c2, c3 = factor * coefficients[lane, i2], factor * coefficients[lane, i3]
+            c4, c5 = factor * coefficients[lane, i4], factor * coefficients[lane, i5]
+            c6, c7 = factor * coefficients[lane, i6], factor * coefficients[lane, i7]
             for column in range(width):
-                out[column] += (c0 * x0[column] + c1 * x1[column]) + (
-                    c2 * x2[column] + c3 * x3[column]
+                out[lane, column] += (
+                    (c0 * features[x0, column] + c1 * features[x1, column])
+                    + (c2 * features[x2, column] + c3 * features[x3, column])
+                ) + (
+                    (c4 * features[x4, column] + c5 * features[x5, column])
+                    + (c6 * features[x6, column] + c7 * features[x7, column])
                 )
-        else:
+        done += ROWS
+    while done < n_rows:
+        last = n_rows - 1
+        i0, i1 = rows[done], rows[min(done + 1, last)]
+        x0, x1 = start + i0, start + i1
+        for lane in range(lanes):
+            c0 = factor * coefficients[lane, i0]
+            c1 = factor * coefficients[lane, i1] if done < last else np.float32(0.0)
             for column in range(width):
-                out[column] += c0 * x0[column] + c1 * x1[column]
+                out[lane, column] += c0 * features[x0, column] + c1 * features[x1, column]
+        done += 2
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def _sgd(w: Floats, total: Floats, small: Vector, g: Vector, first: Floats, s: Floats) -> float:
-    rate, momentum, l2 = s[LEARNING_RATE], s[MOMENTUM], s[L2]
-    norm = 0.0
-    if momentum == 0.0:
-        for k in range(len(w)):
-            old = w[k]
-            total[k] += old
-            new = old - rate * (g[k] + l2 * old)
-            w[k] = new
-            small[k] = new
-            norm += new * new
-    else:
-        for k in range(len(w)):
-            old = w[k]
-            total[k] += old
-            velocity = momentum * first[k] + g[k] + l2 * old
-            first[k] = velocity
-            new = old - rate * velocity
-            w[k] = new
-            small[k] = new
-            norm += new * new
-    return norm
+@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+def _look_up(
+    examples: Ints, query: NDArray[np.int32], offsets: Ints, starts: Ints, item: NDArray[np.int32],
+    shares: Vector, multipliers: Vector, out: Ints, scales: Matrix,
+) -> None:  # fmt: skip
+    """Write down where the items and the clicks of each example start and end, and its scales."""
+    for k in range(len(examples)):
+        example = examples[k]
+        out[k, 0] = offsets[query[example]]
+        out[k, 1] = offsets[query[example] + 1]
+        out[k, 2] = starts[example]
+        out[k, 3] = starts[example + 1]
+        scales[k, 0] = multipliers[example]
+    for k in range(len(examples)):
+        out[k, 4] = item[out[k, 2]]
+        scales[k, 1] = shares[out[k, 2]]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def _adam(
-    w: Floats, total: Floats, small: Vector, g: Vector, first: Floats, second: Floats, step: int,
-    s: Floats,
-) -> float:  # fmt: skip
-    beta1, beta2, epsilon, l2 = s[BETA1], s[BETA2], s[EPSILON], s[L2]
-    rate = s[LEARNING_RATE] / (1.0 - beta1**step)
-    correction = 1.0 / np.sqrt(1.0 - beta2**step)
-    norm = 0.0
-    for k in range(len(w)):
-        old = w[k]
-        total[k] += old
-        gradient = g[k] + l2 * old
-        first[k] = beta1 * first[k] + (1.0 - beta1) * gradient
-        second[k] = beta2 * second[k] + (1.0 - beta2) * gradient * gradient
-        new = old - rate * first[k] / (np.sqrt(second[k]) * correction + epsilon)
-        w[k] = new
-        small[k] = new
-        norm += new * new
-    return norm
-
-
-@njit(nogil=True, cache=True, fastmath=FAST)
-def _adagrad(
-    w: Floats, total: Floats, small: Vector, g: Vector, second: Floats, s: Floats
-) -> float:
-    rate, epsilon, l2 = s[LEARNING_RATE], s[EPSILON], s[L2]
-    norm = 0.0
-    for k in range(len(w)):
-        old = w[k]
-        total[k] += old
-        gradient = g[k] + l2 * old
-        second[k] += gradient * gradient
-        new = old - rate * gradient / (np.sqrt(second[k]) + epsilon)
-        w[k] = new
-        small[k] = new
-        norm += new * new
-    return norm
-
-
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
 def run(
     features: Matrix,
     offsets: Ints,
@@ -220,55 +182,56 @@ def run(
     small = w.astype(np.float32)
     gradient = np.empty((lanes, width), np.float32)
     scores = np.empty((lanes, most), np.float32)
-    coefficients = np.empty(most, np.float32)
+    coefficients = np.empty((lanes, most), np.float32)
+    rows = np.empty(most, np.int64)
     factor = np.float32(1.0 / batch_size)
     record = np.searchsorted(record_at, step + 1)
+    found = np.empty((AHEAD, 5), np.int64)
+    scales = np.empty((AHEAD, 2), np.float32)
     for batch in range(len(draws) // batch_size):
-        gradient[:] = np.float32(0.0)
-        for k in range(batch * batch_size, (batch + 1) * batch_size):
-            example = draws[k]
-            start, end = offsets[query[example]], offsets[query[example] + 1]
-            block = features[start:end]
-            n_items = end - start
-            _scores(block, small, scores)
-            for lane in range(lanes):
-                coefficients[:n_items] = np.float32(0.0)
-                for click in range(starts[example], starts[example + 1]):
-                    add_coefficients(
-                        scores[lane], n_items, item[click], shares[click], objective, coefficients
-                    )
-                _add_gradient(block, coefficients, factor * multipliers[example], gradient[lane])
-        step += 1
         for lane in range(lanes):
-            if stopped[lane] == 0 and not _update(
-                w[lane], total[lane], small[lane], gradient[lane], first[lane], second[lane],
-                step, optimizer, settings[lane],
-            ):  # fmt: skip
-                stopped[lane] = step
+            for column in range(width):
+                gradient[lane, column] = 0.0
+        for k in range(batch * batch_size, (batch + 1) * batch_size):
+            if k % AHEAD == 0:
+                _look_up(
+                    draws[k : k + AHEAD], query, offsets, starts, item, shares, multipliers, found,
+                    scales,
+                )  # fmt: skip
+            place = k % AHEAD
+            start, end = found[place, 0], found[place, 1]
+            first_click, last_click = found[place, 2], found[place, 3]
+            n_items = end - start
+            _scores(features, start, end, small, scores)
+            for lane in range(lanes):
+                for i in range(n_items):
+                    coefficients[lane, i] = 0.0
+                add_coefficients(
+                    scores, lane, n_items, found[place, 4], scales[place, 1], objective,
+                    coefficients,
+                )  # fmt: skip
+                for click in range(first_click + 1, last_click):
+                    add_coefficients(
+                        scores, lane, n_items, item[click], shares[click], objective, coefficients
+                    )
+            _add_gradient(
+                features, start, n_items, coefficients, rows, factor * scales[place, 0],
+                gradient,
+            )  # fmt: skip
+        step += 1
+        n_running = 0
+        for lane in range(lanes):
+            if stopped[lane] == 0:
+                n_running += 1
+                if not update(
+                    w[lane], total[lane], small[lane], gradient[lane], first[lane], second[lane],
+                    step, optimizer, settings[lane],
+                ):  # fmt: skip
+                    stopped[lane] = step
+        if n_running == 0:
+            return
         if record < len(record_at) and step == record_at[record]:
             for lane in range(lanes):
                 weights_at[lane, record] = w[lane]
                 averages_at[lane, record] = total[lane] / step
             record += 1
-
-
-@njit(nogil=True, cache=True)
-def _update(
-    w: Floats, total: Floats, small: Vector, gradient: Vector, first: Floats, second: Floats,
-    step: int, optimizer: int, settings: Floats,
-) -> bool:  # fmt: skip
-    """Add w to the total and take a step; return whether the weights are still sound."""
-    if optimizer == SGD:
-        norm = _sgd(w, total, small, gradient, first, settings)
-    elif optimizer == ADAM:
-        norm = _adam(w, total, small, gradient, first, second, step, settings)
-    else:
-        norm = _adagrad(w, total, small, gradient, second, settings)
-    if not norm < TOO_LARGE:
-        return False
-    if norm > settings[RADIUS] ** 2:
-        shrink = settings[RADIUS] / np.sqrt(norm)
-        for k in range(len(w)):
-            w[k] *= shrink
-            small[k] = w[k]
-    return True

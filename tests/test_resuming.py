@@ -1,0 +1,158 @@
+"""A run killed at any moment goes on from its last checkpoint and ends with the same bytes."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from conftest import SEED
+
+from countersample import resuming, simulate_clicks, synthetic
+from countersample.errors import CounterSampleError, DataError
+from countersample.training import DivergedError, train
+
+OPTIONS = {
+    "learning_rate": 1e-4, "steps": 3_000_000, "optimizer": "adam", "unit": "query",
+    "checkpoints": 7,
+}  # fmt: skip
+
+CHILD = """
+import sys
+from countersample import resuming, simulate_clicks, synthetic
+from countersample.training import train
+resuming.SECONDS_BETWEEN_SAVES = 0
+data = synthetic("tiny", n_queries=60, rng=0)
+log = simulate_clicks(data, data.features[:, 0], 3000, rng=0)
+train(data, log, {options}, rng={seed}, resume=sys.argv[1],
+      report=lambda done, total: print(done, flush=True))
+print("over", flush=True)
+""".format(options=", ".join(f"{k}={v!r}" for k, v in OPTIONS.items()), seed=SEED)
+
+
+@pytest.fixture(scope="module")
+def shop():
+    data = synthetic("tiny", n_queries=60, rng=0)
+    return data, simulate_clicks(data, data.features[:, 0], 3000, rng=0)
+
+
+def everything(result):
+    arrays = (result.coef, result.average_coef, result.history.coef, result.history.average_coef)
+    return b"".join(array.tobytes() for array in arrays)
+
+
+def test_killed_at_random_moments(shop, tmp_path, rng):
+    state = tmp_path / "state.npz"
+    n_kills, output = 0, ""
+    while "over" not in output:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, state], stdout=subprocess.PIPE, text=True
+        )
+        output = child.stdout.readline()  # it is under way
+        time.sleep(rng.uniform(0, 0.15))
+        if n_kills < 6:
+            child.send_signal(signal.SIGKILL)
+            n_kills += 1
+        output += child.communicate()[0]
+    assert n_kills >= 3
+    data, log = shop
+    whole = train(data, log, **OPTIONS, rng=SEED)
+    resumed = train(data, log, **OPTIONS, rng=SEED, resume=state)  # nothing is left to do
+    assert everything(resumed) == everything(whole)
+
+
+@pytest.mark.parametrize("bits", ["PCG64", "MT19937", "Philox", "SFC64"])
+def test_stopped_after_any_chunk(shop, tmp_path, monkeypatch, bits):
+    monkeypatch.setattr(resuming, "SECONDS_BETWEEN_SAVES", 0)
+    monkeypatch.setattr("countersample._runs.CHUNK", 100)
+    data, log = shop
+    options = OPTIONS | {"steps": 1050, "batch_size": 3, "optimizer": "sgd", "momentum": 0.5}
+
+    def generator():
+        return np.random.Generator(getattr(np.random, bits)(SEED))
+
+    whole = everything(train(data, log, **options, rng=generator()))
+    for stop in (33, 495, 1023):
+        state = tmp_path / f"{stop}.npz"
+
+        def report(done, _, stop=stop):
+            if done >= stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(data, log, **options, rng=generator(), resume=state, report=report)
+        resumed = train(data, log, **options, rng=generator(), resume=state)
+        assert everything(resumed) == whole
+
+
+def test_a_diverged_run_stays_diverged(shop, tmp_path):
+    for _ in range(2):
+        with pytest.raises(DivergedError, match="at step"):
+            train(*shop, learning_rate=1e30, steps=10, rng=0, resume=tmp_path / "state.npz")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rng": 1}, {"learning_rate": 2e-4}, {"steps": 99}, {"unit": "click"}, {"checkpoints": 6},
+     {"method": "ips"}, {"beta1": 0.5}, {"l2": 0.1}, {"clip": 0.5}, {"objective": "dcg"}],
+    ids=lambda change: next(iter(change)),
+)  # fmt: skip
+def test_other_settings_are_refused(shop, tmp_path, change):
+    options = OPTIONS | {"steps": 100, "rng": 0, "resume": tmp_path / "state.npz"}
+    train(*shop, **options)
+    with pytest.raises(DataError, match="other data or settings: name another file"):
+        train(*shop, **options | change)
+
+
+def test_other_data_is_refused(shop, tmp_path):
+    data, log = shop
+    options = OPTIONS | {"steps": 100, "rng": 0, "resume": tmp_path / "state.npz"}
+    train(data, log, **options)
+    with pytest.raises(DataError, match="other data or settings"):
+        train(data, log.head(2999), **options)
+    log.fingerprint, kept = None, log.fingerprint
+    other = data.with_features(data.features * 2)
+    with pytest.raises(DataError, match="other data or settings"):
+        train(other, log, **options)
+    log.fingerprint = kept
+
+
+def damages():
+    yield "empty", lambda _: b""
+    yield "text", lambda _: b"not a state\n"
+    yield "cut", lambda whole: whole[: len(whole) // 2]
+    yield "cut short", lambda whole: whole[:-1]
+    for share in (0.02, 0.3, 0.6, 0.9):
+        yield f"flipped at {share}", lambda whole, share=share: _flipped(whole, share)
+
+
+def _flipped(whole, share):
+    at = int(len(whole) * share)
+    return whole[:at] + bytes(255 - byte for byte in whole[at : at + 16]) + whole[at + 16 :]
+
+
+@pytest.mark.parametrize("damage", [d for _, d in damages()], ids=[name for name, _ in damages()])
+def test_damage_is_refused_with_a_sentence(shop, tmp_path, damage):
+    state = tmp_path / "state.npz"
+    options = OPTIONS | {"steps": 100, "rng": 0, "resume": state}
+    train(*shop, **options)
+    state.write_bytes(damage(state.read_bytes()))
+    with pytest.raises(DataError, match=r"state\.npz: (not the state|the state of a run)"):
+        train(*shop, **options)
+
+
+def test_another_kind_of_file_is_refused(shop, tmp_path):
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    np.savez(tmp_path / "list.npz", note=np.frombuffer(b"[1]", np.uint8))
+    for name in ("array.npy", "other.npz", "list.npz", "."):
+        with pytest.raises(DataError, match="not the state of a training run"):
+            train(*shop, **OPTIONS | {"steps": 10}, rng=0, resume=tmp_path / name)
+
+
+def test_a_path_that_cannot_be_written_is_found_out_at_once(shop, tmp_path):
+    told = []
+    with pytest.raises(CounterSampleError, match="cannot be written"):
+        train(*shop, **OPTIONS, rng=0, resume=tmp_path / "no" / "x.npz", report=told.append)
+    assert not told

@@ -1,0 +1,349 @@
+"""Training takes the steps of Algorithms 1 and 2, whatever the unit, plan, objective, optimizer."""
+
+import pickle
+
+import numpy as np
+import pytest
+import twins_training
+from conftest import SEED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic
+from countersample._runs import Run, Setup
+from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.plans import UNITS, Examples
+from countersample.training import DivergedError, train, train_many
+
+RATES = {"sgd": 0.003, "adam": 0.005, "adagrad": 0.02}
+# Where gradients cancel out, float32 leaves 1e-9 or so of them; with the default epsilon Adam and
+# Adagrad would make a whole step of that. (The defaults are tested against PyTorch.)
+EPSILON = {"sgd": {}, "adam": {"epsilon": 0.01}, "adagrad": {"epsilon": 0.01}}
+METHODS = ("naive", "ips", "countersample")
+
+
+def random_problem(rng, n_rows=30):
+    """A small dataset and a log of it, with features far from ties."""
+    n_queries, width = int(rng.integers(1, 6)), int(rng.integers(1, 40))
+    sizes = rng.integers(1, 20, n_queries)
+    qid = np.repeat(np.arange(n_queries), sizes)
+    data = RankingDataset.from_arrays(
+        X=rng.normal(size=(len(qid), width)) / np.sqrt(width), y=np.zeros(len(qid)), qid=qid
+    )
+    query = rng.integers(0, n_queries, n_rows)
+    item = rng.integers(0, sizes[query])
+    return data, ClickLog(query=query, item=item, propensity=rng.uniform(0.05, 1, n_rows))
+
+
+def close(ours, twin, tolerance=1e-4):
+    np.testing.assert_allclose(ours, twin, rtol=tolerance, atol=tolerance * np.abs(twin).max())
+
+
+# -- the algorithms ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", RATES)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("unit", UNITS)
+@settings(max_examples=6)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    objective=st.sampled_from(["rank", "log-rank", "dcg"]),
+    batch_size=st.sampled_from([1, 2, 7]),
+)
+def test_equals_the_twin(unit, method, optimizer, seed, objective, batch_size):
+    data, log = random_problem(np.random.default_rng(seed))
+    options = {
+        "unit": unit, "method": method, "optimizer": optimizer, "objective": objective,
+        "batch_size": batch_size, "learning_rate": RATES[optimizer], "steps": 40,
+        **EPSILON[optimizer],
+    }  # fmt: skip
+    ours = train(data, log, **options, checkpoints=40, rng=seed)
+    weights, averages = twins_training.train(data, log, **options, seed=seed)
+    n = len(weights)  # fewer than 40 where a margin came so close to 1 that rounding decides
+    close(ours.history.coef[:n], weights)
+    close(ours.history.average_coef[:n], averages)
+    np.testing.assert_array_equal(ours.coef, ours.history.coef[-1])
+    np.testing.assert_array_equal(ours.average_coef, ours.history.average_coef[-1])
+
+
+def test_the_twin_seldom_stops_early():
+    lengths = []
+    for seed in range(SEED, SEED + 20):
+        data, log = random_problem(np.random.default_rng(seed))
+        weights, _ = twins_training.train(
+            data, log, unit="query", method="countersample", optimizer="adagrad",
+            objective="rank", batch_size=1, learning_rate=0.02, steps=40, seed=seed,
+        )  # fmt: skip
+        lengths.append(len(weights))
+    assert np.mean(lengths) > 30
+
+
+@pytest.mark.parametrize(
+    "settings", [{"momentum": 0.9}, {"l2": 0.1}, {"radius": 0.05}, {"l2": 0.1, "radius": 0.2}]
+)
+def test_settings_equal_the_twin(settings, rng):
+    data, log = random_problem(rng)
+    options = {
+        "unit": "query", "method": "countersample", "optimizer": "sgd", "objective": "rank",
+        "batch_size": 3, "learning_rate": 0.02, "steps": 60, **settings,
+    }  # fmt: skip
+    ours = train(data, log, **options, checkpoints=60, rng=5).history
+    weights, averages = twins_training.train(data, log, **options, seed=5)
+    close(ours.coef[: len(weights)], weights)
+    close(ours.average_coef[: len(weights)], averages)
+
+
+def test_algorithm_1_and_2_by_hand():
+    """Two items, one feature each, one click: f = 1 + max(0, 1 − (w₁ − w₂)), ∇f = (−1, 1)."""
+    data = RankingDataset.from_arrays(X=[[1, 0], [0, 1]], y=[1, 0], qid=[7, 7])
+    log = ClickLog(query=[0], item=[0], propensity=[0.5])  # a weight of 2: steps of 2 · 0.125
+    for method in ("ips", "countersample"):
+        result = train(data, log, learning_rate=0.125, steps=4, method=method, checkpoints=4, rng=0)
+        rising = [[0.25, -0.25], [0.5, -0.5], [0.5, -0.5], [0.5, -0.5]]  # a margin of 1: no step
+        np.testing.assert_array_equal(result.history.coef, rising)
+        of_w1 = [0, 0.25 / 2, (0.25 + 0.5) / 3, (0.25 + 0.5 + 0.5) / 4]  # w₁ = 0 counts
+        np.testing.assert_allclose(result.history.average_coef[:, 0], of_w1)
+        np.testing.assert_array_equal(result.history.steps, [1, 2, 3, 4])
+
+
+def test_weights_are_the_average_unless_asked_otherwise(rng):
+    data, log = random_problem(rng)
+    for average in (True, False):
+        result = train(data, log, learning_rate=0.1, steps=50, average=average, rng=0)
+        expected = result.average_coef if average else result.coef
+        np.testing.assert_array_equal(result.weights, expected)
+
+
+def test_chunks_do_not_show(rng, monkeypatch):
+    """Checkpoints and sums go on across chunks of draws; the twin draws by the same chunks."""
+    monkeypatch.setattr("countersample._runs.CHUNK", 10)
+    monkeypatch.setattr("twins_training.CHUNK", 10)
+    data, log = random_problem(rng)
+    options = {
+        "unit": "click", "method": "ips", "optimizer": "adam", "objective": "rank",
+        "batch_size": 3, "learning_rate": 0.02, "steps": 25, **EPSILON["adam"],
+    }  # fmt: skip
+    kept = [1, 3, 4, 7, 10, 25]
+    ours = train(data, log, **options, checkpoints=kept, rng=1)
+    weights, averages = twins_training.train(data, log, **options, seed=1)
+    steps = [step - 1 for step in kept if step <= len(weights)]
+    close(ours.history.coef[: len(steps)], weights[steps])
+    close(ours.history.average_coef[: len(steps)], averages[steps])
+
+
+def test_clip(rng):
+    data, log = random_problem(rng)
+    options = {"learning_rate": 0.01, "steps": 100, "method": "ips", "rng": 0}
+    np.testing.assert_array_equal(
+        train(data, log, clip=0.3, **options).coef, train(data, log.clip(0.3), **options).coef
+    )
+
+
+def test_plans_with_settings(rng):
+    data, log = random_problem(rng)
+    given = rng.uniform(1, 2, len(log))
+    for method, name in (("bounded", "bounds"), ("proposal", "probabilities")):
+        options = {"method": method, name: given, "learning_rate": 0.01, "steps": 10}
+        assert np.isfinite(train(data, log, **options, rng=0).coef).all()
+    with pytest.raises(ParameterError, match="bounds"):
+        train(data, log, method="bounded", learning_rate=0.01, steps=10)
+
+
+def test_epochs_count_rows_whatever_the_unit(rng):
+    data, log = random_problem(rng, n_rows=30)
+    for unit in UNITS:
+        assert train(data, log, learning_rate=0.1, epochs=2, unit=unit, rng=0).n_steps == 60
+    assert train(data, log, learning_rate=0.1, epochs=1, batch_size=7, rng=0).n_steps == 5  # 30/7
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "steps", "expected"),
+    [(0, 9, []), (1, 9, [9]), (3, 9, [3, 6, 9]), (2, 9, [5, 9]), (50, 3, [1, 2, 3]),
+     ([7, 2, 2], 9, [2, 7])],
+)  # fmt: skip
+def test_checkpoints(checkpoints, steps, expected, rng):
+    data, log = random_problem(rng)
+    result = train(data, log, learning_rate=0.1, steps=steps, checkpoints=checkpoints, rng=0)
+    assert result.history.steps.tolist() == expected
+    assert result.history.coef.shape == (len(expected), data.n_features)
+    if expected and expected[-1] == steps:
+        np.testing.assert_array_equal(result.history.coef[-1], result.coef)
+        np.testing.assert_array_equal(result.history.average_coef[-1], result.average_coef)
+
+
+def test_results_say_what_they_are(rng):
+    data, log = random_problem(rng)
+    settings = train(data, log, learning_rate=0.1, steps=5, momentum=0.5, rng=3).settings
+    wanted = {"learning_rate": 0.1, "momentum": 0.5, "seed": 3, "method": "countersample"}
+    assert wanted.items() <= settings.items()
+    assert {"version", "dataset", "unit", "objective", "optimizer"} <= set(settings)
+
+
+def test_report(rng):
+    data, log = random_problem(rng)
+    told = []
+    train(data, log, learning_rate=1e-3, steps=200_000, rng=0, report=lambda *at: told.append(at))
+    assert told[-1] == (200_000, 200_000)
+    assert len(told) > 2
+
+
+# -- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": None}, "either steps or epochs"),
+        ({"epochs": 1}, "either steps or epochs"),
+        ({"steps": 0}, "steps is 0, expected a whole number of at least 1"),
+        ({"steps": 1e5}, "steps is 100000.0, expected a whole number"),
+        ({"steps": None, "epochs": np.nan}, "epochs is nan"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 2.5}, "batch_size is 2.5"),
+        ({"checkpoints": -1}, "checkpoints is -1"),
+        ({"checkpoints": [0, 5]}, "steps from 1 to 10"),
+        ({"checkpoints": [5, 11]}, "steps from 1 to 10"),
+        ({"checkpoints": [2.5]}, "steps from 1 to 10"),
+        ({"learning_rate": 0}, "learning_rate is 0"),
+        ({"learning_rate": np.nan}, "learning_rate is nan"),
+        ({"method": "magic"}, "expected one of naive"),
+        ({"unit": "session"}, "expected one of click, pair, query"),
+        ({"objective": "mrr"}, "expected one of rank"),
+        ({"optimizer": "lbfgs"}, "expected one of sgd"),
+        ({"momentun": 0.9}, "sgd takes no setting 'momentun'"),
+        ({"clip": 0.0}, "min_propensity is 0.0"),
+        ({"resume": "x"}, "resume needs rng"),
+    ],
+)
+def test_refusals(options, message, rng):
+    data, log = random_problem(rng)
+    with pytest.raises(ParameterError, match=message):
+        train(data, log, **{"learning_rate": 0.1, "steps": 10} | options)
+
+
+def test_a_log_of_other_data_is_refused(rng):
+    data, log = random_problem(rng)
+    other = ClickLog(log.query, log.item + 100, log.propensity)
+    with pytest.raises(DataError, match="item is"):
+        train(data, other, learning_rate=0.1, steps=10)
+
+
+# -- divergence -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", RATES)
+def test_divergence(optimizer, rng):
+    data, log = random_problem(rng)
+    with pytest.raises(DivergedError, match=r"at step [\d,]+ with learning rate 1e\+30") as caught:
+        train(data, log, learning_rate=1e30, steps=1000, optimizer=optimizer, rng=0)
+    assert isinstance(caught.value, CounterSampleError)
+    assert 1 <= caught.value.step <= 1000
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 (it comes back from a process)
+    assert (again.step, again.learning_rate) == (caught.value.step, 1e30)
+
+
+@pytest.mark.parametrize("objective", ["rank", "log-rank", "dcg"])
+def test_scores_that_overflow_are_a_divergence(objective):
+    """Weights of 1e10 are sound by themselves, but a score of 1e10 · 1e30 is not a float32."""
+    data = RankingDataset.from_arrays(X=[[1e30], [-1e30]], y=[1, 0], qid=[0, 0])
+    log = ClickLog(query=[0, 0], item=[0, 1], propensity=[1.0, 1.0])
+    with pytest.raises(DivergedError):
+        train(data, log, learning_rate=1e-20, steps=100, objective=objective, rng=0)
+
+
+def test_divergence_in_one_lane_leaves_the_others_alone(rng):
+    data, log = random_problem(rng)
+    options = {"steps": 300, "checkpoints": 10, "seeds": [SEED]}
+    sound, broken, other = train_many(data, log, learning_rates=[0.01, 1e30, 0.003], **options)
+    assert (sound.diverged_at, other.diverged_at) == (None, None)
+    assert broken.diverged_at == broken.n_steps <= 300
+    assert np.isnan([broken.coef, broken.average_coef]).all()  # never a model
+    late = broken.history.steps >= broken.diverged_at
+    assert np.isnan(broken.history.coef[late]).all()
+    assert np.isfinite(broken.history.coef[~late]).all()
+    for result, rate in ((sound, 0.01), (other, 0.003)):
+        close(result.coef, train(data, log, learning_rate=rate, steps=300, rng=SEED).coef, 1e-5)
+
+
+# -- many at once -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shop():
+    data = synthetic("tiny", n_queries=60, rng=SEED).normalized()
+    return data, simulate_clicks(data, data.features[:, 0], 3000, rng=SEED)
+
+
+@pytest.mark.parametrize("optimizer", RATES)
+def test_lanes_equal_single_runs(shop, optimizer):
+    data, log = shop
+    rates = [RATES[optimizer] * 10.0 ** (-k / 4) for k in range(11)]  # 8 + 3 lanes
+    options = {"steps": 500, "optimizer": optimizer, "unit": "query", "checkpoints": 4}
+    many = train_many(data, log, learning_rates=rates, seeds=[SEED], **options)
+    for rate, result in zip(rates, many, strict=True):
+        single = train(data, log, learning_rate=rate, rng=SEED, **options)
+        close(result.coef, single.coef, 1e-5)
+        close(result.average_coef, single.average_coef, 1e-5)
+        close(result.history.average_coef, single.history.average_coef, 1e-5)
+        assert single.settings == result.settings
+
+
+def test_order_and_workers(shop):
+    data, log = shop
+    options = {
+        "learning_rates": [0.001, 0.01], "methods": ["naive", "ips"], "seeds": [3, 4], "steps": 200,
+    }  # fmt: skip
+    told = []
+    alone = train_many(data, log, workers=1, **options, report=lambda *at: told.append(at))
+    assert told[-1] == (800, 800)
+    found = [tuple(r.settings[k] for k in ("method", "seed", "learning_rate")) for r in alone]
+    assert found == [(m, s, r) for m in ("naive", "ips") for s in (3, 4) for r in (0.001, 0.01)]
+    for workers in (2, 5):
+        for one, other in zip(
+            alone, train_many(data, log, workers=workers, **options), strict=True
+        ):
+            assert one.coef.tobytes() == other.coef.tobytes()
+            assert one.average_coef.tobytes() == other.average_coef.tobytes()
+
+
+def test_same_seed_same_bytes(shop):
+    data, log = shop
+    first, second, third = (
+        train(data, log, learning_rate=0.01, steps=500, rng=rng) for rng in (7, 7, 8)
+    )
+    assert first.coef.tobytes() == second.coef.tobytes() != third.coef.tobytes()
+
+
+def test_train_many_refuses_what_is_not_its_own(shop):
+    for options, message in (
+        ({"rng": 1}, "takes no rng"),
+        ({"resume": "x"}, "takes no resume"),
+        ({"workers": 0}, "workers is 0"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            train_many(*shop, learning_rates=[0.1], steps=10, **options)
+
+
+def test_methods_share_their_examples(shop):
+    data, log = shop
+    setups = Setup.of(
+        data, log, METHODS, unit="query", objective="rank", optimizer="sgd", batch_size=1, steps=1,
+        epochs=None, average=True, checkpoints=1, l2=0.0, radius=np.inf, clip=None, settings={},
+    )  # fmt: skip
+    assert len({id(setup.examples) for setup in setups.values()}) == 1
+    assert Run(setups["ips"], [0.1], np.random.default_rng(0)).step == 0
+    assert len(setups["ips"].multipliers) == len(Examples.of(log, "query"))
+
+
+def test_units_have_the_same_goal(shop):
+    """Long runs by click, pair and query end near the same risk."""
+    from twins_plans import risk
+
+    data, log = shop
+    risks = [
+        risk(data, log, train(data, log, learning_rate=1e-4, steps=60_000, unit=u, rng=0).weights)
+        for u in UNITS
+    ]
+    at_zero = risk(data, log, np.zeros(data.n_features))
+    assert max(risks) - min(risks) < 0.02 * (at_zero - min(risks))

@@ -1,0 +1,92 @@
+"""Algorithms 1 and 2, slow, in float64: w₁ = 0, w_{t+1} = w_t − step, w̄ = (w₁ + … + w_T)/T."""
+
+import numpy as np
+from twins_plans import click_gradient, features_of
+
+from countersample._runs import CHUNK
+from countersample.plans import Examples, make_plan
+
+KINK = 1e-4  # far above what rounding adds up to in the steps of a test
+
+
+def draws(plan, n_steps, batch_size, seed):
+    """The examples of each step, (n_steps, batch_size): drawn as `train` draws them."""
+    rng = np.random.default_rng(seed)
+    at_once = max(1, CHUNK // batch_size)
+    sizes = [min(at_once, n_steps - done) for done in range(0, n_steps, at_once)]
+    drawn = [plan.draw(size * batch_size, rng).reshape(size, batch_size) for size in sizes]
+    return np.concatenate(drawn)
+
+
+def step_gradient(dataset, examples, plan, batch, w, objective):
+    """The mean over the batch of m_i Σ_j share_j ∇f_j(w)."""
+    total = np.zeros(dataset.n_features)
+    for i in batch:
+        for j in range(examples.starts[i], examples.starts[i + 1]):
+            share = plan.multipliers[i] * plan.shares[j]
+            total += share * click_gradient(
+                dataset, examples.query[i], examples.item[j], w, objective
+            )
+    return total / len(batch)
+
+
+def nearest_kink(dataset, examples, batch, w):
+    """The smallest |margin − 1| of a step: at a kink float32 and float64 may take either side."""
+    distances = [1.0]
+    for i in batch:
+        scores = features_of(dataset, examples.query[i]) @ w
+        clicked = examples.item[examples.starts[i] : examples.starts[i + 1]]
+        distances += [np.abs(scores[item] - scores - 1).min() for item in clicked]
+    return min(distances)
+
+
+def sgd(gradients, rate, momentum=0.0):
+    velocity = 0.0
+    for g in gradients:
+        velocity = momentum * velocity + g
+        yield rate * velocity
+
+
+def adam(gradients, rate, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    m = v = 0.0
+    for t, g in enumerate(gradients, 1):
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g**2
+        yield rate * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + epsilon)
+
+
+def adagrad(gradients, rate, epsilon=1e-10):
+    total = 0.0
+    for g in gradients:
+        total = total + g**2
+        yield rate * g / (np.sqrt(total) + epsilon)
+
+
+OPTIMIZERS = {"sgd": sgd, "adam": adam, "adagrad": adagrad}
+
+
+def train(
+    dataset, log, *, learning_rate, steps, method, unit, objective, optimizer, batch_size, seed,
+    l2=0.0, radius=np.inf, **settings,
+):  # fmt: skip
+    """Return w and w̄ after each step, two arrays (n, n_features), up to the first kink."""
+    examples = Examples.of(log, unit)
+    plan = make_plan(method, examples)
+    w = np.zeros(dataset.n_features)
+    current = [w]
+
+    def gradients():
+        for batch in draws(plan, steps, batch_size, seed):
+            w = current[0]
+            if nearest_kink(dataset, examples, batch, w) < KINK:
+                return
+            yield step_gradient(dataset, examples, plan, batch, w, objective) + l2 * w
+
+    weights, averages, total = [], [], np.zeros_like(w)
+    for step in OPTIMIZERS[optimizer](gradients(), learning_rate, **settings):
+        total += current[0]
+        w = current[0] - step
+        current[0] = w * min(1.0, radius / max(np.linalg.norm(w), 1e-300))
+        weights.append(current[0])
+        averages.append(total / (len(averages) + 1))
+    return np.array(weights), np.array(averages)
