@@ -12,6 +12,7 @@ import countersample.data  # noqa: F401 (before doctests are collected from its 
 SEED = int(os.environ.get("COUNTERSAMPLE_TEST_SEED", "0"))
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
+collect_ignore = ["fuzz_letor.py"]  # a program of its own, which turns compilation off
 
 # The same examples on every run by default; other ones with another seed.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=SEED == 0)
