@@ -1,6 +1,6 @@
 """How fast `load_letor` reads LETOR text, and in how much memory, against its peers.
 
-    python benchmarks/bench_letor.py [--megabytes 400] [--repeat 3] [--json]
+    python benchmarks/bench_letor.py [--megabytes 150] [--repeat 12] [--json]
 
 Two files are generated: Yahoo-shaped (700 features, 220 of them not zero in a row) and
 Istella-shaped (220 features, dense). All readers read the same files in the same process, in
@@ -82,8 +82,8 @@ def report_peak(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--megabytes", type=float, default=400)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--megabytes", type=float, default=150)
+    parser.add_argument("--repeat", type=int, default=12)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peak-of", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

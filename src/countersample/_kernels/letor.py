@@ -38,6 +38,12 @@ _SLACK = 2.0**-50  # relative error allowed for a product of two rounded numbers
 
 
 @njit(nogil=True, cache=True, inline="always")
+def _byte(text: Text, at: int) -> np.uint8:
+    """Return ``text[at]``; an unsigned index spares the question whether it counts from the end."""
+    return text[np.uintp(at)]
+
+
+@njit(nogil=True, cache=True, inline="always")
 def _is_end(byte: np.uint8) -> bool:
     """Tell whether a byte ends a token: white space, line end, or the start of a comment."""
     return byte == _SPACE or byte == _LF or byte == _TAB or byte == _CR or byte == _HASH
@@ -83,7 +89,7 @@ def _long_number(text: Text, at: int) -> tuple[np.uint64, int, bool, int]:
     cut = False
     after_point = False
     while True:
-        byte = text[at]
+        byte = _byte(text, at)
         digit = np.uint64(byte) - np.uint64(_ZERO)
         if digit <= np.uint64(9):
             digits += 1
@@ -104,15 +110,15 @@ def _long_number(text: Text, at: int) -> tuple[np.uint64, int, bool, int]:
         at += 1
     if digits == 0:
         return mantissa, power, cut, -1
-    if text[at] == _LOWER_E or text[at] == _UPPER_E:
+    if _byte(text, at) == _LOWER_E or _byte(text, at) == _UPPER_E:
         at += 1
-        negative = text[at] == _MINUS
-        if negative or text[at] == _PLUS:
+        negative = _byte(text, at) == _MINUS
+        if negative or _byte(text, at) == _PLUS:
             at += 1
         first = at
         exponent = 0
         while True:
-            digit = np.int64(text[at]) - _ZERO
+            digit = np.int64(_byte(text, at)) - _ZERO
             if digit < 0 or digit > 9:
                 break
             exponent = min(exponent * 10 + digit, 1_000_000_000)
@@ -126,30 +132,30 @@ def _long_number(text: Text, at: int) -> tuple[np.uint64, int, bool, int]:
 @njit(nogil=True, cache=True)
 def _number(text: Text, at: int) -> tuple[np.float32, bool, int]:
     """Read a number at `at`: its float32, whether that is certain, and its end (−1: no number)."""
-    negative = text[at] == _MINUS
-    if negative or text[at] == _PLUS:
+    negative = _byte(text, at) == _MINUS
+    if negative or _byte(text, at) == _PLUS:
         at += 1
     start = at
     mantissa = np.uint64(0)
-    digit = np.uint64(text[at]) - np.uint64(_ZERO)
+    digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
     while digit <= np.uint64(9):
         mantissa = mantissa * np.uint64(10) + digit
         at += 1
-        digit = np.uint64(text[at]) - np.uint64(_ZERO)
+        digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
     digits = at - start
     power = 0
-    if text[at] == _POINT:
+    if _byte(text, at) == _POINT:
         at += 1
         point = at
-        digit = np.uint64(text[at]) - np.uint64(_ZERO)
+        digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
         while digit <= np.uint64(9):
             mantissa = mantissa * np.uint64(10) + digit
             at += 1
-            digit = np.uint64(text[at]) - np.uint64(_ZERO)
+            digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
         power = point - at
         digits -= power
     more_digits = False
-    if digits == 0 or digits > 18 or text[at] == _LOWER_E or text[at] == _UPPER_E:
+    if digits == 0 or digits > 18 or _byte(text, at) == _LOWER_E or _byte(text, at) == _UPPER_E:
         mantissa, power, more_digits, at = _long_number(text, start)
         if at < 0:
             return np.float32(0.0), True, at
@@ -162,7 +168,7 @@ def _number(text: Text, at: int) -> tuple[np.float32, bool, int]:
 @njit(nogil=True, cache=True)
 def _same_bytes(text: Text, one: int, other: int, length: int) -> bool:
     for k in range(length):
-        if text[one + k] != text[other + k]:
+        if _byte(text, one + k) != _byte(text, other + k):
             return False
     return True
 
@@ -215,22 +221,22 @@ def parse_rows(
     id_length = -1
     at = start
     while at < stop:
-        while text[at] == _SPACE or text[at] == _TAB:
+        while _byte(text, at) == _SPACE or _byte(text, at) == _TAB:
             at += 1
-        if text[at] == _CR and text[at + 1] == _LF:
+        if _byte(text, at) == _CR and _byte(text, at + 1) == _LF:
             at += 1
-        if text[at] == _LF:
+        if _byte(text, at) == _LF:
             at += 1
             continue
-        if text[at] == _HASH:
-            while text[at] != _LF:
+        if _byte(text, at) == _HASH:
+            while _byte(text, at) != _LF:
                 at += 1
             at += 1
             continue
         line = at
 
         value, row_certain, end = _number(text, at)
-        if end < 0 or not _is_end(text[end]):
+        if end < 0 or not _is_end(_byte(text, end)):
             return row, n_runs, n_uncertain, min_index, max_index, BAD_LABEL, at
         if np.isinf(value):
             if not clip:
@@ -238,15 +244,15 @@ def parse_rows(
             value = np.copysign(_LARGEST, value)
         labels[row] = value
         at = end
-        while text[at] == _SPACE or text[at] == _TAB:
+        while _byte(text, at) == _SPACE or _byte(text, at) == _TAB:
             at += 1
 
         # 113 105 100 is "qid"; the line feed at the end keeps these reads inside the text.
         has_qid = (
-            text[at] == 113
-            and text[at + 1] == 105
-            and text[at + 2] == 100
-            and text[at + 3] == _COLON
+            _byte(text, at) == 113
+            and _byte(text, at + 1) == 105
+            and _byte(text, at + 2) == 100
+            and _byte(text, at + 3) == _COLON
         )
         if has_qid != with_qid:
             status = BAD_QID if with_qid else UNEXPECTED_QID
@@ -254,9 +260,9 @@ def parse_rows(
         if with_qid:
             first = at + 4
             end = first
-            while text[end] > _SPACE and text[end] != _HASH:
+            while _byte(text, end) > _SPACE and _byte(text, end) != _HASH:
                 end += 1
-            if end == first or not _is_end(text[end]):  # an id has no control characters
+            if end == first or not _is_end(_byte(text, end)):  # an id has no control characters
                 return row, n_runs, n_uncertain, min_index, max_index, BAD_QID, at
             if end - first != id_length or not _same_bytes(text, first, id_at, id_length):
                 id_at = first
@@ -270,16 +276,16 @@ def parse_rows(
         features[row, :] = 0.0
         last = -1
         while True:
-            while text[at] == _SPACE or text[at] == _TAB:
+            while _byte(text, at) == _SPACE or _byte(text, at) == _TAB:
                 at += 1
-            byte = text[at]
+            byte = _byte(text, at)
             if byte == _LF:
                 break
             if byte == _HASH:
-                while text[at] != _LF:
+                while _byte(text, at) != _LF:
                     at += 1
                 break
-            if byte == _CR and text[at + 1] == _LF:
+            if byte == _CR and _byte(text, at + 1) == _LF:
                 at += 1
                 break
             token = at
@@ -292,12 +298,12 @@ def parse_rows(
                         row, n_runs, n_uncertain, min_index, max_index, TOO_MANY_FEATURES, token
                     )  # fmt: skip
                 at += 1
-                digit = np.int64(text[at]) - _ZERO
-            if at == token or text[at] != _COLON:
+                digit = np.int64(_byte(text, at)) - _ZERO
+            if at == token or _byte(text, at) != _COLON:
                 return row, n_runs, n_uncertain, min_index, max_index, BAD_FEATURE, token
             at += 1
             value, certain, end = _number(text, at)
-            if end < 0 or not _is_end(text[end]):
+            if end < 0 or not _is_end(_byte(text, end)):
                 return row, n_runs, n_uncertain, min_index, max_index, BAD_VALUE, at
             if np.isinf(value):
                 if not clip:
