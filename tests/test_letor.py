@@ -267,6 +267,14 @@ class TestBlocks:
         data = load(b"1 qid:1 " + row + b"\n0 qid:1 1:1\n")
         assert data.features[0].tolist() == list(range(1, 200))
 
+    def test_byte_order_mark_of_a_line_longer_than_a_block(self, monkeypatch):
+        monkeypatch.setattr(_letor_reader, "BLOCK", 16)
+        row = b" ".join(b"%d:1" % k for k in range(1, 50))
+        data = load(b"\xef\xbb\xbf1 qid:1 " + row + b"\n0 qid:1 1:1\n")
+        assert data.n_features == 49
+        with pytest.raises(DataError, match=":2:1: expected a label"):
+            load(b"1 qid:1 1:1\n\xef\xbb\xbf1 qid:1 " + row + b"\n")
+
     def test_endless_line_is_refused(self, monkeypatch):
         monkeypatch.setattr(_letor_reader, "BLOCK", 16)
         monkeypatch.setattr(_letor_reader, "LONGEST_LINE", 1 << 20)

@@ -319,9 +319,12 @@ def _blocks(source: OpenSource, pool: ThreadPoolExecutor, parts: int) -> Iterato
         block.split(parts)
         return block, rest
 
-    block, rest = fill(b"", BYTE_ORDER_MARK)
+    mark = BYTE_ORDER_MARK
+    block, rest = fill(b"", mark)
     while rest is not None:
-        ahead = pool.submit(fill, rest, b"")
+        if block.end:  # else the first line goes on, and is carried with its mark
+            mark = b""
+        ahead = pool.submit(fill, rest, mark)
         if block.pieces:
             yield block
         block, rest = ahead.result()
