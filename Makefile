@@ -11,7 +11,7 @@ SEED ?= 0
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.package  ## make a synthetic set, write and read it, score rankings
+demo: $(VENV)/.package  ## compare the methods of the paper on simulated clicks
 	@$(BIN)/countersample demo
 
 test: lint types unit fuzz  ## run every check: lint, types, tests, documentation, fuzzing
