@@ -51,7 +51,7 @@ def demo(
 ) -> None:
     """Compare naive, IPS-weighted and CounterSample training on simulated clicks."""
     from countersample._progress import share_progress
-    from countersample.study.comparison import compare
+    from countersample.study.comparison import RATES, WIDE_RATES, compare
     from countersample.study.curves import draw_curves, write_curves
 
     out.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def demo(
         comparison = compare(
             train_set, vali, test,
             n_clicks=clicks, steps=steps, seeds=range(seeds), gamma=gamma, relevant=grade,
-            n_points=min(100, steps), report=report,
+            n_points=min(100, steps), rates=RATES if data is None else WIDE_RATES, report=report,
         )  # fmt: skip
     write_curves(comparison, out / "curves.csv")
     draw_curves(comparison, out / "curves.png")

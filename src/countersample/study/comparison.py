@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 METRIC = "ndcg@10"
-RATES = (1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4)
+RATES = (1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4)  # enough for the shape of Yahoo
+WIDE_RATES = (*RATES, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)  # for data not seen before
 SUPERVISED_RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 _TUNING_POINTS = 10  # evaluation points looked at to choose a learning rate
 _TIMED_STEPS = 20_000
@@ -148,6 +149,7 @@ def compare(
     gamma: float = 1.0,
     relevant: float = 3,
     policy_fraction: float = 0.001,
+    rates: Sequence[float] = RATES,
     methods: Sequence[Method] = METHODS,
     report: Callable[[str, float], None] = lambda _what, _share: None,
 ) -> Comparison:
@@ -166,6 +168,8 @@ def compare(
         The smallest relevant grade.
     policy_fraction : float
         The share of the queries whose labels the logging policy was trained on.
+    rates : sequence of float
+        The learning rates each method is tried at.
     methods : sequence of Method
     report : function of (what is going on, share done)
     """
@@ -186,7 +190,9 @@ def compare(
     ]
     runs = []  # by method and seed; each has a run for every learning rate
     with ThreadPoolExecutor(available_cores()) as pool:
-        for by_rate in pool.map(lambda job: _train_at_all_rates(train_set, points, *job), work):
+        for by_rate in pool.map(
+            lambda job: _train_at_all_rates(train_set, points, rates, *job), work
+        ):
             runs.append(by_rate)
             title = work[min(len(runs), len(work) - 1)][0].title
             report(f"training {title}", 0.05 + 0.85 * len(runs) / len(work))
@@ -220,6 +226,7 @@ def compare(
 def _train_at_all_rates(
     train_set: RankingDataset,
     points: NDArray[np.int64],
+    rates: Sequence[float],
     method: Method,
     log: ClickLog,
     seed: int,
@@ -227,7 +234,7 @@ def _train_at_all_rates(
     return train_many(
         train_set,
         log,
-        learning_rates=RATES,
+        learning_rates=rates,
         methods=[method.method],
         seeds=[seed],
         unit=method.unit,
