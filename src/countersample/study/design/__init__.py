@@ -1,0 +1,1 @@
+"""What is studied: grids, the protocol, published numbers, datasets."""

@@ -1,0 +1,348 @@
+"""Studies as data: grids in TOML, checked on load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countersample.errors import ParameterError
+from countersample.study.design._toml import TomlFile
+from countersample.study.design.protocol import PAPER, Protocol, checked, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from countersample.study.design._toml import Key
+
+Value = float | int | str
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method as it is shown: its name, its plan and its unit."""
+
+    name: str
+    plan: str
+    unit: str
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("Biased-SGD", "naive", "click"),
+        Method("IPS-SGD", "ips", "click"),
+        Method("CounterSample", "countersample", "click"),
+        Method("IPS-SGD by pair", "ips", "pair"),
+        Method("CounterSample by pair", "countersample", "pair"),
+        Method("IPS-SGD by query", "ips", "query"),
+        Method("CounterSample by query", "countersample", "query"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement that the results are held against.
+
+    Attributes
+    ----------
+    text : str
+    test : str
+        One of `countersample.study.findings.claims.TESTS`.
+    method, than : str
+        Names of methods; `than` is empty where the test compares none.
+    at : tuple of Value
+        The settings it speaks of; empty: all.
+    source : {"paper", "beyond"}
+    """
+
+    text: str
+    test: str
+    method: str
+    than: str = ""
+    at: tuple[Value, ...] = ()
+    source: str = "paper"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One study.
+
+    Attributes
+    ----------
+    name : str
+        That of its file.
+    title, about : str
+        A few words; a paragraph.
+    kind : {"regret", "datasets", "propensities", "toy", "bounds"}
+    paper : str
+        Which table and figure of the paper it repeats; empty: beyond the paper.
+    datasets : tuple of str
+        Names or paths.
+    methods : tuple of Method
+    reference : str
+        The method others are tested against.
+    axis : str
+        The setting that is varied, one of the protocol's.
+    axis_title : str
+        As the tables and figures call it.
+    values : tuple of Value
+        What it is varied over: a column of the table and a panel of the figure each.
+    settings : mapping
+        What differs from the paper's protocol.
+    claims : tuple of Claim
+    """
+
+    name: str
+    title: str
+    about: str
+    kind: str
+    paper: str = ""
+    datasets: tuple[str, ...] = ()
+    methods: tuple[Method, ...] = ()
+    reference: str = ""
+    axis: str = ""
+    axis_title: str = ""
+    values: tuple[Value, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+
+
+KINDS = ("regret", "datasets", "propensities", "toy", "bounds")
+SCALES = ("smoke", "small", "paper")
+_KEYS = ("title", "about", "kind", "paper", "datasets", "methods", "reference", "vary", "protocol",
+         "claims", "scale")  # fmt: skip
+_AXIS_TITLES = {
+    "gamma": "Position bias (γ)",
+    "optimizer": "Optimizer",
+    "batch_size": "Batch size",
+    "clip": "Smallest propensity",
+    "noise": "False clicks",
+    "clicks": "Clicks",
+    "trained_gamma": "Believed γ / true γ",
+    "objective": "Objective",
+    "bias_offset": "Offset of the bias law",
+}
+
+
+def folder() -> Path:
+    """Return the folder of the grids: in the package, or beside it in a checkout."""
+    installed = Path(str(files("countersample") / "experiments"))
+    return installed if installed.is_dir() else Path(__file__).resolve().parents[4] / "experiments"
+
+
+def names() -> list[str]:
+    """Return the names of the studies that come with the package, the paper's first."""
+    known = [path.stem for path in folder().glob("*.toml")]
+    return sorted(set(known) - {"published", "scales"}, key=lambda name: (_place(name), name))
+
+
+def _place(name: str) -> int:
+    paper = ("datasets", "propensities", "toy", "optimizers", "batch-sizes", "position-bias")
+    return paper.index(name) if name in paper else len(paper)
+
+
+def get(name: str, scale: str) -> Grid:
+    """Return a study that comes with the package, at a scale."""
+    if name not in names():
+        raise ParameterError(f"no study {name!r}{nearest(name, names())}")
+    return load(folder() / f"{name}.toml", scale)
+
+
+def protocol_of(scale: str) -> tuple[Protocol, tuple[str, ...]]:
+    """Return the protocol of a scale, and the datasets it asks for (none: those of the grid)."""
+    file = TomlFile(folder() / "scales.toml")
+    if scale not in file.data:
+        raise ParameterError(f"no scale {scale!r}{nearest(scale, list(file.data))}")
+    return (
+        PAPER.with_settings(_settings(file, (scale, "protocol"), file.data[scale])),
+        tuple(file.data[scale].get("datasets", ())),
+    )
+
+
+def load(path: Path, scale: str = "paper") -> Grid:
+    """Read and check a grid.
+
+    Parameters
+    ----------
+    path : Path of a TOML file
+    scale : {"smoke", "small", "paper"}
+        Which of its `[scale.…]` tables applies.
+
+    Raises
+    ------
+    ParameterError
+        With file and line, for anything that is not as it should be.
+    """
+    file = TomlFile(path)
+    for key in file.data:
+        if key not in _KEYS:
+            raise file.error((key,), f"unknown key {key!r}{nearest(key, _KEYS)}")
+    kind = _text(file, "kind")
+    if kind not in KINDS:
+        raise file.error(("kind",), f"kind is {kind!r}, expected one of {', '.join(KINDS)}")
+    adapted = _at_scale(file, scale)
+    axis, values = _axis(file, adapted)
+    methods = _methods(file)
+    if kind == "regret" and (not methods or not axis):
+        raise file.error((), "a study of regret needs methods and one setting in [vary]")
+    grid = Grid(
+        name=path.stem,
+        title=_text(file, "title"),
+        about=" ".join(_text(file, "about").split()),
+        kind=kind,
+        paper=_text(file, "paper", ""),
+        datasets=_texts(file, ("datasets",)),
+        methods=methods,
+        reference=_reference(file, methods),
+        axis=axis,
+        axis_title=_AXIS_TITLES.get(axis, axis),
+        values=values,
+        settings=_settings(file, ("protocol",), file.data)
+        | _settings(file, ("scale", scale, "protocol"), adapted),
+        claims=tuple(_claim(file, place) for place in range(len(file.data.get("claims", [])))),
+    )
+    _check_claims(file, grid)
+    return grid
+
+
+def _text(file: TomlFile, key: str, default: str | None = None) -> str:
+    value = file.data.get(key, default)
+    if value is None:
+        raise file.error((), f'{key} is missing: expected {key} = "…"')
+    if not isinstance(value, str):
+        raise file.error((key,), f"{key} is {value!r}, expected a text in quotes")
+    return value
+
+
+def _texts(file: TomlFile, key: Key) -> tuple[str, ...]:
+    value = file.data.get(str(key[0]), [])
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise file.error(key, f"{key[-1]} is {value!r}, expected a list of texts in quotes")
+    return tuple(value)
+
+
+def _table(file: TomlFile, key: Key, within: Mapping[str, Any]) -> dict[str, Any]:
+    table = within.get(str(key[-1]), {})
+    if not isinstance(table, dict):
+        raise file.error(key, f"{key[-1]} is {table!r}, expected a table: [{key[-1]}]")
+    return table
+
+
+def _settings(file: TomlFile, key: Key, within: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {}
+    for name, value in _table(file, key, within).items():
+        try:
+            settings[name] = checked(name, value)
+        except ParameterError as error:
+            raise file.error((*key, name), str(error)) from error
+    return settings
+
+
+def _at_scale(file: TomlFile, scale: str) -> dict[str, Any]:
+    scales = _table(file, ("scale",), file.data)
+    for name in scales:
+        if name not in SCALES:
+            raise file.error(("scale", name), f"no scale {name!r}{nearest(name, SCALES)}")
+        for key in _table(file, ("scale", name), scales):
+            if key not in {"vary", "protocol"}:
+                place = ("scale", name, key)
+                raise file.error(place, f"unknown key {key!r}, expected vary or protocol")
+    return _table(file, ("scale", scale), scales)
+
+
+def _axis(file: TomlFile, adapted: Mapping[str, Any]) -> tuple[str, tuple[Value, ...]]:
+    varied = _table(file, ("vary",), file.data)
+    if not varied:
+        return "", ()
+    if len(varied) > 1:
+        raise file.error(("vary",), f"[vary] has {', '.join(varied)}, expected one setting")
+    ((axis, values),) = (varied | _table(file, ("vary",), adapted)).items()
+    key = ("vary", axis)
+    if axis == "learning_rates":
+        raise file.error(key, "learning_rates are tuned, not varied: give them in [protocol]")
+    if not isinstance(values, list) or not values:
+        raise file.error(key, f"{axis} is {values!r}, expected a list of values")
+    try:
+        good = tuple(checked(axis, value) for value in values)
+    except ParameterError as error:
+        raise file.error(key, str(error)) from error
+    if len(set(good)) < len(good):
+        raise file.error(key, f"{axis} has the same value twice")
+    return axis, good
+
+
+def _methods(file: TomlFile) -> tuple[Method, ...]:
+    from countersample.plans import PLANS, UNITS  # noqa: PLC0415 (imports numpy)
+
+    given = file.data.get("methods", [])
+    if not isinstance(given, list):
+        raise file.error(("methods",), f"methods is {given!r}, expected a list")
+    methods = []
+    for entry in given:
+        if isinstance(entry, dict) and set(entry) == {"name", "plan", "unit"}:
+            method = Method(**entry)
+        elif isinstance(entry, str) and entry in METHODS:
+            method = METHODS[entry]
+        else:
+            raise file.error(
+                ("methods",),
+                f"no method {entry!r}{nearest(str(entry), list(METHODS))}, or a table such as "
+                '{ name = "mine", plan = "ips", unit = "pair" }',
+            )
+        if method.plan not in PLANS or method.unit not in UNITS:
+            raise file.error(
+                ("methods",),
+                f"method {method.name!r} has plan {method.plan!r} and unit {method.unit!r}, "
+                f"expected a plan of {', '.join(PLANS)} and a unit of {', '.join(UNITS)}",
+            )
+        methods.append(method)
+    if len({method.name for method in methods}) < len(methods):
+        raise file.error(("methods",), "methods has the same name twice")
+    return tuple(methods)
+
+
+def _reference(file: TomlFile, methods: tuple[Method, ...]) -> str:
+    known = [method.name for method in methods]
+    name = _text(file, "reference", known[0] if known else "")
+    if known and name not in known:
+        raise file.error(("reference",), f"no method {name!r}{nearest(name, known)}")
+    return name
+
+
+def _claim(file: TomlFile, place: int) -> Claim:
+    key = ("claims", place)
+    entry = file.data["claims"][place]
+    known = ("text", "test", "method", "than", "at", "source")
+    for name in entry:
+        if name not in known:
+            raise file.error((*key, name), f"unknown key {name!r}{nearest(name, known)}")
+    for name in ("text", "test", "method"):
+        if not isinstance(entry.get(name), str):
+            raise file.error(key, f'a claim needs {name} = "…"')
+    if entry.get("source", "paper") not in {"paper", "beyond"}:
+        raise file.error((*key, "source"), f"source is {entry['source']!r}, "
+                         "expected paper or beyond")  # fmt: skip
+    return Claim(**entry | {"at": tuple(entry.get("at", ()))})
+
+
+def _check_claims(file: TomlFile, grid: Grid) -> None:
+    from countersample.study.findings.claims import check_claim  # noqa: PLC0415 (imports numpy)
+
+    for place, claim in enumerate(grid.claims):
+        try:
+            check_claim(claim, grid)
+        except ParameterError as error:
+            raise file.error(("claims", place, "test"), str(error)) from error
+
+
+def as_grid(values: Mapping[str, Any]) -> Grid:
+    """Return a grid from plain values (see `dataclasses.asdict`)."""
+    claims = [Claim(**claim | {"at": tuple(claim["at"])}) for claim in values["claims"]]
+    methods = [Method(**method) for method in values["methods"]]
+    lists = {name: tuple(values[name]) for name in ("datasets", "values")}
+    settings = {name: checked(name, value) for name, value in values["settings"].items()}
+    made = {"methods": tuple(methods), "claims": tuple(claims), "settings": settings}
+    return Grid(**dict(values) | lists | made)

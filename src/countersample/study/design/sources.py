@@ -1,0 +1,111 @@
+"""Where a study's judged data comes from: made up, known by name, or a path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countersample.data import catalogue
+from countersample.data.load import load
+from countersample.data.synthetic import SHAPES, synthetic
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from countersample.data import RankingDataset
+
+PARTS = ("train", "vali", "test")
+_SHARES = (0.7, 0.1, 0.2)  # of the queries, where data comes in one piece
+_SEED = 0  # of made-up data and of the split
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Training, validation and test data, not loaded yet.
+
+    Attributes
+    ----------
+    name : str
+        Empty where a set has no folds.
+    config : mapping
+        What tells this data from other data: plain values.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+
+    def load(self) -> tuple[RankingDataset, ...]:
+        """Return the three parts, with the features as they are."""
+        if "shape" in self.config:
+            made = synthetic(self.config["shape"], n_queries=self.config["queries"], rng=_SEED)
+            return made.split(*_SHARES, rng=_SEED)
+        parts = load(self.config["path"], clip=self.config["clip"])
+        if set(parts) >= set(PARTS):
+            return tuple(parts[name] for name in PARTS)
+        if len(parts) > 1:
+            raise DataError(
+                f"{self.config['path']}: has {', '.join(parts)}, expected train, vali and test, "
+                "or one file to split"
+            )
+        (whole,) = parts.values()
+        return whole.split(*_SHARES, rng=_SEED)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset of a study: its name as shown, and its folds."""
+
+    name: str
+    folds: tuple[Fold, ...]
+
+
+def find_source(name: str, *, queries: int = 0, data_dir: Path | None = None) -> Source:
+    """Return the dataset of a name or a path.
+
+    Parameters
+    ----------
+    name : str
+        ``yahoo-like``, ``istella-like``, ``tiny``; a set of the catalogue (``countersample data
+        list``); or the path of a file or folder. A folder with Fold1, Fold2, … has folds.
+    queries : int
+        Of a synthetic set; 0: as many as the real one has.
+    data_dir : Path, optional
+        Where sets of the catalogue are looked for first.
+
+    Raises
+    ------
+    DataError, ParameterError
+        Where there is no such data: where it was looked for, and how to get it.
+    """
+    if name in SHAPES:
+        config = {"shape": name, "queries": queries or SHAPES[name].n_queries, "seed": _SEED}
+        return Source(name, (Fold("", config),))
+    if name in catalogue.known():
+        path = catalogue.find(name, data_dir)
+        return Source(name, _folds(path, clip=name.startswith("istella")))
+    path = Path(name)
+    if not path.exists():
+        known = ", ".join([*SHAPES, *catalogue.known()])
+        raise ParameterError(
+            f"no dataset {name!r}: there is no such file or folder, and the names known are {known}"
+        )
+    return Source(path.resolve().name, _folds(path, clip=False))
+
+
+def _folds(path: Path, *, clip: bool) -> tuple[Fold, ...]:
+    folders = sorted(folder for folder in path.glob("Fold*") if folder.is_dir())
+    return tuple(
+        Fold(
+            folder.name if folders else "",
+            {"path": str(folder.resolve()), "clip": clip, "files": _state(folder)},
+        )
+        for folder in folders or [path]
+    )
+
+
+def _state(path: Path) -> list[list[Any]]:
+    """Return name, size and time of each file: other data under the same path is told by it."""
+    files = [path] if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]

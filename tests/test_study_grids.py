@@ -1,0 +1,163 @@
+"""Grids as data: those of the package, those of a user, and what is said of bad ones."""
+
+import textwrap
+
+import pytest
+
+from countersample.errors import ParameterError
+from countersample.study.design import grids
+from countersample.study.design.protocol import PAPER, Protocol, checked
+
+GOOD = """
+title = "Mine"
+about = "A study."
+kind = "regret"
+datasets = ["tiny"]
+methods = ["IPS-SGD", { name = "mine", plan = "countersample", unit = "pair" }]
+
+[vary]
+gamma = [0.5, 1]
+
+[protocol]
+clicks = 1000
+
+[[claims]]
+text = "Mine is better."
+test = "lower"
+method = "mine"
+than = "IPS-SGD"
+source = "beyond"
+
+[scale.smoke.vary]
+gamma = [1]
+"""
+
+
+def write(folder, text):
+    path = folder / "my.toml"
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+class TestThePaper:
+    def test_has_22_learning_rates_from_1e_10_to_3(self):
+        rates = PAPER.learning_rates
+        assert len(rates) == 22
+        assert rates[:3] == (1e-10, 3e-10, 1e-9)
+        assert rates[-3:] == (0.3, 1.0, 3.0)
+
+    def test_draws_five_million_clicks_and_looks_500_times(self):
+        assert PAPER.steps() == 5_000_000
+        assert PAPER.points() == list(range(10_000, 5_000_001, 10_000))
+
+    @pytest.mark.parametrize("batch_size", [10, 20, 50])
+    def test_looks_as_often_whatever_the_batch_size(self, batch_size):
+        protocol = PAPER.with_settings({"batch_size": batch_size})
+        assert protocol.steps() * batch_size == 5_000_000
+        assert len(protocol.points()) == 500
+
+    @pytest.mark.parametrize("clicks", [10, 100, 10_000, 10_000_000])
+    def test_looks_20_to_500_times_however_many_clicks(self, clicks):
+        protocol = PAPER.with_settings({"clicks": clicks})
+        assert 20 <= len(protocol.points()) <= 501
+        assert protocol.points()[-1] == protocol.steps()
+
+
+@pytest.mark.parametrize("scale", grids.SCALES)
+@pytest.mark.parametrize("name", grids.names())
+def test_the_grids_of_the_package_are_sound(name, scale):
+    grid = grids.get(name, scale)
+    assert grid.title
+    assert grid.about
+    protocol, _ = grids.protocol_of(scale)
+    protocol = protocol.with_settings(grid.settings)
+    if grid.axis:
+        for value in grid.values:
+            protocol.with_settings({grid.axis: value})
+
+
+def test_all_studies_of_the_issue_are_there():
+    assert set(grids.names()) == {
+        "datasets", "propensities", "toy", "optimizers", "batch-sizes", "position-bias",
+        "units", "clipping", "misspecified", "noise", "clicks", "bounds",
+    }  # fmt: skip
+
+
+def test_paper_scale_changes_nothing():
+    assert grids.protocol_of("paper") == (Protocol(), ())
+
+
+def test_a_grid_of_a_user(tmp_path):
+    path = write(tmp_path, GOOD)
+    grid = grids.load(path)
+    assert grid.name == "my"
+    assert [method.name for method in grid.methods] == ["IPS-SGD", "mine"]
+    assert (grid.axis, grid.values) == ("gamma", (0.5, 1.0))
+    assert grid.reference == "IPS-SGD"
+    assert dict(grid.settings) == {"clicks": 1000}
+    assert grids.load(path, "smoke").values == (1.0,)
+
+
+def test_a_grid_survives_plain_values(tmp_path):
+    from dataclasses import asdict
+
+    grid = grids.load(write(tmp_path, GOOD))
+    assert grids.as_grid(asdict(grid)) == grid
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("kind =", "knd =", 4, "unknown key 'knd' (did you mean kind?)"),
+        ('"regret"', '"regrets"', 4, "kind is 'regrets', expected one of regret"),
+        ('title = "Mine"', "title = 3", 2, "title is 3, expected a text"),
+        ('"IPS-SGD", {', '"IPS", {', 6, "no method 'IPS' (did you mean IPS-SGD?)"),
+        ('"pair"', '"page"', 6, "has plan 'countersample' and unit 'page'"),
+        ("gamma = [0.5, 1]", "gama = [0.5, 1]", 9, "no setting 'gama' (did you mean gamma?)"),
+        ("gamma = [0.5, 1]", "gamma = [0.5, -1]", 9, "gamma is -1, expected at least 0"),
+        ("gamma = [0.5, 1]", "gamma = [1, 1.0]", 9, "the same value twice"),
+        ("gamma = [0.5, 1]", "gamma = 1", 9, "expected a list of values"),
+        ("gamma = [0.5, 1]", "learning_rates = [1]", 9, "tuned, not varied"),
+        ("clicks = 1000", "clicks = 1.5", 12, "clicks is 1.5, expected a whole number"),
+        ("clicks = 1000", "clicks = true", 12, "clicks is True, expected a whole number"),
+        ("clicks = 1000", 'optimizer = "lion"', 12, "optimizer is 'lion', expected one of sgd"),
+        ("clicks = 1000", "learning_rates = []", 12, "expected a list of different numbers"),
+        ('"lower"', '"lowest"', 16, "lowest"),
+        ('method = "mine"', 'method = "yours"', 16, "yours"),
+        ('"beyond"', '"me"', 19, "source is 'me'"),
+        ("scale.smoke", "scale.tiny", 21, "no scale 'tiny'"),
+        ('datasets = ["tiny"]', "datasets = [1]", 5, "expected a list of texts"),
+    ],
+)
+def test_a_bad_grid_is_refused_with_file_and_line(tmp_path, old, new, line, message):
+    assert old in GOOD
+    path = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(ParameterError) as error:
+        grids.load(path)
+    assert str(error.value).startswith(f"{path}:{line}: ")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("missing", ['title = "Mine"\n', 'kind = "regret"\n'])
+def test_a_missing_key_is_named(tmp_path, missing):
+    with pytest.raises(ParameterError, match=f"{missing.split()[0]} is missing"):
+        grids.load(write(tmp_path, GOOD.replace(missing, "")))
+
+
+def test_what_is_not_toml_is_refused_with_its_line(tmp_path):
+    with pytest.raises(ParameterError, match=r"my\.toml: is not TOML: .*line 3"):
+        grids.load(write(tmp_path, 'a = "b"\n\n= 1\n'))
+
+
+def test_a_grid_that_is_not_there(tmp_path):
+    with pytest.raises(ParameterError, match=r"no\.toml: cannot be read"):
+        grids.load(tmp_path / "no.toml")
+
+
+def test_unknown_names_have_hints():
+    with pytest.raises(ParameterError, match=r"no study 'optimizer' \(did you mean optimizers\?\)"):
+        grids.get("optimizer", "paper")
+    with pytest.raises(ParameterError, match=r"no scale 'smal' \(did you mean small\?\)"):
+        grids.protocol_of("smal")
+    with pytest.raises(ParameterError, match="no setting 'x'"):
+        checked("x", 1)
