@@ -1,0 +1,354 @@
+"""Measured suboptimality beside what Theorems 1 and 3 promise, where w* is known exactly.
+
+    E[R(w̄_T) − R(w*)] ≤ B·m·G / √T      with steps of size η = B / (m·G·√T)
+
+m is M for IPS-SGD and M̄ for CounterSample. The problem is a small part of a log, so that a linear
+programme finds w*; B = ‖w*‖, and G is the longest gradient that an example can have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from countersample.clicks import ClickLog
+from countersample.errors import DataError
+from countersample.plans import Examples, make_plan
+from countersample.study.design.grids import METHODS
+from countersample.study.findings.claims import Verdict
+from countersample.study.findings.drawing import (
+    add_legend,
+    looks,
+    new_panels,
+    save_figure,
+    style_of,
+)
+from countersample.study.findings.statistics import interval
+from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
+from countersample.theory import gradient_bounds, step_size, suboptimality_bound
+from countersample.training import train_many
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from countersample.data import RankingDataset
+    from countersample.study.findings.claims import Outcome, Source
+
+    Floats = NDArray[np.float64]
+
+STEPS = (100, 1_000, 10_000, 100_000)
+QUERIES = 40
+FEATURES = 10
+COMPARED = (METHODS["IPS-SGD"], METHODS["CounterSample"])
+_IPS, _SAMPLED = (method.name for method in COMPARED)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """What was measured, and the bounds, by method.
+
+    Attributes
+    ----------
+    steps : tuple of int
+        T.
+    excess : mapping of method to float64 (n_steps, n_seeds)
+        R(w̄_T) − R(w*) of each run.
+    bound : mapping of method to float64 (n_steps,)
+        B·m·G / √T.
+    scale : mapping of method to float
+        m: M for IPS-SGD, M̄ for CounterSample.
+    radius, gradient_bound : float
+        B and G.
+    best, start : float
+        R(w*), and R(0), where both methods begin.
+    n_queries, n_features, n_clicks : int
+        The size of the problem.
+    """
+
+    steps: tuple[int, ...]
+    excess: Mapping[str, Floats]
+    bound: Mapping[str, Floats]
+    scale: Mapping[str, float]
+    radius: float
+    gradient_bound: float
+    best: float
+    start: float
+    n_queries: int
+    n_features: int
+    n_clicks: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON; `from_dict` takes them back."""
+        known = dict(vars(self))
+        for name in ("excess", "bound"):
+            known[name] = {method: array.tolist() for method, array in known[name].items()}
+        return known | {"steps": list(self.steps), "scale": dict(self.scale)}
+
+    @classmethod
+    def from_dict(cls, known: Mapping[str, Any]) -> Bounds:
+        """Return what `to_dict` has made plain."""
+        arrays = {
+            name: {method: np.array(values) for method, values in known[name].items()}
+            for name in ("excess", "bound")
+        }
+        return cls(**{**known, **arrays, "steps": tuple(known["steps"])})
+
+
+class Hinges(NamedTuple):
+    """The risk of a log as a sum of hinges: R(w) = M̄ + Σ_h cost_h · max(0, 1 − difference_h·w).
+
+    Attributes
+    ----------
+    differences : float64 (n_hinges, n_features)
+        x_d − x_d' for every clicked item d and other item d' of its query.
+    cost : float64 (n_hinges,)
+        The weight of the clicks on d, divided by the number of clicks.
+    constant : float
+        M̄, as the rank of an item starts at 1.
+    """
+
+    differences: Floats
+    cost: Floats
+    constant: float
+
+    def risk(self, w: Floats) -> float:
+        """R(w), with λ(x) = x."""
+        violation = np.maximum(0.0, 1 - self.differences @ w)
+        return self.constant + float(self.cost @ violation)
+
+
+def hinges(dataset: RankingDataset, log: ClickLog) -> Hinges:
+    """Return the hinges of all clicks of a log; clicks on the same item of a query are one."""
+    pairs = log.merge("pair")
+    differences, cost = [], []
+    for query, item, weight in zip(pairs.query, pairs.item, pairs.weights, strict=True):
+        rows = slice(dataset.offsets[query], dataset.offsets[query + 1])
+        features = dataset.features[rows].astype(np.float64)
+        differences.append(features[item] - np.delete(features, item, axis=0))
+        cost.append(np.full(len(features) - 1, weight / log.n_clicks))
+    return Hinges(np.vstack(differences), np.concatenate(cost), log.mean_weight)
+
+
+def minimiser(problem: Hinges) -> Floats:
+    """Return w* = argmin R(w), exactly, by the dual linear programme.
+
+        max Σ_h α_h   such that   Σ_h α_h·difference_h = 0,  0 ≤ α_h ≤ cost_h
+
+    It has a constraint a feature where the primal has one a hinge; w* is the price of these
+    constraints. That R(w*) is the dual's optimum proves both right, and is checked.
+
+    Raises
+    ------
+    DataError
+        Where the solver finds no solution.
+    """
+    from scipy.optimize import linprog  # noqa: PLC0415 (slow to import)
+
+    solved = linprog(
+        -np.ones(len(problem.cost)),
+        A_eq=problem.differences.T,
+        b_eq=np.zeros(problem.differences.shape[1]),
+        bounds=np.column_stack([np.zeros_like(problem.cost), problem.cost]),
+    )
+    if solved.status == 0:
+        best: Floats = -solved.eqlin.marginals
+        least = problem.constant - solved.fun
+        if np.isclose(problem.risk(best), least, rtol=1e-6, atol=0):
+            return best
+    raise DataError(f"the best weights of this log cannot be found ({solved.message})")
+
+
+def small_problem(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    n_queries: int = QUERIES,
+    n_features: int = FEATURES,
+) -> tuple[RankingDataset, ClickLog]:
+    """Return the first queries with clicks, the features that vary most in them, and their clicks.
+
+    A feature varies by its variance within queries: what a query's items share ranks nothing.
+    """
+    queries = np.unique(log.query)[:n_queries]
+    part = dataset.subset(queries)
+    features = part.features.astype(np.float64)
+    means = np.add.reduceat(features, part.offsets[:-1]) / part.query_sizes[:, np.newaxis]
+    variance = ((features - np.repeat(means, part.query_sizes, axis=0)) ** 2).sum(axis=0)
+    kept = np.sort(np.argsort(-variance, kind="stable")[:n_features])
+    part = part.with_features(np.ascontiguousarray(part.features[:, kept]))
+    rows = np.isin(log.query, queries)
+    count = None if log.count is None else log.count[rows]
+    return part, ClickLog(
+        np.searchsorted(queries, log.query[rows]), log.item[rows], log.propensity[rows], count,
+        fingerprint=part.fingerprint,
+    )  # fmt: skip
+
+
+def measure_bounds(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    steps: Sequence[int] = STEPS,
+    seeds: Sequence[int] = range(10),
+) -> Bounds:
+    """Train both methods as the theorems ask, on a small part of a log, and measure R(w̄_T) − R(w*).
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+        With normalised features.
+    log : ClickLog
+    steps : sequence of int
+        The numbers of steps T, each with runs and a step size of its own.
+    seeds : sequence of int
+        A run each.
+    """
+    part, clicks = small_problem(dataset, log)
+    problem = hinges(part, clicks)
+    best = minimiser(problem)
+    examples = Examples.of(clicks, "click")
+    radius = float(np.linalg.norm(best))
+    longest = float(gradient_bounds(part, examples).max())
+    scale, bound, excess = {}, {}, {}
+    for method in COMPARED:
+        plan = make_plan(method.plan, examples)
+        scale[method.name] = plan.scale
+        known = {"scale": plan.scale, "gradient_bound": longest, "radius": radius}
+        promised, measured = [], []
+        for n_steps in steps:
+            promised.append(suboptimality_bound(**known, steps=n_steps))
+            runs = train_many(
+                part, clicks, methods=[method.plan], steps=n_steps, seeds=seeds, workers=1,
+                learning_rates=[step_size(**known, steps=n_steps)],
+            )  # fmt: skip
+            measured.append([problem.risk(run.average_coef) - problem.risk(best) for run in runs])
+        bound[method.name], excess[method.name] = np.array(promised), np.array(measured)
+    return Bounds(
+        tuple(steps), excess, bound, scale, radius, longest,
+        problem.risk(best), problem.risk(np.zeros_like(best)),
+        part.n_queries, part.n_features, round(clicks.n_clicks),
+    )  # fmt: skip
+
+
+# -- what it says --------------------------------------------------------------------------------
+
+
+def bounds_table(results: Mapping[str, Bounds]) -> Table:
+    """Make a table of measured suboptimality and bounds: a group a dataset, a column a T."""
+    steps = _common_steps(results)
+    groups, notes = [], ["±: half the width of the 95 % interval of the mean over runs."]
+    for dataset, result in results.items():
+        rows = []
+        for name, excess in result.excess.items():
+            bound = result.bound[name]
+            means = excess.mean(axis=1)
+            halves = [interval(runs) for runs in excess]
+            measured = [
+                Entry(float(mean), None, half_width=None if np.isnan(half) else half)
+                for mean, half in zip(means, halves, strict=True)
+            ]
+            rows += [
+                Row(f"{name}, measured", tuple(measured)),
+                Row(f"{name}, bound", tuple(Entry(float(b), None) for b in bound)),
+                Row("bound / measured", tuple(Entry(float(r), 1) for r in bound / means)),
+            ]
+        groups.append(Group(dataset, tuple(rows)))
+        notes.append(
+            f"{dataset}: {result.n_clicks:,} clicks on {result.n_queries} queries with "
+            f"{result.n_features} features; M = {show_number(result.scale[_IPS])}, "
+            f"M̄ = {show_number(result.scale[_SAMPLED])}, B = {show_number(result.radius)}, "
+            f"G = {show_number(result.gradient_bound)}; R(0) − R(w*) = "
+            f"{show_number(result.start - result.best)}."
+        )
+    return Table(
+        "bounds",
+        "Theorems 1 and 3: R(w̄_T) − R(w*), measured and bounded by B·m·G/√T",
+        "Steps T",
+        tuple(map(column_title, steps)),
+        tuple(groups),
+        tuple(notes),
+    )
+
+
+def _common_steps(results: Mapping[str, Bounds]) -> tuple[int, ...]:
+    (steps,) = {result.steps for result in results.values()}
+    return steps
+
+
+def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
+    """Hold the theorems against what was measured on a dataset."""
+    means = {name: excess.mean(axis=1) for name, excess in result.excess.items()}
+    slack = {name: result.bound[name] / means[name] for name in means}
+    ratio = result.scale[_IPS] / result.scale[_SAMPLED]
+    lead = means[_IPS] / means[_SAMPLED]
+    last = column_title(result.steps[-1])
+
+    def verdict(claim: str, source: Source, holds: NDArray[np.bool_], evidence: str) -> Verdict:
+        some: Outcome = "in part" if holds.any() else "not confirmed"
+        outcome: Outcome = "confirmed" if holds.all() else some
+        return Verdict("bounds", dataset, claim, source, outcome, evidence)
+
+    return [
+        verdict(
+            "The measured suboptimality of both methods is below the bound, whatever the number of "
+            "steps.",
+            "paper",
+            np.concatenate(list(slack.values())) >= 1,
+            "; ".join(
+                f"{name}'s bound is {show_number(float(s.min()))} to {show_number(float(s.max()))} "
+                "times what was measured"
+                for name, s in slack.items()
+            )
+            + ".",
+        ),
+        verdict(
+            f"The bound of {_SAMPLED} is lower, by M/M̄.",
+            "paper",
+            np.array([ratio > 1]),
+            f"M/M̄ = {show_number(result.scale[_IPS])}/{show_number(result.scale[_SAMPLED])} = "
+            f"{show_number(ratio)}, so the theorems ask {show_number(ratio**2)} times fewer steps "
+            "of it.",
+        ),
+        verdict(
+            f"At the theorems' step sizes, {_SAMPLED} is nearer to the optimum than {_IPS}.",
+            "beyond",
+            lead > 1,
+            f"After {last} steps {show_number(float(means[_SAMPLED][-1]))} against "
+            f"{show_number(float(means[_IPS][-1]))}, {show_number(float(lead[-1]))} times nearer.",
+        ),
+    ]
+
+
+@looks()
+def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
+    """Draw measured suboptimality and bounds against T, both by logarithm, a panel a dataset."""
+    figure, (panels,) = new_panels(1, len(results), width=max(4.5, 3.5 * len(results)), height=3.4)
+    rows = []
+    for axes, (dataset, result) in zip(panels, results.items(), strict=True):
+        for method in COMPARED:
+            colour, dash = style_of(method)
+            excess = result.excess[method.name]
+            means = excess.mean(axis=1)
+            halves = np.nan_to_num([interval(runs) for runs in excess])
+            axes.errorbar(result.steps, means, halves, color=colour, ls=dash, lw=1.5, marker="o",
+                          ms=3.5, capsize=2, elinewidth=0.9,
+                          label=f"{method.name}, measured")  # fmt: skip
+            axes.plot(result.steps, result.bound[method.name], color=colour, ls=dash, lw=0.9,
+                      marker="v", ms=4, mfc="white", label=f"{method.name}, bound")  # fmt: skip
+            rows += [
+                (dataset, *row)
+                for row in zip([method.name] * len(means), result.steps, means, means - halves,
+                               means + halves, result.bound[method.name], strict=True)
+            ]  # fmt: skip
+        axes.axhline(result.start - result.best, color="black", lw=0.9, ls=(0, (1, 2)),
+                     label="at the start, w = 0")  # fmt: skip
+        axes.set(xscale="log", yscale="log", title=dataset, xlabel="steps T")
+    panels[0].set_ylabel("$R(\\bar{w}_T) - R(w^*)$")
+    add_legend(figure, panels[0])
+    columns = ("dataset", "method", "steps", "mean", "low", "high", "bound")
+    save_figure(figure, stem, columns, rows)

@@ -1,0 +1,259 @@
+"""Figures of a study of regret: learning curves, and regret against what is varied."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.study.findings.drawing import (
+    add_legend,
+    band,
+    looks,
+    new_panels,
+    save_figure,
+    style_of,
+)
+from countersample.study.findings.tables import column_title
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from countersample.study.design.grids import Grid, Method, Value
+    from countersample.study.findings.results import Cell, StudyResult
+
+    Floats = NDArray[np.float64]
+
+
+def _panel_title(grid: Grid, value: Value) -> str:
+    """Return "γ = 0.5" for the axis "Position bias (γ)", "Batch size: 10", "Adam"."""
+    if isinstance(value, str):
+        return column_title(value)
+    symbol = re.search(r"\((.+)\)$", grid.axis_title)
+    before = f"{symbol[1]} = " if symbol else f"{grid.axis_title}: "
+    return before + column_title(value)
+
+
+def _short(number: float, _: object = None) -> str:
+    """Return 250,000 as 250k and 5,000,000 as 5M, for the ticks of an axis."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:g}{letter}"
+    return f"{number:g}"
+
+
+# -- learning curves -----------------------------------------------------------------------------
+
+
+@looks()
+def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> None:
+    """Draw nDCG@10 against clicks drawn: a row a dataset, a column a value of the axis.
+
+    A line is the mean over runs, its band the 95 % interval of that mean. Runs that diverged count
+    with an nDCG of 0 from there on; the panel says how many did and has each run as a thin line.
+
+    Parameters
+    ----------
+    result : StudyResult
+    stem : Path
+    log_x : bool
+        Whether the axis of clicks drawn is logarithmic.
+    """
+    values = result.grid.values
+    figure, panels = new_panels(
+        len(result.datasets), len(values), sharey="row",
+        width=min(9.5, max(5.5, 2.4 * len(values) + 0.6)),
+        height=(1.9 if len(values) > 2 else 2.5) * len(result.datasets) + 0.9,
+    )  # fmt: skip
+    for row, dataset in zip(panels, result.datasets, strict=True):
+        for axes, value in zip(row, values, strict=True):
+            _draw_curves(axes, result, dataset, value)
+        row[0].set_ylabel(f"{dataset}\nnDCG@10")
+        row[0].set_ylim(_limits(result, dataset))
+    for axes, value in zip(panels[0], values, strict=True):
+        axes.set_title(_panel_title(result.grid, value))
+    for axes, value in zip(panels[-1], values, strict=True):
+        drawn = [cell.drawn for _, of_cell, _, cell in _in_order(result) if of_cell == value]
+        first, last = min(points[0] for points in drawn), max(points[-1] for points in drawn)
+        axes.set_xlim(first if log_x else 0, last)
+        if log_x:
+            axes.set_xscale("log")
+        else:
+            axes.locator_params(axis="x", nbins=5)
+            axes.xaxis.set_major_formatter(_short)
+    figure.supxlabel("clicks drawn", fontsize=9)
+    add_legend(figure, panels[0, 0])
+    rows = (
+        (dataset, value, method.name, *point)
+        for dataset, value, method, cell in _in_order(result)
+        for point in zip(cell.drawn, *band(cell.ndcg, cell.runs), strict=True)
+    )
+    save_figure(figure, stem, ("dataset", "value", "method", "drawn", "mean", "low", "high"), rows)
+
+
+def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) -> None:
+    diverged = []
+    for method in result.grid.methods:
+        cell = result.cells[dataset, method.name, value]
+        style = style_of(method)
+        curve = band(cell.ndcg, cell.runs)
+        axes.plot(cell.drawn, curve.mean, color=style.colour, ls=style.dash, lw=1.5,
+                  label=method.name)  # fmt: skip
+        if not cell.n_diverged:
+            axes.fill_between(cell.drawn, curve.low, curve.high, color=style.colour, alpha=0.18,
+                              lw=0)  # fmt: skip
+        else:  # an interval over sound and fallen runs would cover the panel: each run instead
+            axes.plot(cell.drawn, cell.ndcg.T, color=style.colour, lw=0.6, alpha=0.6)
+            diverged.append(f"{method.name}: {cell.n_diverged} of {len(cell.ndcg)} diverged")
+    axes.axhline(result.best[dataset], color="black", lw=0.7, label="w* (all labels)")
+    axes.axhline(
+        result.policy[dataset], color="black", lw=0.9, ls=(0, (1, 2)), label="logging policy"
+    )
+    if diverged:
+        axes.annotate("\n".join(diverged), (0.97, 0.06), xycoords="axes fraction", ha="right",
+                      va="bottom", fontsize=6.5)  # fmt: skip
+
+
+def _limits(result: StudyResult, dataset: str) -> tuple[float, float]:
+    """Return the range of nDCG of a row: what the sound runs need; a fall to 0 leaves it."""
+    lows, highs = [result.policy[dataset]], [result.best[dataset]]
+    for (of_dataset, _, _), cell in result.cells.items():
+        sound = cell.ndcg[cell.ndcg[:, -1] > 0]
+        if of_dataset == dataset and len(sound):
+            lows.append(float(sound.mean(axis=0).min()))
+            highs.append(float(sound.mean(axis=0).max()))
+    margin = 0.05 * (max(highs) - min(lows)) or 0.01
+    return min(lows) - margin, max(highs) + margin
+
+
+# -- against the value of the axis ---------------------------------------------------------------
+
+
+@looks()
+def draw_versus(result: StudyResult, stem: Path) -> None:
+    """Draw regret ×100 against the value of the axis, a panel a dataset, a line a method.
+
+    Bars are 95 % intervals of the mean over runs. Where the axis is the number of clicks, a second
+    row shows the training time of a run.
+
+    Parameters
+    ----------
+    result : StudyResult
+    stem : Path
+    """
+    quantities: dict[str, Callable[[Cell], Floats]] = {"regret ×100": lambda c: 100 * c.regrets}
+    if result.grid.axis == "clicks":
+        quantities["training time, s"] = lambda cell: cell.seconds
+    n_datasets = len(result.datasets)
+    figure, panels = new_panels(
+        len(quantities), n_datasets,
+        width=max(4.5, 3.2 * n_datasets), height=2.4 * len(quantities) + 0.8,
+    )  # fmt: skip
+    for row, (title, measure) in zip(panels, quantities.items(), strict=True):
+        for axes, dataset in zip(row, result.datasets, strict=True):
+            _draw_lines(axes, result, dataset, measure)
+        row[0].set_ylabel(title)
+    for axes, dataset in zip(panels[0], result.datasets, strict=True):
+        axes.set_title(dataset)
+        _limit_regret(axes, result, dataset)
+    for axes in panels[1:].flat:
+        _set_log_seconds(axes)
+    for axes in panels[-1]:
+        _set_places(axes, result.grid.values)
+        axes.set_xlabel(result.grid.axis_title)
+    add_legend(figure, panels[0, 0])
+    rows = (
+        (dataset, value, method.name, title, *_whole(measure(cell), cell))
+        for title, measure in quantities.items()
+        for dataset, value, method, cell in _in_order(result)
+    )
+    columns = ("dataset", "value", "method", "quantity", "mean", "low", "high")
+    save_figure(figure, stem, columns, rows)
+
+
+def _draw_lines(
+    axes: Axes, result: StudyResult, dataset: str, measure: Callable[[Cell], Floats]
+) -> None:
+    places = _places(result.grid.values)
+    for method in result.grid.methods:
+        style = style_of(method)
+        cells = [result.cells[dataset, method.name, value] for value in result.grid.values]
+        mean, _, high = np.array([_whole(measure(cell), cell) for cell in cells]).T
+        half = np.where([cell.n_diverged for cell in cells], np.nan, high - mean)
+        axes.errorbar(places, mean, half, color=style.colour, ls=style.dash, lw=1.5, marker="o",
+                      ms=3.5, capsize=2, elinewidth=0.9, label=method.name)  # fmt: skip
+
+
+def _whole(values: Floats, cell: Cell) -> list[float]:
+    """Return mean, low and high of one number a run."""
+    return [float(limit[0]) for limit in band(values[:, np.newaxis], cell.runs)]
+
+
+def _limit_regret(axes: Axes, result: StudyResult, dataset: str) -> None:
+    """Show from 0 what the sound cells need, and say where runs diverged: they may be far above."""
+    sound = [0.0]
+    for place, value in zip(_places(result.grid.values), result.grid.values, strict=True):
+        n_notes = 0
+        for method in result.grid.methods:
+            cell = result.cells[dataset, method.name, value]
+            if not cell.n_diverged:
+                sound += _whole(100 * cell.regrets, cell)
+                continue
+            axes.annotate(f"{cell.n_diverged} diverged", (place, 1), ha="center", va="top",
+                          xycoords=("data", "axes fraction"), textcoords="offset points",
+                          xytext=(0, -9 * n_notes), fontsize=6.5, color=style_of(method).colour,
+                          bbox={"fc": "white", "ec": "none", "pad": 0.5})  # fmt: skip
+            n_notes += 1
+    margin = 0.06 * (max(sound) - min(sound)) or 1.0
+    axes.set_ylim(min(sound) - (margin if min(sound) < 0 else 0), max(sound) + margin)
+
+
+def _set_log_seconds(axes: Axes) -> None:
+    from matplotlib.ticker import LogLocator, NullLocator  # noqa: PLC0415 (heavy)
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.yaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _spacing(values: Sequence[Value]) -> str:
+    """Return how an axis has these values: "even" for names, and for 0 beside small and large.
+
+    Examples
+    --------
+    >>> [_spacing(values) for values in ((0.5, 1), (1e3, 1e6), (0, 1e-3, 0.1), ("sgd", "adam"))]
+    ['linear', 'log', 'even', 'even']
+    """
+    numbers = [value for value in values if not isinstance(value, str)]
+    above_zero = [number for number in numbers if number > 0]
+    if len(numbers) < len(values):
+        return "even"
+    if not above_zero or max(above_zero) < 30 * min(above_zero):
+        return "linear"
+    return "log" if len(above_zero) == len(numbers) else "even"
+
+
+def _places(values: Sequence[Value]) -> Floats:
+    """Return where on the x axis each value of a study is, (n_values,)."""
+    evenly = _spacing(values) == "even"
+    return np.asarray(range(len(values)) if evenly else values, np.float64)
+
+
+def _set_places(axes: Axes, values: Sequence[Value]) -> None:
+    if _spacing(values) == "log":
+        axes.set_xscale("log")
+    else:
+        axes.set_xticks(_places(values), [column_title(value) for value in values])
+
+
+def _in_order(result: StudyResult) -> Iterable[tuple[str, Value, Method, Cell]]:
+    for dataset in result.datasets:
+        for value in result.grid.values:
+            for method in result.grid.methods:
+                yield dataset, value, method, result.cells[dataset, method.name, value]

@@ -1,0 +1,316 @@
+"""Whether a difference between two methods is more than chance, and how large it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import copysign, inf, nan
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.study.design.grids import Value
+    from countersample.study.findings.results import Cell, StudyResult
+
+    Floats = NDArray[np.float64]
+    Runs = Sequence[tuple[str, int]]
+
+SIGNIFICANT = 0.05  # of ours, after Holm's correction
+PAPER_SIGNIFICANT = 0.01  # of the paper's test, which corrects nothing
+
+# What the cells of a study are compared by.
+MEASURES: Mapping[str, Callable[[Cell], Floats]] = MappingProxyType(
+    {
+        "regret": lambda cell: 100 * cell.regrets,
+        "ndcg": lambda cell: cell.final,
+    }
+)
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Two samples compared pair by pair: the mean of a − b, and whether it could be chance.
+
+    Attributes
+    ----------
+    difference : float
+        The mean of a − b.
+    half_width : float
+        Of its 95 % interval.
+    p : float
+        Of Student's paired test, two-sided. Not a number where there is one pair.
+    effect : float
+        Cohen's d_z: the mean of the differences over their standard deviation.
+    n : int
+        Pairs: runs, or folds where there are several.
+    """
+
+    difference: float
+    half_width: float
+    p: float
+    effect: float
+    n: int
+
+
+def interval(values: ArrayLike, confidence: float = 0.95) -> float:
+    """Return half the width of Student's interval for the mean, t·s/√n.
+
+    Not a number where there is one value.
+
+    Examples
+    --------
+    Of 1, 2, 3 the deviation s is 1, and t with 2 degrees of freedom is 4.303.
+
+    >>> round(interval([1, 2, 3]), 3)  # 4.303 / √3
+    2.484
+    """
+    sample = np.asarray(values, dtype=np.float64)
+    if len(sample) < 2:
+        return nan
+    quantile = _student_quantile((1 + confidence) / 2, len(sample) - 1)
+    return float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))
+
+
+@cache  # scipy takes 0.1 ms, and a learning curve has an interval at each point
+def _student_quantile(probability: float, freedom: int) -> float:
+    from scipy import stats  # noqa: PLC0415 (slow to import)
+
+    return float(stats.t.ppf(probability, freedom))
+
+
+def independent(values: ArrayLike, runs: Runs) -> Floats:
+    """Return the mean of each fold where there are several folds, else the values themselves.
+
+    Seeds of the same fold share their test queries, so they are not independent of each other:
+    what is tested across folds is the mean over the seeds of each.
+
+    Parameters
+    ----------
+    values : array-like (n_runs,)
+    runs : sequence of (fold, seed)
+
+    Examples
+    --------
+    >>> independent([1, 3, 5, 5], [("Fold1", 0), ("Fold1", 1), ("Fold2", 0), ("Fold2", 1)])
+    array([2., 5.])
+    >>> independent([1, 3], [("", 0), ("", 1)])
+    array([1., 3.])
+    """
+    sample = np.asarray(values, dtype=np.float64)
+    folds = list(dict.fromkeys(fold for fold, _ in runs))
+    if len(folds) < 2:
+        return sample
+    of_run = np.array([folds.index(fold) for fold, _ in runs])
+    means: Floats = np.bincount(of_run, weights=sample) / np.bincount(of_run)
+    return means
+
+
+def common_runs(*cells: Cell) -> Runs:
+    """Return the runs of the cells, which must be the same ones in the same order."""
+    runs = cells[0].runs
+    for cell in cells[1:]:
+        if cell.runs != runs:
+            raise DataError(
+                f"cells with different runs cannot be paired: {_named(runs)} and "
+                f"{_named(cell.runs)}"
+            )
+    return runs
+
+
+def _named(runs: Runs) -> str:
+    return ", ".join(f"{fold} seed {seed}".strip() for fold, seed in runs)
+
+
+def compare_cells(a: Cell, b: Cell, measure: str = "regret") -> PairedTest:
+    """Compare two cells by one of `MEASURES` over the runs that they share.
+
+    Raises
+    ------
+    DataError
+        Where the runs are not the same.
+    """
+    of = MEASURES[measure]
+    return paired_test(of(a), of(b), common_runs(a, b))
+
+
+def paired_test(a: ArrayLike, b: ArrayLike, runs: Runs) -> PairedTest:
+    """√n · mean(a − b) / s = mean(a − b): Student's paired test.
+
+    The pairs are runs or, where there are several folds, folds: see `independent`.
+
+    Differences that are all the same need no test: p is 1 where they are 0 and 0 elsewhere.
+
+    Parameters
+    ----------
+    a, b : array-like (n_runs,)
+    runs : sequence of (fold, seed)
+        Those of both samples.
+
+    Examples
+    --------
+    Differences of 1, 2 and 3: their mean is 2 and their deviation 1, so t = 2√3.
+
+    >>> test = paired_test([3, 5, 4], [2, 3, 1], [("", 0), ("", 1), ("", 2)])
+    >>> test.difference, test.effect, test.n, round(test.p, 3)
+    (2.0, 2.0, 3, 0.074)
+    """
+    from scipy import stats  # noqa: PLC0415 (slow to import)
+
+    first, second = independent(a, runs), independent(b, runs)
+    differences = first - second
+    mean, n = float(differences.mean()), len(differences)
+    if n < 2:
+        return PairedTest(mean, nan, nan, nan, n)
+    spread = float(differences.std(ddof=1))
+    noise = _rounding(first, second)
+    if spread <= noise:
+        if abs(mean) <= noise:
+            return PairedTest(0.0, 0.0, 1.0, 0.0, n)
+        return PairedTest(mean, 0.0, 0.0, copysign(inf, mean), n)
+    p = float(stats.ttest_rel(first, second).pvalue)
+    return PairedTest(mean, interval(differences), p, mean / spread, n)
+
+
+def _rounding(first: Floats, second: Floats) -> float:
+    """Return what differences of these numbers can be off by: less than that is no spread."""
+    return float(64 * np.finfo(np.float64).eps * np.abs([first, second]).max())
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """p̃_(i) = max_{j ≤ i} min(1, (n − j + 1)·p_(j)), with p_(1) ≤ … ≤ p_(n): Holm's correction.
+
+    Below α, the chance of even one false finding among all n is below α. A p-value that is not a
+    number belongs to nothing that was tested: it does not count, and stays what it is.
+
+    Parameters
+    ----------
+    p_values : array-like (n,)
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03, 0.005])  # 3·0.01, 0.06 by the one before it, 2·0.03, 4·0.005
+    array([0.03, 0.06, 0.06, 0.02])
+    """
+    adjusted = np.array(p_values, dtype=np.float64)
+    tested = np.flatnonzero(~np.isnan(adjusted))
+    order = tested[np.argsort(adjusted[tested], kind="stable")]
+    multiplied = np.arange(len(order), 0, -1) * adjusted[order]
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(multiplied))
+    return adjusted
+
+
+def paper_test(a: ArrayLike, b: ArrayLike) -> float:
+    """Return p of the paper's test: unpaired, from means and population standard deviations.
+
+    It is kept to compare like with like. It divides by n where Student's test divides by n − 1, so
+    it finds significance too easily; it takes the runs of a fold as independent; and nothing is
+    corrected for the number of tests. The paper calls p < 0.01 significant.
+
+    Parameters
+    ----------
+    a, b : array-like (n_runs,)
+
+    Examples
+    --------
+    Means 2 and 4, variances 2/3, so t = −2 / √(2/3 · 2/3) = −3 with 4 degrees of freedom.
+
+    >>> round(paper_test([1, 2, 3], [3, 4, 5]), 3)
+    0.04
+    """
+    from scipy import stats  # noqa: PLC0415 (slow to import)
+
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if min(len(first), len(second)) < 2:
+        return nan
+    noise = _rounding(np.append(first, second), np.zeros(len(first) + len(second)))
+    if max(first.std(), second.std()) <= noise:
+        return float(abs(first.mean() - second.mean()) <= noise)
+    return float(
+        stats.ttest_ind_from_stats(
+            first.mean(), first.std(), len(first), second.mean(), second.std(), len(second)
+        ).pvalue
+    )
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A method against the reference of its study, at one setting and on one dataset.
+
+    Attributes
+    ----------
+    dataset, method : str
+    value : Value
+        The setting.
+    test : PairedTest
+        Of the method minus the reference.
+    adjusted : float
+        Its p after Holm's correction over all contrasts of the study.
+    paper_p : float
+        That of the paper's test.
+    """
+
+    dataset: str
+    method: str
+    value: Value
+    test: PairedTest
+    adjusted: float
+    paper_p: float
+
+    @property
+    def mark(self) -> str:
+        """Significantly lower ▽ or higher △, corrected p < 0.05."""
+        return _mark(self.test.difference, significant=self.adjusted < SIGNIFICANT)
+
+    @property
+    def paper_mark(self) -> str:
+        """The same by the paper's test, p < 0.01."""
+        return _mark(self.test.difference, significant=self.paper_p < PAPER_SIGNIFICANT)
+
+
+def _mark(difference: float, *, significant: bool) -> str:
+    if not significant:
+        return ""
+    return "▽" if difference < 0 else "△"
+
+
+def contrasts(result: StudyResult, measure: str = "regret") -> list[Contrast]:
+    """Test every other method against the reference, in every setting and on every dataset.
+
+    Parameters
+    ----------
+    result : StudyResult
+    measure : {"regret", "ndcg"}
+        Regret ×100, or nDCG@10 at the last point.
+
+    Returns
+    -------
+    list of Contrast
+        Empty where the study has no reference.
+    """
+    grid, cells = result.grid, result.cells
+    places = [
+        (dataset, method.name, value)
+        for dataset in result.datasets
+        for method in grid.methods
+        for value in grid.values
+        if grid.reference and method.name != grid.reference
+    ]
+    against = [cells[dataset, grid.reference, value] for dataset, _, value in places]
+    tests = [
+        compare_cells(cells[place], other, measure)
+        for place, other in zip(places, against, strict=True)
+    ]
+    adjusted = holm([test.p for test in tests])
+    of = MEASURES[measure]
+    return [
+        Contrast(*place, test, float(p), paper_test(of(cells[place]), of(other)))
+        for place, other, test, p in zip(places, against, tests, adjusted, strict=True)
+    ]

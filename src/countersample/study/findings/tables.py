@@ -1,0 +1,322 @@
+"""Tables of a study: what they say, apart from how they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isinf, isnan
+from typing import TYPE_CHECKING
+
+from countersample.study.findings.statistics import (
+    MEASURES,
+    PAPER_SIGNIFICANT,
+    SIGNIFICANT,
+    contrasts,
+    independent,
+    interval,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countersample.study.design.grids import Grid, Value
+    from countersample.study.design.published import Published
+    from countersample.study.findings.results import Cell, StudyResult
+    from countersample.study.findings.statistics import Contrast
+
+_COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a table.
+
+    Attributes
+    ----------
+    value : float or None
+        None where there is nothing to show.
+    digits : int, optional
+        Decimals shown. None: three significant digits, for numbers of very different sizes.
+    half_width : float, optional
+        Of the 95 % interval.
+    mark : {"", "▽", "△"}
+        Significantly lower or higher than the reference: paired test, Holm's correction.
+    paper_mark : {"", "▽", "△"}
+        The same by the paper's unpaired test, p < 0.01.
+    published, published_mark
+        What the paper has at this place, where it has it.
+    note : str
+        Such as "2 of 5 runs diverged".
+    """
+
+    value: float | None
+    digits: int | None = 2
+    half_width: float | None = None
+    mark: str = ""
+    paper_mark: str = ""
+    published: float | None = None
+    published_mark: str = ""
+    note: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The number as text; a dash where there is none.
+
+        >>> Entry(1234.567).shown, Entry(-0.125, digits=1).shown, Entry(0.00003, digits=None).shown
+        ('1,234.57', '−0.1', '3e-5')
+        """
+        return show_number(self.value, self.digits)
+
+    @property
+    def shown_published(self) -> str:
+        """The paper's number as text."""
+        return show_number(self.published, self.digits)
+
+
+def show_number(value: float | None, digits: int | None = None) -> str:
+    """Return a number as the tables show it, see `Entry.digits`.
+
+    >>> show_number(None), show_number(float("inf")), show_number(-0.001, 2)
+    ('–', '∞', '0.00')
+    """
+    if value is None or isnan(value):
+        return "–"
+    if isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:.3g}" if digits is None else f"{value:,.{digits}f}"
+    if not text.strip("-0.,"):  # no minus before a zero
+        text = text.lstrip("-")
+    return text.replace("e-0", "e-").replace("e+0", "e+").replace("-", "−").replace("e−", "e-")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table."""
+
+    label: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that belong together: those of a dataset."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in the layout of the paper: groups of rows, a column a setting.
+
+    Attributes
+    ----------
+    name : str
+        Also the name of its files.
+    caption : str
+    axis : str
+        What the columns are: "Optimizer".
+    columns : tuple of str
+    groups : tuple of Group
+    notes : tuple of str
+        Sentences below it: what is marked, by which test.
+    """
+
+    name: str
+    caption: str
+    axis: str
+    columns: tuple[str, ...]
+    groups: tuple[Group, ...]
+    notes: tuple[str, ...] = ()
+
+
+def regret_table(result: StudyResult, published: Published | None = None) -> Table:
+    """Make the table of the paper: average regret ×100, by method and setting.
+
+    Parameters
+    ----------
+    result : StudyResult
+    published : Published, optional
+        To show beside ours.
+    """
+    return _measured_table(result, "regret", "average regret ×100", 2, published)
+
+
+def final_table(result: StudyResult) -> Table:
+    """Make a table of nDCG@10 at the last evaluation point."""
+    table = _measured_table(result, "ndcg", "nDCG@10 at the end", 4, None)
+    limits = tuple(
+        f"{dataset}: w* has {result.best[dataset]:.4f}, the logging policy "
+        f"{result.policy[dataset]:.4f}."
+        for dataset in result.datasets
+    )
+    return replace(table, notes=table.notes + limits)
+
+
+def _measured_table(
+    result: StudyResult, measure: str, what: str, digits: int, published: Published | None
+) -> Table:
+    grid = result.grid
+    tested = contrasts(result, measure)
+    by_place = {
+        (contrast.dataset, contrast.method, contrast.value): contrast for contrast in tested
+    }
+
+    def entry(dataset: str, method: str, value: Value) -> Entry:
+        cell = result.cells[dataset, method, value]
+        sample = independent(MEASURES[measure](cell), cell.runs)
+        half_width = interval(sample)
+        contrast = by_place.get((dataset, method, value))
+        known = published.number(grid.name, dataset, method, value) if published else None
+        return Entry(
+            float(sample.mean()),
+            digits,
+            half_width=None if isnan(half_width) else half_width,
+            mark=contrast.mark if contrast else "",
+            paper_mark=contrast.paper_mark if contrast else "",
+            published=known.value if known else None,
+            published_mark=known.mark if known else "",
+            note=_divergence(cell),
+        )
+
+    groups = tuple(
+        Group(
+            dataset,
+            tuple(
+                Row(
+                    method.name,
+                    tuple(entry(dataset, method.name, value) for value in grid.values),
+                )
+                for method in grid.methods
+            ),
+        )
+        for dataset in result.datasets
+    )
+    return Table(
+        f"{grid.name}-{measure}",
+        f"{grid.title}: {what}",
+        grid.axis_title,
+        tuple(map(column_title, grid.values)),
+        groups,
+        (*_interval_notes(result), *_mark_notes(grid, tested), *_entry_notes(groups)),
+    )
+
+
+def column_title(value: Value) -> str:
+    """Return a setting as the head of a column.
+
+    >>> [column_title(value) for value in ("adam", 1.0, 0.75, 5000, 10_000_000)]
+    ['Adam', '1', '0.75', '5000', '10,000,000']
+    """
+    if isinstance(value, str):
+        return _COLUMNS.get(value, value)
+    return f"{value:,.10g}" if value >= 10_000 else f"{value:.10g}"
+
+
+def _divergence(cell: Cell) -> str:
+    return f"{cell.n_diverged} of {len(cell.runs)} runs diverged" if cell.n_diverged else ""
+
+
+def _interval_notes(result: StudyResult) -> list[str]:
+    cells = result.cells.values()
+    if all(len(cell.runs) < 2 for cell in cells):
+        return ["There is one run of each, so there are no intervals and no tests."]
+    if all(len({fold for fold, _ in cell.runs}) < 2 for cell in cells):
+        return ["±: half the width of the 95 % interval of the mean over runs."]
+    fold_note = (
+        "±: half the width of the 95 % interval of the mean over runs, or over folds where a "
+        "dataset has them: runs of a fold share their test queries, so their mean counts as one."
+    )
+    return [fold_note]
+
+
+def _mark_notes(grid: Grid, tested: Sequence[Contrast]) -> list[str]:
+    n_tests = sum(not isnan(contrast.test.p) for contrast in tested)
+    if not n_tests:
+        return []
+    ours = (
+        f"▽ △: significantly lower, higher than {grid.reference}: paired t-test, p < "
+        f"{SIGNIFICANT:g} after Holm's correction over the {n_tests} tests of this table."
+    )
+    of_paper = (
+        "t▽ t△: lower, higher by the paper's test: unpaired t-test with population standard "
+        f"deviations, p < {PAPER_SIGNIFICANT:g}, not corrected."
+    )
+    return [ours, of_paper]
+
+
+def _entry_notes(groups: tuple[Group, ...]) -> list[str]:
+    entries = [entry for group in groups for row in group.rows for entry in row.entries]
+    notes = []
+    if any(entry.note for entry in entries):
+        notes.append("Runs that diverged count, with nDCG@10 of 0 from there on.")
+    if any(entry.published is not None for entry in entries):
+        notes.append(
+            "The paper's numbers and marks are those of the real Yahoo and Istella-s; a set named "
+            "“-like” has the shape of one of them only."
+        )
+    return notes
+
+
+def rates_table(result: StudyResult) -> Table:
+    """Make a table of the learning rates that were chosen on validation data, by fold."""
+    grid, cells = result.grid, result.cells
+    groups = []
+    for dataset in result.datasets:
+        some_cell = cells[dataset, grid.methods[0].name, grid.values[0]]
+        for position, fold in enumerate(dict.fromkeys(fold for fold, _ in some_cell.runs)):
+            rows = tuple(
+                Row(
+                    method.name,
+                    tuple(
+                        Entry(cells[dataset, method.name, value].learning_rates[position], None)
+                        for value in grid.values
+                    ),
+                )
+                for method in grid.methods
+            )
+            several = len(some_cell.learning_rates) > 1
+            groups.append(Group(f"{dataset}, {fold}" if several else dataset, rows))
+    return Table(
+        f"{grid.name}-learning-rates",
+        f"{grid.title}: learning rates chosen on validation data",
+        grid.axis_title,
+        tuple(map(column_title, grid.values)),
+        tuple(groups),
+    )
+
+
+def significance_table(result: StudyResult) -> Table:
+    """Make a table of all tests on regret: a row a method and setting, for the record."""
+    grid = result.grid
+    tested = contrasts(result)
+
+    def row(contrast: Contrast) -> Row:
+        test = contrast.test
+        half_width = None if isnan(test.half_width) else test.half_width
+        return Row(
+            f"{contrast.method}, {column_title(contrast.value)}",
+            (
+                Entry(test.difference, 3, half_width=half_width, mark=contrast.mark),
+                Entry(test.effect),
+                Entry(test.n, 0),
+                Entry(test.p, None),
+                Entry(contrast.adjusted, None),
+                Entry(contrast.paper_p, None, paper_mark=contrast.paper_mark),
+            ),
+        )
+
+    return Table(
+        f"{grid.name}-significance",
+        f"{grid.title}: regret ×100 against that of {grid.reference}",
+        "Method and setting",
+        ("difference", "d_z", "pairs", "p", "p, Holm", "p, paper's test"),
+        tuple(
+            Group(dataset, tuple(row(c) for c in tested if c.dataset == dataset))
+            for dataset in result.datasets
+        ),
+        (
+            *_interval_notes(result),
+            *_mark_notes(grid, tested),
+            "d_z: Cohen's effect size, the mean of the paired differences over their deviation.",
+        ),
+    )

@@ -1,0 +1,253 @@
+"""How large the weights of clicks are by γ, under both laws of position bias, beside the paper's.
+
+The paper's equation is (1/rank)^γ; its authors' code has (1/(rank + 1))^γ. A weight is 1 over that,
+so M^(1/γ) is the rank of the largest one, or that rank plus 1: the paper's own table tells which.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.data.synthetic import SHAPES
+from countersample.study.design.published import PAPER_DATASETS
+from countersample.study.findings.claims import Verdict
+from countersample.study.findings.drawing import add_legend, looks, new_panels, save_figure
+from countersample.study.findings.statistics import interval
+from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from countersample.study.design.published import Published
+    from countersample.study.findings.claims import Outcome, Source
+
+    Floats = NDArray[np.float64]
+    Weights = Mapping[tuple[str, int, float], Sequence[tuple[float, float]]]
+
+STUDY = "propensities"
+LAWS = ("(1/rank)^γ", "(1/(rank + 1))^γ")  # by offset: the paper's equation, its authors' code
+QUANTITIES = ("M̄", "M")  # in the order of the pairs
+# The longest list of each set of the paper; our synthetic ones have the same.
+_LONGEST = {"yahoo": SHAPES["yahoo-like"].items[-1], "istella-s": SHAPES["istella-like"].items[-1]}
+_STYLES = (("#0072B2", "-"), ("#D55E00", (0, (5, 1.8))))  # by offset
+_PAPER_MARKERS = ("s", "D")  # by quantity
+
+
+def weights_table(weights: Weights, published: Published) -> Table:
+    """Make the paper's table of M̄ and M, a row for each under each law, a column a γ.
+
+    Parameters
+    ----------
+    weights : mapping of (dataset, offset, γ) to a list of (M̄, M)
+        One pair a click log.
+    published : Published
+    """
+    gammas = _gammas(weights)
+
+    def entry(dataset: str, offset: int, gamma: float, quantity: int) -> Entry:
+        sample = np.array(weights[dataset, offset, gamma])[:, quantity]
+        half_width = interval(sample)
+        return Entry(
+            float(sample.mean()),
+            2,
+            half_width=None if np.isnan(half_width) else half_width,
+            published=_known(published, dataset, QUANTITIES[quantity], gamma),
+        )
+
+    groups = tuple(
+        Group(
+            dataset,
+            tuple(
+                Row(f"{name}, {law}", tuple(entry(dataset, offset, g, quantity) for g in gammas))
+                for offset, law in enumerate(LAWS)
+                for quantity, name in enumerate(QUANTITIES)
+            ),
+        )
+        for dataset in _datasets(weights)
+    )
+    laws = f"{LAWS[0]} is the paper's equation, {LAWS[1]} the law of its authors' code."
+    notes = ("±: half the width of the 95 % interval of the mean over click logs.", laws)
+    return Table(
+        STUDY, "Mean weight M̄ and largest weight M", "Position bias (γ)",
+        tuple(map(column_title, gammas)), groups, notes,
+    )  # fmt: skip
+
+
+def _known(published: Published, dataset: str, quantity: str, gamma: float) -> float | None:
+    number = published.number(STUDY, dataset, quantity, gamma)
+    return number.value if number else None
+
+
+def _datasets(weights: Weights) -> list[str]:
+    return list(dict.fromkeys(dataset for dataset, _, _ in weights))
+
+
+def _gammas(weights: Weights) -> list[float]:
+    return sorted({gamma for _, _, gamma in weights})
+
+
+def _means(weights: Weights, dataset: str, offset: int) -> Floats:
+    """Return M̄ and M by γ, the means over click logs, (n_gammas, 2)."""
+    return np.array(
+        [np.mean(weights[dataset, offset, gamma], axis=0) for gamma in _gammas(weights)]
+    )
+
+
+# -- verdicts ------------------------------------------------------------------------------------
+
+
+def weights_verdicts(weights: Weights, published: Published) -> list[Verdict]:
+    """Tell whether M outgrows M̄, and which law the paper's table is of.
+
+    Parameters
+    ----------
+    weights : mapping of (dataset, offset, γ) to a list of (M̄, M)
+    published : Published
+    """
+    verdicts = []
+    for dataset in _datasets(weights):
+        verdicts.append(_growth(weights, dataset))
+        if any(_known(published, dataset, "M", gamma) for gamma in _gammas(weights)):
+            verdicts.append(_law(weights, published, dataset))
+    return verdicts
+
+
+def _growth(weights: Weights, dataset: str) -> Verdict:
+    gammas = _gammas(weights)
+    holds, parts = [], []
+    for offset, law in enumerate(LAWS):
+        mean, largest = _means(weights, dataset, offset).T
+        ratios = largest / mean
+        holds += [ratios[0] > 1, *(np.diff(ratios) > 0)]
+        parts.append(
+            f"from {show_number(float(ratios[0]))} at γ = {gammas[0]:g} to "
+            f"{show_number(float(ratios[-1]))} at γ = {gammas[-1]:g} under {law}"
+        )
+    return _verdict(
+        dataset,
+        "The largest weight M is above the mean weight M̄, and the more so the larger γ.",
+        "paper",
+        holds,
+        f"M/M̄ grows {' and '.join(parts)}." if all(holds) else f"M/M̄ goes {' and '.join(parts)}.",
+    )
+
+
+def _law(weights: Weights, published: Published, dataset: str) -> Verdict:
+    """Decide by M, which says a rank; M̄ depends on the data and on who ranked it: a hint."""
+    gamma, largest, reciprocal = largest_reciprocal(published, dataset, _gammas(weights))
+    longest = _LONGEST[PAPER_DATASETS[dataset]]
+    decided = reciprocal > longest
+    told = "the equation has no weight that large" if decided else "either law may have that"
+    off_by = [100 * _distance(weights, published, dataset, offset) for offset in range(len(LAWS))]
+    return _verdict(
+        dataset,
+        f"The paper's table of weights is of the law of its authors' code, {LAWS[1]}, not of its "
+        f"equation, {LAWS[0]}.",
+        "beyond",
+        [decided],
+        f"The paper's M at γ = {gamma:g} is {largest:.2f} = {reciprocal}^{gamma:g}, and the "
+        f"longest list has {longest} items: {told}. Its M̄ is {off_by[1]:.0f} % from ours under the "
+        f"law of the code and {off_by[0]:.0f} % under the equation, mean over γ; that depends on "
+        "the data too.",
+    )
+
+
+def largest_reciprocal(
+    published: Published, dataset: str, gammas: Sequence[float]
+) -> tuple[float, float, int]:
+    """Return γ, M and M^(1/γ) where the paper's M^(1/γ), rank plus offset, is largest.
+
+    Examples
+    --------
+    >>> from countersample.study.design.published import Published, PublishedNumber
+    >>> paper = Published({("propensities", "yahoo", "M", 0.75): PublishedNumber(40.70)})
+    >>> largest_reciprocal(paper, "yahoo-like", [0.5, 0.75])
+    (0.75, 40.7, 140)
+    """
+    known = [(gamma, _known(published, dataset, "M", gamma)) for gamma in gammas]
+    reciprocal, gamma, largest = max(
+        (round(m ** (1 / gamma)), gamma, m) for gamma, m in known if m is not None
+    )
+    return gamma, largest, reciprocal
+
+
+def _distance(weights: Weights, published: Published, dataset: str, offset: int) -> float:
+    """Return the mean over γ of |M̄ / the paper's − 1|."""
+    known = [_known(published, dataset, "M̄", gamma) for gamma in _gammas(weights)]
+    ours = _means(weights, dataset, offset)[:, 0]
+    off_by = [abs(o / k - 1) for o, k in zip(ours, known, strict=True) if k is not None]
+    return float(np.mean(off_by))
+
+
+def _verdict(
+    dataset: str, claim: str, source: Source, holds: Sequence[bool], evidence: str
+) -> Verdict:
+    some: Outcome = "in part" if any(holds) else "not confirmed"
+    outcome: Outcome = "confirmed" if all(holds) else some
+    return Verdict(STUDY, dataset, claim, source, outcome, evidence)
+
+
+# -- the figure ----------------------------------------------------------------------------------
+
+
+@looks()
+def draw_weights(weights: Weights, published: Published, stem: Path) -> None:
+    """Draw M and M̄ against γ by logarithm, under both laws, the paper's as hollow markers.
+
+    Parameters
+    ----------
+    weights : mapping of (dataset, offset, γ) to a list of (M̄, M)
+    published : Published
+    stem : Path
+    """
+    datasets, gammas = _datasets(weights), _gammas(weights)
+    figure, (panels,) = new_panels(
+        1, len(datasets), width=max(4.5, 3.4 * len(datasets)), height=3.4, sharey="row"
+    )
+    for axes, dataset in zip(panels, datasets, strict=True):
+        _draw_weights(axes, weights, published, dataset)
+        axes.set_xticks(gammas, [column_title(gamma) for gamma in gammas])
+        axes.set(yscale="log", title=dataset, xlabel="position bias γ")
+    panels[0].set_ylabel("weight")
+    add_legend(figure, panels[0])
+    rows = [
+        (dataset, offset, gamma, name, *_limits(weights, (dataset, offset, gamma), quantity),
+         _known(published, dataset, name, gamma))
+        for dataset in datasets
+        for offset in range(len(LAWS))
+        for gamma in gammas
+        for quantity, name in enumerate(QUANTITIES)
+    ]  # fmt: skip
+    columns = ("dataset", "offset", "gamma", "quantity", "mean", "low", "high", "paper")
+    save_figure(figure, stem, columns, rows)
+
+
+def _limits(
+    weights: Weights, place: tuple[str, int, float], quantity: int
+) -> tuple[float, float, float]:
+    """Return mean, low and high over click logs."""
+    sample = np.array(weights[place])[:, quantity]
+    mean, half = float(sample.mean()), float(np.nan_to_num(interval(sample)))
+    return mean, mean - half, mean + half
+
+
+def _draw_weights(axes: Axes, weights: Weights, published: Published, dataset: str) -> None:
+    gammas = _gammas(weights)
+    for quantity in (1, 0):
+        name = QUANTITIES[quantity]
+        for offset, (law, (colour, dash)) in enumerate(zip(LAWS, _STYLES, strict=True)):
+            mean, low, high = np.array(
+                [_limits(weights, (dataset, offset, gamma), quantity) for gamma in gammas]
+            ).T
+            axes.errorbar(gammas, mean, (mean - low, high - mean), color=colour, ls=dash,
+                          lw=1.8 if quantity else 1.0, marker="o", ms=3, capsize=2, elinewidth=0.9,
+                          label=f"{name}, {law}")  # fmt: skip
+        known = np.array([_known(published, dataset, name, g) for g in gammas], np.float64)
+        axes.plot(gammas, known, ls="none", mfc="none", mec="black", ms=7,
+                  marker=_PAPER_MARKERS[quantity], label=f"{name}, the paper")  # fmt: skip

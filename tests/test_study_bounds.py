@@ -1,0 +1,221 @@
+"""Measured suboptimality and the theorems' bounds."""
+
+import csv
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.optimize
+from conftest import SEED
+from scipy import stats
+from twins_plans import risk
+
+from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic, train
+from countersample.errors import DataError
+from countersample.plans import Examples
+from countersample.study.findings.bounds import (
+    Bounds,
+    bounds_table,
+    bounds_verdicts,
+    draw_bounds,
+    hinges,
+    measure_bounds,
+    minimiser,
+    small_problem,
+)
+from countersample.theory import gradient_bounds
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Queries of the tiny set and clicks of users who follow its labels, with some noise."""
+    data = synthetic("tiny", n_queries=60, rng=SEED).normalized()
+    scores = data.labels + 2 * np.random.default_rng(SEED).standard_normal(data.n_items)
+    return data, simulate_clicks(data, scores, 2000, rng=SEED)
+
+
+@pytest.fixture(scope="module")
+def measured(problem):
+    return measure_bounds(*problem, steps=(100, 1000, 10_000), seeds=range(5))
+
+
+# -- the problem ---------------------------------------------------------------------------------
+
+
+def test_risk_is_that_of_the_log(problem, rng):
+    data, log = small_problem(*problem, n_queries=8, n_features=4)
+    log = log.head(40)
+    for scale in (0, 0.3, 3):
+        w = scale * rng.standard_normal(4)
+        assert hinges(data, log).risk(w) == pytest.approx(risk(data, log, w))
+
+
+def test_the_minimiser_solves_the_primal_too(problem):
+    """min Σ cost·slack with slack ≥ 1 − difference·w, slack ≥ 0: one variable a hinge."""
+    part = hinges(*small_problem(*problem, n_queries=10, n_features=3))
+    n, n_weights = part.differences.shape
+    primal = scipy.optimize.linprog(
+        c=np.append(np.zeros(n_weights), part.cost),
+        A_ub=-np.hstack([part.differences, np.eye(n)]),
+        b_ub=-np.ones(n),
+        bounds=[(None, None)] * n_weights + [(0, None)] * n,
+    )
+    assert part.risk(minimiser(part)) == pytest.approx(part.constant + primal.fun)
+
+
+def test_nothing_near_the_minimiser_is_better(problem, rng):
+    part = hinges(*small_problem(*problem))
+    best = minimiser(part)
+    least = part.risk(best)
+    for scale in (1e-3, 0.1, 10):
+        for _ in range(50):
+            near = best + scale * rng.standard_normal(len(best))
+            assert part.risk(near) >= least * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("solution", ["none", "wrong"])
+def test_a_solver_that_fails(problem, monkeypatch, solution):
+    part = hinges(*small_problem(*problem, n_queries=3, n_features=2))
+    wrong = SimpleNamespace(marginals=np.array([5.0, 5.0]))
+    answer = SimpleNamespace(status=solution == "none", eqlin=wrong, fun=0.0, message="no luck")
+    monkeypatch.setattr(scipy.optimize, "linprog", lambda *_, **__: answer)
+    with pytest.raises(DataError, match=r"best weights .* cannot be found \(no luck\)"):
+        minimiser(part)
+
+
+def test_the_small_problem_has_the_clicks_of_its_queries(problem):
+    data, log = problem
+    part, clicks = small_problem(data, log, n_queries=7, n_features=3)
+    clicked = sorted(set(log.query.tolist()))[:7]
+    assert part.query_ids.tolist() == data.query_ids[clicked].tolist()
+    assert clicks.n_clicks == np.isin(log.query, clicked).sum()
+    for row, query in enumerate(clicked):
+        items = log.item[log.query == query]
+        assert clicks.item[clicks.query == row].tolist() == items.tolist()
+    clicks.check(part)
+
+
+def test_features_that_vary_within_queries_are_kept():
+    """The third varies most, but between queries only; the first within them; the second little."""
+    data = RankingDataset.from_arrays(
+        X=[[0, 0.0, 9], [1, 0.1, 9], [1, 0.0, -9], [0, 0.1, -9]], y=[1, 0, 1, 0], qid=[0, 0, 1, 1]
+    )
+    log = ClickLog([0, 1], [0, 0], [1.0, 1.0])
+    part, _ = small_problem(data, log, n_features=1)
+    assert part.features[:, 0].tolist() == [0, 1, 1, 0]
+
+
+def test_counts_are_kept(problem):
+    data, log = problem
+    merged = log.merge("pair")
+    part, clicks = small_problem(data, merged, n_queries=7, n_features=3)
+    plain, rows = small_problem(data, log, n_queries=7, n_features=3)
+    w = np.ones(3)
+    assert hinges(part, clicks).risk(w) == pytest.approx(hinges(plain, rows).risk(w))
+
+
+# -- what is measured ----------------------------------------------------------------------------
+
+
+def test_the_theorems_hold(measured):
+    for name in ("IPS-SGD", "CounterSample"):
+        assert measured.excess[name].shape == (3, 5)
+        assert (measured.excess[name] >= -1e-9 * measured.best).all()
+        assert (measured.excess[name].mean(axis=1) <= measured.bound[name]).all()
+
+
+def test_bounds_are_their_formula(problem, measured):
+    part, clicks = small_problem(*problem)
+    longest = gradient_bounds(part, Examples.of(clicks, "click")).max()
+    radius = np.linalg.norm(minimiser(hinges(part, clicks)))
+    for name, scale in (("IPS-SGD", clicks.max_weight), ("CounterSample", clicks.mean_weight)):
+        expected = radius * scale * longest / np.sqrt([100, 1000, 10_000])
+        assert measured.bound[name] == pytest.approx(expected)
+        assert measured.scale[name] == pytest.approx(scale)
+    assert measured.n_clicks == clicks.n_clicks
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("IPS-SGD", "ips"), ("CounterSample", "countersample")]
+)
+def test_steps_are_of_the_size_that_the_theorems_ask(problem, measured, name, method):
+    """η = B / (m·G·√T)."""
+    part, clicks = small_problem(*problem)
+    eta = measured.radius / (measured.scale[name] * measured.gradient_bound * np.sqrt(1000))
+    run = train(part, clicks, method=method, learning_rate=eta, steps=1000, rng=3)
+    excess = hinges(part, clicks).risk(run.average_coef) - measured.best
+    assert measured.excess[name][1, 3] == pytest.approx(excess, rel=1e-6)
+
+
+def test_runs_start_at_zero_and_descend(problem, measured):
+    start = risk(*small_problem(*problem), np.zeros(measured.n_features))
+    assert measured.start == pytest.approx(start)
+    ends = measured.excess["CounterSample"].mean(axis=1)
+    assert measured.start - measured.best > ends[0] > ends[-1]
+
+
+def test_runs_differ_by_seed_and_are_repeated(problem, measured):
+    assert len(np.unique(measured.excess["IPS-SGD"][0])) == 5
+    again = measure_bounds(*problem, steps=(100,), seeds=range(5))
+    for name, excess in again.excess.items():
+        assert excess[0].tolist() == measured.excess[name][0].tolist()
+
+
+def test_plain_values_and_back(measured):
+    again = Bounds.from_dict(json.loads(json.dumps(measured.to_dict())))
+    assert again.to_dict() == measured.to_dict()
+    assert again.steps == measured.steps
+    assert again.excess["IPS-SGD"].tolist() == measured.excess["IPS-SGD"].tolist()
+
+
+# -- what it says --------------------------------------------------------------------------------
+
+
+def test_table(measured):
+    table = bounds_table({"tiny": measured})
+    assert table.columns == ("100", "1000", "10,000")
+    (group,) = table.groups
+    runs = measured.excess["CounterSample"][1]
+    low, high = stats.t.interval(0.95, 4, runs.mean(), stats.sem(runs))
+    rows = {row.label: row.entries for row in group.rows[3:]}
+    entry = rows["CounterSample, measured"][1]
+    assert (entry.value, entry.half_width) == pytest.approx((runs.mean(), (high - low) / 2))
+    bound = rows["CounterSample, bound"][1].value
+    assert bound == measured.bound["CounterSample"][1]
+    assert rows["bound / measured"][1].value == pytest.approx(bound / runs.mean())
+
+
+def test_verdicts(measured):
+    holds, lower, _ = bounds_verdicts("tiny", measured)
+    assert (holds.outcome, lower.outcome) == ("confirmed", "confirmed")
+    ratio = measured.scale["IPS-SGD"] / measured.scale["CounterSample"]
+    assert f"= {ratio:.3g}," in lower.evidence
+    assert {verdict.dataset for verdict in (holds, lower)} == {"tiny"}
+
+
+def test_verdicts_that_go_wrong(measured):
+    """A bound that is broken, weights that are all equal, and a method that lags behind."""
+    ips, sampled = measured.excess["IPS-SGD"], measured.excess["CounterSample"]
+    broken = replace(measured, bound=measured.bound | {"IPS-SGD": ips.mean(axis=1) / 2})
+    assert bounds_verdicts("tiny", broken)[0].outcome == "in part"
+    level = replace(measured, scale=dict.fromkeys(measured.scale, 2.0))
+    assert bounds_verdicts("tiny", level)[1].outcome == "not confirmed"
+    behind = replace(measured, excess={"IPS-SGD": sampled, "CounterSample": sampled * 2})
+    assert bounds_verdicts("tiny", behind)[2].outcome == "not confirmed"
+
+
+def test_figure(measured, tmp_path):
+    draw_bounds({"tiny": measured, "again": measured}, tmp_path / "bounds")
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".png", ".svg"}
+    with (tmp_path / "bounds.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 3
+    for row in rows:
+        place = measured.steps.index(int(row["steps"]))
+        runs = measured.excess[row["method"]][place]
+        low, high = stats.t.interval(0.95, 4, runs.mean(), stats.sem(runs))
+        expected = [runs.mean(), low, high, measured.bound[row["method"]][place]]
+        found = [float(row[name]) for name in ("mean", "low", "high", "bound")]
+        assert found == pytest.approx(expected, rel=1e-5)

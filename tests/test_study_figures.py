@@ -1,0 +1,237 @@
+"""Figures of studies: that they draw what the results say, in the paper's layout."""
+
+import csv
+import itertools
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from scipy import stats
+
+from countersample.study.design.grids import METHODS, Grid
+from countersample.study.findings import drawing, figures
+from countersample.study.findings.drawing import STYLES, band, style_of
+from countersample.study.findings.figures import draw_panels, draw_versus
+from countersample.study.findings.results import Cell, StudyResult
+
+NAMES = ("Biased-SGD", "IPS-SGD", "CounterSample")
+FOLDS = ("Fold1", "Fold2", "Fold3")
+
+
+def make_result(rng, *, values=(0.5, 1.5), axis="gamma", title="Position bias (γ)", diverged=()):
+    """Two datasets, one with folds; runs at `diverged` (method, value): the first two fall to 0."""
+    cells = {}
+    for (dataset, folds), name, value in itertools.product(
+        (("yahoo-like", ("",)), ("mq2008", FOLDS)), NAMES, values
+    ):
+        runs = tuple((fold, seed) for fold in folds for seed in range(3))
+        ndcg = 0.7 - 0.05 / np.arange(1, 5) + 0.01 * rng.random((len(runs), 4))
+        if (name, value) in diverged:
+            ndcg[:2, 2:] = 0
+        cells[dataset, name, value] = Cell(
+            learning_rates=(1e-4,) * len(folds),
+            drawn=np.array([100, 200, 300, 400]) * (value if axis == "clicks" else 1),
+            ndcg=ndcg,
+            best=np.full(len(runs), 0.75),
+            runs=runs,
+            n_diverged=2 if (name, value) in diverged else 0,
+            seconds=rng.random(len(runs)) + 1,
+        )
+    grid = Grid(
+        "made", "Made", "", "regret", methods=tuple(METHODS[name] for name in NAMES),
+        axis=axis, axis_title=title, values=values,
+    )  # fmt: skip
+    both = ("yahoo-like", "mq2008")
+    return StudyResult(grid, both, cells, dict.fromkeys(both, 0.75), dict.fromkeys(both, 0.6))
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What was drawn last: the figure and the rows of its data, with nothing written."""
+    kept = {}
+
+    def keep(figure, stem, columns, rows):
+        kept.update(figure=figure, stem=stem, columns=columns, rows=list(rows))
+
+    monkeypatch.setattr(figures, "save_figure", keep)
+    return kept
+
+
+def read(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def expected_band(cell, values):
+    """Student's interval by scipy, over runs or over the means of folds."""
+    folds = dict.fromkeys(fold for fold, _ in cell.runs)
+    sample = values
+    if len(folds) > 1:
+        is_of = [[fold == of for of, _ in cell.runs] for fold in folds]
+        sample = np.array([values[rows].mean() for rows in is_of])
+    low, high = stats.t.interval(0.95, len(sample) - 1, sample.mean(), stats.sem(sample))
+    return sample.mean(), low, high
+
+
+def curve_of(axes, name):
+    (line,) = (line for line in axes.lines if line.get_label() == name)
+    return line.get_ydata()
+
+
+class TestFiles:
+    def test_three_pictures_and_the_data(self, rng, tmp_path):
+        result = make_result(rng)
+        draw_panels(result, tmp_path / "position-bias.v1")
+        names = sorted(path.name for path in tmp_path.iterdir())
+        assert names == [f"position-bias.v1.{s}" for s in ("csv", "pdf", "png", "svg")]
+        assert (tmp_path / "position-bias.v1.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "position-bias.v1.pdf").read_bytes().startswith(b"%PDF")
+        assert "</svg>" in (tmp_path / "position-bias.v1.svg").read_text()
+        rows = read(tmp_path / "position-bias.v1.csv")
+        assert len(rows) == 2 * 2 * 3 * 4  # datasets, values, methods, points
+        for row in rows:
+            cell = result.cells[row["dataset"], row["method"], float(row["value"])]
+            point = cell.drawn.tolist().index(int(row["drawn"]))
+            expected = expected_band(cell, cell.ndcg[:, point])
+            found = [float(row[name]) for name in ("mean", "low", "high")]
+            assert found == pytest.approx(expected, rel=1e-5)
+
+    def test_the_same_results_give_the_same_bytes(self, rng, tmp_path):
+        result = make_result(rng)
+        for stem in ("first", "second"):
+            draw_versus(result, tmp_path / stem)
+        for suffix in ("png", "svg", "pdf", "csv"):
+            first, second = (tmp_path / f"{stem}.{suffix}" for stem in ("first", "second"))
+            assert first.read_bytes() == second.read_bytes()
+
+    def test_settings_of_matplotlib_stay_as_they_were(self, rng, drawn):
+        before = dict(mpl.rcParams)
+        draw_versus(make_result(rng), drawn.get("stem"))
+        assert dict(mpl.rcParams) == before
+
+
+class TestBand:
+    def test_one_run_has_no_width(self):
+        mean, low, high = band(np.array([[0.5, 0.25]]), [("", 0)])
+        assert mean.tolist() == low.tolist() == high.tolist() == [0.5, 0.25]
+
+    def test_folds_count_as_one_each(self, rng):
+        values = rng.random((9, 1))
+        runs = [(fold, seed) for fold in FOLDS for seed in range(3)]
+        found = [limit[0] for limit in band(values, runs)]
+        sample = values.reshape(3, 3).mean(axis=1)
+        low, high = stats.t.interval(0.95, 2, sample.mean(), stats.sem(sample))
+        assert found == pytest.approx([sample.mean(), low, high])
+
+
+class TestStyles:
+    def test_all_known_methods_differ_in_colour_and_in_dashes(self):
+        styles = [style_of(method) for method in METHODS.values()]
+        assert drawing._OTHER not in styles
+        assert len({style.colour for style in styles}) == len(METHODS)
+        assert len({style.dash for style in styles}) == len(METHODS)
+
+    def test_colours_are_of_okabe_and_ito_or_grey(self):
+        published = {"#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
+        colours = {style.colour for style in STYLES.values()}
+        assert colours - published == {"#6E6E6E"}
+
+
+class TestPanels:
+    def test_rows_are_datasets_and_columns_are_values(self, rng, drawn):
+        result = make_result(rng)
+        draw_panels(result, "stem")
+        panels = np.array(drawn["figure"].axes).reshape(2, 2)
+        assert [axes.get_title() for axes in panels[0]] == ["γ = 0.5", "γ = 1.5"]
+        assert [axes.get_ylabel() for axes in panels[:, 0]] == [
+            "yahoo-like\nnDCG@10", "mq2008\nnDCG@10",
+        ]  # fmt: skip
+        for (row, dataset), (column, value), name in itertools.product(
+            enumerate(result.datasets), enumerate(result.grid.values), NAMES
+        ):
+            cell = result.cells[dataset, name, value]
+            assert curve_of(panels[row, column], name) == pytest.approx(cell.mean_curve)
+        for row in panels:
+            assert row[0].get_ylim() == row[1].get_ylim()
+
+    def test_reference_lines_and_one_legend(self, rng, drawn):
+        draw_panels(make_result(rng), "stem")
+        axes = drawn["figure"].axes[0]
+        assert set(curve_of(axes, "w* (all labels)")) == {0.75}
+        assert set(curve_of(axes, "logging policy")) == {0.6}
+        (legend,) = drawn["figure"].legends
+        labels = [text.get_text() for text in legend.get_texts()]
+        assert labels == [*NAMES, "w* (all labels)", "logging policy"]
+
+    def test_colours_are_those_of_the_methods(self, rng, drawn):
+        draw_panels(make_result(rng), "stem")
+        for name in NAMES:
+            (line,) = (x for x in drawn["figure"].axes[0].lines if x.get_label() == name)
+            assert to_hex(line.get_color()).upper() == style_of(METHODS[name]).colour
+
+    @pytest.mark.parametrize(("log_x", "first"), [(False, 0), (True, 100)])
+    def test_the_axis_of_clicks(self, rng, drawn, log_x, first):
+        draw_panels(make_result(rng), "stem", log_x=log_x)
+        for axes in drawn["figure"].axes:
+            assert axes.get_xscale() == ("log" if log_x else "linear")
+            assert axes.get_xlim() == (first, 400)
+
+    def test_logs_of_different_sizes_have_axes_of_their_own(self, rng, drawn):
+        draw_panels(make_result(rng, values=(10, 1000), axis="clicks", title="Clicks"), "stem")
+        ends = [axes.get_xlim()[1] for axes in drawn["figure"].axes]
+        assert ends == [4000, 400_000, 4000, 400_000]
+
+    def test_divergence_is_said_and_stays_in_the_mean(self, rng, drawn):
+        result = make_result(rng, diverged=[("IPS-SGD", 1.5)])
+        draw_panels(result, "stem")
+        first, second, *_ = drawn["figure"].axes
+        assert not first.texts
+        assert [text.get_text() for text in second.texts] == ["IPS-SGD: 2 of 3 diverged"]
+        cell = result.cells["yahoo-like", "IPS-SGD", 1.5]
+        assert curve_of(second, "IPS-SGD")[-1] == pytest.approx(cell.ndcg[2, -1] / 3)
+        thin = [line for line in second.lines if line.get_linewidth() < 0.7]
+        assert len([line for line in thin if len(line.get_ydata()) == 4]) == 3  # each run
+        low, _ = second.get_ylim()
+        assert low > 0.5  # the fall to 0 does not squeeze what is of interest
+
+    def test_names_as_values(self, rng, drawn):
+        result = make_result(rng, values=("sgd", "adam"), axis="optimizer", title="Optimizer")
+        draw_panels(result, "stem")
+        assert [axes.get_title() for axes in drawn["figure"].axes[:2]] == ["SGD", "Adam"]
+
+
+class TestVersus:
+    def test_regret_against_the_value(self, rng, drawn):
+        result = make_result(rng)
+        draw_versus(result, "stem")
+        assert [axes.get_title() for axes in drawn["figure"].axes] == ["yahoo-like", "mq2008"]
+        assert len(drawn["rows"]) == 2 * 2 * 3
+        for dataset, value, name, quantity, *found in drawn["rows"]:
+            cell = result.cells[dataset, name, value]
+            regrets = 100 * (cell.best - cell.ndcg.mean(axis=1))
+            assert quantity == "regret ×100"
+            assert found == pytest.approx(expected_band(cell, regrets))
+
+    def test_time_where_the_log_grows(self, rng, drawn):
+        result = make_result(rng, values=(1000, 100_000), axis="clicks", title="Clicks")
+        draw_versus(result, "stem")
+        assert len(drawn["figure"].axes) == 4
+        assert {axes.get_xscale() for axes in drawn["figure"].axes} == {"log"}
+        seconds = [row for row in drawn["rows"] if row[3] == "training time, s"]
+        for dataset, value, name, _, *found in seconds:
+            cell = result.cells[dataset, name, value]
+            assert found == pytest.approx(expected_band(cell, cell.seconds))
+        assert len(seconds) == 12
+
+    def test_divergence_is_said_and_leaves_the_scale_alone(self, rng, drawn):
+        draw_versus(make_result(rng, diverged=[("IPS-SGD", 1.5)]), "stem")
+        for axes in drawn["figure"].axes:
+            assert [text.get_text() for text in axes.texts] == ["2 diverged"]
+            assert axes.get_ylim()[1] < 15  # regret ×100 of a fallen run is above 20
+
+    def test_no_clipping_is_a_place_of_its_own(self, rng, drawn):
+        draw_versus(make_result(rng, values=(0.0, 0.001, 0.1), axis="clip", title="Clip"), "stem")
+        axes = drawn["figure"].axes[0]
+        assert axes.get_xticks().tolist() == [0, 1, 2]
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "0.001", "0.1"]

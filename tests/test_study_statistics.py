@@ -1,0 +1,223 @@
+"""Tests of significance: against scipy, closed forms and the properties that define them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from study_results import make_cell, make_result, make_runs
+
+from countersample.errors import DataError
+from countersample.study.findings.statistics import (
+    compare_cells,
+    contrasts,
+    holm,
+    independent,
+    interval,
+    paired_test,
+    paper_test,
+)
+
+FOLDS = ("Fold1", "Fold2", "Fold3")
+p_values = st.lists(st.floats(0, 1), max_size=12)
+
+
+class TestInterval:
+    @pytest.mark.parametrize("confidence", [0.95, 0.8])
+    def test_it_is_students(self, rng, confidence):
+        values = rng.normal(size=7)
+        low, high = stats.t.interval(confidence, 6, values.mean(), stats.sem(values))
+        assert interval(values, confidence) == pytest.approx((high - low) / 2)
+
+    def test_one_value_has_none(self):
+        assert math.isnan(interval([1.0]))
+
+
+class TestIndependent:
+    def test_runs_without_folds_stay_as_they_are(self):
+        assert independent([3.0, 1.0], make_runs(2)).tolist() == [3, 1]
+
+    def test_one_fold_is_no_folds(self):
+        assert independent([3.0, 1.0], make_runs(2, ["Fold1"])).tolist() == [3, 1]
+
+    def test_folds_are_averaged_whatever_the_order_of_runs(self):
+        runs = [("b", 0), ("a", 0), ("b", 1), ("a", 1)]
+        assert independent([1, 10, 3, 30], runs).tolist() == [2, 20]
+
+
+class TestPaired:
+    def test_it_is_scipys(self, rng):
+        a, b = rng.normal(size=(2, 9))
+        test = paired_test(a, b, make_runs(9))
+        expected = stats.ttest_rel(a, b)
+        low, high = expected.confidence_interval(0.95)
+        assert test.difference == pytest.approx((a - b).mean())
+        assert test.p == pytest.approx(expected.pvalue)
+        assert test.half_width == pytest.approx((high - low) / 2)
+        assert test.effect == pytest.approx(expected.statistic / 3)  # t = d_z·√n
+        assert test.n == 9
+
+    def test_folds_are_what_is_tested(self, rng):
+        a, b = rng.normal(size=(2, 3, 4))  # by fold and seed
+        test = paired_test(a.ravel(), b.ravel(), make_runs(4, FOLDS))
+        assert test.n == 3
+        assert test.p == pytest.approx(stats.ttest_rel(a.mean(axis=1), b.mean(axis=1)).pvalue)
+
+    def test_more_seeds_of_the_same_fold_are_no_more_evidence(self, rng):
+        a, b = rng.normal(size=(2, 3, 1))
+        once = paired_test(a.ravel(), b.ravel(), make_runs(1, FOLDS))
+        often = [np.repeat(sample, 50, axis=1).ravel() for sample in (a, b)]
+        assert paired_test(*often, make_runs(50, FOLDS)).p == pytest.approx(once.p)
+
+    def test_no_difference_at_all(self):
+        test = paired_test([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], make_runs(3))
+        assert (test.difference, test.half_width, test.p, test.effect) == (0, 0, 1, 0)
+
+    @pytest.mark.parametrize("shift", [0.05, -0.05])
+    def test_the_same_difference_everywhere(self, shift):
+        a = np.array([0.1, 0.7, 0.3])
+        test = paired_test(a + shift, a, make_runs(3))  # equal but for rounding
+        assert test.difference == pytest.approx(shift)
+        assert (test.half_width, test.p, test.effect) == (0, 0, math.copysign(math.inf, shift))
+
+    def test_one_pair_is_no_test(self):
+        test = paired_test([0.3], [0.2], make_runs(1))
+        assert test.difference == pytest.approx(0.1)
+        assert np.isnan([test.half_width, test.p, test.effect]).all()
+        assert test.n == 1
+
+    @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=2, max_size=8))
+    def test_turned_round_it_is_the_same_test(self, pairs):
+        a, b = np.array(pairs).T
+        one, other = (paired_test(x, y, make_runs(len(a))) for x, y in ((a, b), (b, a)))
+        assert one.p == pytest.approx(other.p, abs=1e-12)
+        assert one.difference == -other.difference
+        assert one.effect == pytest.approx(-other.effect)
+
+    def test_cells_are_compared_by_regret_in_hundredths(self):
+        test = compare_cells(make_cell([1, 2, 4]), make_cell([3, 5, 6]))
+        assert test.difference == pytest.approx(-7 / 3)
+        assert test.p == pytest.approx(stats.ttest_rel([1, 2, 4], [3, 5, 6]).pvalue)
+
+    def test_cells_are_compared_by_what_they_end_at(self):
+        a, b = make_cell([1, 1], [0.7, 0.8]), make_cell([1, 1], [0.5, 0.7])
+        assert compare_cells(a, b, "ndcg").difference == pytest.approx(0.15)
+
+    def test_cells_of_other_runs_are_an_error(self):
+        with pytest.raises(DataError, match=r"different runs.*: seed 0, seed 1 and seed 0, s"):
+            compare_cells(make_cell([1, 2]), make_cell([1, 2, 3]))
+
+
+class TestHolm:
+    def test_by_hand(self):
+        # sorted: 0.005·4, 0.01·3, 0.03·2, and 0.04·1 which may not be below the one before it
+        assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+    def test_never_above_one(self):
+        assert holm([0.9, 0.8]).tolist() == [1, 1]
+
+    def test_nothing(self):
+        assert holm([]).tolist() == []
+
+    def test_what_was_not_tested_does_not_count(self):
+        assert holm([0.01, math.nan, 0.04]) == pytest.approx([0.02, math.nan, 0.04], nan_ok=True)
+
+    @given(p_values, st.sampled_from([0.01, 0.05, 0.3]))
+    def test_it_rejects_as_the_step_down_procedure_does(self, values, level):
+        """Holm's own definition: from the smallest on, stop at the first p > α/(n − rejected)."""
+        rejected = set()
+        for index in sorted(range(len(values)), key=values.__getitem__):
+            if values[index] * (len(values) - len(rejected)) > level:
+                break
+            rejected.add(index)
+        assert set(np.flatnonzero(holm(values) <= level)) == rejected
+
+    @given(p_values, st.randoms(use_true_random=False))
+    def test_order_does_not_matter_and_order_is_kept(self, values, random):
+        adjusted = holm(values)
+        order = list(range(len(values)))
+        random.shuffle(order)
+        assert holm([values[i] for i in order]).tolist() == adjusted[order].tolist()
+        assert (np.diff(adjusted[np.argsort(values, kind="stable")]) >= 0).all()
+
+    @given(p_values.filter(bool))
+    def test_between_no_correction_and_bonferroni(self, values):
+        adjusted, raw = holm(values), np.array(values)
+        assert (raw <= adjusted).all()
+        assert (adjusted <= np.minimum(1, len(raw) * raw)).all()
+        assert adjusted.min() == min(1, len(raw) * raw.min())
+
+
+class TestPaperTest:
+    def test_by_hand(self):
+        # means 2 and 4; variances (1 + 0 + 1)/3; pooled 2/3; t = −2 / √(2/3 · (1/3 + 1/3)) = −3
+        assert paper_test([1, 2, 3], [3, 4, 5]) == pytest.approx(2 * stats.t.sf(3, df=4))
+
+    def test_it_finds_more_than_students_test(self, rng):
+        a, b = rng.normal(size=(2, 5))
+        usual = stats.ttest_ind(a, b)
+        # the population deviation is smaller by √(4/5)
+        expected = 2 * stats.t.sf(abs(usual.statistic) * math.sqrt(5 / 4), df=8)
+        assert paper_test(a, b) == pytest.approx(expected)
+        assert paper_test(a, b) < usual.pvalue
+
+    def test_no_spread(self):
+        assert paper_test([0.1 + 0.2] * 3, [0.3] * 3) == 1
+        assert paper_test([0.1] * 3, [0.3] * 3) == 0
+
+    def test_one_run_is_no_test(self):
+        assert math.isnan(paper_test([1], [2]))
+
+
+class TestContrasts:
+    @pytest.fixture
+    def result(self, rng):
+        centres = {"Biased-SGD": 2.6, "IPS-SGD": 0.5, "CounterSample": 0.4}
+        return make_result(
+            {
+                (dataset, method, value): make_cell(centre + 0.1 * rng.normal(size=5))
+                for dataset in ("yahoo-like", "mq2008")
+                for method, centre in centres.items()
+                for value in ("sgd", "adam")
+            }
+        )
+
+    def test_every_other_method_everywhere(self, result):
+        places = [(one.dataset, one.method, one.value) for one in contrasts(result)]
+        assert places == [place for place in result.cells if place[1] != "IPS-SGD"]
+
+    def test_corrected_over_the_whole_study(self, result):
+        found = contrasts(result)
+        for one in found:
+            a = 100 * result.cells[one.dataset, one.method, one.value].regrets
+            b = 100 * result.cells[one.dataset, "IPS-SGD", one.value].regrets
+            assert one.test.p == pytest.approx(stats.ttest_rel(a, b).pvalue)
+            assert one.paper_p == pytest.approx(paper_test(a, b))
+        assert [one.adjusted for one in found] == holm([one.test.p for one in found]).tolist()
+
+    def test_marks_follow_the_corrected_p(self):
+        """Alone 0.03 is significant; beside another test with the same p it is not."""
+        lower = make_cell([1.0, 1.1, 1.2, 1.3])
+        higher = make_cell(100 * lower.regrets + [0.05, 0.1, 0.2, 0.25])
+        alone = make_result({("a", "CounterSample", 1): lower, ("a", "IPS-SGD", 1): higher})
+        (found,) = contrasts(alone)
+        assert 0.025 < found.test.p < 0.05
+        assert found.mark == "▽"
+        twice = make_result(
+            {(d, m, v): c for d in "ab" for (_, m, v), c in alone.cells.items()},
+        )
+        assert [one.mark for one in contrasts(twice)] == ["", ""]
+
+    def test_marks_by_the_papers_test_have_their_own_threshold(self):
+        a, b = make_cell([1.0, 2.0, 3.0]), make_cell([3.0, 4.0, 5.1])
+        (found,) = contrasts(make_result({("a", "CounterSample", 1): a, ("a", "IPS-SGD", 1): b}))
+        assert 0.01 < found.paper_p < 0.05
+        assert (found.mark, found.paper_mark) == ("▽", "")
+        far = make_cell([-3.0, -4.0, -5.1])
+        (found,) = contrasts(make_result({("a", "CounterSample", 1): a, ("a", "IPS-SGD", 1): far}))
+        assert (found.mark, found.paper_mark) == ("△", "△")
+
+    def test_without_a_reference_there_are_none(self, result):
+        assert contrasts(make_result(result.cells, reference="")) == []

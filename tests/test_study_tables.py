@@ -1,0 +1,377 @@
+"""Tables of a study: what they say, and that every format says the same."""
+
+import csv
+import io
+import itertools
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from markdown_it import MarkdownIt
+from scipy import stats
+from study_results import make_cell, make_result
+
+from countersample.errors import CounterSampleError
+from countersample.study.design.published import load_published
+from countersample.study.findings.statistics import contrasts, independent
+from countersample.study.findings.tables import (
+    Entry,
+    Group,
+    Row,
+    Table,
+    column_title,
+    final_table,
+    rates_table,
+    regret_table,
+    show_number,
+    significance_table,
+)
+from countersample.study.findings.write_tables import (
+    RENDERERS,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_text,
+    write_table,
+)
+
+FOLDS = ("Fold1", "Fold2", "Fold3")
+REGRETS = {"Biased-SGD": 2.6, "IPS-SGD": 0.5, "CounterSample": 0.3}
+
+
+@pytest.fixture
+def published():
+    return load_published(ROOT / "experiments" / "published.toml")
+
+
+@pytest.fixture
+def result(rng):
+    """Two datasets, one of them with folds; two of the runs of IPS-SGD with Adam diverged."""
+    cells = {}
+    for dataset, folds in (("yahoo-like", ("",)), ("mq2008", FOLDS)):
+        for (method, regret), value in itertools.product(REGRETS.items(), ("sgd", "adam")):
+            cells[dataset, method, value] = make_cell(
+                regret + 0.01 * rng.normal(size=4 * len(folds)),
+                folds=folds,
+                n_diverged=2 if (method, value) == ("IPS-SGD", "adam") else 0,
+                rates=tuple(10.0 ** -(5 + fold) for fold in range(len(folds))),
+            )
+    return make_result(cells)
+
+
+def entries_of(table):
+    """Entries by group, row and column."""
+    return {
+        (group.title, row.label, column): entry
+        for group in table.groups
+        for row in group.rows
+        for column, entry in zip(table.columns, row.entries, strict=True)
+    }
+
+
+class TestRegretTable:
+    def test_layout_is_that_of_the_paper(self, result):
+        table = regret_table(result)
+        assert (table.name, table.axis, table.columns) == (
+            "optimizers-regret", "Optimizer", ("SGD", "Adam"),
+        )  # fmt: skip
+        assert [group.title for group in table.groups] == ["yahoo-like", "mq2008"]
+        assert [[row.label for row in group.rows] for group in table.groups] == [[*REGRETS]] * 2
+
+    def test_mean_and_interval(self, result):
+        entry = entries_of(regret_table(result))["yahoo-like", "CounterSample", "Adam"]
+        regrets = 100 * result.cells["yahoo-like", "CounterSample", "adam"].regrets
+        assert entry.value == pytest.approx(regrets.mean())
+        low, high = stats.t.interval(0.95, 3, regrets.mean(), stats.sem(regrets))
+        assert entry.half_width == pytest.approx((high - low) / 2)
+
+    def test_interval_is_over_folds_where_there_are_some(self, result):
+        entry = entries_of(regret_table(result))["mq2008", "CounterSample", "Adam"]
+        cell = result.cells["mq2008", "CounterSample", "adam"]
+        means = 100 * cell.regrets.reshape(3, 4).mean(axis=1)
+        low, high = stats.t.interval(0.95, 2, means.mean(), stats.sem(means))
+        assert entry.half_width == pytest.approx((high - low) / 2)
+        assert "over folds" in " ".join(regret_table(result).notes)
+
+    def test_marks(self, result):
+        marks = {
+            place: (entry.mark, entry.paper_mark)
+            for place, entry in entries_of(regret_table(result)).items()
+        }
+        by_method = {"Biased-SGD": ("△", "△"), "IPS-SGD": ("", ""), "CounterSample": ("▽", "▽")}
+        assert marks == {place: by_method[place[1]] for place in marks}
+
+    def test_marks_are_those_of_the_contrasts(self, result, rng):
+        """In a table where some differences are significant and some are not."""
+        noisy = {
+            place: make_cell(
+                100 * cell.regrets + rng.normal(size=len(cell.runs)),
+                folds=tuple(dict.fromkeys(fold for fold, _ in cell.runs)),
+            )
+            for place, cell in result.cells.items()
+        }
+        result = make_result(noisy)
+        found = entries_of(regret_table(result))
+        for one in contrasts(result):
+            entry = found[one.dataset, one.method, column_title(one.value)]
+            assert (entry.mark, entry.paper_mark) == (one.mark, one.paper_mark)
+
+    def test_diverged_runs_are_told(self, result):
+        table = regret_table(result)
+        noted = {place: entry.note for place, entry in entries_of(table).items() if entry.note}
+        assert noted == {
+            ("yahoo-like", "IPS-SGD", "Adam"): "2 of 4 runs diverged",
+            ("mq2008", "IPS-SGD", "Adam"): "2 of 12 runs diverged",
+        }
+        assert any("diverged count" in note for note in table.notes)
+
+    def test_published_numbers_stand_beside(self, result, published):
+        found = entries_of(regret_table(result, published))
+        entry = found["yahoo-like", "CounterSample", "Adam"]
+        assert (entry.published, entry.published_mark) == (0.35, "▽")
+        assert found["mq2008", "CounterSample", "Adam"].published is None
+        assert entries_of(regret_table(result))["yahoo-like", "IPS-SGD", "SGD"].published is None
+
+    def test_one_run_has_no_interval_and_no_mark(self):
+        cells = {("a", method, 1.0): make_cell([regret]) for method, regret in REGRETS.items()}
+        table = regret_table(make_result(cells))
+        for entry in entries_of(table).values():
+            assert (entry.half_width, entry.mark, entry.paper_mark) == (None, "", "")
+        assert table.notes == ("There is one run of each, so there are no intervals and no tests.",)
+
+    def test_notes_say_which_test_and_how_many(self, result):
+        notes = " ".join(regret_table(result).notes)
+        assert "than IPS-SGD" in notes
+        assert "the 8 tests" in notes  # two datasets, two methods, two settings
+        assert "p < 0.05 after Holm" in notes
+        assert "population standard deviations, p < 0.01" in notes
+
+
+class TestOtherTables:
+    def test_final(self, result):
+        table = final_table(result)
+        entry = entries_of(table)["yahoo-like", "CounterSample", "SGD"]
+        cell = result.cells["yahoo-like", "CounterSample", "sgd"]
+        assert entry.value == pytest.approx(cell.ndcg[:, -1].mean())
+        assert entry.mark == "△"  # higher nDCG, lower regret
+        assert "yahoo-like: w* has 0.8000, the logging policy 0.6000." in table.notes
+
+    def test_rates_by_fold(self, result):
+        table = rates_table(result)
+        titles = [group.title for group in table.groups]
+        assert titles == ["yahoo-like", *(f"mq2008, {fold}" for fold in FOLDS)]
+        found = entries_of(table)
+        assert found["yahoo-like", "IPS-SGD", "SGD"].shown == "1e-5"
+        assert found["mq2008, Fold3", "IPS-SGD", "SGD"].shown == "1e-7"
+
+    def test_significance_has_every_figure(self, result):
+        table = significance_table(result)
+        (one,) = [
+            one for one in contrasts(result)
+            if (one.dataset, one.method, one.value) == ("mq2008", "CounterSample", "adam")
+        ]  # fmt: skip
+        found = entries_of(table)
+        row = {column: found["mq2008", "CounterSample, Adam", column] for column in table.columns}
+        assert {column: entry.value for column, entry in row.items()} == {
+            "difference": one.test.difference,
+            "d_z": one.test.effect,
+            "pairs": 3,
+            "p": one.test.p,
+            "p, Holm": one.adjusted,
+            "p, paper's test": one.paper_p,
+        }
+        assert row["difference"].half_width == one.test.half_width
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (0.333, 2, "0.33"), (-0.333, 2, "−0.33"), (36251, 0, "36,251"), (-0.001, 2, "0.00"),
+        (None, 2, "–"), (float("nan"), 2, "–"), (float("-inf"), 2, "−∞"), (3e-10, None, "3e-10"),
+        (-3e-5, None, "−3e-5"), (0.3, None, "0.3"), (1e7, None, "1e+7"), (0, None, "0"),
+    ],
+)  # fmt: skip
+def test_numbers_as_they_are_shown(value, digits, shown):
+    assert show_number(value, digits) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        ("sgd", "SGD"), ("query", "query"), (1.0, "1"), (0.75, "0.75"), (10, "10"), (-0.5, "-0.5"),
+        (1000, "1000"), (10_000, "10,000"), (1e7, "10,000,000"),
+    ],
+)  # fmt: skip
+def test_settings_as_heads_of_columns(value, title):
+    assert column_title(value) == title
+
+
+# -- formats -------------------------------------------------------------------------------------
+
+
+def make_table(n_columns=2, **options):
+    """Everything an entry can have, and text that every format must escape."""
+    full = Entry(
+        0.3312, 2, 0.0251, mark="▽", paper_mark="▽", published=0.35, published_mark="▽",
+        note="2 of 5 runs diverged",
+    )  # fmt: skip
+    plain = Entry(-12.5, 2, paper_mark="△")
+    nothing = Entry(None, published=1234.5)
+    rows = (
+        Row("M̄ | a_b", (full, *[plain] * (n_columns - 1))),
+        Row("50 % & more", (*[plain] * (n_columns - 1), nothing)),
+        Row(r"{x}^2 ~ \y #1 $", (Entry(float("inf")),) * n_columns),
+    )
+    return Table(
+        name="made-up",
+        caption="Regret ×100, <p> & *q*",
+        axis="Bias γ",
+        columns=tuple(f"{column / 2:g}" for column in range(n_columns)),
+        groups=(Group("set_1", rows), Group("", rows)),
+        notes=("▽: lower | p < 0.05",),
+        **options,
+    )
+
+
+class TestText:
+    def test_digits_stand_below_each_other(self):
+        table = Table("t", "c", "a", ("x",), (Group("", (
+            Row("one", (Entry(0.5, 2, 0.01, mark="▽", paper_mark="▽"),)),
+            Row("M̄", (Entry(12.25),)),
+            Row("three", (Entry(-3.125, 2, 10.5, note="n"),)),
+        )),))  # fmt: skip
+        assert to_text(table).splitlines()[2:7] == [
+            "a                     x",
+            "─────  ────────────────",
+            "one     0.50 ±0.01 ▽ t▽",
+            "M̄      12.25",
+            "three  −3.12 ±10.50†",
+        ]
+
+    def test_the_papers_numbers_stand_beside_where_there_is_room(self):
+        text = to_text(make_table(2))
+        assert "0.33 ±0.03▽ t▽† (paper 0.35▽)" in text
+        assert "in the paper" not in text
+
+    def test_and_below_where_there_is_none(self):
+        text = to_text(make_table(5))
+        assert "(paper" not in text
+        below = [line for line in text.splitlines() if "in the paper" in line]
+        assert [line.split()[3:] for line in below] == [["0.35▽"], ["1,234.50"]] * 2
+
+    @pytest.mark.parametrize("n_columns", [1, 2, 3, 5, 8, 20])
+    def test_never_wider_than_100_columns_and_nothing_is_lost(self, n_columns):
+        text = to_text(make_table(n_columns))
+        assert max(map(len, text.splitlines())) <= 100
+        assert text.count("−12.50") == 4 * (n_columns - 1)
+        assert text.count("∞") == 2 * n_columns
+
+    def test_notes_name_their_entry(self):
+        text = to_text(make_table())
+        assert "† set_1, M̄ | a_b, 0: 2 of 5 runs diverged." in text
+
+
+def test_markdown_is_a_table_to_a_parser():
+    html = MarkdownIt("commonmark").enable("table").render(to_markdown(make_table()))
+    rows = [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row) for row in html.split("<tr>")[1:]]
+    assert rows[0] == ["Bias γ", "0", "0.5"]
+    assert rows[1] == ["<strong>set_1</strong>", "", ""]
+    assert rows[2] == ["M̄ | a_b", "0.33 ±0.03▽ t▽† (paper 0.35▽)", "−12.50 t△"]
+    assert rows[3] == ["50 % &amp; more", "−12.50 t△", "– (paper 1,234.50)"]
+    assert rows[4] == [r"{x}^2 ~ \y #1 $", "∞", "∞"]
+    assert len(rows) == 8
+    assert "<strong>Regret ×100, &lt;p&gt; &amp; *q*</strong>" in html
+    assert "▽: lower | p &lt; 0.05" in html
+
+
+def test_csv_is_tidy_and_not_rounded():
+    rows = list(csv.DictReader(io.StringIO(to_csv(make_table()))))
+    assert len(rows) == 2 * 3 * 2
+    assert rows[0] == {
+        "dataset": "set_1", "row": "M̄ | a_b", "column": "0", "value": "0.3312",
+        "half_width": "0.0251", "mark": "▽", "paper_mark": "▽", "published": "0.35",
+        "published_mark": "▽", "note": "2 of 5 runs diverged",
+    }  # fmt: skip
+    assert rows[3]["value"] == ""
+    assert float(rows[4]["value"]) == np.inf
+
+
+class TestLatex:
+    @pytest.mark.parametrize("n_columns", [1, 3])
+    def test_structure(self, n_columns):
+        text = to_latex(make_table(n_columns))
+        bare = re.sub(r"\\[{}$&%#_\\]", "", text.replace(r"\\" + "\n", "\n"))
+        assert bare.count("{") == bare.count("}")
+        assert bare.count("$") % 2 == 0
+        begun, ended = re.findall(r"\\begin{(\w+)}", text), re.findall(r"\\end{(\w+)}", text)
+        assert begun == ended[::-1] == ["table", "tabular"]
+        inside = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
+        lines = [line for line in inside.splitlines() if line.endswith(r" \\")]
+        assert len(lines) == 1 + 1 + 2 * (3 + 2)  # head, one title, rows, two with published
+        assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {n_columns}
+        assert inside.count(r"\midrule") == 2
+
+    def test_layout_and_marks_of_the_paper(self):
+        text = to_latex(make_table())
+        assert r"Bias $\gamma$: & 0 & 0.5 \\" in text
+        assert r"set\_1 & & \\" in text
+        assert (
+            r"\quad $\bar{M}$ $|$ a\_b & 0.33 $\pm$0.03\rlap{$^{\triangledown t \triangledown"
+            r" \dagger}$} & $-$12.50\rlap{$^{t \triangle}$} \\"
+        ) in text
+        assert r"\quad \quad in the paper & 0.35\rlap{$^{\triangledown}$} &  \\" in text
+        assert r"\{x\}\textasciicircum{}2 \textasciitilde{} \textbackslash{}y \#1 \$" in text
+
+    @pytest.mark.parametrize("n_columns", [1, 5])
+    def test_only_ascii_is_left(self, n_columns):
+        assert to_latex(make_table(n_columns)).isascii()
+
+    def test_of_a_study_too(self, result, published):
+        for table in (regret_table(result, published), significance_table(result)):
+            assert to_latex(table).isascii()
+
+    @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+    def test_it_compiles(self, tmp_path):
+        (tmp_path / "all.tex").write_text(
+            "\\documentclass{article}\\usepackage{amssymb,booktabs}\\begin{document}\n"
+            + to_latex(make_table())
+            + "\\end{document}\n"
+        )
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+
+
+class TestFiles:
+    def test_every_format_is_written(self, tmp_path):
+        table = make_table()
+        paths = write_table(table, tmp_path)
+        assert sorted(path.name for path in paths) == sorted(
+            f"made-up{ending}" for ending in (".txt", ".md", ".csv", ".tex")
+        )
+        assert sorted(tmp_path.iterdir()) == sorted(paths)
+        for path in paths:
+            assert path.read_text(encoding="utf-8") == RENDERERS[path.suffix](table)
+
+    def test_a_folder_that_is_not_there(self, tmp_path):
+        with pytest.raises(CounterSampleError, match="cannot be written"):
+            write_table(make_table(), tmp_path / "none")
+
+
+@pytest.mark.parametrize("make", [regret_table, final_table, rates_table, significance_table])
+@pytest.mark.parametrize("ending", RENDERERS)
+def test_every_format_has_every_number_of_a_study(result, make, ending):
+    table = make(result)
+    text = RENDERERS[ending](table)
+    for (title, _, _), entry in entries_of(table).items():
+        shown = str(entry.value) if ending == ".csv" else entry.shown
+        assert (shown.replace("−", "$-$") if ending == ".tex" else shown) in text
+        assert title in text
+
+
+def test_means_over_folds_are_means_of_runs(result):
+    """Folds have as many seeds each, so the table's mean is that of all runs."""
+    cell = result.cells["mq2008", "IPS-SGD", "sgd"]
+    assert independent(cell.regrets, cell.runs).mean() == pytest.approx(cell.regrets.mean())

@@ -1,0 +1,154 @@
+"""The tables of weights and of datasets, beside the paper's."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from conftest import ROOT, SEED
+from scipy import stats
+
+from countersample import simulate_clicks, synthetic
+from countersample.clicks import PositionBias
+from countersample.study.design.published import load_published
+from countersample.study.findings.shapes import Shape, shapes_table
+from countersample.study.findings.weights import draw_weights, weights_table, weights_verdicts
+
+GAMMAS = (0.5, 0.75, 1.0, 1.25, 1.5)
+
+
+@pytest.fixture(scope="module")
+def published():
+    return load_published(ROOT / "experiments" / "published.toml")
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """Of simulated clicks: each law and γ three times, on two sets; "tiny" is not in the paper."""
+    found = {}
+    for name in ("yahoo-like", "tiny"):
+        data = synthetic(name, n_queries=150, rng=SEED)
+        scores = np.random.default_rng(SEED).random(data.n_items)
+        for offset in (0, 1):
+            for gamma in GAMMAS:
+                bias = PositionBias(gamma, offset)
+                logs = [simulate_clicks(data, scores, 2000, bias=bias, rng=s) for s in range(3)]
+                found[name, offset, gamma] = [(log.mean_weight, log.max_weight) for log in logs]
+    return found
+
+
+def flat(dataset, ratios):
+    """Weights with M̄ = 2 and these M/M̄ by γ, under both laws."""
+    return {
+        (dataset, offset, gamma): [(2.0, 2.0 * ratio)] * 2
+        for offset in (0, 1)
+        for gamma, ratio in zip(GAMMAS, ratios, strict=True)
+    }
+
+
+class TestTable:
+    def test_means_intervals_and_the_papers_numbers(self, weights, published):
+        table = weights_table(weights, published)
+        assert table.columns == ("0.5", "0.75", "1", "1.25", "1.5")
+        yahoo, tiny = table.groups
+        assert [row.label for row in yahoo.rows] == [
+            "M̄, (1/rank)^γ", "M, (1/rank)^γ", "M̄, (1/(rank + 1))^γ", "M, (1/(rank + 1))^γ",
+        ]  # fmt: skip
+        for row, (offset, quantity) in zip(
+            yahoo.rows, [(0, 0), (0, 1), (1, 0), (1, 1)], strict=True
+        ):
+            for entry, gamma in zip(row.entries, GAMMAS, strict=True):
+                sample = np.array(weights["yahoo-like", offset, gamma])[:, quantity]
+                assert entry.value == pytest.approx(sample.mean())
+                if sample.std():
+                    low, high = stats.t.interval(0.95, 2, sample.mean(), stats.sem(sample))
+                    assert entry.half_width == pytest.approx((high - low) / 2)
+        assert [entry.published for entry in yahoo.rows[0].entries] == [
+            3.14, 5.12, 7.92, 11.71, 16.66,
+        ]  # fmt: skip
+        assert yahoo.rows[3].entries[1].published == 40.70
+        assert all(entry.published is None for row in tiny.rows for entry in row.entries)
+
+    def test_one_log_has_no_interval(self, published):
+        weights = {place: pairs[:1] for place, pairs in flat("tiny", GAMMAS).items()}
+        entry = weights_table(weights, published).groups[0].rows[0].entries[0]
+        assert (entry.value, entry.half_width) == (2.0, None)
+
+
+class TestVerdicts:
+    def test_only_the_law_of_the_code_has_the_papers_largest_weight(self, weights, published):
+        """On Yahoo: the longest list has 139 items, and 140^0.75 = 40.70 > 139^0.75 = 40.48."""
+        (law,) = (v for v in weights_verdicts(weights, published) if v.source == "beyond")
+        assert (law.dataset, law.outcome) == ("yahoo-like", "confirmed")
+        assert "40.70 = 140^0.75" in law.evidence
+        assert "139 items" in law.evidence
+        assert round(139**0.75, 2) < 40.70 == round(140**0.75, 2)
+
+    def test_every_largest_weight_of_the_paper_is_of_a_whole_rank(self, published):
+        for dataset in ("yahoo-like", "istella-like"):
+            for gamma in GAMMAS:
+                largest = published.number("propensities", dataset, "M", gamma).value
+                rank = round(largest ** (1 / gamma))
+                assert round(rank**gamma, 2) == pytest.approx(largest, abs=0.011)
+
+    def test_istella_does_not_tell(self, published):
+        """177 ≤ 182, its longest list: a rank under both laws."""
+        _, law = weights_verdicts(flat("istella-like", (2, 3, 4, 5, 6)), published)
+        assert law.outcome == "not confirmed"
+        assert "either law may have that" in law.evidence
+
+    def test_how_far_the_mean_weights_are_off(self, published):
+        paper = (3.14, 5.12, 7.92, 11.71, 16.66)
+        weights = {
+            ("yahoo-like", offset, gamma): [(factor * mean, 99.0)]
+            for offset, factor in ((0, 1.3), (1, 0.9))
+            for gamma, mean in zip(GAMMAS, paper, strict=True)
+        }
+        _, law = weights_verdicts(weights, published)
+        found = re.findall(
+            r"(\d+) % (from ours under the law of the code|under the eq)", law.evidence
+        )
+        assert [number for number, _ in found] == ["10", "30"]
+
+    @pytest.mark.parametrize(
+        ("ratios", "outcome"),
+        [
+            ((2, 3, 4, 5, 6), "confirmed"),
+            ((2, 3, 2, 5, 6), "in part"),
+            ((0.9, 0.8, 0.7, 0.6, 0.5), "not confirmed"),
+        ],
+    )
+    def test_growth(self, published, ratios, outcome):
+        (growth,) = weights_verdicts(flat("tiny", ratios), published)
+        assert growth.outcome == outcome
+        assert f"from {ratios[0]} at γ = 0.5 to {ratios[-1]} at γ = 1.5" in growth.evidence
+
+
+def test_figure(weights, published, tmp_path):
+    draw_weights(weights, published, tmp_path / "propensities")
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".png", ".svg"}
+    with (tmp_path / "propensities.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 5 * 2
+    for row in rows:
+        pairs = weights[row["dataset"], int(row["offset"]), float(row["gamma"])]
+        mean = np.mean(pairs, axis=0)[("M̄", "M").index(row["quantity"])]
+        assert float(row["mean"]) == pytest.approx(mean, rel=1e-5)
+        known = published.number(
+            "propensities", row["dataset"], row["quantity"], float(row["gamma"])
+        )
+        assert row["paper"] == ("" if known is None else f"{known.value:.6g}")
+
+
+def test_shapes(published):
+    shapes = {
+        "yahoo-like": Shape(queries=200, items=4600, longest=139, features=700, irrelevant=1150),
+        "mine": Shape(queries=2, items=5, longest=3, features=4, irrelevant=5),
+    }
+    table = shapes_table(shapes, published)
+    (group,) = table.groups
+    yahoo, mine = (row.entries for row in group.rows)
+    assert [entry.value for entry in yahoo] == [200, 4600 / 200, 100 * 1150 / 4600, 139, 700]
+    assert [entry.published for entry in yahoo] == [36_251, 23, 26, None, None]
+    assert [entry.shown for entry in mine] == ["2", "2.5", "100.0", "3", "4"]
+    assert all(entry.published is None for entry in mine)
