@@ -1,0 +1,197 @@
+"""The numbers that the page draws: thinned, rounded, as plain values for JSON."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.study.design.grids import METHODS
+from countersample.study.findings.drawing import STYLES, band
+from countersample.study.findings.tables import column_title
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from countersample.study.design.grids import Grid, Method, Value
+    from countersample.study.findings.results import Cell, StudyResult
+
+    Floats = NDArray[np.float64]
+
+MOST_POINTS = 200  # of a line on the page; the data files have all
+_DECIMALS = 6
+_PADDING = 0.06  # of the range of an axis, left free above and below the lines
+
+
+def thin(n_points: int) -> NDArray[np.intp]:
+    """Return which points of a line to keep: all, or half evenly spaced and half by logarithm.
+
+    The first and the last are always kept, and both axes, linear and logarithmic, stay smooth.
+
+    Examples
+    --------
+    >>> thin(3).tolist()
+    [0, 1, 2]
+    >>> len(thin(100_000)) <= MOST_POINTS
+    True
+    """
+    if n_points <= MOST_POINTS:
+        return np.arange(n_points)
+    half = MOST_POINTS // 2
+    even = np.linspace(0, n_points - 1, half)
+    by_logarithm = np.geomspace(1, n_points, half) - 1
+    return np.unique(np.rint(np.concatenate([even, by_logarithm])).astype(np.intp))
+
+
+def curves_data(result: StudyResult) -> dict[str, Any]:
+    """Return the learning curves of a study: a row of panels a dataset, a panel a value.
+
+    Where the values are numbers, regret against them comes with it.
+    """
+    grid = result.grid
+    numeric = len(grid.values) > 1 and not any(isinstance(value, str) for value in grid.values)
+    return {
+        "methods": [_shown(method) for method in grid.methods],
+        "rows": [_row(result, dataset) for dataset in result.datasets],
+        "versus": _versus(result) if numeric else None,
+    }
+
+
+def toy_data(toy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the two-weight example with its methods as they are shown."""
+    methods = [_shown(METHODS[name]) for name in ("IPS-SGD", "CounterSample")]
+    return {**toy, "methods": methods}
+
+
+def _shown(method: Method) -> dict[str, str]:
+    """Return a method's name, plan and the class of its lines in report.css."""
+    known = (method.plan, method.unit) in STYLES
+    style = f"{method.plan}-{method.unit}" if known else "other"
+    return {"name": method.name, "plan": method.plan, "style": style}
+
+
+# -- learning curves -----------------------------------------------------------------------------
+
+
+def _row(result: StudyResult, dataset: str) -> dict[str, Any]:
+    grid = result.grid
+    rules = {"w*": result.best[dataset], "logging policy": result.policy[dataset]}
+    panels, in_view = [], [np.array(list(rules.values()))]
+    for value in grid.values:
+        cells = [result.cells[dataset, method.name, value] for method in grid.methods]
+        in_view += [cell.mean_curve for cell in cells if not cell.n_diverged]
+        lines = [_curve(cell) for cell in cells]
+        panels.append({"title": _panel_title(grid, value), "lines": lines})
+    return {
+        "title": dataset,
+        "rules": [{"label": label, "y": round(y, _DECIMALS)} for label, y in rules.items()],
+        "range": _range(in_view),
+        "panels": panels,
+    }
+
+
+def _curve(cell: Cell) -> dict[str, Any]:
+    """Return a line: its mean with a band, or with each of its runs where some diverged.
+
+    An interval over sound and fallen runs would cover the panel.
+    """
+    kept = thin(len(cell.drawn))
+    runs = cell.ndcg[:, kept]
+    mean, low, high = band(runs, cell.runs)
+    return {
+        "x": cell.drawn[kept].tolist(),
+        "mean": _rounded(mean),
+        "half": _rounded((high - low) / 2) if len(cell.runs) > 1 and not cell.n_diverged else None,
+        "runs": [_rounded(run) for run in runs] if cell.n_diverged else [],
+        "note": _divergence(cell),
+    }
+
+
+def _panel_title(grid: Grid, value: Value) -> str:
+    """Return "γ = 0.5" for the axis "Position bias (γ)", "Batch size: 10", "Adam"."""
+    if isinstance(value, str):
+        return column_title(value)
+    symbol = re.search(r"\((.+)\)$", grid.axis_title)
+    before = f"{symbol[1]} = " if symbol else f"{grid.axis_title}: "
+    return before + column_title(value)
+
+
+def _divergence(cell: Cell) -> str:
+    return f"{cell.n_diverged} of {len(cell.runs)} runs diverged" if cell.n_diverged else ""
+
+
+# -- regret against the axis ---------------------------------------------------------------------
+
+
+def _versus(result: StudyResult) -> dict[str, Any]:
+    grid = result.grid
+    log, places = _places([float(value) for value in grid.values])
+    return {
+        "axis": grid.axis_title,
+        "log": log,
+        "ticks": [[p, column_title(v)] for p, v in zip(places, grid.values, strict=True)],
+        "panels": [_regrets(result, dataset, places) for dataset in result.datasets],
+    }
+
+
+def _regrets(result: StudyResult, dataset: str, places: list[float]) -> dict[str, Any]:
+    lines, in_view = [], [0.0]
+    for method in result.grid.methods:
+        cells = [result.cells[dataset, method.name, value] for value in result.grid.values]
+        bands = [band(100 * cell.regrets[:, np.newaxis], cell.runs) for cell in cells]
+        mean = np.array([b.mean[0] for b in bands])
+        sound = np.array([not cell.n_diverged for cell in cells])
+        in_view += mean[sound].tolist()
+        half = np.where(sound, [(b.high - b.low)[0] / 2 for b in bands], 0.0)
+        diverged = [
+            f"{_divergence(cell)} at {column_title(value)}"
+            for cell, value in zip(cells, result.grid.values, strict=True)
+            if cell.n_diverged
+        ]
+        lines.append(
+            {
+                "x": places,
+                "mean": _rounded(mean),
+                "half": _rounded(half) if len(cells[0].runs) > 1 else None,
+                "runs": [],
+                "note": ", ".join(diverged),
+            }
+        )
+    return {"title": dataset, "lines": lines, "range": _range([np.array(in_view)])}
+
+
+def _places(values: Sequence[float]) -> tuple[bool, list[float]]:
+    """Return whether the axis is logarithmic, and where on it each value is.
+
+    Examples
+    --------
+    >>> _places([0.5, 1, 1.5]), _places([1e3, 1e6])
+    ((False, [0.5, 1, 1.5]), (True, [1000.0, 1000000.0]))
+    >>> _places([0, 1e-3, 0.1])  # zero beside small and large: one after the other
+    (False, [0.0, 1.0, 2.0])
+    """
+    above_zero = [value for value in values if value > 0]
+    if not above_zero or max(above_zero) < 30 * min(above_zero):
+        return False, list(values)
+    if len(above_zero) == len(values):
+        return True, list(values)
+    return False, [float(place) for place in range(len(values))]
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def _range(in_view: Iterable[Floats]) -> list[float]:
+    """Return the ends of an axis that shows these values with some room."""
+    values = np.concatenate(list(in_view))
+    low, high = float(values.min()), float(values.max())
+    room = _PADDING * (high - low) or _PADDING
+    return [round(low - room, _DECIMALS), round(high + room, _DECIMALS)]
+
+
+def _rounded(values: Floats) -> list[float]:
+    rounded: list[float] = np.round(values, _DECIMALS).tolist()
+    return rounded

@@ -1,0 +1,194 @@
+"""The parts of the page that are words and small tables: verdicts, diagnoses, how it was run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html import escape
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from countersample.study.findings.tables import show_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from countersample.study.findings.claims import Verdict
+    from countersample.study.report.model import Link, LogDiagnosis, ProtocolLine
+
+_SIGNS = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗"}
+
+
+def paragraphs(texts: Iterable[str]) -> str:
+    """Return each text as a paragraph."""
+    return "\n".join(f"<p>{escape(text.strip())}</p>" for text in texts if text.strip())
+
+
+def verdict_lists(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> str:
+    """Return the tally, then the claims by study, each with its verdict on every dataset."""
+    by_study: dict[str, dict[str, list[Verdict]]] = {}
+    for verdict in verdicts:
+        by_study.setdefault(verdict.study, {}).setdefault(verdict.claim, []).append(verdict)
+    parts = [_tally(verdicts)]
+    for study, claims in by_study.items():
+        title = escape(titles.get(study, study))
+        if study in titles:
+            title = f'<a href="#study-{escape(study)}">{title}</a>'
+        items = "\n".join(_claim(claim, given) for claim, given in claims.items())
+        parts.append(f'<h3>{title}</h3>\n<ul class="claims">\n{items}\n</ul>')
+    return "\n".join(parts)
+
+
+def _tally(verdicts: Sequence[Verdict]) -> str:
+    """Return how many verdicts there are of each outcome: a bar, and the numbers in words."""
+    counts = Counter[str](verdict.outcome for verdict in verdicts)
+    bars, left = [], 0
+    for outcome in _SIGNS:
+        width = counts[outcome]
+        bars.append(f'<rect class="{_slug(outcome)}" x="{left}" width="{width}" height="1"/>')
+        left += width
+    numbers = "".join(
+        f'<li class="{_slug(outcome)}"><b>{counts[outcome]}</b> <span>{sign} {outcome}</span></li>'
+        for outcome, sign in _SIGNS.items()
+    )
+    return (
+        f'<div class="tally"><ul>{numbers}</ul><svg viewBox="0 0 {left} 1" '
+        f'preserveAspectRatio="none" aria-hidden="true">{"".join(bars)}</svg></div>'
+    )
+
+
+def _claim(claim: str, verdicts: Iterable[Verdict]) -> str:
+    on_datasets = "\n".join(
+        f'<li><span class="chip {_slug(verdict.outcome)}">{_SIGNS[verdict.outcome]} '
+        f"{verdict.outcome}</span> {_bold(verdict.dataset)}"
+        f"<span>{escape(verdict.evidence)}</span></li>"
+        for verdict in verdicts
+    )
+    return f'<li><p class="claim">{escape(claim)}</p>\n<ul>\n{on_datasets}\n</ul></li>'
+
+
+def _bold(text: str) -> str:
+    return f"<b>{escape(text)}</b> " if text else ""
+
+
+def _slug(outcome: str) -> str:
+    return outcome.replace(" ", "-")
+
+
+def diagnoses(logs: Iterable[LogDiagnosis]) -> str:
+    """Return the figures of each click log, with its weights as a histogram."""
+    about = (
+        "A click on an item that had probability p of being looked at counts 1/p. The larger the "
+        "largest weight M beside the mean weight M̄, the more is gained by drawing clicks in "
+        "proportion to their weight instead of multiplying gradients by it."
+    )
+    cards = "\n".join(_diagnosis(log) for log in logs)
+    return f'<p>{about}</p>\n<div class="cards">\n{cards}\n</div>'
+
+
+def _diagnosis(log: LogDiagnosis) -> str:
+    figures = log.diagnosis
+    facts = (
+        ("clicks", show_number(figures.n_clicks, 0)),
+        ("queries with a click", show_number(figures.n_queries, 0)),
+        ("query–item pairs", show_number(figures.n_pairs, 0)),
+        ("largest weight M", show_number(figures.max_weight, 2)),
+        ("mean weight M̄", show_number(figures.mean_weight, 2)),
+        ("(M/M̄)², ratio of the steps the theorems ask for", show_number(figures.predicted_gain, 1)),
+        ("clicks of equal weight that tell as much", show_number(figures.effective_clicks, 0)),
+        ("weight held by the top 1 % of clicks", f"{100 * figures.top_share:.1f} %"),
+    )  # fmt: skip
+    lines = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
+    return f"""<article class="card"><h3>{escape(log.title)}</h3>
+<p>{escape(figures.verdict)}</p>
+<dl class="facts">{lines}</dl>
+{_histogram(figures.histogram, figures.n_clicks)}</article>"""
+
+
+def _histogram(bins: Sequence[tuple[float, float, float]], n_clicks: float) -> str:
+    largest = max(clicks for _, _, clicks in bins)
+    rows = "".join(
+        f'<tr><th scope="row">{low:,.0f}–{high:,.0f}</th>'
+        f'<td class="bar"><svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect width="{100 * clicks / largest:.2f}" height="10"/></svg></td>'
+        f"<td>{_share(clicks / n_clicks)}</td></tr>"
+        for low, high, clicks in bins
+    )
+    return (
+        '<table class="histogram"><caption>Clicks by weight</caption><thead><tr>'
+        '<th scope="col">weight</th><td></td><th scope="col">share of clicks</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+def _share(share: float) -> str:
+    """Return a share in percent; one that is not zero is not shown as zero.
+
+    Examples
+    --------
+    >>> _share(0.125), _share(0.00001), _share(0)
+    ('12.5 %', '< 0.1 %', '0.0 %')
+    """
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def protocol(lines: Sequence[ProtocolLine]) -> str:
+    """Return the settings, here and in the paper, with a mark where they differ."""
+    if not lines:
+        return ""
+    n_different = sum(line.differs for line in lines)
+    words = "Every setting is the paper’s."
+    if n_different:
+        verb = "differs" if n_different == 1 else "differ"
+        words = f"{n_different} of {len(lines)} settings {verb} from the paper’s; ≠ marks them."
+    rows = "\n".join(
+        f'<tr{" class=differs" if line.differs else ""}><th scope="row">{escape(line.setting)}</th>'
+        f"<td>{escape(line.here)}</td>"
+        f"<td>{escape(line.paper)}{' <b>≠</b>' if line.differs else ''}</td></tr>"
+        for line in lines
+    )
+    return f"""<p>{words}</p>
+<div class="scroll" tabindex="0" role="region" aria-label="Settings"><table class="settings">
+<caption>Settings, here and in the paper</caption>
+<thead><tr><th scope="col">Setting</th><th scope="col">Here</th><th scope="col">Paper</th></tr></thead>
+<tbody>
+{rows}
+</tbody></table></div>
+"""  # noqa: E501 (a line of HTML)
+
+
+def versions(given: Mapping[str, str], commands: Sequence[str]) -> str:
+    """Return the commands that repeat the report and the versions it was made with."""
+    parts = []
+    if commands:
+        lines = escape("\n".join(commands))
+        parts.append(f'<h3>To repeat it</h3>\n<pre tabindex="0"><code>{lines}</code></pre>')
+    if given:
+        facts = "".join(
+            f"<div><dt>{escape(name)}</dt><dd>{escape(version)}</dd></div>"
+            for name, version in given.items()
+        )
+        parts.append(f'<h3>Versions</h3>\n<dl class="facts versions">{facts}</dl>')
+    return "\n".join(parts)
+
+
+def file_list(links: Sequence[Link]) -> str:
+    """Return links to files beside the page; those of one name in several formats together."""
+    if not links:
+        return ""
+    by_name: dict[str, list[Link]] = {}
+    for link in links:
+        by_name.setdefault(PurePosixPath(link.path).with_suffix("").as_posix(), []).append(link)
+    items = "".join(
+        f"<li>{_name(name, given)}{', '.join(map(_anchor, given))}</li>"
+        for name, given in by_name.items()
+    )
+    return f'<h3>Files</h3>\n<ul class="files">{items}</ul>'
+
+
+def _name(name: str, links: Sequence[Link]) -> str:
+    return f"{escape(name)}: " if len(links) > 1 else ""
+
+
+def _anchor(link: Link) -> str:
+    return f'<a href="{escape(quote(link.path))}">{escape(link.text)}</a>'

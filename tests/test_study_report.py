@@ -1,0 +1,358 @@
+"""What report.html says and how it is built, apart from what a browser makes of it."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from conftest import SEED
+from made_report import made_report
+
+from countersample.errors import CounterSampleError
+from countersample.study.findings.claims import Verdict
+from countersample.study.findings.tables import Entry, Group, Row, Table
+from countersample.study.report import (
+    Figure,
+    Link,
+    ProtocolLine,
+    Report,
+    Section,
+    render_report,
+    summarize,
+    write_report,
+)
+
+VOID = {"meta", "img"}
+
+
+class Page(HTMLParser):
+    """The page as a list of (tag, attributes, text below it), with balance checked."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self._open = [], []
+        self.feed(text)
+        assert not self._open, f"never closed: {self._open}"
+
+    def handle_starttag(self, tag, attrs):
+        element = {"tag": tag, "text": "", **dict(attrs)}
+        self.elements.append(element)
+        if tag not in VOID:
+            self._open.append(element)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop()["tag"] == tag
+
+    def handle_data(self, data):
+        for element in self._open:
+            element["text"] += data
+
+    def all(self, tag, **attributes):
+        return [
+            element
+            for element in self.elements
+            if element["tag"] == tag
+            and all(element.get(key) == value for key, value in attributes.items())
+        ]
+
+    @property
+    def data(self):
+        (script,) = self.all("script", id="report-data")
+        return json.loads(script["text"])
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    return made_report(np.random.default_rng(SEED), tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return Page(render_report(report))
+
+
+def section_with(**parts):
+    section = Section("mine", "My study", "About it.", **parts)
+    return Report(title="A report", summary=("Short.",), verdicts=(), sections=(section,))
+
+
+class TestPage:
+    def test_nothing_is_fetched(self, page):
+        assert not page.all("link")
+        assert all("src" not in script for script in page.all("script"))
+        assert all(
+            image["src"].startswith("data:image/svg+xml;base64,") for image in page.all("img")
+        )
+        css = page.all("style")[0]["text"]
+        assert "url(" not in css
+        assert "@import" not in css
+
+    def test_the_policy_allows_this_style_and_program_only(self, page):
+        (meta,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+        (program,) = [s for s in page.all("script") if "type" not in s]
+        for kind, text in (("style", page.all("style")[0]["text"]), ("script", program["text"])):
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert f"{kind}-src 'sha256-{digest}'" in meta["content"]
+        assert meta["content"].startswith("default-src 'none'")
+        assert "unsafe" not in meta["content"]
+        assert all("style" not in element for element in page.elements)  # the policy forbids them
+
+    def test_names_are_used_once_and_contents_lead_somewhere(self, page):
+        ids = [element["id"] for element in page.elements if "id" in element]
+        assert len(ids) == len(set(ids))
+        links = [a["href"][1:] for a in page.all("a") if a["href"].startswith("#")]
+        assert len(links) > 9
+        assert set(links) <= set(ids)
+
+    def test_headings_go_down_one_level_at_a_time(self, page):
+        levels = [int(e["tag"][1]) for e in page.elements if re.fullmatch("h[1-6]", e["tag"])]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(b - a <= 1 for a, b in pairwise(levels))
+
+    def test_readers_who_cannot_see_are_told(self, page):
+        assert page.all("html")[0]["lang"] == "en"
+        assert len(page.all("caption")) == len(page.all("table")) > 3
+        assert all(image["alt"] for image in page.all("img"))
+        assert len(page.all("noscript")) == 1
+
+    def test_every_part_is_there(self, report, page):
+        titles = [h["text"] for h in page.all("h2")]
+        assert titles == [
+            "Summary",
+            "The paper’s claims",
+            "Beyond the paper",
+            *(section.title for section in report.sections),
+            "The click logs",
+            "How it was run",
+        ]
+        text = page.all("main")[0]["text"]
+        for expected in (
+            *report.summary,
+            *report.commands,
+            "Repeats Table 5, Figure 4 of the paper.",
+            "Every method sees the same clicks.",  # a paragraph of its own
+            report.diagnoses[0].diagnosis.verdict,
+            "3.11.2",
+            "The paper's table agrees with the shifted law.",
+        ):
+            assert expected in text
+
+    def test_parts_that_are_not_given_leave_no_trace(self):
+        page = Page(render_report(section_with()))
+        assert [h["text"] for h in page.all("h2")] == ["Summary", "My study", "How it was run"]
+        assert not page.all("table")
+        assert page.data == {"curves": {}, "toys": {}}
+
+    def test_texts_are_escaped(self):
+        nasty = '<b onclick="x">&</b></script><!--'
+        group = Group(nasty, (Row(nasty, (Entry(1.0, note=nasty),)),))
+        section = Section(
+            "mine",
+            nasty,
+            nasty,
+            paper=nasty,
+            tables=(Table(nasty, nasty, nasty, (nasty,), (group,), (nasty,)),),
+            notes=(nasty,),
+            files=(Link(nasty, nasty),),
+            toy={"x": [nasty]},
+        )
+        report = Report(
+            nasty,
+            (nasty,),
+            (Verdict("mine", nasty, nasty, "paper", "in part", nasty),),
+            (section,),
+            protocol=(ProtocolLine(nasty, nasty, ""),),
+            versions={nasty: nasty},
+            commands=(nasty,),
+        )
+        page = Page(render_report(report))  # balanced, so nothing broke out
+        assert not [e for e in page.elements if "onclick" in e]
+        assert page.data["toys"]["mine"]["x"] == [nasty]
+        assert page.all("h1")[0]["text"] == nasty
+
+    def test_a_number_that_json_has_not_is_refused(self):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            render_report(section_with(toy={"x": [float("nan")]}))
+
+
+class TestVerdicts:
+    def test_each_claim_has_its_verdict_on_every_dataset(self, report, page):
+        claims = [p["text"] for p in page.all("p", **{"class": "claim"})]
+        assert claims == list(dict.fromkeys(verdict.claim for verdict in report.verdicts))
+        chips = [e["text"].split(" ", 1) for e in page.elements if "chip" in e.get("class", "")]
+        assert [outcome for _, outcome in chips] == [v.outcome for v in report.verdicts]
+        signs = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗"}
+        assert all(sign == signs[outcome] for sign, outcome in chips)
+
+    def test_tally_adds_up(self, report, page):
+        tallies = [d["text"] for d in page.all("div", **{"class": "tally"})]
+        for tally, source in zip(tallies, ("paper", "beyond"), strict=True):
+            outcomes = [v.outcome for v in report.verdicts if v.source == source]
+            for outcome in set(outcomes):
+                assert re.search(rf"{outcomes.count(outcome)} \S {outcome}", tally)
+
+    def test_summary_counts_claims_datasets_and_outcomes(self):
+        verdicts = [
+            Verdict("a", dataset, claim, "paper", outcome, "")
+            for claim in ("one", "two")
+            for dataset, outcome in (("d1", "confirmed"), ("d2", "in part"))
+        ]
+        verdicts.append(Verdict("b", "d1", "one", "paper", "not confirmed", ""))  # another study
+        (sentence,) = summarize(verdicts)
+        assert "3 claims" in sentence
+        assert "2 datasets (d1, d2)" in sentence
+        assert sentence.endswith("5 verdicts: 2 confirmed, 2 in part, 1 not confirmed.")
+        assert summarize([]) == ()
+
+    def test_a_verdict_may_be_about_no_dataset(self):
+        toy = Verdict("toy", "", "It is nearer.", "paper", "confirmed", "By 2.")
+        page = Page(render_report(replace(section_with(), verdicts=(toy,))))
+        (item,) = [li["text"] for li in page.all("li") if li["text"].startswith("✓ confirmed ")]
+        assert item == "✓ confirmed By 2."
+        (sentence,) = summarize([toy])
+        assert sentence.endswith("1 verdict: 1 confirmed, 0 in part, 0 not confirmed.")
+        on_data = replace(toy, dataset="yahoo")
+        assert "against 1 dataset (yahoo) that gives 2 verdicts" in summarize([toy, on_data])[0]
+
+
+class TestTables:
+    def entry(self, entry):
+        table = Table(
+            "t", "Caption", "Axis", ("c",), (Group("", (Row("r", (entry,)),)),), ("Note.",)
+        )
+        page = Page(render_report(section_with(tables=(table,))))
+        (cell,) = page.all("td")
+        spans = {s["class"]: s["text"] for s in page.all("span") if s["class"] != "mark"}
+        assert cell["text"] == "".join(spans.values())
+        return spans
+
+    def test_a_number_alone(self):
+        assert self.entry(Entry(-1234.567)) == {"ours": "−1,234.57"}
+        assert self.entry(Entry(None)) == {"ours": "–"}
+
+    def test_the_papers_number_stands_below_ours(self):
+        entry = Entry(0.336, 2, half_width=0.021, mark="▽", paper_mark="▽", published=0.41,
+                      published_mark="△", note="2 of 5 runs diverged")  # fmt: skip
+        assert self.entry(entry) == {
+            "ours": "0.34▽",
+            "spread": "±0.02 t▽",
+            "paper": "paper 0.41△",
+            "note": "2 of 5 runs diverged",
+        }
+
+    def test_layout(self, report, page):
+        for section in report.sections:
+            for table in section.tables:
+                (element,) = page.all("table", id=f"table-{table.name}")
+                assert table.caption in element["text"]
+                for group in table.groups:
+                    assert group.title in element["text"]
+        assert all("scope" in th for th in page.all("th"))
+
+    def test_only_the_first_table_of_a_study_is_unfolded(self, page):
+        (folded,) = page.all("details")
+        assert folded["text"].strip().startswith("One more table")
+        assert "learning rates chosen on validation data" in folded["text"]
+        assert "average regret" not in folded["text"]
+
+
+class TestHowItWasRun:
+    def test_differences_from_the_paper_are_marked(self, page):
+        rows = {tr["text"]: tr.get("class") for tr in page.all("tr") if "100,000" in tr["text"]}
+        assert rows == {"clicks of a log100,0001,000,000 ≠": "differs"}
+        assert "1 of 5 settings differs from the paper’s" in page.all("main")[0]["text"]
+
+    def test_no_difference_is_said_too(self):
+        report = replace(section_with(), protocol=(ProtocolLine("seeds", "5", "5"),))
+        text = Page(render_report(report)).all("main")[0]["text"]
+        assert "Every setting is the paper’s." in text
+        assert "≠" not in text
+
+    def test_links_to_files_are_relative_and_quoted(self, page):
+        hrefs = {a["text"]: a["href"] for a in page.all("a")}
+        assert hrefs["csv"] == "tables/optimizers-regret.csv"
+        assert hrefs["figure as PDF"] == "figures/optimizers%20%26%20more.pdf"
+
+    def test_formats_of_one_file_stand_together(self, page):
+        items = [li["text"] for li in page.all("li")]
+        assert "tables/optimizers-regret: csv, tex" in items
+        assert "figure as PDF" in items
+
+    def test_histogram_shares_add_up(self, report, page):
+        shares = [td["text"] for td in page.all("td") if re.fullmatch(r"[\d.]+ %", td["text"])]
+        total = sum(float(share.removesuffix(" %")) for share in shares)
+        n_bins = sum(len(log.diagnosis.histogram) for log in report.diagnoses)
+        assert total == pytest.approx(100 * len(report.diagnoses), abs=0.05 * n_bins)
+
+
+class TestWriting:
+    def test_the_file_is_the_page_byte_by_byte_each_time(self, report, tmp_path):
+        write_report(report, tmp_path / "report.html")
+        assert (tmp_path / "report.html").read_bytes().decode() == render_report(report)
+
+    def test_an_older_page_survives_a_failure(self, tmp_path):
+        path = tmp_path / "report.html"
+        path.write_text("old")
+        missing = Figure(tmp_path / "no.png", "none", "none")
+        with pytest.raises(FileNotFoundError, match=r"no\.png"):
+            write_report(section_with(figures=(missing,)), path)
+        assert path.read_text() == "old"
+        assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+    def test_a_folder_that_is_not_there_is_a_sentence(self, tmp_path):
+        with pytest.raises(CounterSampleError, match="cannot be written"):
+            write_report(section_with(), tmp_path / "none" / "report.html")
+
+
+def luminance(colour):
+    """WCAG 2: the relative luminance of #rrggbb."""
+    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+class TestColours:
+    @pytest.fixture(params=["light", "dark"])
+    def colours(self, request):
+        css = files("countersample.study.report").joinpath("report.css").read_text()
+        light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)[:2]
+        named = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
+        changed = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark)
+        assert {name for name, _ in named} == {name for name, _ in changed}
+        return dict(named if request.param == "light" else changed)
+
+    def test_contrast_by_its_definition(self):
+        assert contrast("#000000", "#ffffff") == pytest.approx(21)
+
+    def test_text_can_be_read(self, colours):
+        for ground in ("ground", "card"):
+            for ink in ("ink", "muted", "link", "bad"):
+                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+        for outcome in ("good", "part", "bad"):
+            assert contrast(colours[outcome], colours["ground"]) >= 4.5, outcome
+            assert contrast(colours[outcome], colours[f"{outcome}-ground"]) >= 4.5, outcome
+
+    def test_lines_can_be_seen(self, colours):
+        lines = [name for name in colours if name.endswith(("-click", "-pair", "-query"))]
+        assert len(lines) == 7
+        for line in lines:
+            assert contrast(colours[line], colours["ground"]) >= 3, line
+
+    def test_every_style_of_a_figure_has_one_here(self):
+        from countersample.study.findings.drawing import STYLES
+
+        css = files("countersample.study.report").joinpath("report.css").read_text()
+        for plan, unit in STYLES:
+            assert f".style-{plan}-{unit} {{" in css
