@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 from conftest import SEED
-from scipy import stats
 
 from countersample import evaluate, synthetic
 from countersample.evaluation import learning_curve
-from countersample.study.comparison import (
+from countersample.study.demo.comparison import (
     METHODS,
     Comparison,
     MethodResult,
     compare,
-    interval,
 )
 
 
@@ -36,11 +34,6 @@ class TestFigures:
         steps = [comparison.steps_to(result) for result in comparison.results]
         assert steps == [30, 30, None]
         assert comparison.steps_to(comparison.results[0], share=0.8) == 20
-
-    def test_interval_is_students(self, rng):
-        values = rng.normal(size=7)
-        low, high = stats.t.interval(0.95, 6, values.mean(), stats.sem(values))
-        assert interval(values) == pytest.approx((high - low) / 2)
 
 
 def test_learning_curve_is_evaluate_for_each(rng):

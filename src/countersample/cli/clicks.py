@@ -129,7 +129,7 @@ def _policy_scores(
 ) -> ArrayLike:
     import numpy as np
 
-    from countersample.study.comparison import logging_policy
+    from countersample.study.running.references import logging_policy
 
     if policy is not None:
         from countersample.rankers import load_ranker

@@ -13,7 +13,7 @@ from countersample.cli import _show
 
 if TYPE_CHECKING:
     from countersample.data import RankingDataset
-    from countersample.study.comparison import Comparison
+    from countersample.study.demo.comparison import Comparison
 
 _HEADER = (
     "method", "nDCG@10", "regret ×100", "steps to 99 %", "seconds", "speed-up", "learning rate"
@@ -51,8 +51,8 @@ def demo(
 ) -> None:
     """Compare naive, IPS-weighted and CounterSample training on simulated clicks."""
     from countersample._progress import share_progress
-    from countersample.study.comparison import RATES, WIDE_RATES, compare
-    from countersample.study.curves import draw_curves, write_curves
+    from countersample.study.demo.comparison import RATES, WIDE_RATES, compare
+    from countersample.study.demo.curves import draw_curves, write_curves
 
     out.mkdir(parents=True, exist_ok=True)
     with share_progress("CounterSample demo") as report:
@@ -104,13 +104,13 @@ def _splits(
 
 
 def _row(comparison: Comparison, position: int) -> list[str]:
-    from countersample.study.comparison import interval
+    from countersample.study.findings.statistics import interval
 
     result = comparison.results[position]
     regrets = 100 * result.regrets(comparison.best)
     steps = comparison.steps_to(result)
     return [
-        result.method.title + (f" ({result.n_diverged} diverged)" if result.n_diverged else ""),
+        result.method.name + (f" ({result.n_diverged} diverged)" if result.n_diverged else ""),
         f"{result.mean_curve[-1]:.4f}",
         f"{regrets.mean():.2f} ± {interval(regrets):.2f}",
         "not reached" if steps is None else f"{steps:,}",
@@ -121,7 +121,7 @@ def _row(comparison: Comparison, position: int) -> list[str]:
 
 
 def _speed_up(comparison: Comparison, steps: int | None) -> str:
-    by_name = {result.method.title: result for result in comparison.results}
+    by_name = {result.method.name: result for result in comparison.results}
     reference = comparison.steps_to(by_name["IPS-SGD"])
     if steps is None:
         return "–"
@@ -159,7 +159,7 @@ def _write_page(
     is_own: bool,
 ) -> None:
     from countersample._version import __version__
-    from countersample.study.page import write_page
+    from countersample.study.demo.page import write_page
 
     write_page(
         out / "index.html",
@@ -183,7 +183,7 @@ def _as_dict(comparison: Comparison, out: Path) -> dict[str, Any]:
         "full_supervision": comparison.best,
         "logging_policy": comparison.policy,
         "methods": {
-            result.method.title: {
+            result.method.name: {
                 "ndcg@10": float(result.mean_curve[-1]),
                 "regret": [float(value) for value in result.regrets(comparison.best)],
                 "steps_to_99_percent": comparison.steps_to(result),

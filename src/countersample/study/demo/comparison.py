@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
 from countersample._cores import available_cores
-from countersample.clicks import ClickLog, PositionBias, simulate_clicks
+from countersample.clicks import PositionBias, simulate_clicks
 from countersample.evaluation import learning_curve
+from countersample.study.design.grids import METHODS as KNOWN
+from countersample.study.running.references import METRIC, logging_policy, supervised
 from countersample.training import train, train_many
 
 if TYPE_CHECKING:
@@ -20,33 +21,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
+    from countersample.study.design.grids import Method
     from countersample.training import TrainingResult
 
     Floats = NDArray[np.float64]
 
-METRIC = "ndcg@10"
 RATES = (1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4)  # enough for the shape of Yahoo
 WIDE_RATES = (*RATES, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)  # for data not seen before
-SUPERVISED_RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 _TUNING_POINTS = 10  # evaluation points looked at to choose a learning rate
 _TIMED_STEPS = 20_000
 
 
-@dataclass(frozen=True)
-class Method:
-    """A method as it is shown: its name, its plan and its unit."""
-
-    title: str
-    method: str
-    unit: str
-
-
-METHODS = (
-    Method("Biased-SGD", "naive", "click"),
-    Method("IPS-SGD", "ips", "click"),
-    Method("CounterSample", "countersample", "click"),
-    Method("CounterSample by query", "countersample", "query"),
+METHODS = tuple(
+    KNOWN[name] for name in ("Biased-SGD", "IPS-SGD", "CounterSample", "CounterSample by query")
 )
 
 
@@ -112,31 +101,6 @@ class Comparison:
         return int(self.points[reached[0]]) if len(reached) else None
 
 
-def supervised(dataset: RankingDataset, vali: RankingDataset, *, steps: int, seed: int) -> Floats:
-    """Return w*: trained on all labels, at the learning rate that is best on validation data."""
-    runs = train_many(
-        dataset,
-        ClickLog.from_labels(dataset),
-        learning_rates=SUPERVISED_RATES,
-        seeds=[seed],
-        unit="query",
-        steps=steps,
-    )
-    sound = [run.average_coef for run in runs if run.diverged_at is None]
-    return sound[int(learning_curve(np.array(sound), vali, METRIC).argmax())]
-
-
-def logging_policy(dataset: RankingDataset, *, fraction: float, seed: int) -> Floats:
-    """Return the weights of a ranker trained on the labels of a small share of the queries."""
-    rng = np.random.default_rng(seed)
-    has_relevant = np.maximum.reduceat(dataset.labels, dataset.offsets[:-1]) > 0
-    queries = np.flatnonzero(has_relevant)
-    n_queries = max(2, round(fraction * dataset.n_queries))
-    few = dataset.subset(np.sort(rng.choice(queries, min(n_queries, len(queries)), replace=False)))
-    log = ClickLog.from_labels(few)
-    return train(few, log, learning_rate=1e-3, unit="query", steps=5000, rng=rng).average_coef
-
-
 def compare(
     train_set: RankingDataset,
     vali: RankingDataset,
@@ -194,11 +158,11 @@ def compare(
             lambda job: _train_at_all_rates(train_set, points, rates, *job), work
         ):
             runs.append(by_rate)
-            title = work[min(len(runs), len(work) - 1)][0].title
+            title = work[min(len(runs), len(work) - 1)][0].name
             report(f"training {title}", 0.05 + 0.85 * len(runs) / len(work))
     results = []
     for position, method in enumerate(methods):
-        report(f"evaluating {method.title}", 0.9 + 0.1 * position / len(methods))
+        report(f"evaluating {method.name}", 0.9 + 0.1 * position / len(methods))
         of_method = runs[position * len(seeds) : (position + 1) * len(seeds)]
         chosen = _best_rate(of_method, vali)
         results.append(_evaluate(method, [by_rate[chosen] for by_rate in of_method], train_set,
@@ -235,7 +199,7 @@ def _train_at_all_rates(
         train_set,
         log,
         learning_rates=rates,
-        methods=[method.method],
+        methods=[method.plan],
         seeds=[seed],
         unit=method.unit,
         steps=int(points[-1]),
@@ -270,7 +234,7 @@ def _evaluate(
     n_steps = min(_TIMED_STEPS, runs[0].n_steps)
     begin = time.perf_counter()
     train(
-        train_set, log, learning_rate=rate, method=method.method, unit=method.unit, steps=n_steps,
+        train_set, log, learning_rate=rate, method=method.plan, unit=method.unit, steps=n_steps,
         rng=0,
     )  # fmt: skip
     seconds = time.perf_counter() - begin
@@ -281,11 +245,3 @@ def _evaluate(
         n_steps / seconds,
         sum(run.diverged_at is not None for run in runs),
     )
-
-
-def interval(values: Floats, confidence: float = 0.95) -> float:
-    """Return half the width of Student's interval for the mean, t·s/√n."""
-    if len(values) < 2:
-        return float("nan")
-    spread = stats.sem(values)
-    return float(stats.t.ppf((1 + confidence) / 2, len(values) - 1) * spread)

@@ -11,7 +11,7 @@ from countersample._files import atomic_path
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countersample.study.comparison import Comparison
+    from countersample.study.demo.comparison import Comparison
 
 # Okabe and Ito's colours, told apart by colour-blind readers too; and a dash pattern each.
 STYLES = (("#999999", ":"), ("#D55E00", "--"), ("#0072B2", "-."), ("#009E73", "-"))
@@ -23,7 +23,7 @@ def write_curves(comparison: Comparison, path: Path) -> None:
     for result in comparison.results:
         for seed, curve in zip(comparison.settings["seeds"], result.curves, strict=True):
             lines += [
-                f"{result.method.title},{seed},{step},{value:.6f}"
+                f"{result.method.name},{seed},{step},{value:.6f}"
                 for step, value in zip(comparison.points, curve, strict=True)
             ]
     with atomic_path(path) as temporary:
@@ -39,7 +39,7 @@ def draw_curves(comparison: Comparison, path: Path) -> None:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for result, (colour, dash) in zip(comparison.results, STYLES, strict=False):
-        title = result.method.title
+        title = result.method.name
         axes.plot(comparison.points, result.mean_curve, dash, color=colour, label=title, lw=2)
         low, high = result.curves.min(axis=0), result.curves.max(axis=0)
         axes.fill_between(comparison.points, low, high, color=colour, alpha=0.15, lw=0)

@@ -1,0 +1,266 @@
+"""``countersample reproduce`` and ``countersample study``: the paper's study, and your own."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from countersample.cli import _show
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countersample.study.campaign import Campaign
+    from countersample.study.products import Products
+    from countersample.study.running.runner import State
+
+app = typer.Typer(no_args_is_help=True, help="Run studies of your own, and look after them.")
+
+Scale = Annotated[
+    str, typer.Option(help="smoke (a minute), small (ten minutes on two cores) or paper.")
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(help="Dataset by name or path, instead of the grid's; may be repeated."),
+]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Where datasets known by name are looked for first.")
+]
+Workers = Annotated[int | None, typer.Option(help="Threads [all cores].", min=1)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A setting of the protocol: name=value; may be repeated."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be done and how long it takes, no more.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def reproduce(
+    *,
+    studies: Annotated[
+        list[str] | None, typer.Argument(help="Names of studies [all]; see study list.")
+    ] = None,
+    scale: Scale = "small",
+    data: Data = None,
+    data_dir: DataDir = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The results folder [reproduction-SCALE].")
+    ] = None,
+    workers: Workers = None,
+    settings: Set = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Repeat the paper's studies, and go beyond them."""
+    from countersample.study import campaign
+    from countersample.study.design import grids
+
+    planned = campaign.plan(
+        studies or grids.names(),
+        scale=scale, datasets=data or (), settings=_settings(settings), data_dir=data_dir,
+    )  # fmt: skip
+    _carry_out(planned, out or Path(f"reproduction-{scale}"), workers, dry_run=dry_run, json=json)
+
+
+@app.command("run")
+def run_grid(
+    grid: Annotated[Path, typer.Argument(help="A grid: a TOML file.", metavar="GRID.toml")],
+    *,
+    scale: Scale = "paper",
+    data: Data = None,
+    data_dir: DataDir = None,
+    out: Annotated[Path | None, typer.Option(help="The results folder [the grid's name].")] = None,
+    workers: Workers = None,
+    settings: Set = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Run a study of your own: a grid in TOML, as the package's own are."""
+    from countersample.study import campaign
+
+    planned = campaign.plan(
+        [grid], scale=scale, datasets=data or (), settings=_settings(settings), data_dir=data_dir
+    )
+    _carry_out(planned, out or Path(grid.stem), workers, dry_run=dry_run, json=json)
+
+
+@app.command("list")
+def list_studies(*, json: Json = False) -> None:
+    """List the studies that come with the package."""
+    from countersample.study.design import grids
+
+    found = [grids.get(name, "paper") for name in grids.names()]
+    if json:
+        _show.as_json([
+            {"name": grid.name, "title": grid.title, "paper": grid.paper, "about": grid.about}
+            for grid in found
+        ])  # fmt: skip
+        return
+    rows = [(grid.name, grid.title, grid.paper or "beyond the paper") for grid in found]
+    _show.table(("study", "title", "in the paper"), rows, text_columns=3)
+
+
+@app.command()
+def status(folder: Path, *, json: Json = False) -> None:
+    """Say how far the study in a results folder is."""
+    from countersample.study.campaign import read_campaign
+    from countersample.study.running.runner import state_of
+    from countersample.study.running.store import Store
+
+    store = Store(folder)
+    campaign = read_campaign(store.identity())
+    state = state_of(campaign.work(), store)
+    running = store.is_locked()
+    if json:
+        _show.as_json({
+            "folder": str(folder), "running": running, "scale": campaign.scale,
+            "studies": [grid.name for grid in campaign.grids], "datasets": campaign.datasets,
+            "done": len(state.done), "missing": len(state.missing),
+            "damaged": [str(store.path(job)) for job in state.damaged],
+            "stages": {stage: {"done": done, "total": total}
+                       for stage, done, total in state.by_stage()},
+        })  # fmt: skip
+        return
+    _show.pairs(
+        [
+            ("studies", ", ".join(grid.name for grid in campaign.grids)),
+            ("datasets", ", ".join(campaign.datasets) or "none"),
+            ("scale", campaign.scale),
+            ("state", "a run is at work" if running else "no run is at work"),
+        ]
+    )
+    _show.line()
+    _table_of_stages(state)
+    for job in state.damaged:
+        _show.line(f"{store.path(job)} is damaged and will be made again")
+    if not state.missing:
+        _show.line(f"All results are there; the report is {folder / 'report.html'}")
+    elif not running:
+        _show.line("To go on, give the command that began it again")
+
+
+def _table_of_stages(state: State) -> None:
+    rows = [
+        (stage, f"{done:,}", f"{total:,}", f"{100 * done / total:.0f} %")
+        for stage, done, total in state.by_stage()
+    ]
+    _show.table(("stage", "done", "of", ""), rows)
+
+
+def _carry_out(
+    campaign: Campaign, out: Path, workers: int | None, *, dry_run: bool, json: bool
+) -> None:
+    from countersample._cores import available_cores
+    from countersample._progress import share_progress
+    from countersample.study.products import write_products
+    from countersample.study.running.runner import state_of
+    from countersample.study.running.store import Store
+
+    command = shlex.join(["countersample", *sys.argv[1:]])
+    store, work = Store(out), campaign.work()
+    if not dry_run:
+        store.claim(campaign.identity())
+    state = state_of(work, store)
+    if dry_run:
+        _table_of_stages(state)
+        _show.line(f"Nothing was done; the results would go to {out}")
+        return
+    with store.lock():
+        try:
+            _work(state, store, workers or available_cores())
+        except KeyboardInterrupt:
+            left = len(state_of(work, store).missing)
+            _tell(f"Stopped: {len(work.jobs) - left} of {len(work.jobs)} jobs are done and kept. "
+                  f"To go on: {command}")  # fmt: skip
+            raise typer.Exit(130) from None
+        with share_progress("study") as report:
+            products = write_products(campaign, work, store, command=command, report=report)
+    if json:
+        _show.as_json(_as_dict(products, out))
+    else:
+        _print(products, out)
+
+
+def _work(state: State, store: Any, workers: int) -> None:  # noqa: ANN401 (a Store)
+    from countersample.study.running.display import displayed, duration
+    from countersample.study.running.estimate import estimate_seconds
+    from countersample.study.running.runner import run
+
+    if not state.missing:
+        return
+    if state.damaged:
+        _tell(f"{len(state.damaged)} damaged results are made again")
+    done = set(state.done)
+    data = [job for job in state.missing.values() if job.stage == "data"]
+    with displayed(data) as display:  # first, as the estimate is measured on it
+        run(data, store, display, workers=workers, is_done=done)
+    done |= {job.key for job in data}
+    rest = [job for job in state.missing.values() if job.stage != "data"]
+    seconds = estimate_seconds(rest, store, workers=workers)
+    _tell(f"{len(rest)} jobs, about {duration(seconds)} on {workers} "
+          f"{'core' if workers == 1 else 'cores'}")  # fmt: skip
+    with displayed(rest) as display:
+        run(rest, store, display, workers=workers, is_done=done)
+
+
+def _print(products: Products, out: Path) -> None:
+    from dataclasses import replace
+
+    from countersample.study.findings.write_tables import to_text
+    from countersample.study.report.summary import summarize
+
+    told: set[str] = set()
+    for table in products.tables:
+        new = tuple(note for note in table.notes if note not in told)
+        told |= set(new)
+        _show.line(to_text(replace(table, notes=new)))
+    for verdict in products.verdicts:
+        where = f"{verdict.study}, {verdict.dataset}" if verdict.dataset else verdict.study
+        _show.paragraph(f"{verdict.outcome.upper()} ({where}): {verdict.claim} {verdict.evidence}")
+    if products.verdicts:
+        _show.line()
+    for text in summarize(products.verdicts):
+        _show.paragraph(text)
+    _show.line()
+    _show.line(f"Tables: {out / 'tables'}, figures: {out / 'figures'}, "
+               f"all numbers: {out / 'results.parquet'}")  # fmt: skip
+    _show.line(f"Results are in {products.report}")
+
+
+def _as_dict(products: Products, out: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "folder": str(out),
+        "report": str(products.report),
+        "tables": [asdict(table) for table in products.tables],
+        "verdicts": [asdict(verdict) for verdict in products.verdicts],
+    }
+
+
+def _settings(given: Sequence[str] | None) -> dict[str, Any]:
+    """Return settings from name=value, the values as in TOML, or as texts without quotes."""
+    import tomllib
+
+    from countersample.errors import ParameterError
+
+    settings = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ParameterError(f"--set {text!r}, expected name=value")
+        try:
+            settings[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            settings[name.strip()] = value
+    return settings
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 (beside the results, which go to stdout)

@@ -1,0 +1,1 @@
+"""Doing a study: the work list, the results folder, threads, progress."""

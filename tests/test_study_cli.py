@@ -1,0 +1,230 @@
+"""``countersample reproduce`` and ``countersample study`` as a user meets them."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from countersample.cli import main
+
+GRID = """
+title = "Wrong beliefs"
+about = "What if γ is wrong?"
+kind = "regret"
+datasets = ["tiny"]
+methods = ["IPS-SGD", "CounterSample", "CounterSample by query"]
+
+[vary]
+trained_gamma = [0.5, 1.0]
+
+[protocol]
+queries = 60
+clicks = 600
+epochs = 1.0
+seeds = 3
+evaluate_every = 50
+learning_rates = [1e-3, 1e-2, 1e-1]
+
+[[claims]]
+text = "By query has lower regret."
+test = "lower"
+method = "CounterSample by query"
+than = "CounterSample"
+source = "beyond"
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command in an empty folder; return its output, or its one line of error."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(GRID)
+
+    def run(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert ended.value.code == code, printed.err
+        if code == 0:
+            return printed.out
+        assert printed.err.startswith("countersample: ")
+        assert printed.err.count("\n") == 1
+        return printed.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """The whole study at the smallest scale, as a user would run it."""
+    folder = tmp_path_factory.mktemp("smoke")
+    words = [sys.executable, "-m", "countersample", "reproduce", "--scale", "smoke"]
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, encoding="utf-8", check=False,
+        env=os.environ | {"PYTHONUTF8": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder / "reproduction-smoke", done
+
+
+class TestReproduce:
+    def test_says_how_long_it_takes_and_where_results_are(self, smoke):
+        folder, done = smoke
+        assert re.search(r"\d+ jobs, about \d+ (s|min)", done.stderr)
+        assert done.stdout.splitlines()[-1] == f"Results are in {folder.name}/report.html"
+        assert "Traceback" not in done.stderr
+
+    def test_writes_every_form(self, smoke):
+        folder, _ = smoke
+        tables = {path.name for path in (folder / "tables").iterdir()}
+        figures = {path.name for path in (folder / "figures").iterdir()}
+        for study in ("optimizers", "batch-sizes", "position-bias", "units", "clicks"):
+            for suffix in ("txt", "md", "csv", "tex"):
+                assert f"{study}-regret.{suffix}" in tables
+            for suffix in ("png", "svg", "pdf", "csv"):
+                assert f"{study}.{suffix}" in figures
+        assert {"toy.svg", "bounds.pdf", "propensities.png"} <= figures
+        assert (folder / "figures" / "toy.png").read_bytes().startswith(b"\x89PNG")
+        assert (folder / "figures" / "toy.pdf").read_bytes().startswith(b"%PDF")
+
+    def test_leaves_no_half_written_file(self, smoke):
+        folder, _ = smoke
+        assert not list(folder.rglob("*.tmp"))
+
+    def test_results_open_in_one_line(self, smoke):
+        folder, _ = smoke
+        table = pq.read_table(folder / "results.parquet")
+        assert {"study", "dataset", "method", "value", "seed", "step", "ndcg", "regret"} <= set(
+            table.column_names
+        )
+        assert set(table["dataset"].to_pylist()) == {"tiny"}
+
+    def test_a_second_call_does_nothing_but_write_up(self, smoke, run):
+        folder, _ = smoke
+        work = {path: path.stat().st_mtime_ns for path in (folder / "work").rglob("*.json")}
+        run("reproduce", "--scale", "smoke", "--out", folder)
+        assert {path: path.stat().st_mtime_ns for path in (folder / "work").rglob("*.json")} == work
+
+    def test_status_says_all_is_there(self, smoke, run):
+        folder, _ = smoke
+        assert "All results are there" in run("study", "status", folder)
+        found = json.loads(run("study", "status", folder, "--json"))
+        assert found["missing"] == 0
+        assert not found["running"]
+
+    def test_pages_have_no_place_of_this_machine(self, smoke):
+        folder, _ = smoke
+        for path in (folder / "report.html", folder / "study.json", *folder.glob("tables/*")):
+            assert str(folder.parent) not in path.read_text(encoding="utf-8")
+
+
+class TestOwnGrid:
+    def test_runs_like_the_package_s_own(self, run, tmp_path):
+        printed = run("study", "run", "mine.toml", "--workers", 2)
+        assert "Wrong beliefs: average regret ×100" in printed
+        assert "By query has lower regret." in printed
+        assert printed.endswith("Results are in mine/report.html\n")
+        found = json.loads(run("study", "run", "mine.toml", "--json"))
+        assert found["verdicts"][0]["study"] == "mine"
+        assert (tmp_path / "mine" / "results.parquet").exists()
+
+    def test_dry_run_leaves_nothing(self, run, tmp_path):
+        printed = run("study", "run", "mine.toml", "--dry-run")
+        assert re.search(r"run +0 +18", printed)  # 3 methods × 2 values × 3 seeds
+        assert not (tmp_path / "mine").exists()
+
+    def test_settings_by_name(self, run):
+        printed = run("study", "run", "mine.toml", "--dry-run", "--set", "seeds=2")
+        assert re.search(r"run +0 +12", printed)
+
+    def test_a_study_that_was_killed_goes_on(self, tmp_path, run):
+        """Ctrl-C in the middle: one sentence, exit code 130, and the rest is done later."""
+        grid = GRID.replace("seeds = 3", "seeds = 40").replace("600", "20000")
+        (tmp_path / "long.toml").write_text(grid)
+        words = [sys.executable, "-m", "countersample", "study", "run", "long.toml"]
+        process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, encoding="utf-8")
+        runs = tmp_path / "long" / "work" / "run"
+        give_up = time.monotonic() + 120
+        while not (runs.is_dir() and len(list(runs.glob("*.json"))) > 2):
+            assert process.poll() is None
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+        assert "a run is at work" in run("study", "status", "long")
+        assert "another run is at work" in run("study", "run", "long.toml", code=1)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 130, told
+        stopped = told.splitlines()[-1]
+        assert re.fullmatch(
+            r"Stopped: \d+ of \d+ jobs are done and kept\. "
+            r"To go on: countersample study run long\.toml",
+            stopped,
+        )
+        found = json.loads(run("study", "status", "long", "--json"))
+        assert found["missing"] > 0
+        assert found["stages"]["run"]["done"] >= 2
+        assert "To go on" in run("study", "status", "long")
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            (["reproduce", "optimiser"], "no study 'optimiser' (did you mean optimizers?)"),
+            (["reproduce", "--scale", "big"], "no scale 'big'"),
+            (["reproduce", "--data", "nowhere"], "no dataset 'nowhere'"),
+            (["reproduce", "--data", "istella-s"], "to get it, go to"),
+            (["reproduce", "--set", "gama=1"], "no setting 'gama' (did you mean gamma?)"),
+            (["reproduce", "--set", "gamma"], "expected name=value"),
+            (["reproduce", "--set", "optimizer=lion"], "optimizer is 'lion'"),
+            (["study", "run", "no.toml"], "no.toml: cannot be read"),
+            (["study", "status", "."], "has no study.json"),
+        ],
+    )
+    def test_is_one_sentence(self, run, words, sentence, tmp_path, monkeypatch):
+        monkeypatch.setenv("COUNTERSAMPLE_DATA", str(tmp_path))
+        assert sentence in run(*words, code=1)
+
+    def test_a_bad_grid_has_file_and_line(self, run, tmp_path):
+        (tmp_path / "bad.toml").write_text(GRID.replace("seeds = 3", "seeds = 0"))
+        assert "bad.toml:15: seeds is 0, expected at least 1" in run(
+            "study", "run", "bad.toml", code=1
+        )
+
+    @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
+    def test_a_read_only_folder(self, run, tmp_path):
+        (tmp_path / "out").mkdir(mode=0o500)
+        assert "cannot be" in run("study", "run", "mine.toml", "--out", "out/x", code=1)
+
+    def test_a_folder_below_a_file(self, run, tmp_path):
+        (tmp_path / "file").write_text("")
+        assert "cannot be made" in run("study", "run", "mine.toml", "--out", "file/x", code=1)
+
+    @pytest.mark.skipif(not shutil.which("mount") or os.geteuid() != 0, reason="needs root")
+    def test_a_full_disk(self, run, tmp_path):
+        (tmp_path / "disk").mkdir()
+        mounted = subprocess.run(
+            [shutil.which("mount"), "-t", "tmpfs", "-o", "size=64k", "none", tmp_path / "disk"],
+            check=False, capture_output=True,
+        )  # fmt: skip
+        if mounted.returncode:
+            pytest.skip("this machine mounts nothing")
+        try:
+            said = run("study", "run", "mine.toml", "--out", "disk/out", code=1)
+            assert "No space left on device" in said
+        finally:
+            subprocess.run([shutil.which("umount"), tmp_path / "disk"], check=True)
+
+
+def test_list(run):
+    printed = run("study", "list")
+    assert re.search(r"^position-bias +Severity of position bias +Table 5", printed, re.MULTILINE)
+    assert len(json.loads(run("study", "list", "--json"))) == 12

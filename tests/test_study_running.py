@@ -1,0 +1,407 @@
+"""The work list of a study: shared, resumed, independent of workers and order, never lost."""
+
+import json
+import shutil
+import threading
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.study.campaign import plan, read_campaign, versions
+from countersample.study.running.display import Display
+from countersample.study.running.gather import gather, write_results
+from countersample.study.running.jobs import Job
+from countersample.study.running.runner import run, state_of
+from countersample.study.running.stages import Workbench
+from countersample.study.running.store import Store
+
+GRID = """
+title = "Mine"
+about = "A study."
+kind = "regret"
+datasets = ["tiny"]
+methods = ["IPS-SGD", "CounterSample"]
+
+[vary]
+gamma = [0.5, 1.0]
+
+[protocol]
+queries = 60
+clicks = 400
+epochs = 1.0
+seeds = 2
+evaluate_every = 20
+learning_rates = [1e-3, 1e-2, 1e-1]
+"""
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(GRID)
+    return plan([path], scale="paper")
+
+
+def finish(campaign, store, workers=1, reverse=False):
+    work = campaign.work()
+    state = state_of(work, store)
+    jobs = list(state.missing.values())
+    display = Display(jobs)
+    run(jobs[::-1] if reverse else jobs, store, display, workers=workers, is_done=set(state.done))
+    return work
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "mine.toml").write_text(GRID)
+    campaign = plan([folder / "mine.toml"], scale="paper")
+    store = Store(folder / "out")
+    store.claim(campaign.identity())
+    return campaign, store, finish(campaign, store)
+
+
+def results(work, store):
+    """Everything a study found, without how long it took."""
+    found = {}
+    for key, job in work.jobs.items():
+        if job.stage not in {"data", "clicks"}:
+            found[key] = {k: v for k, v in store.read(job).items() if k != "seconds"}
+    return found
+
+
+class TestTheWorkList:
+    def test_has_every_job_once_and_needs_first(self, campaign):
+        work = campaign.work()
+        stages = [job.stage for job in work.jobs.values()]
+        assert {stage: stages.count(stage) for stage in set(stages)} == {
+            "data": 1, "references": 1,
+            "clicks": 2 * 2,  # values × seeds
+            "diagnosis": 2,
+            "tuning": 2 * 2,  # values × methods
+            "run": 2 * 2 * 2,
+        }  # fmt: skip
+        seen = set()
+        for key, job in work.jobs.items():
+            assert all(need.key in seen for need in job.needs)
+            seen.add(key)
+
+    def test_studies_share_what_is_the_same(self):
+        apart = [plan([name], scale="smoke").work() for name in ("optimizers", "position-bias")]
+        together = plan(["optimizers", "position-bias"], scale="smoke").work()
+        shared = set(apart[0].jobs) & set(apart[1].jobs)
+        # γ = 1 with SGD is in both: three methods, tuned and run for three seeds.
+        assert sum(apart[0].jobs[key].stage == "run" for key in shared) == 3 * 3
+        assert set(together.jobs) == set(apart[0].jobs) | set(apart[1].jobs)
+
+    @pytest.mark.parametrize(
+        "settings",
+        [{"clicks": 401}, {"noise": 0.2}, {"epochs": 2.0}, {"batch_size": 2}, {"clip": 0.1},
+         {"trained_gamma": 0.5}, {"optimizer": "adam"}, {"objective": "dcg"}, {"bias_offset": 1},
+         {"policy_fraction": 0.5}, {"normalization": "minmax"}, {"queries": 61},
+         {"learning_rates": [1e-3]}, {"evaluate_every": 10}, {"relevant": 2}, {"tuning_seeds": 2},
+         {"no_relevant": "zero"}],
+        ids=lambda settings: next(iter(settings)),
+    )  # fmt: skip
+    def test_any_other_setting_is_another_run(self, tmp_path, campaign, settings):
+        other = plan([tmp_path / "mine.toml"], scale="paper", settings=settings)
+        runs = [
+            {key for key, job in each.work().jobs.items() if job.stage == "run"}
+            for each in (campaign, other)
+        ]
+        assert not runs[0] & runs[1]
+
+    def test_a_key_hangs_on_what_is_needed(self):
+        data = [Job("data", "", {"n": n}) for n in (1, 2)]
+        assert Job("clicks", "", {}, (data[0],)).key != Job("clicks", "", {}, (data[1],)).key
+        assert Job("clicks", "a", {}, (data[0],)).key == Job("clicks", "b", {}, (data[0],)).key
+
+
+class TestRunning:
+    @pytest.mark.parametrize(("workers", "reverse"), [(2, False), (3, True)])
+    def test_results_do_not_depend_on_workers_or_order(self, finished, tmp_path, workers, reverse):
+        campaign, store, work = finished
+        other = Store(tmp_path / "other")
+        finish(campaign, other, workers, reverse)
+        assert results(work, other) == results(work, store)
+
+    def test_a_second_call_does_nothing(self, finished):
+        campaign, store, _ = finished
+        assert not state_of(campaign.work(), store).missing
+
+    def test_what_is_missing_is_done_again_the_same(self, finished, tmp_path):
+        campaign, store, work = finished
+        copy = Store(tmp_path / "copy")
+        shutil.copytree(store.folder, copy.folder)
+        removed = [job for job in work.jobs.values() if job.stage == "run"][::2]
+        for job in removed:
+            copy.path(job).unlink()
+        assert set(state_of(work, copy).missing) == {job.key for job in removed}
+        finish(campaign, copy)
+        assert results(work, copy) == results(work, store)
+
+    def test_data_and_logs_may_go_once_nothing_needs_them(self, finished, tmp_path):
+        _, store, work = finished
+        copy = Store(tmp_path / "copy")
+        shutil.copytree(store.folder, copy.folder)
+        shutil.rmtree(copy.folder / "work" / "data")
+        shutil.rmtree(copy.folder / "work" / "clicks")
+        assert not state_of(work, copy).missing
+        run_job = next(job for job in work.jobs.values() if job.stage == "run")
+        copy.path(run_job).unlink()
+        needed = {job.stage for job in state_of(work, copy).missing.values()}
+        assert needed == {"run", "clicks", "data"}
+
+    @pytest.mark.parametrize("stage", ["data", "references", "clicks", "tuning", "run"])
+    def test_a_damaged_result_is_found_and_made_again(self, finished, tmp_path, stage):
+        campaign, store, work = finished
+        copy = Store(tmp_path / "copy")
+        shutil.copytree(store.folder, copy.folder)
+        job = next(job for job in work.jobs.values() if job.stage == stage)
+        path = copy.path(job)
+        victim = path / "train" / "features.npy" if path.is_dir() else path
+        victim = victim if victim.exists() else max(path.rglob("*"), key=lambda p: p.stat().st_size)
+        victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
+        if stage in {"data", "clicks"}:  # only looked at where something needs it
+            run_job = next(
+                each for each in work.jobs.values()
+                if each.stage == "run" and (stage == "data" or each.needs[1] is job)
+            )  # fmt: skip
+            copy.path(run_job).unlink()
+        assert [each.key for each in state_of(work, copy).damaged] == [job.key]
+        finish(campaign, copy)
+        assert results(work, copy) == results(work, store)
+
+    def test_an_error_ends_the_run_and_keeps_what_is_done(self, campaign, tmp_path, monkeypatch):
+        store = Store(tmp_path / "out")
+
+        def fail(*_):
+            raise DataError("no luck")
+
+        monkeypatch.setattr(Workbench, "_tuning", fail)
+        with pytest.raises(DataError, match="no luck"):
+            finish(campaign, store, workers=2)
+        kept = {job.stage for job in state_of(campaign.work(), store).done.values()}
+        assert {"data", "references"} <= kept
+
+    def test_an_interrupt_stops_work_in_flight(self, campaign, tmp_path, monkeypatch):
+        """Ctrl-C while two jobs are at work: both end, neither leaves a result."""
+        store = Store(tmp_path / "out")
+        real = Workbench._run
+        at_work = threading.Barrier(3)
+
+        def slow(self, job, tell):
+            at_work.wait(60)
+            while True:
+                tell(0, 1)
+            return real(self, job, tell)
+
+        monkeypatch.setattr(Workbench, "_run", slow)
+        threading.Thread(target=lambda: (at_work.wait(60), _interrupt()), daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            finish(campaign, store, workers=2)
+        stages = [job.stage for job in state_of(campaign.work(), store).done.values()]
+        assert "run" not in stages
+        assert "tuning" in stages
+
+    def test_the_display_counts_to_the_end(self, finished):
+        _, _, work = finished
+        jobs = list(work.jobs.values())
+        display = Display(jobs)
+        for job in jobs:
+            display.begins(job)
+            display.goes_on(job, 0.5)
+            assert job.title in display.doing
+            display.ends(job)
+        assert display.done == pytest.approx(display.in_all)
+        assert display.seconds_left == pytest.approx(0)
+
+
+def _interrupt():
+    import _thread
+
+    _thread.interrupt_main()
+
+
+class TestGathering:
+    def test_a_cell_has_its_runs_and_regret(self, finished):
+        campaign, store, work = finished
+        result = gather(campaign.grids[0], ["tiny"], work, store)
+        assert len(result.cells) == 2 * 2
+        for cell in result.cells.values():
+            assert cell.runs == (("", 0), ("", 1))
+            assert cell.ndcg.shape == (2, 20)
+            assert cell.drawn.tolist() == list(range(20, 401, 20))
+            assert cell.n_diverged == 0
+            expected = [
+                np.mean([b - x for x in row]) for b, row in zip(cell.best, cell.ndcg, strict=True)
+            ]
+            assert cell.regrets == pytest.approx(expected)
+
+    def test_the_chosen_rate_is_the_best_on_validation_data(self, finished):
+        _, store, work = finished
+        for job in work.jobs.values():
+            if job.stage == "tuning":
+                found = store.read(job)
+                best = found["learning_rates"][int(np.argmax(found["ndcg"]))]
+                assert found["learning_rate"] == best
+
+    def test_parquet_has_a_row_an_evaluation_point(self, finished, tmp_path):
+        campaign, store, work = finished
+        write_results(campaign.grids, work, store, versions(), tmp_path / "results.parquet")
+        table = pq.read_table(tmp_path / "results.parquet").to_pydict()
+        assert len(table["ndcg"]) == 2 * 2 * 2 * 20
+        assert set(table["method"]) == {"IPS-SGD", "CounterSample"}
+        assert set(table["gamma"]) == {0.5, 1.0}
+        assert set(table["clicks"]) == {400}
+        np.testing.assert_allclose(
+            np.array(table["best_ndcg"]) - table["ndcg"], table["regret"], rtol=1e-12
+        )
+        assert set(table["version_countersample"]) == {versions()["countersample"]}
+        assert all(len(set(table[name])) == 1 for name in ("train_fingerprint", "axis"))
+
+    def test_a_run_that_diverges_counts_with_ndcg_0(self, tmp_path, monkeypatch):
+        path = tmp_path / "mine.toml"
+        path.write_text(GRID.replace("[1e-3, 1e-2, 1e-1]", "[1e300]"))
+        campaign = plan([path], scale="paper", settings={"optimizer": "adagrad"})
+        store = Store(tmp_path / "out")
+        from countersample.training import train_many
+
+        def exploding(*args, **options):
+            return [_exploded(run) for run in train_many(*args, **options)]
+
+        monkeypatch.setattr("countersample.study.running.stages.train_many", exploding)
+        work = finish(campaign, store)
+        result = gather(campaign.grids[0], ["tiny"], work, store)
+        for cell in result.cells.values():
+            assert cell.n_diverged == 2
+            assert (cell.ndcg[:, :9] > 0).all()  # up to 180 clicks
+            assert (cell.ndcg[:, 9:] == 0).all()
+
+
+def _exploded(run):
+    """The run as it comes out when its weights explode at step 200."""
+    from dataclasses import replace
+
+    average = run.history.average_coef.copy()
+    average[:] = np.linspace(1, 2, average.size).reshape(average.shape)
+    average[run.history.steps >= 200] = np.nan
+    return replace(run, diverged_at=200, history=replace(run.history, average_coef=average))
+
+
+class TestTheFolder:
+    def test_is_known_again(self, campaign, tmp_path):
+        store = Store(tmp_path / "out")
+        store.claim(campaign.identity())
+        store.claim(campaign.identity())
+        assert read_campaign(store.identity()) == campaign
+        assert set(read_campaign(store.identity()).work().jobs) == set(campaign.work().jobs)
+
+    def test_of_another_grid_is_refused_and_kept(self, campaign, tmp_path):
+        store = Store(tmp_path / "out")
+        store.claim(campaign.identity())
+        before = (store.folder / "study.json").read_text()
+        other = plan([tmp_path / "mine.toml"], scale="paper", settings={"noise": 0.3})
+        with pytest.raises(DataError, match=r"a setting .* has changed since\): choose another"):
+            store.claim(other.identity())
+        small = plan([tmp_path / "mine.toml"], scale="small")
+        with pytest.raises(DataError, match="scale: paper, now small"):
+            store.claim(small.identity())
+        assert (store.folder / "study.json").read_text() == before
+
+    def test_of_another_version_is_refused(self, campaign, tmp_path):
+        store = Store(tmp_path / "out")
+        store.claim(campaign.identity())
+        known = json.loads((store.folder / "study.json").read_text())
+        (store.folder / "study.json").write_text(json.dumps(known | {"version": "0.0.1"}))
+        with pytest.raises(DataError, match=r"made by countersample 0\.0\.1, this is"):
+            store.claim(campaign.identity())
+
+    def test_with_other_files_is_left_alone(self, campaign, tmp_path):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "letter.txt").write_text("dear")
+        with pytest.raises(DataError, match=r"has files but no study\.json"):
+            Store(tmp_path / "out").claim(campaign.identity())
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["letter.txt"]
+
+    def test_that_is_a_file_is_refused(self, campaign, tmp_path):
+        (tmp_path / "out").write_text("")
+        with pytest.raises(DataError, match="is a file, expected a folder"):
+            Store(tmp_path / "out").claim(campaign.identity())
+
+    def test_takes_one_run_at_a_time(self, campaign, tmp_path):
+        store = Store(tmp_path / "out")
+        store.claim(campaign.identity())
+        with store.lock():
+            assert Store(store.folder).is_locked()
+            with (
+                pytest.raises(CounterSampleError, match="another run is at work"),
+                Store(store.folder).lock(),
+            ):
+                pass
+        assert not store.is_locked()
+        with store.lock():
+            pass
+
+    def test_that_cannot_be_written_is_told(self, campaign, tmp_path, monkeypatch):
+        store = Store(tmp_path / "out")
+        store.claim(campaign.identity())
+
+        def full(*_, **__):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("pathlib.Path.write_text", full)
+        job = next(iter(campaign.work().jobs.values()))
+        with pytest.raises(CounterSampleError, match=r"cannot be written: No space left on device"):
+            store.write(Job("run", "", job.config), {"a": 1})
+
+
+class TestSources:
+    def test_a_dataset_that_is_not_there(self):
+        with pytest.raises(ParameterError, match=r"no dataset 'nowhere': .* the names known are"):
+            plan(["optimizers"], scale="smoke", datasets=["nowhere"])
+
+    def test_a_known_one_that_is_not_there_says_how_to_get_it(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("COUNTERSAMPLE_DATA", str(tmp_path))
+        with pytest.raises(DataError, match="to get it, go to"):
+            plan(["optimizers"], scale="smoke", datasets=["istella-s"])
+
+    def test_folds_are_found(self, tmp_path):
+        from countersample import save_letor, synthetic
+
+        data = synthetic("tiny", n_queries=60, rng=0)
+        for fold in ("Fold1", "Fold2"):
+            (tmp_path / "set" / fold).mkdir(parents=True)
+            for part, name in zip(
+                data.split(0.5, 0.2, 0.3, rng=0), ("train", "vali", "test"), strict=True
+            ):
+                save_letor(part, tmp_path / "set" / fold / f"{name}.txt")
+        path = tmp_path / "mine.toml"
+        path.write_text(GRID)
+        campaign = plan([path], scale="paper", datasets=[str(tmp_path / "set")])
+        (source,) = campaign.studies[0][2]
+        assert [fold.name for fold in source.folds] == ["Fold1", "Fold2"]
+        store = Store(tmp_path / "out")
+        work = finish(campaign, store)
+        cell = gather(campaign.grids[0], ["set"], work, store).cells["set", "IPS-SGD", 1.0]
+        assert cell.runs == (("Fold1", 0), ("Fold1", 1), ("Fold2", 0), ("Fold2", 1))
+        assert len(cell.learning_rates) == 2
+
+    def test_one_file_is_split(self, tmp_path):
+        from countersample import save_letor, synthetic
+        from countersample.study.design.sources import find_source
+
+        save_letor(synthetic("tiny", n_queries=50, rng=0), tmp_path / "all.txt")
+        parts = find_source(str(tmp_path / "all.txt")).folds[0].load()
+        assert [part.n_queries for part in parts] == [35, 5, 10]
+
+    def test_data_without_relevant_items_is_refused(self, tmp_path):
+        path = tmp_path / "all.txt"
+        path.write_text("".join(f"0 qid:{q} 1:0.{q}\n0 qid:{q} 1:0.5\n" for q in range(10, 40)))
+        grid = tmp_path / "mine.toml"
+        grid.write_text(GRID)
+        campaign = plan([grid], scale="paper", datasets=[str(path)])
+        with pytest.raises(DataError, match="the training data has no relevant item"):
+            finish(campaign, Store(tmp_path / "out"))
