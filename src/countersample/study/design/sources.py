@@ -68,7 +68,8 @@ def find_source(name: str, *, queries: int = 0, data_dir: Path | None = None) ->
     ----------
     name : str
         ``yahoo-like``, ``istella-like``, ``tiny``; a set of the catalogue (``countersample data
-        list``); or the path of a file or folder. A folder with Fold1, Fold2, … has folds.
+        list``); or the path of a file or folder, which goes before a set of the same name. A
+        folder with Fold1, Fold2, … has folds.
     queries : int
         Of a synthetic set; 0: as many as the real one has.
     data_dir : Path, optional
@@ -82,10 +83,10 @@ def find_source(name: str, *, queries: int = 0, data_dir: Path | None = None) ->
     if name in SHAPES:
         config = {"shape": name, "queries": queries or SHAPES[name].n_queries, "seed": _SEED}
         return Source(name, (Fold("", config),))
-    if name in catalogue.known():
+    path = Path(name)
+    if name in catalogue.known() and not path.exists():
         path = catalogue.find(name, data_dir)
         return Source(name, _folds(path, clip=name.startswith("istella")))
-    path = Path(name)
     if not path.exists():
         known = ", ".join([*SHAPES, *catalogue.known()])
         raise ParameterError(
