@@ -54,6 +54,7 @@ def visit(browser, address):
 
     def visit(**options):
         context = browser.new_context(**{"viewport": LAPTOP, **options})
+        context.set_default_timeout(180_000)  # milliseconds: a busy machine is no failure
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: trouble.append(message.text))
