@@ -8,6 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from countersample.clicks import ClickLog
+from countersample.clicks.impressions import PositionCounts
 from countersample.data import RankingDataset, synthetic
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
@@ -130,6 +131,69 @@ def test_from_labels(data):
         ClickLog.from_labels(data, relevant=5)
 
 
+# -- what was shown ------------------------------------------------------------------------------
+
+SHOWN = {
+    "count": [1, 2, 0, 1], "session": [7, 3, 7, 9], "position": [2, 1, 1, 3],
+    "impressions": [1, 4, 1, 1],
+}  # fmt: skip
+
+
+def test_what_was_shown_is_kept():
+    log = small(**SHOWN, n_sessions=20)
+    assert (log.session.dtype, log.position.dtype, log.impressions.dtype) == ("i8", "i4", "f8")
+    clipped = log.clip(0.5)
+    assert clipped.n_sessions == 20
+    for name, values in SHOWN.items():
+        assert getattr(clipped, name).tolist() == values
+        assert getattr(log.head(2), name).tolist() == values[:2]
+    assert log.head(2).n_sessions is None  # nobody knows
+
+
+def test_sessions_may_be_named():
+    assert small(session=["x", "a", "x", "b"]).session.tolist() == [2, 0, 2, 1]
+    assert small(session=np.array(["x", "a", "x", "b"], object)).session.tolist() == [2, 0, 2, 1]
+
+
+def test_rows_of_some_queries():
+    log = small(**SHOWN)
+    assert columns_of(log.of_queries([1])) == [[1], [2], [0.5], [2]]
+    assert log.of_queries([1], are_left_out=True).session.tolist() == [7, 7, 9]
+    assert columns_of(log.take(log.clicks > 1)) == columns_of(log.of_queries([1]))
+    with pytest.raises(DataError, match="the click log is empty"):
+        log.of_queries([5])
+
+
+def test_merging_forgets_what_was_shown():
+    merged = small(**SHOWN, n_sessions=20).merge()
+    assert (merged.session, merged.position, merged.impressions) == (None, None, None)
+    assert merged.n_sessions == 20
+
+
+def test_what_was_shown_is_saved(tmp_path):
+    log = small(**SHOWN, n_sessions=20)
+    log.save(tmp_path / "log.parquet")
+    loaded = ClickLog.load(tmp_path / "log.parquet")
+    for name, values in SHOWN.items():
+        assert getattr(loaded, name).tolist() == values
+    assert loaded.n_sessions == 20
+    small().save(tmp_path / "log.parquet")
+    assert ClickLog.load(tmp_path / "log.parquet").n_sessions is None
+
+
+def test_from_impressions(data):
+    counts = PositionCounts.from_columns(
+        query_id=["a", "a", "b", "b"], item_id=["x", "y", "z", "?"], position=[1, 2, 1, 2],
+        click=[1, 1, 1, 1],
+    )  # fmt: skip
+    ids = ["x", "y", "z", "v", "w"]
+    with pytest.raises(DataError, match="1 of 4 clicks cannot be used: 1 on items without"):
+        ClickLog.from_impressions(counts, [1.0, 0.5], data, ids)
+    with pytest.warns(UserWarning, match="1 of 4 clicks cannot be used: 1 on items without"):
+        log = ClickLog.from_impressions(counts, [1.0, 0.5], data, ids, missing="skip")
+    assert columns_of(log) == [[0, 0, 1], [0, 1, 0], [1, 0.5, 1], [1, 1, 1]]
+
+
 # -- what is refused -----------------------------------------------------------------------------
 
 
@@ -155,6 +219,13 @@ def test_from_labels(data):
         ({"item": [0.0, 1.0, 2.0, 3.0]}, "item is of type float64, expected integers"),
         ({"item": [0, 0, 0, -7]}, "item is -7 in row 3"),
         ({"query": [], "item": [], "propensity": []}, "the click log is empty"),
+        ({"session": [0.5, 1, 1, 1]}, "session is of type float64, expected integers or strings"),
+        ({"session": [1, 2]}, r"session has shape \(2,\), expected \(4,\)"),
+        ({"position": [1, 0, 1, 1]}, "position is 0 in row 1, expected a rank, counted from 1"),
+        ({"impressions": [1, 1, -1, 1]}, "impressions is -1.0 in row 2, expected a number of at"),
+        ({"session": [1, 2, 3, 4], "n_sessions": 3}, "n_sessions is 3, expected at least 4"),
+        ({"n_sessions": 0}, "n_sessions is 0, expected at least 1"),
+        ({"n_sessions": np.inf}, "n_sessions is inf"),
     ],
 )
 def test_what_is_no_log_is_refused(columns, message):
@@ -242,3 +313,21 @@ def test_what_is_no_parquet_is_refused(tmp_path):
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(CounterSampleError, match="cannot be written"):
         small().save(tmp_path / "nowhere" / "log.parquet")
+
+
+def test_a_log_of_impressions_has_what_a_gain_needs():
+    """Positions and sessions come along, so that the logged ranking can be told from the new."""
+    from countersample.clicks.impressions import PositionCounts
+    from countersample.evaluation import estimate_gain
+
+    data = RankingDataset.from_arrays(
+        X=[[0.0], [1.0]] * 40, y=[0, 1] * 40, qid=np.repeat(range(40), 2)
+    )
+    counts = PositionCounts.from_columns(
+        query_id=np.repeat(range(40), 2), item_id=[0, 1] * 40, position=[1, 2] * 40,
+        click=[1, 5] * 40, impressions=[10, 10] * 40,
+    )  # fmt: skip
+    log = ClickLog.from_impressions(counts, [1.0, 0.5], data)
+    assert log.position.tolist() == [1, 2] * 40
+    gain = estimate_gain(data.features[:, 0], log, data, metric="dcg@2", rng=0)
+    assert gain.low > 0  # the item that is clicked more moves from rank 2 to rank 1

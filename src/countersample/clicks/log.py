@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from countersample._files import atomic_path
-from countersample._version import __version__
+from countersample.clicks._log_files import read_log, write_log
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -17,15 +15,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample.clicks.bias import Bias
+    from countersample.clicks.impressions import Impressions, PositionCounts, RowPropensities
     from countersample.data import RankingDataset
 
-SCHEMA_VERSION = 1
-_METADATA = b"countersample"
-_COLUMNS = ("query", "item", "propensity", "count")
+_COLUMNS = ("query", "item", "propensity", "count", "session", "position", "impressions")
+_FACTS = ("n_sessions", "fingerprint")
 
 
 class ClickLog:
     """Clicks on the items of a dataset, a row a click (or several alike).
+
+    Training needs the first three columns. The others say what was shown, for estimates of a
+    ranker's value from clicks (`countersample.evaluation.estimate`).
 
     Parameters
     ----------
@@ -37,6 +39,15 @@ class ClickLog:
         The probability that the item was looked at, in (0, 1].
     count : array (n_rows,), optional
         How many clicks the row stands for; 1 by default.
+    session : array (n_rows,), optional
+        Which session the row is of, integers or strings. A session is one ranking shown once.
+    position : int array (n_rows,), optional
+        The rank at which the item was shown, from 1.
+    impressions : array (n_rows,), optional
+        How often the item was shown there. A log that has this column has a row for everything
+        that was shown; what was never clicked has a count of 0.
+    n_sessions : float, optional
+        How many sessions there were, those without a click included.
     fingerprint : str, optional
         The fingerprint of the dataset the log is of.
 
@@ -59,12 +70,20 @@ class ClickLog:
         propensity: ArrayLike,
         count: ArrayLike | None = None,
         *,
+        session: ArrayLike | None = None,
+        position: ArrayLike | None = None,
+        impressions: ArrayLike | None = None,
+        n_sessions: float | None = None,
         fingerprint: str | None = None,
     ) -> None:
         self.query = _as_positions(query, "query")
         self.item = _as_positions(item, "item")
         self.propensity = _as_numbers(propensity, "propensity")
         self.count = None if count is None else _as_numbers(count, "count")
+        self.session = None if session is None else _as_codes(session, "session")
+        self.position = None if position is None else _as_positions(position, "position")
+        self.impressions = None if impressions is None else _as_numbers(impressions, "impressions")
+        self.n_sessions = None if n_sessions is None else float(n_sessions)
         self.fingerprint = fingerprint
         for name in _COLUMNS:
             column = getattr(self, name)
@@ -77,11 +96,26 @@ class ClickLog:
             raise DataError("the click log is empty, expected at least one click")
         _check_rows(self.propensity, "propensity", "a number above 0 and at most 1",
                     (self.propensity > 0) & (self.propensity <= 1))  # fmt: skip
-        if self.count is not None:
-            good = (self.count >= 0) & np.isfinite(self.count)
-            _check_rows(self.count, "count", "a number of at least 0", good)
-            if not self.count.any():
-                raise DataError("every count is 0, expected at least one click")
+        for name in ("count", "impressions"):
+            column = getattr(self, name)
+            if column is not None:
+                good = (column >= 0) & np.isfinite(column)
+                _check_rows(column, name, "a number of at least 0", good)
+        if self.count is not None and not self.count.any():
+            raise DataError("every count is 0, expected at least one click")
+        if self.position is not None:
+            _check_rows(self.position, "position", "a rank, counted from 1", self.position >= 1)
+        self._check_sessions()
+
+    def _check_sessions(self) -> None:
+        if self.n_sessions is None:
+            return
+        least = 1 if self.session is None else len(np.unique(self.session))
+        if not least <= self.n_sessions < np.inf:
+            raise DataError(
+                f"n_sessions is {self.n_sessions:g}, expected at least {least:,}, the sessions "
+                "that the log has rows of"
+            )
 
     @classmethod
     def from_labels(cls, dataset: RankingDataset, *, relevant: float = 1) -> ClickLog:
@@ -113,6 +147,43 @@ class ClickLog:
             count=dataset.labels[rows],
             fingerprint=dataset.fingerprint,
         )
+
+    @classmethod
+    def from_impressions(
+        cls,
+        impressions: Impressions | PositionCounts,
+        propensities: ArrayLike | Bias | RowPropensities,
+        dataset: RankingDataset,
+        item_ids: ArrayLike | None = None,
+        *,
+        missing: Literal["error", "skip"] = "error",
+    ) -> ClickLog:
+        """Return the log of what was shown and clicked, joined to the features of its items.
+
+        Parameters
+        ----------
+        impressions : Impressions or PositionCounts
+            What `countersample.clicks.impressions.read_impressions` gives, or its counts.
+        propensities, dataset, item_ids, missing
+            As for `countersample.clicks.impressions.join_features`, which also returns a report.
+            What ``missing="skip"`` leaves out is a warning.
+
+        Examples
+        --------
+        >>> from countersample import ClickLog, RankingDataset
+        >>> from countersample.clicks.impressions import PositionCounts
+        >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 0], qid=["a", "a"])
+        >>> counts = PositionCounts.from_columns(["a", "a"], ["x", "y"], [1, 2], [1, 1])
+        >>> ClickLog.from_impressions(counts, [1.0, 0.25], data, item_ids=["x", "y"]).weights
+        array([1., 4.])
+        """
+        from countersample.clicks.impressions import join_features  # noqa: PLC0415 (imports this)
+
+        counts: Any = impressions.counts() if hasattr(impressions, "counts") else impressions
+        log, report = join_features(counts, propensities, dataset, item_ids, missing=missing)
+        if report.n_skipped:
+            warnings.warn(report.sentence(), stacklevel=2)
+        return log
 
     # -- figures
 
@@ -159,12 +230,28 @@ class ClickLog:
         """Return the log of the first n rows."""
         if n < 1:
             raise ParameterError(f"n is {n}, expected at least 1")
-        return self._with(
-            query=self.query[:n],
-            item=self.item[:n],
-            propensity=self.propensity[:n],
-            count=None if self.count is None else self.count[:n],
-        )
+        return self.take(slice(n))
+
+    def take(self, rows: NDArray[Any] | slice) -> ClickLog:
+        """Return the log of these rows (positions, a mask or a slice).
+
+        How many sessions they are of is not known any more, as those without a click have no rows.
+        """
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        taken = {name: None if c is None else c[rows] for name, c in columns.items()}
+        return self._with(**taken, n_sessions=None)
+
+    def of_queries(self, queries: ArrayLike, *, are_left_out: bool = False) -> ClickLog:
+        """Return the rows of these queries, or of all others.
+
+        Examples
+        --------
+        >>> from countersample import ClickLog
+        >>> log = ClickLog(query=[0, 2, 2], item=[0, 1, 3], propensity=[1.0, 0.5, 0.25])
+        >>> log.of_queries([2]).item, log.of_queries([2], are_left_out=True).item
+        (array([1, 3], dtype=int32), array([0], dtype=int32))
+        """
+        return self.take(np.isin(self.query, queries, invert=are_left_out))
 
     def merge(self, unit: str = "pair") -> ClickLog:
         """Return the log with one row for each query and item that was clicked.
@@ -172,7 +259,7 @@ class ClickLog:
         Counts are added up and the propensity becomes count / Σ(count/propensity), so that the
         weight of a row is the sum of the weights merged. N and M̄ stay as they are; M becomes the
         largest *mean* weight of a pair, so it is smaller where clicks on the same pair had
-        different propensities.
+        different propensities. What was shown, where and in which session, is not kept.
 
         Parameters
         ----------
@@ -198,10 +285,11 @@ class ClickLog:
             item=keys[kept] & 0xFFFFFFFF,
             propensity=np.minimum(count[kept] / weight[kept], 1.0),
             count=count[kept],
+            **dict.fromkeys(("session", "position", "impressions")),
         )
 
     def _with(self, **columns: Any) -> ClickLog:  # noqa: ANN401 (the columns)
-        present = {name: getattr(self, name) for name in (*_COLUMNS, "fingerprint")}
+        present = {name: getattr(self, name) for name in (*_COLUMNS, *_FACTS)}
         return ClickLog(**(present | columns))
 
     # -- with its dataset
@@ -222,52 +310,16 @@ class ClickLog:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the log as Parquet, atomically."""
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-        from pyarrow import parquet  # noqa: PLC0415
-
         columns = {name: getattr(self, name) for name in _COLUMNS}
-        table = pa.table({name: column for name, column in columns.items() if column is not None})
-        note = {
-            "schema_version": SCHEMA_VERSION,
-            "written_by": __version__,
-            "dataset": self.fingerprint,
-        }
-        table = table.replace_schema_metadata({_METADATA: json.dumps(note).encode()})
-        with atomic_path(path) as temporary:
-            parquet.write_table(table, temporary, compression="zstd")
+        facts = {"dataset": self.fingerprint, "n_sessions": self.n_sessions}
+        write_log(path, columns, facts)
 
     @classmethod
     def load(cls, path: str | PathLike[str], dataset: RankingDataset | None = None) -> ClickLog:
         """Read a log written by `save`; with a dataset, check that it is of that one."""
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-        from pyarrow import parquet  # noqa: PLC0415
-
-        path = Path(path)
+        columns, facts = read_log(path, _COLUMNS)
         try:
-            table = parquet.read_table(path)
-        except FileNotFoundError as error:
-            raise DataError(f"{path}: no such file") from error
-        except (OSError, pa.ArrowException) as error:
-            raise DataError(f"{path}: not a click log in Parquet ({error})") from error
-        note = (table.schema.metadata or {}).get(_METADATA)
-        if note is None or not set(_COLUMNS[:3]) <= set(table.column_names):
-            raise DataError(
-                f"{path}: not a click log of this package (columns {', '.join(table.column_names)}"
-                "), expected one written by ClickLog.save"
-            )
-        try:
-            kept = json.loads(note)
-            version, fingerprint = kept["schema_version"], kept["dataset"]
-        except (ValueError, LookupError, TypeError) as error:
-            raise DataError(f"{path}: the note of its schema version is damaged") from error
-        if version != SCHEMA_VERSION:
-            raise DataError(
-                f"{path}: of schema version {version}, expected {SCHEMA_VERSION}: read it with the "
-                "release that wrote it"
-            )
-        columns = {name: table[name].to_numpy() for name in _COLUMNS if name in table.column_names}
-        try:
-            log = cls(**columns, fingerprint=fingerprint)
+            log = cls(**columns, n_sessions=facts["n_sessions"], fingerprint=facts["dataset"])
             if dataset is not None:
                 log.check(dataset)
         except DataError as error:
@@ -290,6 +342,15 @@ def _as_positions(values: ArrayLike, name: str) -> NDArray[np.int32]:
         raise DataError(f"{name} is of type {array.dtype}, expected integers")
     _check_rows(array, name, "a position, counted from 0", (array >= 0) & (array < 2**31))
     return array.astype(np.int32, copy=False)
+
+
+def _as_codes(values: ArrayLike, name: str) -> NDArray[np.int64]:
+    array = _as_column(values, name)
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64, copy=False)
+    if array.size and array.dtype.kind not in "OUTS":
+        raise DataError(f"{name} is of type {array.dtype}, expected integers or strings")
+    return np.unique(array.astype(str), return_inverse=True)[1].astype(np.int64)
 
 
 def _as_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -1,0 +1,152 @@
+"""``countersample log``: raw logs of impressions looked at."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path  # noqa: TC003 (typer reads it)
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from countersample.cli import _show
+
+if TYPE_CHECKING:
+    from countersample.clicks.impressions import LogCheck
+
+app = typer.Typer(help="Raw logs: what was shown where, and clicked.", no_args_is_help=True)
+
+_SHOWN = 20  # positions in the terminal; the picture and the JSON have all
+_BAR_WIDTH = 30
+
+
+@app.callback()
+def _group() -> None:
+    """Keep ``check`` a command of its own while it is the only one."""
+
+
+@app.command()
+def check(
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="Parquet, CSV, TSV or JSON lines (compressed too): a file, a folder, a 'glob*'; "
+            "or a folder with ubi_queries and ubi_events."
+        ),
+    ],
+    *,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="The log's own names of columns: query_id=q,item_id=doc,position=rank."),
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="duckdb (the default), polars, pandas or spark.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="The Spark master: spark://host:7077.")] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(help="How much memory DuckDB may take, such as 2GB.")
+    ] = None,
+    temp_dir: Annotated[
+        Path | None, typer.Option(help="Where DuckDB puts what does not fit in memory.")
+    ] = None,
+    randomised: Annotated[
+        str | None, typer.Option(help="The policy whose rankings were shuffled at random.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the click rate by position into this .png.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Validate and describe a raw log, and say which propensities it can give."""
+    from countersample.clicks.impressions import read_impressions
+
+    with read_impressions(
+        path,
+        columns=parse_columns(columns),
+        engine=engine,
+        master=master,
+        memory_limit=memory_limit,
+        temp_dir=temp_dir,
+    ) as log:
+        figures = log.check(randomised=randomised)
+    if plot is not None:
+        from countersample.clicks.impressions.plotting import draw_click_rates
+
+        draw_click_rates(figures.counts, plot)
+    if json:
+        _show.as_json(figures.to_dict())
+    else:
+        _show_check(figures)
+        if plot is not None:
+            _show.line(f"The click rates are drawn in {plot}")
+
+
+def parse_columns(text: str | None) -> dict[str, str] | None:
+    """Read ``query_id=q,item_id=doc``.
+
+    >>> parse_columns("query_id=q, click=clicked")
+    {'query_id': 'q', 'click': 'clicked'}
+    """
+    from countersample.errors import ParameterError
+
+    if text is None:
+        return None
+    columns = {}
+    for part in text.split(","):
+        name, equals, own = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and own) or name in columns:
+            raise ParameterError(
+                f"--columns has {part.strip()!r}, expected pairs such as query_id=q,item_id=doc, "
+                "each name once"
+            )
+        columns[name] = own
+    return columns
+
+
+def _show_check(figures: LogCheck) -> None:
+    counts = figures.counts
+    share = 100 * figures.n_moved / figures.n_pairs
+    rows = [
+        (
+            "rows",
+            f"{figures.problems.n_rows:,}, of which {figures.problems.n_invalid:,} impossible",
+        ),
+        ("impressions", f"{counts.n_impressions:,}"),
+        ("clicks", f"{counts.n_clicks:,}, {100 * counts.n_clicks / counts.n_impressions:.2f} %"),
+        ("sessions", "not logged" if figures.n_sessions is None else f"{figures.n_sessions:,}"),
+        ("queries", f"{len(counts.query_ids):,}"),
+        ("items", f"{len(counts.item_ids):,}"),
+        (
+            "query-item pairs",
+            f"{figures.n_pairs:,}, {share:.1f} % of them seen at several positions",
+        ),
+    ]
+    if figures.n_duplicates is not None:
+        rows.append(("duplicates", f"{figures.n_duplicates:,}"))
+    if figures.policies is not None:
+        served = ", ".join(f"{name} ({count:,} rows)" for name, count in figures.policies.items())
+        rows.append(("policies", served))
+    _show.line(f"{figures.source} ({figures.engine})")
+    _show.pairs(rows)
+    _show_rates(figures)
+    _show.line("  propensities that this log can give")
+    for support in figures.supports:
+        answer = "yes" if support.is_supported else "no "
+        _show.line(f"    {answer}  {support.method}")
+        _show.line(textwrap.fill(f"{support.reason}.", 92, initial_indent=" " * 9,
+                                 subsequent_indent=" " * 9))  # fmt: skip
+    for warning in figures.warnings:
+        _show.paragraph(f"Warning: {warning}")
+
+
+def _show_rates(figures: LogCheck) -> None:
+    positions, impressions, clicks = figures.counts.by_position
+    rates = clicks / impressions
+    _show.line("  click rate by position")
+    highest = max(rates[:_SHOWN].max(), 1e-12)
+    for position, rate, total in zip(positions[:_SHOWN], rates, impressions, strict=False):
+        bar = "█" * round(_BAR_WIDTH * rate / highest) or ("▏" if rate else "")
+        _show.line(
+            f"    {position:>4}  {bar:<{_BAR_WIDTH}}  {100 * rate:6.2f} % of {total:,} impressions"
+        )
+    if len(positions) > _SHOWN:
+        _show.line(f"    and {len(positions) - _SHOWN:,} more positions")

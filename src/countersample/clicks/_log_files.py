@@ -1,0 +1,75 @@
+"""Click logs as Parquet files: columns, and a note of what they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countersample._files import atomic_path
+from countersample._version import __version__
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+SCHEMA_VERSION = 1
+NEEDED = {"query", "item", "propensity"}
+_METADATA = b"countersample"
+
+
+def write_log(
+    path: str | PathLike[str], columns: Mapping[str, NDArray[Any] | None], facts: Mapping[str, Any]
+) -> None:
+    """Write the columns that are there, and the facts as a note, atomically."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import parquet  # noqa: PLC0415
+
+    table = pa.table({name: column for name, column in columns.items() if column is not None})
+    note = {"schema_version": SCHEMA_VERSION, "written_by": __version__, **facts}
+    table = table.replace_schema_metadata({_METADATA: json.dumps(note).encode()})
+    with atomic_path(path) as temporary:
+        parquet.write_table(table, temporary, compression="zstd")
+
+
+def read_log(
+    path: str | PathLike[str], names: Sequence[str]
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return those of the named columns that a file has, and the facts ``dataset``, ``n_sessions``.
+
+    Raises
+    ------
+    DataError
+        For a file that is missing, not a click log, of another version, or damaged.
+    """
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import parquet  # noqa: PLC0415
+
+    path = Path(path)
+    try:
+        table = parquet.read_table(path)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not a click log in Parquet ({error})") from error
+    note = (table.schema.metadata or {}).get(_METADATA)
+    if note is None or not set(table.column_names) >= NEEDED:
+        raise DataError(
+            f"{path}: not a click log of this package (columns {', '.join(table.column_names)}"
+            "), expected one written by ClickLog.save"
+        )
+    try:
+        kept = json.loads(note)
+        version = kept["schema_version"]
+        facts = {"dataset": kept["dataset"], "n_sessions": kept.get("n_sessions")}
+    except (ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{path}: the note of its schema version is damaged") from error
+    if version != SCHEMA_VERSION:
+        raise DataError(
+            f"{path}: of schema version {version}, expected {SCHEMA_VERSION}: read it with the "
+            "release that wrote it"
+        )
+    return {name: table[name].to_numpy() for name in names if name in table.column_names}, facts

@@ -1,0 +1,209 @@
+"""The counting of a log, written once: it runs on every engine through narwhals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from countersample.clicks.impressions.counts import MAX_POSITION, PositionCounts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+KEYS = ("query_id", "item_id", "position")
+_MOST = 2**53  # whole numbers beyond it are not exact in a float
+_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Rows that cannot be counted; one row may have several problems.
+
+    Attributes
+    ----------
+    n_rows : int
+        All rows of the log.
+    n_invalid : int
+        Rows with at least one problem.
+    no_query_id, no_item_id : int
+        Rows without an id.
+    bad_position : int
+        Rows whose position is missing, below 1 or not a whole number.
+    bad_click : int
+        Rows whose click is not 0 or 1; with an ``impressions`` column, whose numbers are not
+        whole, or that have no impression, or more clicks than impressions.
+    position_found : float, optional
+        One such position, where there is one.
+    """
+
+    n_rows: int
+    n_invalid: int
+    no_query_id: int
+    no_item_id: int
+    bad_position: int
+    bad_click: int
+    position_found: float | None = None
+
+    def sentence(self, *, has_impressions: bool) -> str | None:
+        """Say what is wrong with the rows, or None where nothing is."""
+        clicks = (
+            "more clicks than impressions, no impression, or numbers that are not whole"
+            if has_impressions
+            else "a click that is not 0 or 1"
+        )
+        found = "" if self.position_found is None else f" (such as {self.position_found:g})"
+        parts = [
+            (self.no_query_id, "no query_id"),
+            (self.no_item_id, "no item_id"),
+            (self.bad_position, f"a position that is not a whole number from 1{found}"),
+            (self.bad_click, clicks),
+        ]
+        said = [f"{count:,} with {what}" for count, what in parts if count]
+        if not said:
+            return None
+        return f"{self.n_invalid:,} of {self.n_rows:,} rows are impossible: " + ", ".join(said)
+
+
+def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return rows, impressions and clicks of each (query_id, item_id, position), lazily.
+
+    Impossible ids and positions are groups of their own; impossible clicks are left out of the
+    sums, and ``good`` counts the other rows.
+    """
+    is_good = _is_possible(frame)
+    has_impressions = "impressions" in frame.collect_schema()
+    made = {
+        "good": nw.when(is_good).then(nw.lit(1)).otherwise(nw.lit(0)),
+        "clicks": _whole(is_good, nw.col("click")),
+    }
+    if has_impressions:
+        made["shown"] = _whole(is_good, nw.col("impressions"))
+    sums = {name: nw.col(name).sum() for name in made}
+    return frame.select(*KEYS, **made).group_by(*KEYS).agg(nw.len().alias("rows"), **sums)
+
+
+def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return Σ click/propensity of each group, lazily, over its possible rows that have clicks.
+
+    ``clicked`` counts those rows, ``good`` those among them whose propensity is within (0, 1].
+    """
+    click, propensity = nw.col("click"), nw.col("propensity")
+    clicked = _is_possible(frame) & (click > 0)
+    is_good = clicked & (propensity > 0) & (propensity <= 1)
+    divisor = nw.when(is_good).then(propensity).otherwise(nw.lit(1.0))
+    rows = frame.select(
+        *KEYS,
+        weight=nw.when(is_good).then(click / divisor).otherwise(nw.lit(0.0)),
+        clicked=nw.when(clicked).then(nw.lit(1)).otherwise(nw.lit(0)),
+        good=nw.when(is_good).then(nw.lit(1)).otherwise(nw.lit(0)),
+    )
+    sums = {name: nw.col(name).sum() for name in ("weight", "clicked", "good")}
+    return rows.group_by(*KEYS).agg(**sums)
+
+
+def finish(
+    table: pa.Table, *, has_text_ids: bool, n_sessions: int | None = None
+) -> tuple[PositionCounts | None, Problems]:
+    """Turn the groups into counts of all possible rows, and say how many are impossible."""
+    rows = integers(table["rows"])
+    good = integers(table["good"])
+    no_query, no_item, position, has_position = _keys(table)
+    is_group_good = has_position & ~no_query & ~no_item
+    found = position[~has_position & ~np.isnan(position)]
+    n_rows = int(rows.sum())
+    problems = Problems(
+        n_rows=n_rows,
+        n_invalid=n_rows - int(good[is_group_good].sum()),
+        no_query_id=int(rows[no_query].sum()),
+        no_item_id=int(rows[no_item].sum()),
+        bad_position=int(rows[~has_position].sum()),
+        bad_click=n_rows - int(good.sum()),
+        position_found=float(found.min()) if len(found) else None,
+    )
+    kept = is_group_good & (good > 0)
+    if not kept.any():
+        return None, problems
+    if not kept.all():
+        table = table.filter(kept)
+        position = position[kept]
+    query, query_ids = encode(table["query_id"], has_text_ids=has_text_ids)
+    item, item_ids = encode(table["item_id"], has_text_ids=has_text_ids)
+    shown = table["shown" if "shown" in table.column_names else "good"]
+    return PositionCounts.from_codes(
+        query,
+        item,
+        position,
+        integers(shown),
+        integers(table["clicks"]),
+        query_ids,
+        item_ids,
+        n_sessions=n_sessions,
+    ), problems
+
+
+def encode(
+    column: pa.ChunkedArray, *, has_text_ids: bool
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return ids as positions in their sorted distinct values, and those.
+
+    Ids of a text file become integers where all of them are written as such ("7", not "07").
+    """
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import compute  # noqa: PLC0415
+
+    is_text = not pa.types.is_integer(column.type)
+    column = column.cast(pa.large_string() if is_text else pa.int64())
+    coded = column.combine_chunks().dictionary_encode()
+    distinct = coded.dictionary
+    is_written = compute.match_substring_regex(distinct, _INTEGER) if has_text_ids else None
+    if is_written is not None and compute.all(is_written).as_py():
+        distinct, is_text = distinct.cast(pa.int64()), False
+    order = compute.array_sort_indices(distinct)
+    rank = np.empty(len(order), np.int64)
+    rank[order.to_numpy()] = np.arange(len(order))
+    ids = distinct.take(order).to_numpy(zero_copy_only=False)
+    return rank[coded.indices.to_numpy()], ids.astype(np.str_) if is_text else ids
+
+
+def integers(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return whole numbers of any Arrow type as int64."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    whole: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+    return whole
+
+
+def possible_groups(table: pa.Table) -> NDArray[np.bool_]:
+    """Tell which groups have both ids and a position that can be."""
+    no_query, no_item, _, has_position = _keys(table)
+    return has_position & ~no_query & ~no_item
+
+
+def _keys(
+    table: pa.Table,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64], NDArray[np.bool_]]:
+    no_query, no_item = (table[name].is_null().to_numpy() for name in ("query_id", "item_id"))
+    position = table["position"].to_numpy().astype(np.float64)
+    is_good = (position >= 1) & (position <= MAX_POSITION) & (position == np.floor(position))
+    return no_query, no_item, position, is_good
+
+
+def _is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
+    """Whether a row's click is 0 or 1, or its clicks at most its impressions."""
+    schema = frame.collect_schema()
+    click, shown = nw.col("click"), nw.col("impressions")
+    if "impressions" not in schema:
+        return (click == 0) | (click == 1)
+    is_good = (shown >= 1) & (shown <= _MOST) & (click >= 0) & (click <= shown)
+    for name in ("click", "impressions"):
+        if schema[name].is_float():
+            is_good &= nw.col(name).round(0) == nw.col(name)
+    return is_good
+
+
+def _whole(is_good: nw.Expr, column: nw.Expr) -> nw.Expr:
+    return nw.when(is_good).then(column).otherwise(nw.lit(0)).cast(nw.Int64)

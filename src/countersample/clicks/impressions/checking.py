@@ -1,0 +1,269 @@
+"""What a raw log holds, what is wrong with it, and which propensities it can give: `check`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from countersample.clicks.impressions import aggregation
+from countersample.clicks.impressions.engines import collect
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from countersample.clicks.impressions.counts import PositionCounts
+    from countersample.clicks.impressions.reading import Impressions
+
+# Policies whose names say that rankings were shuffled.
+_RANDOMISED = re.compile(r"rand|shuffl|swap|explor|uniform", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether a log can give propensities by a method, and why."""
+
+    method: str
+    is_supported: bool
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class LogCheck:
+    """Figures of a raw log, made by `Impressions.check`.
+
+    Attributes
+    ----------
+    source, engine : str
+    columns : tuple of str
+        The canonical columns that it has.
+    problems : Problems
+        How many rows are impossible, and how.
+    counts : PositionCounts
+        Of the rows that are possible.
+    n_sessions, n_without_session, n_duplicates : int, optional
+        Sessions; rows without one; rows that are there again, with the same session, query, item,
+        position and timestamp. None for a log without sessions.
+    policies : dict, optional
+        Rows by policy.
+    n_pairs, n_moved : int
+        Query-item pairs, and those seen at several positions.
+    supports : tuple of Support
+        What the log can be used for.
+    """
+
+    source: str
+    engine: str
+    columns: tuple[str, ...]
+    problems: aggregation.Problems
+    counts: PositionCounts
+    n_sessions: int | None
+    n_without_session: int | None
+    n_duplicates: int | None
+    policies: dict[str, int] | None
+    n_pairs: int
+    n_moved: int
+    supports: tuple[Support, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should look at, a sentence each."""
+        said = []
+        wrong = self.problems.sentence(has_impressions="impressions" in self.columns)
+        if wrong is not None:
+            said.append(f"{wrong}.")
+        if self.n_duplicates:
+            said.append(
+                f"{self.n_duplicates:,} rows are there before, with the same session, query, item "
+                "and position: if they were logged twice, drop them."
+            )
+        if self.n_without_session:
+            said.append(f"{self.n_without_session:,} rows have no session.")
+        if not self.counts.n_clicks:
+            said.append("The log has no click: there is nothing to learn from.")
+        return tuple(said)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values for JSON; no id is among them."""
+        positions, impressions, clicks = self.counts.by_position
+        return {
+            "source": self.source,
+            "engine": self.engine,
+            "columns": list(self.columns),
+            "rows": self.problems.n_rows,
+            "impressions": self.counts.n_impressions,
+            "clicks": self.counts.n_clicks,
+            "sessions": self.n_sessions,
+            "queries": len(self.counts.query_ids),
+            "items": len(self.counts.item_ids),
+            "pairs": self.n_pairs,
+            "pairs_at_several_positions": self.n_moved,
+            "problems": asdict(self.problems),
+            "without_session": self.n_without_session,
+            "duplicates": self.n_duplicates,
+            "policies": self.policies,
+            "positions": [
+                {"position": position, "impressions": shown, "clicks": clicked}
+                for position, shown, clicked in zip(
+                    positions.tolist(), impressions.tolist(), clicks.tolist(), strict=True
+                )
+            ],
+            "propensities": [asdict(support) for support in self.supports],
+            "warnings": list(self.warnings),
+        }
+
+
+def check(log: Impressions, *, randomised: str | None = None) -> LogCheck:
+    """Validate and describe a log; see `Impressions.check`."""
+    columns = log.columns
+    policies = _policies(log) if "policy" in columns else None
+    if randomised is not None and randomised not in (policies or {}):
+        served = ", ".join(policies) if policies else "none: the log has no column 'policy'"
+        raise ParameterError(
+            f"randomised is {randomised!r}, expected a policy of the log: {served}"
+        )
+    n_sessions = n_without = n_duplicates = None
+    if "session" in columns:
+        n_sessions, n_without = _sessions(log)
+    table = collect(aggregation.group(log.frame), log.engine, log.source)
+    counts, problems = aggregation.finish(
+        table, has_text_ids=log.has_text_ids, n_sessions=n_sessions
+    )
+    if counts is None:
+        said = problems.sentence(has_impressions="impressions" in columns) or "the log has no rows"
+        raise DataError(f"{log.source}: {said}, expected at least one impression that is possible")
+    if "session" in columns:
+        n_duplicates = problems.n_rows - _distinct(log, columns)
+    starts = counts.pair_starts
+    return LogCheck(
+        source=log.source,
+        engine=log.engine,
+        columns=columns,
+        problems=problems,
+        counts=counts,
+        n_sessions=n_sessions,
+        n_without_session=n_without,
+        n_duplicates=n_duplicates,
+        policies=policies,
+        n_pairs=len(starts) - 1,
+        n_moved=int((np.diff(starts) > 1).sum()),
+        supports=tuple(supports(counts, policies, randomised)),
+    )
+
+
+def supports(
+    counts: PositionCounts, policies: dict[str, int] | None, randomised: str | None
+) -> list[Support]:
+    """Say which ways of estimating propensities a log allows, and why."""
+    positions = counts.by_position[0]
+    names = ("randomised traffic", "intervention harvesting", "expectation maximisation")
+    if len(positions) < 2 or not counts.n_clicks:
+        why = (
+            f"every impression is at position {positions[0]}: positions cannot be compared"
+            if counts.n_clicks
+            else "the log has no click"
+        )
+        return [Support(name, is_supported=False, reason=why) for name in names]
+    components = _connected(counts)
+    n_moved = int((np.diff(counts.pair_starts) > 1).sum())
+    n_pairs = len(counts.pair_starts) - 1
+    if len(components) == 1:
+        harvest = Support(
+            names[1],
+            is_supported=True,
+            reason=f"{n_moved:,} of {n_pairs:,} query-item pairs were seen at several positions, "
+            "and they connect all positions",
+        )
+        em = Support(
+            names[2], is_supported=True, reason="items that moved tell position from relevance"
+        )
+    else:
+        gap = "; ".join(_ranges(component) for component in components)
+        why = (
+            f"{n_moved:,} of {n_pairs:,} query-item pairs were seen at several positions, but no "
+            f"item links these groups of positions: {gap}"
+            if n_moved
+            else "no query-item pair was seen at more than one position"
+        )
+        harvest = Support(names[1], is_supported=False, reason=why)
+        em = Support(
+            names[2],
+            is_supported=True,
+            reason="it gives numbers, but they are not identified here: where no item moves "
+            "between positions, position and relevance explain the clicks equally well",
+        )
+    return [_randomised(names[0], policies, randomised), harvest, em]
+
+
+def _randomised(name: str, policies: dict[str, int] | None, randomised: str | None) -> Support:
+    if policies is None:
+        why = "the log has no column 'policy' that tells randomised rankings from others"
+        return Support(name, is_supported=False, reason=why)
+    found = [randomised] if randomised else [p for p in policies if _RANDOMISED.search(p)]
+    if not found:
+        why = f"no policy of {', '.join(policies)} has a name that says so; name it if one is"
+        return Support(name, is_supported=False, reason=why)
+    said = " and ".join(f"{policy!r} ({policies[policy]:,} rows)" for policy in found)
+    why = f"the rows of {said}" + ("" if randomised else ", by the name")
+    return Support(name, is_supported=True, reason=why)
+
+
+def _connected(counts: PositionCounts) -> list[list[int]]:
+    """Return the positions in groups that are linked by pairs seen at several positions."""
+    from scipy.sparse import coo_array  # noqa: PLC0415 (heavy, only where used)
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
+
+    positions, place = np.unique(counts.position, return_inverse=True)
+    same = np.ones(len(counts) - 1, np.bool_)
+    same[counts.pair_starts[1:-1] - 1] = False
+    links = (np.ones(int(same.sum())), (place[:-1][same], place[1:][same]))
+    n, member = connected_components(
+        coo_array(links, shape=(len(positions), len(positions))), directed=False
+    )
+    return [positions[member == k].tolist() for k in range(n)]
+
+
+def _ranges(positions: list[int]) -> str:
+    """Write positions with runs as ranges.
+
+    >>> _ranges([1, 2, 3, 7, 9])
+    '1–3, 7, 9'
+    """
+    runs: list[list[int]] = []
+    for position in positions:
+        if runs and position == runs[-1][1] + 1:
+            runs[-1][1] = position
+        else:
+            runs.append([position, position])
+    return ", ".join(f"{a}–{b}" if b > a else f"{a}" for a, b in runs)
+
+
+def _policies(log: Impressions) -> dict[str, int]:
+    rows = log.frame.group_by("policy").agg(nw.len().alias("rows"))
+    table = collect(rows, log.engine, log.source)
+    found = zip(table["policy"].to_pylist(), table["rows"].to_pylist(), strict=True)
+    return dict(sorted((policy or "(none)", rows) for policy, rows in found))
+
+
+def _sessions(log: Impressions) -> tuple[int, int]:
+    """Return the number of sessions, and of rows without one."""
+    by_session = log.frame.group_by("session").agg(nw.len().alias("rows"))
+    is_none = nw.col("session").is_null()
+    figures = by_session.select(
+        sessions=nw.when(is_none).then(nw.lit(0)).otherwise(nw.lit(1)).sum(),
+        without=nw.when(is_none).then(nw.col("rows")).otherwise(nw.lit(0)).sum(),
+    )
+    table = collect(figures, log.engine, log.source)
+    n_sessions, n_without = (
+        int(aggregation.integers(table[name].fill_null(0))[0]) for name in ("sessions", "without")
+    )
+    return n_sessions, n_without
+
+
+def _distinct(log: Impressions, columns: tuple[str, ...]) -> int:
+    """Return the number of rows that differ in session, query, item, position or timestamp."""
+    keys = [*aggregation.KEYS, "session", *(["timestamp"] if "timestamp" in columns else [])]
+    rows = log.frame.group_by(*keys).agg(nw.len().alias("rows")).select(nw.len().alias("rows"))
+    return int(aggregation.integers(collect(rows, log.engine, log.source)["rows"])[0])

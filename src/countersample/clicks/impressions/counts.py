@@ -1,0 +1,227 @@
+"""What a log of impressions comes down to: impressions and clicks by query, item and position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+MAX_POSITION = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PositionCounts:
+    """Impressions and clicks, a row for each query, item and position that was seen.
+
+    Rows are sorted by query, item and position, and none is there twice, so equal logs give equal
+    arrays, whatever engine counted them.
+
+    Parameters
+    ----------
+    query, item : int32 arrays (n_rows,)
+        Positions in `query_ids` and `item_ids`.
+    position : int32 array (n_rows,)
+        The rank at which the item was shown, counted from 1.
+    impressions, clicks : int64 arrays (n_rows,)
+        How often it was shown there, and how often clicked.
+    query_ids, item_ids : arrays of int64 or str
+        The ids, sorted.
+    n_sessions : int, optional
+        How many sessions the log has; None where they were not counted.
+
+    Examples
+    --------
+    >>> from countersample.clicks.impressions import PositionCounts
+    >>> counts = PositionCounts.from_columns(
+    ...     query_id=["a", "a", "a"], item_id=[7, 7, 9], position=[1, 1, 2], click=[1, 0, 0]
+    ... )
+    >>> counts
+    PositionCounts(n_rows=2, n_impressions=3, n_clicks=1, n_queries=1, n_positions=2)
+    >>> counts.item_ids[counts.item], counts.impressions, counts.clicks
+    (array([7, 9]), array([2, 1]), array([1, 0]))
+    """
+
+    query: NDArray[np.int32]
+    item: NDArray[np.int32]
+    position: NDArray[np.int32]
+    impressions: NDArray[np.int64]
+    clicks: NDArray[np.int64]
+    query_ids: NDArray[Any]
+    item_ids: NDArray[Any]
+    n_sessions: int | None = None
+
+    @classmethod
+    def from_columns(
+        cls,
+        query_id: ArrayLike,
+        item_id: ArrayLike,
+        position: ArrayLike,
+        click: ArrayLike,
+        impressions: ArrayLike | None = None,
+    ) -> PositionCounts:
+        """Count rows given as arrays, in any order.
+
+        Parameters
+        ----------
+        query_id, item_id : array-likes (n,) of integers or strings
+        position : array-like (n,)
+            The rank at which the item was shown, counted from 1.
+        click : array-like (n,)
+            0 or 1; with `impressions`, the number of clicks.
+        impressions : array-like (n,), optional
+            How many impressions each row stands for; 1 by default.
+        """
+        queries, items = _ids(query_id, "query_id"), _ids(item_id, "item_id")
+        columns = {
+            "position": _whole(position, "position"),
+            "click": _whole(click, "click"),
+            "impressions": _whole(
+                np.ones(len(queries), np.int64) if impressions is None else impressions,
+                "impressions",
+            ),
+        }
+        for name, column in {"item_id": items, **columns}.items():
+            if len(column) != len(queries):
+                raise DataError(
+                    f"{name} has {len(column)} values, expected {len(queries)} as query_id has"
+                )
+        shown, clicked, rank = columns["impressions"], columns["click"], columns["position"]
+        _check(rank, "position", "from 1", (rank >= 1) & (rank <= MAX_POSITION))
+        _check(shown, "impressions", "at least 1", shown >= 1)
+        most = "0 or 1" if impressions is None else "from 0 to its impressions"
+        _check(clicked, "click", most, (clicked >= 0) & (clicked <= shown))
+        query_ids, query = np.unique(queries, return_inverse=True)
+        item_ids, item = np.unique(items, return_inverse=True)
+        return cls.from_codes(query, item, rank, shown, clicked, query_ids, item_ids)
+
+    @classmethod
+    def from_codes(
+        cls,
+        query: NDArray[Any],
+        item: NDArray[Any],
+        position: NDArray[Any],
+        impressions: NDArray[Any],
+        clicks: NDArray[Any],
+        query_ids: NDArray[Any],
+        item_ids: NDArray[Any],
+        *,
+        n_sessions: int | None = None,
+    ) -> PositionCounts:
+        """Sort rows whose ids are positions in sorted ids, and add up those that are alike."""
+        if not len(query):
+            raise DataError("the log has no impressions, expected at least one")
+        keys = row_keys(query, item, position)
+        order = np.argsort(keys)
+        keys = keys[order]
+        first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        kept = order[first]
+        return cls(
+            query=query[kept].astype(np.int32),
+            item=item[kept].astype(np.int32),
+            position=position[kept].astype(np.int32),
+            impressions=np.add.reduceat(impressions[order].astype(np.int64), first),
+            clicks=np.add.reduceat(clicks[order].astype(np.int64), first),
+            query_ids=query_ids,
+            item_ids=item_ids,
+            n_sessions=n_sessions,
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows: queries × items × positions that were seen."""
+        return len(self.query)
+
+    @property
+    def n_impressions(self) -> int:
+        """The number of impressions."""
+        return int(self.impressions.sum())
+
+    @property
+    def n_clicks(self) -> int:
+        """The number of clicks."""
+        return int(self.clicks.sum())
+
+    @cached_property
+    def by_position(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """The positions seen, sorted, with their impressions and clicks."""
+        positions, member = np.unique(self.position, return_inverse=True)
+        impressions = np.zeros(len(positions), np.int64)
+        clicks = np.zeros(len(positions), np.int64)
+        np.add.at(impressions, member, self.impressions)  # integers, which bincount would round
+        np.add.at(clicks, member, self.clicks)
+        return positions, impressions, clicks
+
+    @cached_property
+    def pair_starts(self) -> NDArray[np.int64]:
+        """The first row of each query-item pair, and the number of rows at the end."""
+        changes = (np.diff(self.query) != 0) | (np.diff(self.item) != 0)
+        return np.concatenate([[0], np.flatnonzero(changes) + 1, [self.n_rows]]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        return (
+            f"PositionCounts(n_rows={self.n_rows:_}, n_impressions={self.n_impressions:_}, "
+            f"n_clicks={self.n_clicks:_}, n_queries={len(self.query_ids):_}, "
+            f"n_positions={len(self.by_position[0])})"
+        )
+
+
+def row_keys(query: NDArray[Any], item: NDArray[Any], position: NDArray[Any]) -> NDArray[np.int64]:
+    """Return (query · n_items + item) · n_positions + position: one number that sorts as the three.
+
+    >>> row_keys(np.array([0, 1]), np.array([4, 0]), np.array([1, 3])).tolist()
+    [17, 23]
+    """
+    pair = query.astype(np.int64) * (int(item.max()) + 1) + item
+    n_positions = int(position.max()) + 1
+    if (int(pair.max()) + 1) * n_positions >= 2**63:
+        pair = np.unique(pair, return_inverse=True)[1]  # fewer than 2³¹, in the same order
+    keys: NDArray[np.int64] = pair * n_positions + position.astype(np.int64)
+    return keys
+
+
+def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
+        array = np.asarray(values, object)  # NumPy turns [1, "a"] into text
+    if array.ndim != 1:
+        raise DataError(f"{name} has shape {array.shape}, expected a column (n_rows,)")
+    if not array.size:
+        raise DataError("the log has no impressions, expected at least one")
+    if array.dtype.kind == "O":
+        kinds = sorted({type(value).__name__ for value in array})
+        if kinds not in (["int"], ["str"]):
+            raise DataError(
+                f"{name} has values of type {' and '.join(kinds)}, expected all integers or all "
+                "text: make them one"
+            )
+        array = array.astype(np.int64 if kinds == ["int"] else np.str_)
+    if array.dtype.kind not in "iuU":
+        raise DataError(f"{name} is of type {array.dtype}, expected integers or text")
+    return array if array.dtype.kind == "U" else array.astype(np.int64)
+
+
+def _whole(values: ArrayLike, name: str) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise DataError(f"{name} has shape {array.shape}, expected a column (n_rows,)")
+    if array.size and array.dtype.kind not in "fiub":
+        raise DataError(f"{name} is of type {array.dtype}, expected whole numbers")
+    if array.dtype.kind == "f":
+        _check(array, name, "a whole number", np.isfinite(array) & (array == np.floor(array)))
+    return array.astype(np.int64)
+
+
+def _check(column: NDArray[Any], name: str, expected: str, is_good: NDArray[np.bool_]) -> None:
+    if not is_good.all():
+        row = int(is_good.argmin())
+        raise DataError(f"{name} is {column[row]} in row {row}, expected {expected}")

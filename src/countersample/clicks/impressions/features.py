@@ -1,0 +1,170 @@
+"""Tables of item features by query and item id: `read_features`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from countersample.clicks.impressions.aggregation import encode
+from countersample.clicks.impressions.columns import typed_id
+from countersample.clicks.impressions.engines import explained
+from countersample.clicks.impressions.files import find_files
+from countersample.data.dataset import group_rows
+from countersample.data.frames import from_frame
+from countersample.data.store import is_dataset_folder
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from countersample.clicks.impressions.files import Files
+    from countersample.data import RankingDataset
+
+_LABEL = "label"
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureTable:
+    """Items with their features, and the ids a log knows them by.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+        Its labels are 0 where the table has none.
+    item_ids : array (n_items,), int64 or str
+        The id of each row.
+    has_labels : bool
+        Whether the labels came with the table.
+    """
+
+    dataset: RankingDataset
+    item_ids: NDArray[Any]
+    has_labels: bool
+
+
+def read_features(
+    source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
+    *,
+    query: str = "query_id",
+    item: str = "item_id",
+    features: Sequence[str] | None = None,
+) -> FeatureTable:
+    """Read the features of items, a row for each query and item.
+
+    Parameters
+    ----------
+    source : path or data frame
+        Parquet, CSV or TSV with named columns, or a data frame with them; LETOR text or a saved
+        dataset, whose items are numbered from 0 in each query.
+    query, item : str
+        The columns of the ids.
+    features : sequence of str, optional
+        The columns of the features; all others by default, but for one called ``label``.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> from countersample.clicks.impressions import read_features
+    >>> table = pyarrow.table({"query_id": [1, 1], "item_id": ["x", "y"], "bm25": [0.2, 0.7]})
+    >>> read_features(table).item_ids
+    array(['x', 'y'], dtype='<U1')
+    """
+    if not isinstance(source, str | os.PathLike):
+        return _of_frame(source, query, item, features)
+    name = os.fspath(source)
+    if is_dataset_folder(Path(name)):
+        return _of_judged(Path(name))
+    try:
+        files = find_files(name)
+    except DataError:
+        if not Path(name).exists():
+            raise
+        return _of_judged(Path(name))  # LETOR text, whose name may be anything
+    if files.format == "jsonl":
+        raise DataError(f"{name}: features are read from Parquet, CSV, TSV or LETOR text")
+    with explained("pandas", name):
+        table = _read(files, (query, item))
+    try:
+        return _of_frame(table, query, item, features, has_text_ids=files.format != "parquet")
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from error
+
+
+def _read(files: Files, ids: tuple[str, str]) -> pa.Table:
+    """Read a table; ids of a text file stay text for now."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import csv, dataset  # noqa: PLC0415
+
+    if files.format == "parquet":
+        return dataset.dataset(list(files.paths), partitioning="hive").to_table()
+    convert = csv.ConvertOptions(column_types=dict.fromkeys(ids, pa.string()))
+    parse = csv.ParseOptions(delimiter=files.delimiter)
+    with ExitStack() as cleanup:
+        paths = files.unpacked((".gz", ".bz2", ".zst"), cleanup).paths
+        tables = [csv.read_csv(p, parse_options=parse, convert_options=convert) for p in paths]
+    return pa.concat_tables(tables)
+
+
+def _of_frame(
+    frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+    query: str,
+    item: str,
+    features: Sequence[str] | None,
+    *,
+    has_text_ids: bool = False,
+) -> FeatureTable:
+    try:
+        native = nw.from_native(frame)
+    except TypeError as error:
+        raise DataError(
+            f"a {type(frame).__name__} is neither a path nor a data frame: expected one of "
+            "pandas, polars, pyarrow, DuckDB or Spark"
+        ) from error
+    table = native.collect() if isinstance(native, nw.LazyFrame) else native
+    names = {"query_id": query, "item_id": item}
+    absent = [own for own in names.values() if own not in table.columns]
+    if absent:
+        shown = ", ".join(table.columns[:8]) + (", …" if len(table.columns) > 8 else "")
+        raise DataError(
+            f"no column {absent[0]!r}: the columns are {shown}; name the ids with query= and item="
+        )
+    ids = {}
+    for name, own in names.items():
+        column = table.select(typed_id(own, name, table.schema[own])).to_arrow()[name]
+        if column.null_count:
+            raise DataError(f"{column.null_count:,} rows have no {own}, expected one in each")
+        code, distinct = encode(column, has_text_ids=has_text_ids)
+        ids[name] = distinct[code]
+    has_labels = _LABEL in table.columns and not (features and _LABEL in features)
+    order, _, _ = group_rows(ids["query_id"])
+    rest = table.drop(*(own for own in {query, item} if own not in (features or ())))
+    numbered = rest.to_arrow().append_column("\0query", [ids["query_id"]])
+    if not has_labels:
+        numbered = numbered.append_column("\0label", [np.zeros(len(table), np.float32)])
+    dataset = from_frame(
+        numbered,
+        label=_LABEL if has_labels else "\0label",
+        query="\0query",
+        features=features,
+    )
+    item_ids = ids["item_id"] if order is None else ids["item_id"][order]
+    return FeatureTable(dataset, item_ids, has_labels)
+
+
+def _of_judged(path: Path) -> FeatureTable:
+    from countersample.data.load import load  # noqa: PLC0415 (the reader of LETOR text)
+
+    parts = load(path)
+    dataset = parts["train"] if "train" in parts else next(iter(parts.values()))
+    starts = np.repeat(dataset.offsets[:-1], dataset.query_sizes)
+    return FeatureTable(dataset, np.arange(dataset.n_items) - starts, has_labels=True)

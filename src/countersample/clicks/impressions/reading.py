@@ -1,0 +1,326 @@
+"""Reading a raw log: `read_impressions`, and the handle it gives."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import narwhals as nw
+import numpy as np
+
+from countersample.clicks.impressions import aggregation
+from countersample.clicks.impressions.columns import IDS, MIXED, resolve, select, typed
+from countersample.clicks.impressions.counts import PositionCounts, row_keys
+from countersample.clicks.impressions.engines import DuckDB, collect, explained, make_engine
+from countersample.clicks.impressions.files import Files, find_files
+from countersample.clicks.impressions.joining import RowPropensities
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+    from countersample.clicks.impressions.checking import LogCheck
+
+_ENGINE_OF = {
+    nw.Implementation.PANDAS: "pandas",
+    nw.Implementation.MODIN: "pandas",
+    nw.Implementation.POLARS: "polars",
+    nw.Implementation.PYARROW: "duckdb",
+    nw.Implementation.DUCKDB: "duckdb",
+    nw.Implementation.PYSPARK: "spark",
+    nw.Implementation.PYSPARK_CONNECT: "spark",
+}
+
+
+class _Opened:
+    """What a log keeps open, closed when the last handle on it is gone."""
+
+    def __init__(self, cleanup: ExitStack) -> None:
+        self.close = weakref.finalize(self, cleanup.close)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Impressions:
+    """A raw log that was opened but not loaded: what was shown where, and what was clicked.
+
+    Made by `read_impressions`. Use it in a ``with`` block, or `close` it, where something should be
+    released at once (a Spark session, an unpacked file); else that happens when it is garbage.
+
+    Attributes
+    ----------
+    frame : narwhals.LazyFrame
+        The canonical columns: ``query_id``, ``item_id``, ``position``, ``click``, and those of
+        ``session``, ``timestamp``, ``policy``, ``impressions``, ``propensity`` that it has.
+    engine : str
+        Where it is counted: duckdb, polars, pandas or spark.
+    source : str
+        What it was read from.
+    has_text_ids : bool
+        Whether ids came as text of a CSV file, so that "7" may mean the number.
+    """
+
+    frame: nw.LazyFrame[Any]
+    engine: str
+    source: str
+    has_text_ids: bool = False
+    _opened: _Opened = field(default_factory=lambda: _Opened(ExitStack()))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The canonical columns that the log has."""
+        return tuple(self.frame.collect_schema().names())
+
+    def counts(self) -> PositionCounts:
+        """Count impressions and clicks of each query, item and position.
+
+        Raises
+        ------
+        DataError
+            Where rows are impossible (no id, a position of 0, a click of 2): with their number.
+            ``check().counts`` leaves such rows out.
+        """
+        table = collect(aggregation.group(self.frame), self.engine, self.source)
+        counts, problems = aggregation.finish(table, has_text_ids=self.has_text_ids)
+        said = problems.sentence(has_impressions="impressions" in self.columns)
+        if said is not None:
+            raise DataError(
+                f"{self.source}: {said}; correct them, or count the others with check().counts"
+            )
+        if counts is None:
+            raise DataError(f"{self.source}: the log has no rows, expected at least one impression")
+        return counts
+
+    def check(self, *, randomised: str | None = None) -> LogCheck:
+        """Validate and describe the log; see `LogCheck`.
+
+        Parameters
+        ----------
+        randomised : str, optional
+            The policy whose rankings were shuffled at random; by default one whose name says so.
+        """
+        from countersample.clicks.impressions.checking import (  # noqa: PLC0415 (it imports this)
+            check,
+        )
+
+        return check(self, randomised=randomised)
+
+    def of_policy(self, policy: str) -> Impressions:
+        """Return the rows that one policy served, such as the randomised traffic."""
+        if "policy" not in self.columns:
+            raise DataError(f"{self.source}: no column 'policy', so its rows cannot be told apart")
+        return replace(self, frame=self.frame.filter(nw.col("policy") == policy))
+
+    def logged_propensities(self, counts: PositionCounts) -> RowPropensities:
+        """Return the log's own propensity of each row of `counts`: clicks / Σ click/propensity.
+
+        It is the (harmonic) mean over the clicks of the row, so that the row's weight is the sum
+        of theirs; NaN where nothing was clicked.
+        """
+        if "propensity" not in self.columns:
+            raise DataError(f"{self.source}: no column 'propensity'")
+        table = collect(aggregation.group_weights(self.frame), self.engine, self.source)
+        clicked = aggregation.integers(table["clicked"])
+        bad = clicked.sum() - aggregation.integers(table["good"]).sum()
+        if bad:
+            raise DataError(
+                f"{self.source}: the propensity is missing, 0 or beyond 1 in {bad:,} of the rows "
+                "with a click, expected within (0, 1]: correct them, or estimate propensities "
+                "from the log"
+            )
+        table = table.filter(aggregation.possible_groups(table) & (clicked > 0))
+        weight = np.zeros(len(counts))
+        weight[_rows_of(table, counts, has_text_ids=self.has_text_ids)] = table["weight"].to_numpy()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = counts.clicks / weight
+        return RowPropensities(np.minimum(mean, 1.0))  # NaN stays
+
+    def close(self) -> None:
+        """Release what was opened: temporary files, a Spark session that was started here."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Impressions({self.source!r}, engine={self.engine!r}, columns={self.columns})"
+
+
+def read_impressions(
+    source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
+    *,
+    columns: Mapping[str, str] | None = None,
+    engine: str | None = None,
+    master: str | None = None,
+    memory_limit: str | None = None,
+    temp_dir: str | PathLike[str] | None = None,
+) -> Impressions:
+    """Open a raw log of impressions; nothing is loaded before it is needed.
+
+    Parameters
+    ----------
+    source : path, glob, address or data frame
+        Parquet (a file, a folder, a glob, partitioned), CSV, TSV or JSON lines, compressed too; a
+        folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; or a data
+        frame of pandas, polars, pyarrow, DuckDB or Spark.
+    columns : mapping, optional
+        The log's own names of canonical columns: ``{"query_id": "q"}``.
+    engine : {"duckdb", "polars", "pandas", "spark"}, optional
+        Where the log is counted: DuckDB for files, and for a data frame where it is.
+    master : str, optional
+        The Spark master, such as ``spark://host:7077``; all cores of this machine by default.
+    memory_limit : str, optional
+        How much memory DuckDB may take, such as ``"2GB"``; beyond it, it uses the disk.
+    temp_dir : path, optional
+        Where DuckDB puts what does not fit.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> from countersample.clicks.impressions import read_impressions
+    >>> table = pyarrow.table({"q": ["a", "a"], "item_id": [7, 9], "rank": [1, 2], "click": [0, 1]})
+    >>> log = read_impressions(table, columns={"query_id": "q", "position": "rank"})
+    >>> log.counts().clicks
+    array([0, 1])
+    """
+    settings = {
+        "master": master,
+        "memory_limit": memory_limit,
+        "temp_dir": None if temp_dir is None else os.fspath(temp_dir),
+    }
+    with ExitStack() as cleanup:
+        if isinstance(source, str | os.PathLike):
+            log = _read_files(os.fspath(source), columns, engine, settings, cleanup)
+        else:
+            log = _read_frame(source, columns, engine, settings, cleanup)
+        return replace(log, _opened=_Opened(cleanup.pop_all()))
+
+
+def _read_files(
+    source: str,
+    columns: Mapping[str, str] | None,
+    engine: str | None,
+    settings: dict[str, str | None],
+    cleanup: ExitStack,
+) -> Impressions:
+    from countersample.clicks.impressions import ubi  # noqa: PLC0415 (it imports engines)
+
+    exports = ubi.find_exports(source)
+    if exports is not None:
+        if columns or engine not in {None, "duckdb"}:
+            raise ParameterError(
+                "exports of User Behavior Insights have their own columns and are read by DuckDB: "
+                "leave out columns and engine"
+            )
+        duckdb = DuckDB(cleanup, **settings)
+        with explained("duckdb", source):
+            native = ubi.impressions_of(duckdb, exports, cleanup)
+            return Impressions(typed(nw.from_native(native).lazy()), "duckdb", source)
+    files = find_files(source)
+    check_types(files, columns)
+    made = make_engine(engine or "duckdb", cleanup, **settings)
+    with explained(made.name, source):
+        native = made.scan(files.unpacked(made.readable, cleanup))
+        frame = nw.from_native(native).lazy()
+        names = resolve(columns, frame.collect_schema().names())
+        if made.name == "duckdb":
+            _check_json(native, names)
+        frame = typed(select(frame, names))
+    return Impressions(frame, made.name, source, has_text_ids=files.format in {"csv", "tsv"})
+
+
+def _read_frame(
+    source: Any,  # noqa: ANN401 (any frame narwhals knows)
+    columns: Mapping[str, str] | None,
+    engine: str | None,
+    settings: dict[str, str | None],
+    cleanup: ExitStack,
+) -> Impressions:
+    try:
+        native = nw.from_native(source)
+    except TypeError as error:
+        raise DataError(
+            f"a {type(source).__name__} is neither a path nor a data frame: expected one of "
+            "pandas, polars, pyarrow, DuckDB or Spark"
+        ) from error
+    home = _ENGINE_OF.get(native.implementation)
+    name = f"the {native.implementation.value} frame"
+    chosen = engine or home or "duckdb"
+    with explained(chosen, name):
+        names = resolve(columns, native.collect_schema().names())
+        frame = select(native.lazy(), names)
+        if isinstance(native, nw.DataFrame) or chosen != home:
+            _check_objects(frame)
+            made = make_engine(chosen, cleanup, **settings)
+            table = collect(frame, home or "pandas", name)
+            frame = nw.from_native(made.from_arrow(table)).lazy()
+        elif any(settings.values()):
+            raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
+        return Impressions(typed(frame), chosen, name)
+
+
+def check_types(files: Files, columns: Mapping[str, str] | None) -> None:
+    """Refuse Parquet files of one log whose ids are of different types."""
+    if files.format != "parquet" or len(files.paths) < 2:
+        return
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import parquet  # noqa: PLC0415
+
+    first: dict[str, tuple[str, str]] = {}
+    for path in files.paths:
+        with explained("pandas", path):
+            schema = parquet.read_schema(path)
+        for name in ("query_id", "item_id"):
+            index = schema.get_field_index((columns or {}).get(name, name))
+            if index < 0:
+                continue
+            kind = "integers" if pa.types.is_integer(schema.types[index]) else "text"
+            was, where = first.setdefault(name, (kind, path))
+            if kind != was:
+                raise DataError(
+                    f"{name} is {was} in {where} and {kind} in {path}, expected one type in all "
+                    "files: make them one"
+                )
+
+
+def _check_json(relation: Any, names: Mapping[str, str]) -> None:  # noqa: ANN401 (a relation)
+    """Refuse ids that DuckDB could only read as JSON: numbers in some lines, text in others."""
+    types = dict(zip(relation.columns, relation.types, strict=True))
+    for name in IDS:
+        if str(types[names[name]]) == "JSON":
+            raise DataError(MIXED.format(name=name))
+
+
+def _check_objects(frame: nw.LazyFrame[Any]) -> None:
+    """Refuse a column of pandas objects that are not all text before Arrow stumbles over it."""
+    for name, dtype in frame.collect_schema().items():
+        if dtype == nw.Object:
+            values = frame.select(name).collect()[name].drop_nulls().to_list()
+            kinds = sorted({type(value).__name__ for value in values})
+            raise DataError(
+                f"{name} has values of type {' and '.join(kinds)}, expected one type: make them one"
+            )
+
+
+def _rows_of(table: Any, counts: PositionCounts, *, has_text_ids: bool) -> NDArray[np.int64]:  # noqa: ANN401 (an Arrow table)
+    """Return the row of `counts` that each group of the same log is."""
+    found = []
+    for name, known in (("query_id", counts.query_ids), ("item_id", counts.item_ids)):
+        code, ids = aggregation.encode(table[name], has_text_ids=has_text_ids)
+        found.append(np.searchsorted(known, ids)[code])
+    found.append(table["position"].to_numpy().astype(np.int64))
+    both = [
+        np.concatenate([column, more])
+        for column, more in zip((counts.query, counts.item, counts.position), found, strict=True)
+    ]
+    keys = row_keys(*both)
+    rows: NDArray[np.int64] = np.searchsorted(keys[: len(counts)], keys[len(counts) :])
+    return rows

@@ -1,0 +1,123 @@
+"""Apache Spark, for logs that outgrow a machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from countersample.clicks.impressions.engines import first_line, refuse_settings, require
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    import pyarrow as pa
+
+    from countersample.clicks.impressions.files import Files
+
+_PATIENCE = 5.0  # seconds to wait for a master's port
+_SETTINGS = {
+    "spark.app.name": "countersample",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+class Spark:
+    """Spark's data frames, on the session that runs already or on one made for `master`.
+
+    A session that was made here is stopped by `cleanup`; one that ran before is left alone.
+    """
+
+    name = "spark"
+    readable = (".gz", ".bz2")
+
+    def __init__(
+        self, cleanup: ExitStack, *, master: str | None = None, **settings: str | None
+    ) -> None:
+        refuse_settings(self.name, settings)
+        sql = require("pyspark.sql")
+        running = sql.SparkSession.getActiveSession()
+        if running is not None:
+            there = running.sparkContext.master
+            if master not in {None, there}:
+                raise ParameterError(
+                    f"a Spark session on {there} runs already, not on {master}: stop it first, or "
+                    "leave out master"
+                )
+            self.session = running
+            return
+        master = master or "local[*]"
+        _check_java()
+        _check_reachable(master)
+        builder = sql.SparkSession.builder.master(master)
+        for name, value in _SETTINGS.items():
+            builder = builder.config(name, value)
+        errors = (require("pyspark.errors").PySparkException, require("py4j.protocol").Py4JError)
+        try:
+            self.session = builder.getOrCreate()
+        except errors as error:
+            raise DataError(
+                f"Spark did not start on {master}: {first_line(error)} (is the master running, and "
+                "is Java 17 or later installed?)"
+            ) from error
+        cleanup.callback(self.session.stop)
+
+    def scan(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
+        """Open files; the workers must see the same paths."""
+        reader = self.session.read
+        if files.format == "parquet":
+            if files.folder is not None:
+                reader = reader.option("basePath", files.folder)
+            return reader.parquet(*files.paths)
+        paths = list(files.paths)
+        if files.format == "jsonl":
+            return reader.json(paths, mode="FAILFAST")
+        return reader.csv(
+            paths,
+            sep=files.delimiter,
+            header=True,
+            escape='"',
+            mode="FAILFAST",
+            enforceSchema=False,
+        )
+
+    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a data frame)
+        """Send a table from memory to the workers."""
+        return self.session.createDataFrame(table)
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
+        raise ParameterError(
+            f"Spark needs Java, and there is none {where}: install Java 17 or later and set "
+            "JAVA_HOME, or use another engine"
+        )
+
+
+def _check_reachable(master: str) -> None:
+    """Refuse a standalone master that does not answer: Spark itself would try for a minute."""
+    if not master.startswith("spark://"):
+        return
+    problems = []
+    for place in master.removeprefix("spark://").split(","):
+        parts = urlsplit(f"//{place}")
+        try:
+            port = parts.port or 7077
+            with socket.create_connection((parts.hostname or "", port), timeout=_PATIENCE):
+                return
+        except (OSError, ValueError) as error:
+            problems.append(f"{place}: {error}")
+    raise DataError(
+        f"the Spark master {master} cannot be reached ({'; '.join(problems)}): check its address, "
+        "and that it is running"
+    )

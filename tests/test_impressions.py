@@ -1,0 +1,397 @@
+"""Reading, counting and checking of raw logs: what is the same on every engine."""
+
+import bz2
+import gzip
+import json
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+from twins_impressions import as_dict, count, random_log, rows_of
+from typer.testing import CliRunner
+
+from countersample.cli import logs
+from countersample.clicks.impressions import PositionCounts, read_impressions
+from countersample.clicks.impressions.plotting import wilson_interval
+from countersample.errors import DataError, ParameterError
+
+GOOD = {"query_id": [1, 1], "item_id": [1, 2], "position": [1, 2], "click": [0, 1]}
+
+
+def log_of(**changed):
+    return read_impressions(pa.table({**GOOD, **changed}))
+
+
+# -- counts from arrays
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(-3, 3), st.integers(1, 4), st.integers(0, 1)),
+        min_size=1,
+    )
+)
+def test_counts_from_columns_are_those_of_the_twin(rows):
+    query, item, position, click = zip(*rows, strict=True)
+    counts = PositionCounts.from_columns(query, item, position, click)
+    assert as_dict(counts) == count(rows)
+    assert list(as_dict(counts)) == sorted(as_dict(counts))
+    positions, impressions, clicks = counts.by_position
+    for k, n, c in zip(positions, impressions, clicks, strict=True):
+        assert n == position.count(k)
+        assert c == sum(row[3] for row in rows if row[2] == k)
+    assert len(counts.pair_starts) - 1 == len({row[:2] for row in rows})
+
+
+def test_a_position_far_away_keeps_the_order():
+    n = 2**17  # so that queries × items × positions is beyond 64 bits
+    query = np.append(np.arange(n), [3, 3])
+    position = np.append(np.ones(n, np.int64), [2**31 - 1, 2**31 - 1])
+    counts = PositionCounts.from_columns(query, query, position, np.zeros(n + 2))
+    assert len(counts) == n + 1
+    assert counts.query[:6].tolist() == [0, 1, 2, 3, 3, 4]
+    assert counts.position[:6].tolist() == [1, 1, 1, 1, 2**31 - 1, 1]
+    assert counts.impressions[:6].tolist() == [1, 1, 1, 1, 2, 1]
+
+
+def test_large_counts_stay_exact():
+    many = 2**53 + 1
+    counts = PositionCounts.from_columns([1, 1], [1, 2], [1, 1], [1, 0], [many, many])
+    assert counts.by_position[1].tolist() == [2 * many]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"position": [0, 1]}, "position is 0 in row 0, expected from 1"),
+        ({"position": [1, 1.5]}, "position is 1.5 in row 1, expected a whole number"),
+        ({"click": [0, 2]}, "click is 2 in row 1, expected 0 or 1"),
+        ({"impressions": [1, 0]}, "impressions is 0 in row 1, expected at least 1"),
+        ({"impressions": [1, 2], "click": [0, 3]}, "expected from 0 to its impressions"),
+        ({"query_id": [1, "a"]}, "query_id has values of type int and str, expected all"),
+        ({"query_id": [1.0, 2.0]}, "query_id is of type float64, expected integers or text"),
+        ({"item_id": [1]}, "item_id has 1 values, expected 2"),
+        ({"click": ["x", "y"]}, "click is of type <U1, expected whole numbers"),
+        ({name: [] for name in GOOD}, "no impressions, expected at least one"),
+    ],
+)
+def test_arrays_that_cannot_be_counted(columns, message):
+    with pytest.raises(DataError, match=message):
+        PositionCounts.from_columns(**{**GOOD, **columns})
+
+
+# -- frames
+
+
+@pytest.mark.parametrize(
+    ("frame_of", "engine"),
+    [
+        (lambda t: t.to_pandas(), "pandas"),
+        (lambda t: t.to_pandas(types_mapper=pd.ArrowDtype), "pandas"),
+        (pl.from_arrow, "polars"),
+        (lambda t: pl.from_arrow(t).lazy(), "polars"),
+        (lambda t: t, "duckdb"),
+        (lambda t: duckdb.connect().from_arrow(t), "duckdb"),
+    ],
+)
+@pytest.mark.parametrize("text", [False, True])
+def test_a_frame_is_counted_where_it_is(rng, frame_of, engine, text):
+    table = random_log(rng, 500, text=text)
+    log = read_impressions(frame_of(table))
+    assert log.engine == engine
+    assert as_dict(log.counts()) == count(rows_of(table))
+    for other in ("duckdb", "polars", "pandas"):
+        moved = read_impressions(frame_of(table), engine=other)
+        assert moved.engine == other
+        assert as_dict(moved.counts()) == count(rows_of(table))
+
+
+def test_categories_and_unsigned_ids_are_ids():
+    frame = pd.DataFrame(GOOD).astype({"query_id": "str"}).astype({"query_id": "category"})
+    assert read_impressions(frame).counts().query_ids.tolist() == ["1"]
+    unsigned = pa.array([1, 2**63 - 1], pa.uint64())
+    assert log_of(item_id=unsigned).counts().item_ids.tolist() == [1, 2**63 - 1]
+    with pytest.raises(DataError, match=r"cannot be read or counted: .*out of range"):
+        log_of(item_id=pa.array([1, 2**63], pa.uint64())).counts()
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame(GOOD).assign(item_id=pd.Series([1, "a"], dtype=object)),
+         "item_id has values of type int and str, expected one type"),
+        (pd.DataFrame(GOOD).assign(item_id=[1, None]), "item_id is Float64, expected integers or"),
+        (pd.DataFrame(GOOD).assign(click=pd.to_datetime(["2020-01-01"] * 2)),
+         "click is Datetime.*, expected numbers"),
+        (pa.table(GOOD).drop_columns(["item_id", "click"]),
+         "no columns 'item_id' and 'click': the columns are query_id, position;"),
+        (pa.table({**GOOD, "item_id": pa.array([True, False])}), "item_id is Boolean, expected"),
+        ([1, 2], "a list is neither a path nor a data frame"),
+        (pa.table(GOOD).slice(0, 0), "the log has no rows"),
+    ],
+)  # fmt: skip
+def test_frames_that_are_no_log(frame, message):
+    with pytest.raises(DataError, match=message):
+        read_impressions(frame).counts()
+
+
+def test_a_missing_column_is_named_with_what_to_do():
+    table = pa.table(GOOD).rename_columns({"query_id": "query", "item_id": "doc"})
+    with pytest.raises(DataError, match=r"\(--columns query_id=query,item_id=doc\)|item_id=…"):
+        read_impressions(table)
+    with pytest.raises(DataError, match="no column 'q'"):
+        read_impressions(pa.table(GOOD), columns={"query_id": "q"})
+    with pytest.raises(ParameterError, match="columns has 'qid', expected names of query_id"):
+        read_impressions(pa.table(GOOD), columns={"qid": "q"})
+
+
+# -- files
+
+
+def test_files_that_are_no_log(tmp_path):
+    for name, message in [
+        ("nothing.parquet", "no such file or folder"),
+        ("log.xlsx", "cannot tell the format by its name, expected .parquet"),
+        ("empty", "no file of a log in this folder"),
+        ("both", r"files of several formats \(csv, parquet\)"),
+        ("none*.csv", "no such file or folder"),
+    ]:
+        path = tmp_path / name
+        if name == "log.xlsx":
+            path.touch()
+        if name in {"empty", "both"}:
+            path.mkdir()
+        if name == "both":
+            (path / "a.csv").touch()
+            (path / "a.parquet").touch()
+        with pytest.raises(DataError, match=message):
+            read_impressions(path)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars", "pandas"])
+def test_mixed_ids_in_json_are_refused(tmp_path, engine):
+    path = tmp_path / "log.jsonl"
+    rows = [dict(zip(GOOD, row, strict=True)) for row in ((1, 1, 1, 0), ("a", 1, 1, 0))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match=r"mixed types|changed from number to string"):
+        read_impressions(path, engine=engine).counts()
+
+
+def test_an_unknown_engine_and_bad_settings():
+    with pytest.raises(ParameterError, match="engine is 'dask', expected one of duckdb, polars"):
+        read_impressions(pa.table(GOOD), engine="dask")
+    with pytest.raises(ParameterError, match="DuckDB does not take memory_limit='much'"):
+        read_impressions(pa.table(GOOD), memory_limit="much")
+    with pytest.raises(ParameterError, match="master is a setting of spark, not of duckdb"):
+        read_impressions(pa.table(GOOD), master="local[1]")
+    with pytest.raises(ParameterError, match="are for files, not for a frame"):
+        read_impressions(pl.DataFrame(GOOD).lazy(), memory_limit="1GB")
+
+
+def test_duckdb_spills_to_disk_beyond_its_memory(tmp_path, rng):
+    n = 600_000
+    table = pa.table(
+        {
+            "query_id": np.arange(n) % 1000,
+            "item_id": rng.permutation(n),
+            "position": 1 + np.arange(n) % 10,
+            "click": np.zeros(n, np.int64),
+        }
+    )
+    path = tmp_path / "log.parquet"
+    parquet.write_table(table, path)
+    log = read_impressions(path, memory_limit="60MB", temp_dir=tmp_path / "spill")
+    assert len(log.counts()) == n
+    with pytest.raises(DataError, match=r"ran out of memory .*raise memory_limit"):
+        read_impressions(path, memory_limit="1MB", temp_dir=tmp_path / "spill").counts()
+
+
+def test_what_was_unpacked_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    path = tmp_path / "log.csv.bz2"
+    path.write_bytes(
+        bz2.compress(b"query_id,item_id,position,click,policy\n1,1,1,1,a\n1,1,1,1,b\n")
+    )
+
+    def unpacked():
+        return len(list((tmp_path / "temporary").iterdir()))
+
+    log = read_impressions(path)
+    assert log.counts().n_clicks == 2
+    assert unpacked() == 1
+    log.close()
+    assert unpacked() == 0
+    part = read_impressions(path).of_policy("a")  # what it reads stays while a handle is there
+    assert (part.counts().n_clicks, unpacked()) == (1, 1)
+    del part
+    assert unpacked() == 0
+
+
+# -- User Behavior Insights
+
+
+def ubi(folder, queries, events, *, wrapped=False):
+    for name, documents in (("ubi_queries", queries), ("ubi_events", events)):
+        lines = [json.dumps({"_source": d} if wrapped else d) for d in documents]
+        (folder / f"{name}.ndjson.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    return folder
+
+
+def event(query_id, item, action="click", ordinal=1):
+    attributes = {"object": {"object_id": item}, "position": {"ordinal": ordinal}}
+    return {"action_name": action, "query_id": query_id, "event_attributes": attributes}
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_ubi_exports_become_impressions(tmp_path, wrapped):
+    queries = [
+        {"query_id": "u1", "user_query": "laptop", "query_response_hit_ids": ["a", "b"]},
+        {"query_id": "u2", "user_query": "laptop", "query_response_hit_ids": ["b", "a"]},
+        {"query_id": "u3", "user_query": "phone", "query_response_hit_ids": []},
+    ]
+    events = [
+        event("u1", "b"),
+        event("u1", "b", ordinal=2),
+        event("u2", "a", "add_to_cart"),
+        event("u2", "b"),
+    ]
+    log = read_impressions(ubi(tmp_path, queries, events, wrapped=wrapped))
+    assert as_dict(log.counts()) == {
+        ("laptop", "a", 1): (1, 0),
+        ("laptop", "a", 2): (1, 0),
+        ("laptop", "b", 1): (1, 1),
+        ("laptop", "b", 2): (1, 1),
+    }
+    assert log.check().n_sessions == 2
+
+
+def test_ubi_clicks_on_items_that_were_not_shown_are_reported(tmp_path):
+    queries = [{"query_id": "u1", "user_query": "x", "query_response_hit_ids": ["a"]}]
+    log = read_impressions(ubi(tmp_path, queries, [event("u1", "z"), event("u1", "a")]))
+    assert log.check().problems.bad_click == 1
+    assert log.check().counts.n_clicks == 1
+    with pytest.raises(DataError, match="more clicks than impressions"):
+        log.counts()
+
+
+def test_ubi_exports_that_are_not_whole(tmp_path):
+    folder = ubi(tmp_path, [{"query_id": "u1", "user_query": "x"}], [event("u1", "a")])
+    with pytest.raises(DataError, match="no field 'query_response_hit_ids'"):
+        read_impressions(folder)
+    with pytest.raises(ParameterError, match="read by DuckDB"):
+        read_impressions(folder, engine="polars")
+    (folder / "ubi_events.ndjson.gz").unlink()
+    with pytest.raises(DataError, match="no ubi_events beside the other"):
+        read_impressions(folder)
+
+
+# -- what a log can give
+
+
+def supported(**columns):
+    figures = read_impressions(pa.table(columns)).check()
+    return {s.method.split()[0]: (s.is_supported, s.reason) for s in figures.supports}
+
+
+def test_harvesting_needs_items_that_connect_all_positions():
+    items = {"query_id": [1] * 4, "click": [1, 0, 0, 1]}
+    moved = supported(**items, item_id=[1, 1, 2, 2], position=[1, 2, 2, 3])
+    assert moved["intervention"][0]
+    assert "connect all positions" in moved["intervention"][1]
+    gap = supported(**items, item_id=[1, 1, 2, 2], position=[1, 2, 4, 5])
+    assert not gap["intervention"][0]
+    assert "1–2; 4–5" in gap["intervention"][1]
+    assert "not identified" in gap["expectation"][1]
+    fixed = supported(**items, item_id=[1, 2, 3, 4], position=[1, 2, 3, 4])
+    assert fixed["intervention"] == (
+        False, "no query-item pair was seen at more than one position",
+    )  # fmt: skip
+
+
+def test_one_position_or_no_click_gives_nothing():
+    rows = {"query_id": [1, 1], "item_id": [1, 2]}
+    one = supported(**rows, position=[3, 3], click=[0, 1])
+    assert not any(is_supported for is_supported, _ in one.values())
+    assert "every impression is at position 3" in one["expectation"][1]
+    none = supported(**rows, position=[1, 2], click=[0, 0])
+    assert {reason for _, reason in none.values()} == {"the log has no click"}
+    figures = log_of(click=[0, 0]).check()
+    assert figures.warnings == ("The log has no click: there is nothing to learn from.",)
+
+
+def test_randomised_traffic_is_told_or_named():
+    table = pa.table({**GOOD, "policy": ["a", "random-shuffle"]})
+    log = read_impressions(table)
+    assert log.check().supports[0].is_supported
+    assert "'random-shuffle' (1 rows), by the name" in log.check().supports[0].reason
+    assert log.check(randomised="a").supports[0].reason == "the rows of 'a' (1 rows)"
+    with pytest.raises(ParameterError, match="expected a policy of the log: a, random-shuffle"):
+        log.check(randomised="b")
+    plain = read_impressions(table.set_column(4, "policy", [["a", "b"]])).check().supports[0]
+    assert not plain.is_supported
+    assert not log_of().check().supports[0].is_supported
+
+
+def test_the_report_has_no_ids():
+    figures = log_of(query_id=["secret", "secret"], session=["who", "who"]).check()
+    said = json.dumps(figures.to_dict())
+    assert "secret" not in said
+    assert "who" not in said
+
+
+def test_wilson_interval_covers(rng):
+    # closed form against the coverage it stands for
+    n, p = np.full(20_000, 200), 0.05
+    low, high = wilson_interval(rng.binomial(n, p), n)
+    assert 0.93 < ((low <= p) & (p <= high)).mean() < 0.97
+
+
+# -- the command
+
+
+def run(*arguments):
+    return CliRunner().invoke(logs.app, ["check", *map(str, arguments)])
+
+
+def test_the_command_describes_a_log(tmp_path, rng):
+    path = tmp_path / "log.parquet"
+    table = random_log(rng)
+    parquet.write_table(table.rename_columns({"query_id": "q"}), path)
+    picture = tmp_path / "rates.png"
+    said = run(path, "--columns", "query_id=q", "--plot", picture, "--engine", "polars")
+    assert said.exit_code == 0, said.output
+    assert f"{path} (polars)" in said.output
+    assert "2,000, of which 0 impossible" in said.output
+    assert "yes  randomised traffic" in said.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    figures = json.loads(run(path, "--columns", "query_id=q", "--json").output)
+    assert figures["rows"] == 2000
+    assert sum(p["impressions"] for p in figures["positions"]) == 2000
+    assert figures["clicks"] == sum(table["click"].to_pylist())
+    assert figures["policies"].keys() == {"production", "random"}
+
+
+def test_the_command_reads_the_real_log(shared):
+    said = run(shared / "sogou_clicks" / "impressions.tsv.xz")
+    assert said.exit_code == 0
+    assert "88,090, of which 0 impossible" in said.output
+    assert "44.97 % of 8,809 impressions" in said.output
+
+
+@pytest.mark.parametrize("columns", ["q", "query_id=", "query_id=a,query_id=b", "=q"])
+def test_columns_that_are_not_pairs(columns):
+    with pytest.raises(ParameterError, match="expected pairs such as query_id=q,item_id=doc"):
+        logs.parse_columns(columns)
+
+
+def test_the_picture_must_be_a_png(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("query_id,item_id,position,click\n1,1,1,1\n")
+    assert isinstance(run(path, "--plot", tmp_path / "x.jpg").exception, ParameterError)
