@@ -1,0 +1,77 @@
+"""Time of each estimator by size of log, and what few impressions a pair do to em.
+
+``python benchmarks/bench_propensity.py`` prints both; the second part needs the real click log
+beside the project (see docs/propensity.md) and is left out without it.
+"""
+
+import lzma
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+REAL = ROOT.parent / "shared" / "data" / "sogou_clicks" / "impressions.tsv.xz"
+
+
+def times():
+    from scipy.special import expit
+    from twins_propensity import served
+
+    from countersample.propensity import estimate, pair_ids
+
+    theta = 1 / np.arange(1, 11)
+    print(
+        "seconds for an estimate with 200 resamples, 10 positions, 50 sessions a query, 20 features"
+    )
+    methods = ("pivot", "adjacent-chain", "all-pairs", "em", "regression-em")
+    print(f"{'impressions':>12} {'cells':>9}", " ".join(f"{name:>15}" for name in methods))
+    for n_queries in (200, 2_000, 20_000):
+        rng = np.random.default_rng(0)
+        features = rng.standard_normal((n_queries, 10, 20))
+        relevance = expit(features @ np.repeat([0.5, 0], 10) - 1)
+        counts, _ = served(rng, theta, n_queries=n_queries, sessions=50, relevance=relevance)
+        taken = []
+        for method in methods:
+            given = {"features": features[pair_ids(counts)]} if method == "regression-em" else {}
+            begin = time.perf_counter()
+            estimate(counts, method=method, rng=0, **given)
+            taken.append(f"{time.perf_counter() - begin:15.2f}")
+        print(f"{counts.n_impressions:12,} {len(counts):9,}", " ".join(taken))
+
+
+def real_cells():
+    """Draw logs from the model with the cells of the real log and the curve of all-pairs."""
+    from countersample.clicks.impressions import PositionCounts
+    from countersample.propensity import METHODS, estimate
+    from countersample.propensity.cells import cells_of
+
+    with lzma.open(REAL, "rt") as file:
+        names = file.readline().split()
+        columns = dict(zip(names, np.loadtxt(file, np.int64).T, strict=True))
+    columns.pop("session")
+    counts = PositionCounts.from_columns(**columns)
+    theta = estimate(counts, method="all-pairs", rng=0).value
+    cells = cells_of(counts)
+    looked = np.bincount(cells.pair, cells.impressions * theta[cells.place])
+    relevance = (np.bincount(cells.pair, cells.clicks) + 1) / (looked + 3)
+    chance = theta[cells.place] * np.minimum(relevance, 0.95)[cells.pair]
+    rng = np.random.default_rng(0)
+    logs = [cells_of(replace(counts, clicks=rng.binomial(counts.impressions, chance)))
+            for _ in range(20)]  # fmt: skip
+    print(
+        "\nestimate / truth by position, geometric mean over 20 logs with the cells of the sample"
+    )
+    for method in ("adjacent-chain", "all-pairs", "em"):
+        found = [METHODS[method](log).curves(np.ones((1, log.n_queries)))[0] for log in logs]
+        ratio = np.exp(np.mean(np.log(np.array(found) / theta), axis=0))
+        print(f"{method:>15}", " ".join(f"{value:5.2f}" for value in ratio))
+
+
+if __name__ == "__main__":
+    times()
+    if REAL.exists():
+        real_cells()

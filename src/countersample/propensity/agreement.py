@@ -1,0 +1,233 @@
+"""All estimators that a log supports, side by side, and whether they tell the same curve."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._files import atomic_path
+from countersample.errors import DataError
+from countersample.propensity.cells import positions_text
+from countersample.propensity.estimation import METHODS, estimate, supported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks.impressions import PositionCounts
+    from countersample.propensity.curve import Propensities
+
+    Floats = NDArray[np.float64]
+
+# Okabe and Ito's colours, told apart by colour-blind readers too; and a marker each.
+STYLES = (
+    ("#000000", "o"), ("#E69F00", "s"), ("#56B4E9", "^"), ("#009E73", "v"),
+    ("#0072B2", "D"), ("#D55E00", "P"), ("#CC79A7", "X"),
+)  # fmt: skip
+_NEAR = 1 + 1e-3  # ends of intervals this close meet: the estimators that iterate stop somewhere
+_HEADER = ("method", "position", "value", "low", "high", "n_impressions")
+
+
+@dataclass(frozen=True, eq=False)
+class CrossCheck:
+    """The estimates of all methods that a log supports, made by `cross_check`.
+
+    Attributes
+    ----------
+    estimates : dict of Propensities, by method
+    unsupported : dict of str, by method
+        Why this log does not support a method.
+    is_agreed : bool
+        Whether one falling curve is within all intervals of all methods.
+    sentence : str
+        That, in words.
+    """
+
+    estimates: dict[str, Propensities]
+    unsupported: dict[str, str]
+    is_agreed: bool
+    sentence: str
+
+    def rows(self) -> Iterator[tuple[str, int, float, float, float, int]]:
+        """Yield method, position, value, low, high and impressions."""
+        for name, curve in self.estimates.items():
+            columns = (curve.position, curve.value, curve.low, curve.high, curve.n_impressions)
+            for row in zip(*(column.tolist() for column in columns), strict=True):
+                yield (name, *row)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "estimates": {name: curve.to_dict() for name, curve in self.estimates.items()},
+            "unsupported": dict(self.unsupported),
+            "is_agreed": self.is_agreed,
+            "sentence": self.sentence,
+        }
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write ``propensities.csv`` and ``propensities.png`` into a folder."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self.write_csv(Path(folder) / "propensities.csv")
+        self.draw(Path(folder) / "propensities.png")
+
+    def write_csv(self, path: str | PathLike[str]) -> None:
+        """Write a row a method and position."""
+        with atomic_path(path) as temporary, temporary.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(_HEADER)
+            writer.writerows(self.rows())
+
+    def draw(self, path: str | PathLike[str]) -> None:
+        """Draw all curves with their intervals as PNG, on a logarithmic scale."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (heavy)
+        from matplotlib.figure import Figure  # noqa: PLC0415
+
+        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        styles = dict(zip(METHODS, STYLES, strict=True))
+        for place, (name, curve) in enumerate(self.estimates.items()):
+            colour, marker = styles[name]
+            shift = 0.08 * (place - (len(self.estimates) - 1) / 2)  # beside each other
+            low = np.maximum(curve.low, curve.value / 1000)  # 0 is not on the scale
+            error = np.abs(np.stack([low, curve.high]) - curve.value)
+            axes.errorbar(curve.position + shift, curve.value, error, label=name, color=colour,
+                          marker=marker, ms=4, lw=1, capsize=2)  # fmt: skip
+        first = next(iter(self.estimates.values()))
+        axes.set_yscale("log")
+        axes.set_xticks(first.position if len(first.value) <= 20 else first.position[::10])
+        axes.set_xlabel("position")
+        axes.set_ylabel(f"propensity relative to position {first.reference}")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+        with atomic_path(path) as temporary:
+            figure.savefig(temporary, dpi=150, format="png")
+
+
+def cross_check(
+    counts: PositionCounts,
+    *,
+    features: ArrayLike | None = None,
+    n_bootstrap: int = 200,
+    confidence: float = 0.95,
+    rng: np.random.Generator | int | None = None,
+    reference: int = 1,
+    depth: int | None = None,
+) -> CrossCheck:
+    """Estimate by all methods that the log supports, and say whether they agree.
+
+    They agree if one falling curve is within all intervals: with a_k the largest lower end at
+    position k and b_k the smallest upper end (and 0.1 %), a_k ≤ min(b_1..b_k) for all k. A flat
+    curve must not be within them: min b < max a.
+
+    Parameters
+    ----------
+    counts : PositionCounts
+    features : float array (n_pairs, n_features), optional
+        For regression-em: of each query-item pair, in the order of `pair_ids`.
+    n_bootstrap, confidence, rng, reference, depth
+        As in `estimate`; all methods see the same resampled logs.
+
+    Raises
+    ------
+    DataError
+        Where no method is supported.
+
+    Examples
+    --------
+    >>> from countersample.clicks.impressions import PositionCounts
+    >>> from countersample.propensity import cross_check
+    >>> counts = PositionCounts.from_columns(
+    ...     query_id=["a"] * 4 + ["b"] * 4, item_id=[7, 7, 8, 8] * 2, position=[1, 2] * 4,
+    ...     click=[60, 30, 20, 10] * 2, impressions=[100] * 8,
+    ... )
+    >>> check = cross_check(counts, rng=0)
+    >>> check.sentence
+    'The 6 methods agree: one falling curve is within all their intervals.'
+    >>> check.unsupported["regression-em"][:29]
+    'regression-em needs features='
+    """
+    reasons = supported(counts, reference=reference, depth=depth, features=features)
+    # Read once, so that every method is given the same draws.
+    seed = np.random.default_rng(rng).integers(2**63)
+    estimates = {}
+    for name in METHODS:
+        if reasons[name] is not None:
+            continue
+        options = {"features": features} if name == "regression-em" else {}
+        try:
+            estimates[name] = estimate(
+                counts, method=name, n_bootstrap=n_bootstrap, confidence=confidence,
+                rng=np.random.default_rng(seed), reference=reference, depth=depth, **options,
+            )  # fmt: skip
+        except DataError as error:  # seen only in resampled logs
+            reasons[name] = str(error)
+    if not estimates:
+        told = next(reason for name, reason in reasons.items() if name == "all-pairs")
+        raise DataError(f"this log supports no estimator of propensities: {told}")
+    is_agreed, sentence = _verdict(estimates)
+    return CrossCheck(
+        estimates,
+        {name: reason for name, reason in reasons.items() if reason is not None},
+        is_agreed,
+        sentence,
+    )
+
+
+def _verdict(estimates: dict[str, Propensities]) -> tuple[bool, str]:
+    """Return whether one falling curve is within all intervals, and a sentence that says so."""
+    names = list(estimates)
+    low = np.stack([curve.low for curve in estimates.values()])
+    high = np.stack([curve.high for curve in estimates.values()])
+    floor, ceiling = low.max(axis=0), high.min(axis=0) * _NEAR
+    many = f"The {len(names)} methods" if len(names) > 1 else f"The one method ({names[0]})"
+    apart = floor > ceiling
+    if apart.any():
+        worst = int((floor / np.maximum(ceiling, 1e-300)).argmax())
+        upper, lower = int(low[:, worst].argmax()), int(high[:, worst].argmin())
+        return False, (
+            f"{many} do not agree at {positions_text(np.flatnonzero(apart))}: at position "
+            f"{worst + 1}, {_told(estimates, names[upper], worst)} and "
+            f"{_told(estimates, names[lower], worst)} have no value in common."
+            f"{_notes(estimates, names[upper])}{_notes(estimates, names[lower])}"
+        )
+    rises = floor > np.minimum.accumulate(ceiling)
+    if rises.any():
+        place = int(rises.argmax())
+        above = int(np.minimum.accumulate(ceiling)[:place].argmin())
+        return False, (
+            f"{_agreed(names)} no falling curve is within all intervals: position {place + 1} is "
+            f"looked at more ({floor[place]:.3g} or more) than position {above + 1} "
+            f"({ceiling[above]:.3g} or less)."
+        )
+    if floor.max() <= ceiling.min():
+        return False, (
+            f"{_agreed(names)} a flat curve is within all intervals, too: the log is too short to "
+            "show that positions matter, or they do not."
+        )
+    if len(names) == 1:
+        return True, (
+            f"{many} tells a falling curve within its intervals; there is no other to check it by."
+        )
+    return True, f"{many} agree: one falling curve is within all their intervals."
+
+
+def _agreed(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"There is one method only ({names[0]}), and"
+    return f"The intervals of the {len(names)} methods overlap at every position, but"
+
+
+def _notes(estimates: dict[str, Propensities], name: str) -> str:
+    return "".join(f" Of {name}: {note}." for note in estimates[name].notes)
+
+
+def _told(estimates: dict[str, Propensities], name: str, place: int) -> str:
+    curve = estimates[name]
+    return f"{name} ({curve.low[place]:.3g} to {curve.high[place]:.3g})"

@@ -1,0 +1,321 @@
+"""What every estimator starts from: clicks and impressions by query, pair and position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from countersample.clicks.impressions import PositionCounts
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+def sums(group: Ints, column: Floats, n_groups: int = 0) -> Floats:
+    """Return the sum of a column for each group, (n_groups or more,)."""
+    totals: Floats = np.bincount(group, column, n_groups).astype(np.float64)
+    return totals
+
+
+class Cells(NamedTuple):
+    """A row for each query, item and position that was shown, sorted in this order.
+
+    A *pair* is an item as an answer to a query: what is relevant or not. Positions count from 0.
+    """
+
+    query: Ints
+    pair: Ints
+    place: Ints  # position − 1
+    clicks: Floats
+    impressions: Floats
+    n_queries: int
+    n_pairs: int  # of the log; those shown below the depth have no cells
+    n_places: int
+    reference: int  # the place whose propensity is 1
+
+    def by_place(self, column: Floats) -> Floats:
+        """Return the sum of a column for each place, (K,)."""
+        return sums(self.place, column, self.n_places)
+
+
+class Method(Protocol):
+    """An estimator that has been given its log, and has found that the log supports it."""
+
+    notes: list[str]
+
+    def curves(self, weights: Floats) -> Floats:
+        """Return propensities relative to the reference, (n_resamples, K).
+
+        Parameters
+        ----------
+        weights : float64 array (n_resamples, n_queries)
+            How often each query is in the log. NaN is returned for a place that a resample does
+            not connect to the reference.
+        """
+
+
+def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = None) -> Cells:
+    """Return the cells of a log down to a depth; refuse a log that says nothing about positions."""
+    if depth is not None and depth < 2:
+        raise ParameterError(f"depth is {depth}, expected at least 2")
+    starts = counts.pair_starts
+    pair = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    kept = counts.impressions > 0
+    if depth is not None:
+        kept &= counts.position <= depth
+    positions = np.unique(counts.position[kept])
+    if len(positions) < 2:
+        where = f"position {positions[0]} only" if len(positions) else "no position"
+        raise DataError(
+            f"the log has impressions at {where}, expected at least two positions: how likely a "
+            "position is looked at shows only beside another"
+        )
+    if positions[-1] != len(positions):
+        last = int((positions != np.arange(1, len(positions) + 1)).argmax())  # before the gap
+        advice = f", or estimate down to depth={last}" if last >= 2 else ""
+        raise DataError(
+            f"the log has impressions at position {positions[-1]} but none at position {last + 1}, "
+            f"expected all positions from 1: count positions without gaps{advice}"
+        )
+    if not 1 <= reference <= len(positions):
+        raise ParameterError(
+            f"reference is {reference}, expected a position from 1 to {len(positions)}"
+        )
+    cells = Cells(
+        counts.query[kept].astype(np.int64),
+        pair[kept],
+        counts.position[kept].astype(np.int64) - 1,
+        counts.clicks[kept].astype(np.float64),
+        counts.impressions[kept].astype(np.float64),
+        len(counts.query_ids),
+        len(starts) - 1,
+        len(positions),
+        reference - 1,
+    )
+    _check_clicks(cells)
+    return cells
+
+
+def _check_clicks(cells: Cells) -> None:
+    clicks = cells.by_place(cells.clicks)
+    if not clicks.any():
+        raise DataError("the log has no click: nothing can be learned from it")
+    if cells.n_queries < 2:
+        raise DataError(
+            "the log has one query, expected at least two: intervals come from drawing queries"
+        )
+    if not clicks.all():
+        refuse_zero(int(clicks.argmin()), "position {0} has no click")
+
+
+def refuse_zero(place: int, reason: str) -> None:
+    """Refuse a position whose propensity would be 0, with the reason."""
+    position = place + 1
+    advice = f", or estimate down to depth={place}" if place >= 2 else ""
+    raise DataError(
+        f"{reason.format(position)}, so its propensity would be 0, which cannot be weighted: "
+        f"take a longer log{advice}"
+    )
+
+
+@dataclass(frozen=True)
+class SharedPairs:
+    """What strata that were shown at two places say about these two.
+
+    For places j ≠ k, with strata s shown n_sj > 0 times at j and n_sk > 0 times at k::
+
+        weight[j, k] = Σ_s w_s            w_s = n_sj · n_sk / (n_sj + n_sk), or 1
+        clicks[j, k] = Σ_s w_s · c_sj / n_sj
+
+    so that E clicks[j, k] = p_j · Σ_s w_s·r_s and E clicks[k, j] = p_k · Σ_s w_s·r_s: their ratio
+    is p_j/p_k, whatever the relevance r_s of the strata. With the first weight the ratio is that
+    of Mantel and Haenszel (1959), whose variance is near the smallest, be the strata few and large
+    or many and small; with 1 it is that of Agarwal et al. (WSDM 2019).
+
+    Each is kept by query, (n_queries, K²), so that a resample of queries is one product.
+    """
+
+    by_query_clicks: sparse.csr_array
+    by_query_weight: sparse.csr_array
+    n_places: int
+
+    @classmethod
+    def of(
+        cls, cells: Cells, *, weighting: str = "harmonic", exchanged: bool = False
+    ) -> SharedPairs:
+        """Return what the pairs say.
+
+        Parameters
+        ----------
+        cells : Cells
+        weighting : {"harmonic", "equal"}
+            The weight of a stratum: n_j·n_k/(n_j + n_k), or 1.
+        exchanged : bool
+            Keep a pair only where another pair of its query was shown at the same two places.
+        """
+        if weighting not in {"harmonic", "equal"}:
+            raise ParameterError(f"weighting is {weighting!r}, expected 'harmonic' or 'equal'")
+        upper, lower = joined(cells.pair)
+        if exchanged:
+            edge = (cells.query[upper] * cells.n_places + cells.place[upper]) * cells.n_places
+            _, member, size = np.unique(
+                edge + cells.place[lower], return_inverse=True, return_counts=True
+            )
+            upper, lower = upper[size[member] > 1], lower[size[member] > 1]
+        here = np.concatenate([upper, lower])
+        there = np.concatenate([lower, upper])
+        n_here, n_there = cells.impressions[here], cells.impressions[there]
+        weight = n_here * n_there / (n_here + n_there)
+        if weighting == "equal":
+            weight = np.ones(len(here))
+        column = cells.place[here] * cells.n_places + cells.place[there]
+        row = cells.query[here]
+        shape = (cells.n_queries, cells.n_places**2)
+        rate = cells.clicks[here] / n_here
+        return cls(
+            sparse.coo_array((weight * rate, (row, column)), shape).tocsr(),
+            sparse.coo_array((weight, (row, column)), shape).tocsr(),
+            cells.n_places,
+        )
+
+    def sums(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return clicks and weight of each resample, each (n_resamples, K, K)."""
+        shape = (len(weights), self.n_places, self.n_places)
+        clicks = (self.by_query_clicks.T @ weights.T).T.reshape(shape)
+        weight = (self.by_query_weight.T @ weights.T).T.reshape(shape)
+        return np.ascontiguousarray(clicks), np.ascontiguousarray(weight)
+
+    def totals(self) -> tuple[Floats, Floats]:
+        """Return clicks and weight of the whole log, each (K, K)."""
+        clicks, weight = self.sums(np.ones((1, self.by_query_clicks.shape[0])))
+        return clicks[0], weight[0]
+
+
+def joined(stratum: Ints) -> tuple[Ints, Ints]:
+    """Return the rows of each two cells of a stratum, the upper place first.
+
+    Strata are sorted, so the cells of one are neighbours: those `lag` rows apart are compared for
+    each lag, of which there are at most as many as positions.
+    """
+    uppers, lowers = [], []
+    lag = 1
+    while lag < len(stratum):
+        rows = np.flatnonzero(stratum[lag:] == stratum[:-lag])
+        if not len(rows):
+            break
+        uppers.append(rows)
+        lowers.append(rows + lag)
+        lag += 1
+    nothing = np.zeros(0, np.int64)
+    return np.concatenate([nothing, *uppers]), np.concatenate([nothing, *lowers])
+
+
+def refuse_gaps(weight: Floats, reference: int) -> None:
+    """Refuse places that no pair connects to the reference, naming the gap.
+
+    Parameters
+    ----------
+    weight : float64 array (K, K)
+        Of `SharedPairs`, 0 for those that the method does not use.
+    reference : int
+    """
+    _refuse_split(
+        csgraph.connected_components(sparse.csr_array(weight > 0), directed=False)[1],
+        reference,
+        "no query-item pair was shown both in {0} and in {1}",
+        "shuffle or swap results for a share of the traffic",
+    )
+
+
+def refuse_one_sided(clicks: Floats, reference: int) -> None:
+    """Refuse places whose clicks do not lead to the reference and back.
+
+    If no pair shown at places inside a group and outside of it was clicked on one of the two sides,
+    the likelihood grows for ever as the one side goes to 0: there is a maximum where, and only
+    where, the graph with an edge from j to k for clicks[j, k] > 0 is strongly connected (as Ford
+    found for paired comparisons, 1957).
+    """
+    unclicked = clicks.sum(axis=1) == 0
+    if unclicked.any():
+        refuse_zero(
+            int(unclicked.argmax()),
+            "no query-item pair that was also shown elsewhere was clicked at position {0}",
+        )
+    _refuse_split(
+        csgraph.connected_components(sparse.csr_array(clicks > 0), connection="strong")[1],
+        reference,
+        "no query-item pair that was shown both in {0} and in {1} was clicked in each",
+        "take a longer log",
+    )
+
+
+def _refuse_split(group: Ints, reference: int, gap: str, advice: str) -> None:
+    """Refuse places that are not in the group of the reference."""
+    inside = group == group[reference]
+    if inside.all():
+        return
+    first, rest = np.flatnonzero(inside), np.flatnonzero(~inside)
+    depth = int(rest[0])
+    down_to = f", or estimate down to depth={depth}" if depth >= 2 else ""
+    raise DataError(
+        f"{gap.format(positions_text(first), positions_text(rest))}, so how their propensities "
+        f"compare is not known: {advice}{down_to}"
+    )
+
+
+def connected(clicks: Floats, reference: int) -> NDArray[np.bool_]:
+    """Return which places clicks join to the reference, there and back, (n_resamples, K).
+
+    As in `refuse_one_sided`, for many at once. clicks are (n_resamples, K, K).
+    """
+    edges = clicks > 0
+    there, back = _reached(edges, reference), _reached(edges.transpose(0, 2, 1), reference)
+    return there & back
+
+
+def _reached(edges: NDArray[np.bool_], reference: int) -> NDArray[np.bool_]:
+    reached = np.zeros(edges.shape[:2], np.bool_)
+    reached[:, reference] = True
+    while True:
+        more = reached | (reached[:, :, None] & edges).any(axis=1)
+        if (more == reached).all():
+            return reached
+        reached = more
+
+
+def marked(curves: Floats, clicks: Floats, weight: Floats, reference: int) -> Floats:
+    """Return the curves with 0 where no shared pair was clicked, NaN where nothing is known.
+
+    Parameters
+    ----------
+    curves : float64 array (n_resamples, K)
+    clicks, weight : float64 arrays (n_resamples, K, K)
+        Of `SharedPairs`.
+    reference : int
+    """
+    is_clicked = clicks.sum(axis=2) > 0
+    is_shared = (weight * is_clicked[:, None, :]).any(axis=2)  # with a place that was clicked
+    unknown = np.where(~is_clicked & is_shared, 0.0, np.nan)
+    found = np.where(connected(clicks, reference), curves, unknown)
+    found[~is_clicked[:, reference]] = np.nan
+    return found
+
+
+def positions_text(places: Sequence[int] | Ints) -> str:
+    """Return "position 3" or "positions 1–3, 5" for places from 0."""
+    positions = np.asarray(places) + 1
+    runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
+    texts = [f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    noun = "positions" if len(positions) > 1 else "position"
+    return f"{noun} {', '.join(texts)}"

@@ -1,0 +1,192 @@
+"""A propensity for each position, with an interval: what an estimate gives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._files import atomic_path
+from countersample.clicks.bias import TableBias
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+SCHEMA_VERSION = 1
+_COLUMNS = ("value", "low", "high", "n_impressions")
+
+
+@dataclass(frozen=True, eq=False)
+class Propensities:
+    """value[k − 1] = P(look at position k) / P(look at the reference position), k = 1..K.
+
+    Clicks tell propensities up to a common factor, so they are given relative to one position, the
+    first unless another was asked for. A factor leaves what a ranker learns as it is.
+
+    An object of this class is a law of position bias: it can be given as ``bias=`` wherever
+    `PositionBias` can.
+
+    Parameters
+    ----------
+    value : float array (K,)
+    low, high : float arrays (K,)
+        The ends of the interval of each position.
+    n_impressions : array (K,)
+        The impressions of each position that were looked at for the estimate.
+    method : str
+        The name of the estimator.
+    confidence : float
+        The share of logs whose intervals should contain the truth, position by position.
+    reference : int
+        The position whose value is 1.
+    notes : tuple of str
+        What a reader should know about this estimate.
+
+    Examples
+    --------
+    >>> from countersample.propensity import Propensities
+    >>> looks = Propensities([1, 0.5, 0.2], low=[1, 0.4, 0.1], high=[1, 0.6, 0.3],
+    ...                      n_impressions=[100, 100, 100], method="all-pairs")
+    >>> looks.at([3, 1])
+    array([0.2, 1. ])
+    >>> looks.clip(0.25).value
+    array([1.  , 0.5 , 0.25])
+    >>> looks.bias
+    TableBias(table=(1.0, 0.5, 0.2))
+    """
+
+    value: Floats
+    low: Floats
+    high: Floats
+    n_impressions: NDArray[np.int64]
+    method: str
+    confidence: float = 0.95
+    reference: int = 1
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in _COLUMNS:
+            kind = np.int64 if name == "n_impressions" else np.float64
+            try:
+                column = np.array(getattr(self, name), kind)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"{name} must be numbers ({error})") from error
+            column.setflags(write=False)
+            object.__setattr__(self, name, column)
+            if column.ndim != 1 or column.shape != self.value.shape or not len(column):
+                raise DataError(
+                    f"{name} has shape {column.shape}, expected {(max(1, self.value.size),)}: one "
+                    "number a position"
+                )
+        good = (self.value > 0) & np.isfinite(self.value)
+        if not good.all():
+            place = int(good.argmin())
+            raise DataError(
+                f"the propensity of position {place + 1} is {self.value[place]:g}, expected a "
+                "number above 0: a position that is never looked at cannot be weighted; leave "
+                "it out, or clip"
+            )
+        ordered = (self.low <= self.value) & (self.value <= self.high)
+        if not ordered.all():
+            place = int(ordered.argmin())
+            raise DataError(
+                f"the interval of position {place + 1} is {self.low[place]:g} to "
+                f"{self.high[place]:g}, expected one around {self.value[place]:g}"
+            )
+        object.__setattr__(self, "notes", tuple(self.notes))
+
+    @property
+    def position(self) -> NDArray[np.int64]:
+        """The positions, 1..K."""
+        return np.arange(1, len(self.value) + 1)
+
+    @property
+    def bias(self) -> TableBias:
+        """The law P(look at k) = value[k − 1] / max(1, largest value).
+
+        Only the ratios are known. Where a value is above 1, all are divided by the largest, so
+        that each is a probability.
+        """
+        return TableBias(tuple((self.value / max(1.0, self.value.max())).tolist()))
+
+    def at(self, positions: ArrayLike) -> Floats:
+        """Return the value at each position; a position beyond the table is refused."""
+        places = np.asarray(positions)
+        good = (places >= 1) & (places <= len(self.value)) & (places == np.floor(places))
+        if not good.all():
+            wrong = np.atleast_1d(places)[~np.atleast_1d(good)][0]
+            raise DataError(
+                f"position {wrong:g} has no propensity, expected positions from 1 to "
+                f"{len(self.value)}: leave its impressions out, or take a law for all positions "
+                "from estimate_gamma"
+            )
+        values: Floats = self.value[places.astype(np.int64) - 1]
+        return values
+
+    def propensity(self, ranks: ArrayLike) -> Floats:
+        """Return P(look at rank), as `bias` has it; a rank beyond the table is refused."""
+        return self.at(ranks) / max(1.0, float(self.value.max()))
+
+    def clip(self, min_propensity: float) -> Propensities:
+        """Return max(value, min_propensity): less variance of what is weighted, some bias."""
+        if not 0 < min_propensity <= 1:
+            raise ParameterError(f"min_propensity is {min_propensity}, expected within (0, 1]")
+        columns = {name: np.maximum(getattr(self, name), min_propensity) for name in _COLUMNS[:3]}
+        note = f"clipped at {min_propensity:g}"
+        return replace(self, **columns, notes=(*self.notes, note))
+
+    # -- files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        columns = {name: getattr(self, name).tolist() for name in ("position", *_COLUMNS)}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "method": self.method,
+            "reference": self.reference,
+            "confidence": self.confidence,
+            **columns,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_dict(cls, kept: dict[str, Any]) -> Propensities:
+        """Return the estimate that `to_dict` gave these values of."""
+        try:
+            version = kept["schema_version"]
+            columns = {name: kept[name] for name in _COLUMNS}
+            words = {name: kept[name] for name in ("method", "confidence", "reference", "notes")}
+        except (LookupError, TypeError) as error:
+            raise DataError(f"not propensities of this package: no entry {error}") from error
+        if version != SCHEMA_VERSION:
+            raise DataError(
+                f"propensities of schema version {version}, expected {SCHEMA_VERSION}: read them "
+                "with the release that wrote them"
+            )
+        return cls(**columns, **words)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write JSON, atomically."""
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Propensities:
+        """Read what `save` wrote."""
+        path = Path(path)
+        try:
+            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise DataError(f"{path}: no such file") from error
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: not propensities in JSON ({error})") from error

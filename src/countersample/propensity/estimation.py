@@ -1,0 +1,260 @@
+"""Propensities from a log of impressions: `estimate`, one interface to all estimators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.errors import DataError, ParameterError
+from countersample.propensity.cells import Cells, Method, cells_of
+from countersample.propensity.curve import Propensities
+from countersample.propensity.em import TabularEM
+from countersample.propensity.interventions import (
+    AdjacentChain,
+    AllPairs,
+    Pivot,
+    Randomized,
+    Swaps,
+)
+from countersample.propensity.regression import RegressionEM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks.impressions import PositionCounts
+
+    Floats = NDArray[np.float64]
+
+# A new estimator is one class as `Method` describes, and one line here.
+METHODS: dict[str, Callable[..., Method]] = {
+    "randomized": Randomized,
+    "swaps": Swaps,
+    "pivot": Pivot,
+    "adjacent-chain": AdjacentChain,
+    "all-pairs": AllPairs,
+    "em": TabularEM,
+    "regression-em": RegressionEM,
+}
+_AUTO = ("randomized", "all-pairs", "regression-em")  # the first that the log supports
+_BLOCK = 4_000_000  # numbers in an array of resamples
+_FEWEST = 20  # resamples
+_FEW_QUERIES = 50
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """A curve, and the same of resampled logs.
+
+    Attributes
+    ----------
+    method : str
+    curve : float64 (K,)
+    resamples : float64 (n_bootstrap, K)
+        With NaN where a resample does not connect a position to the reference.
+    n_impressions : int64 (K,)
+    notes : list of str
+    """
+
+    method: str
+    curve: Floats
+    resamples: Floats
+    n_impressions: NDArray[np.int64]
+    notes: list[str]
+
+    def interval(self, confidence: float) -> tuple[Floats, Floats]:
+        """Return the quantiles of the resamples, widened to hold the curve itself."""
+        tail = (1 - confidence) / 2
+        ends: Floats = np.nanquantile(self.resamples, [tail, 1 - tail], axis=0)
+        return np.minimum(ends[0], self.curve), np.maximum(ends[1], self.curve)
+
+
+def estimate(
+    counts: PositionCounts,
+    *,
+    method: str = "auto",
+    n_bootstrap: int = 200,
+    confidence: float = 0.95,
+    rng: np.random.Generator | int | None = None,
+    reference: int = 1,
+    depth: int | None = None,
+    **options: Any,  # noqa: ANN401 (those of the method)
+) -> Propensities:
+    """Estimate P(look at k) / P(look at the reference) for each position k, with intervals.
+
+    All estimators assume the position-based model: P(click) = p_position · r, with r the relevance
+    of the item to the query. Intervals are quantiles over resampled logs: queries are drawn with
+    replacement, each with all its impressions, and the estimate is made again.
+
+    Parameters
+    ----------
+    counts : PositionCounts
+    method : str
+        A name in `METHODS`, or ``"auto"``: ``"randomized"`` if results were shuffled, else
+        ``"all-pairs"`` if positions are connected, else ``"regression-em"`` if there are features.
+    n_bootstrap : int
+        How many logs are drawn for the intervals, at least 20.
+    confidence : float
+    rng : numpy Generator or seed
+    reference : int
+        The position whose propensity is 1; also the pivot of ``"pivot"``.
+    depth : int, optional
+        The last position to estimate; by default the last one in the log.
+    **options
+        Of the method: ``weighting`` ("harmonic" or "equal") of pivot, adjacent-chain and
+        all-pairs; ``max_rounds`` and ``tolerance`` of em; ``features``, ``model`` ("logistic" or
+        "boosting") and ``n_trees`` of regression-em.
+
+    Returns
+    -------
+    Propensities
+
+    Raises
+    ------
+    DataError
+        For a log that does not say what was asked, naming what is missing.
+    ParameterError
+        For an argument that is not one of the values it may have.
+
+    Examples
+    --------
+    Item 7 was shown 100 times at each of two positions, in two queries:
+
+    >>> from countersample.clicks.impressions import PositionCounts
+    >>> from countersample.propensity import estimate
+    >>> counts = PositionCounts.from_columns(
+    ...     query_id=["a", "a", "b", "b"], item_id=[7, 7, 7, 7], position=[1, 2, 1, 2],
+    ...     click=[60, 30, 20, 10], impressions=[100, 100, 100, 100],
+    ... )
+    >>> estimate(counts, method="all-pairs", rng=0).value
+    array([1. , 0.5])
+    """
+    drawn = resample(
+        counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng,
+        reference=reference, depth=depth, **options,
+    )  # fmt: skip
+    low, high = drawn.interval(confidence)
+    return Propensities(
+        value=drawn.curve,
+        low=low,
+        high=high,
+        n_impressions=drawn.n_impressions,
+        method=drawn.method,
+        confidence=confidence,
+        reference=reference,
+        notes=tuple(drawn.notes),
+    )
+
+
+def supported(
+    counts: PositionCounts,
+    *,
+    features: ArrayLike | None = None,
+    reference: int = 1,
+    depth: int | None = None,
+) -> dict[str, str | None]:
+    """Return, for each method, why this log does not support it, or None if it does.
+
+    Examples
+    --------
+    >>> from countersample.clicks.impressions import PositionCounts
+    >>> from countersample.propensity import supported
+    >>> counts = PositionCounts.from_columns(["a", "b"], [7, 7], [1, 2], [1, 1])
+    >>> supported(counts)["pivot"][:70]
+    'no query-item pair was shown both in position 1 and in position 2, so '
+    """
+    try:
+        cells = cells_of(counts, reference=reference, depth=depth)
+    except DataError as error:
+        return dict.fromkeys(METHODS, str(error))
+    return {name: _refusal(name, cells, features) for name in METHODS}
+
+
+def _refusal(name: str, cells: Cells, features: ArrayLike | None) -> str | None:
+    options = {"features": features} if name == "regression-em" else {}
+    try:
+        METHODS[name](cells, **options)
+    except (DataError, ParameterError) as error:
+        return str(error)
+    return None
+
+
+def resample(
+    counts: PositionCounts,
+    *,
+    method: str,
+    n_bootstrap: int,
+    confidence: float,
+    rng: np.random.Generator | int | None,
+    reference: int = 1,
+    depth: int | None = None,
+    **options: Any,  # noqa: ANN401 (those of the method)
+) -> Resampled:
+    """Return the curve of a method and those of resampled logs; the arguments of `estimate`."""
+    if n_bootstrap < _FEWEST:
+        raise ParameterError(f"n_bootstrap is {n_bootstrap}, expected at least {_FEWEST}")
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence is {confidence}, expected within (0, 1)")
+    if method != "auto" and method not in METHODS:
+        known = ", ".join(map(repr, METHODS))
+        raise ParameterError(f"method is {method!r}, expected 'auto', {known}")
+    cells = cells_of(counts, reference=reference, depth=depth)
+    name, fitted = _given(cells, method, options)
+    curve = fitted.curves(np.ones((1, cells.n_queries)))[0]
+    rng = np.random.default_rng(rng)
+    block = max(1, _BLOCK // max(cells.n_queries, cells.n_places**2))
+    sizes = [min(block, n_bootstrap - at) for at in range(0, n_bootstrap, block)]
+    resamples = np.concatenate([fitted.curves(_draw(cells, size, rng)) for size in sizes])
+    notes = list(fitted.notes)
+    n_shown = len(np.unique(cells.query))
+    if n_shown < _FEW_QUERIES:
+        notes.append(f"intervals come from {n_shown} queries only, and are rough")
+    n_lost = int(np.isnan(resamples).any(axis=1).sum())
+    if n_lost:
+        notes.append(
+            f"{n_lost} of {n_bootstrap} resamples left a position without connection: the "
+            "intervals are too narrow there"
+        )
+        if n_lost > n_bootstrap / 2:
+            raise DataError(
+                f"{n_lost} of {n_bootstrap} resamples left a position without connection, too many "
+                "for intervals: take a longer log, or a smaller depth"
+            )
+    return Resampled(
+        name, curve, resamples, cells.by_place(cells.impressions).astype(np.int64), notes
+    )
+
+
+def _given(cells: Cells, method: str, options: dict[str, Any]) -> tuple[str, Method]:
+    """Return the name of the method and the method, given its log."""
+    if method != "auto":
+        return method, _made(method, cells, options)
+    reasons = []
+    for name in _AUTO:
+        if name == "regression-em" and "features" not in options:
+            continue
+        mine = options if name == "regression-em" else {}
+        try:
+            return name, _made(name, cells, mine)
+        except DataError as error:
+            reasons.append(str(error))
+    raise DataError(reasons[-1])
+
+
+def _made(name: str, cells: Cells, options: dict[str, Any]) -> Method:
+    try:
+        return METHODS[name](cells, **options)
+    except TypeError as error:
+        if "unexpected keyword" not in str(error):
+            raise
+        raise ParameterError(f"method {name!r} has no such option: {error}") from error
+
+
+def _draw(cells: Cells, size: int, rng: np.random.Generator) -> Floats:
+    """Return how often each query is in each resample: multinomial, (size, n_queries)."""
+    shown = np.bincount(cells.query, minlength=cells.n_queries) > 0
+    chances = shown / shown.sum()
+    return rng.multinomial(int(shown.sum()), chances, size=size).astype(np.float64)

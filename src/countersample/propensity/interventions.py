@@ -1,0 +1,209 @@
+"""Estimators that compare the same items at two positions: p_k/p_j = clicks at k / clicks at j.
+
+All rest on the position-based model, P(click) = p_position · r_pair. Where a pair (a query and an
+item) was shown both at j and at k, its relevance r cancels. They differ in which positions are
+compared, and in what makes the comparison fair.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.errors import DataError
+from countersample.propensity.cells import (
+    Cells,
+    SharedPairs,
+    refuse_gaps,
+    refuse_one_sided,
+    refuse_zero,
+    sums,
+)
+from countersample.propensity.likelihood import all_pairs_curves
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+_NOT_SHUFFLED = 5.0  # standard deviations; uniform shuffles exceed it once in three million logs
+
+
+def from_reference(n_places: int, reference: int) -> Ints:
+    """Return the place that each is compared with: the reference, (K,)."""
+    return np.full(n_places, reference, np.int64)
+
+
+def from_neighbour(n_places: int, reference: int) -> Ints:
+    """Return the place that each is compared with: the next one towards the reference, (K,)."""
+    places = np.arange(n_places)
+    return places - np.sign(places - reference)
+
+
+class _Ratios:
+    """p_k = p_parent(k) · clicks[k, parent(k)] / clicks[parent(k), k], from the reference on."""
+
+    def __init__(self, pairs: SharedPairs, parent: Ints, reference: int) -> None:
+        self._pairs, self._parent, self._reference = pairs, parent, reference
+        self._others = np.delete(np.arange(len(parent)), reference)
+        self._refuse()
+        self.notes: list[str] = []
+
+    def curves(self, weights: Floats) -> Floats:
+        """Return the curve of each resample; see `Method`."""
+        clicks, _ = self._pairs.sums(weights)
+        curves = np.ones((len(weights), len(self._parent)))
+        for k in sorted(self._others, key=lambda place: abs(place - self._reference)):
+            j = self._parent[k]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio = clicks[:, k, j] / clicks[:, j, k]
+            curves[:, k] = curves[:, j] * np.where(np.isfinite(ratio), ratio, np.nan)
+        return curves
+
+    def _refuse(self) -> None:
+        clicks, weight = self._pairs.totals()
+        used = np.zeros(clicks.shape, np.bool_)
+        used[self._others, self._parent[self._others]] = True
+        used |= used.T
+        refuse_gaps(weight * used, self._reference)
+        for k in self._others:
+            j = self._parent[k]
+            if not clicks[k, j]:
+                refuse_zero(int(k), f"no query-item pair shown at positions {{0}} and {j + 1} was "
+                            "clicked at position {0}")  # fmt: skip
+            if not clicks[j, k]:
+                raise DataError(
+                    f"no query-item pair shown at positions {j + 1} and {k + 1} was clicked at "
+                    f"position {j + 1}, so how they compare is not known: take a longer log, or "
+                    "method='all-pairs', which compares all positions with each other"
+                )
+
+
+class Randomized(_Ratios):
+    """p_k / p_j = click-through at k / click-through at j, where results are shuffled uniformly.
+
+    With uniform shuffles every position of a query has items of the same mean relevance, so its
+    positions are compared as they are (Wang et al., SIGIR 2016; Joachims et al., WSDM 2017).
+    Queries are the strata, so that lists of different lengths do no harm. A log in which items keep
+    to some positions is refused.
+    """
+
+    def __init__(self, cells: Cells) -> None:
+        _refuse_order(cells)
+        queries = _by_query(cells)
+        parent = from_reference(cells.n_places, cells.reference)
+        super().__init__(SharedPairs.of(queries), parent, cells.reference)
+
+
+class Pivot(_Ratios):
+    """p_k / p_pivot from the pairs shown both at k and at the reference, the pivot.
+
+    Agarwal et al., WSDM 2019, section 4.
+    """
+
+    def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
+        pairs = SharedPairs.of(cells, weighting=weighting)
+        parent = from_reference(cells.n_places, cells.reference)
+        super().__init__(pairs, parent, cells.reference)
+
+
+class AdjacentChain(_Ratios):
+    """p_k = p_{k−1} · (ratio from the pairs shown both at k − 1 and at k), from the reference on.
+
+    Agarwal et al., WSDM 2019, section 4. Errors add up along the chain.
+    """
+
+    def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
+        pairs = SharedPairs.of(cells, weighting=weighting)
+        parent = from_neighbour(cells.n_places, cells.reference)
+        super().__init__(pairs, parent, cells.reference)
+
+
+class Swaps(_Ratios):
+    """p_k / p_j from items that changed places: each was shown at j while the other was at k.
+
+    For traffic in which two results are swapped at random: the first with one below (Joachims et
+    al., WSDM 2017) or neighbours (Radlinski and Joachims, AAAI 2006). Each position is compared
+    with the reference if there are such swaps for all of them, and else with its neighbour. Pairs
+    that moved alone are not used: the rest of the page is the same only in a swap.
+    """
+
+    def __init__(self, cells: Cells) -> None:
+        pairs = SharedPairs.of(cells, exchanged=True)
+        parent = from_reference(cells.n_places, cells.reference)
+        clicks, _ = pairs.totals()
+        others = np.delete(np.arange(cells.n_places), cells.reference)
+        is_star = (clicks[others, cells.reference] > 0) & (clicks[cells.reference, others] > 0)
+        if not is_star.all():
+            parent = from_neighbour(cells.n_places, cells.reference)
+        try:
+            super().__init__(pairs, parent, cells.reference)
+        except DataError as error:
+            raise DataError(f"among items that changed places, {error}") from error
+        if not is_star.all():
+            self.notes.append("from swaps of neighbours")
+
+
+class AllPairs:
+    """p maximises Σ_{j≠k} clicks[j,k]·log(p_j·r_jk) + (weight − clicks)[j,k]·log(1 − p_j·r_jk).
+
+    r_jk = r_kj is the mean relevance of the pairs shown both at j and at k, a parameter as well.
+    Every position is compared with every other at once: the AllPairs estimator of Agarwal et al.,
+    WSDM 2019, section 4.
+    """
+
+    def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
+        self._pairs = SharedPairs.of(cells, weighting=weighting)
+        self._reference = cells.reference
+        clicks, weight = self._pairs.totals()
+        refuse_gaps(weight, cells.reference)
+        refuse_one_sided(clicks, cells.reference)
+        self.notes: list[str] = []
+
+    def curves(self, weights: Floats) -> Floats:
+        """Return the curve of each resample; see `Method`."""
+        return all_pairs_curves(*self._pairs.sums(weights), self._reference)
+
+
+def _by_query(cells: Cells) -> Cells:
+    """Return the cells with all items of a query and position as one."""
+    key = cells.query * cells.n_places + cells.place
+    keys, member = np.unique(key, return_inverse=True)
+    query, place = np.divmod(keys, cells.n_places)
+    return cells._replace(
+        query=query,
+        pair=query,
+        place=place,
+        clicks=sums(member, cells.clicks),
+        impressions=sums(member, cells.impressions),
+    )
+
+
+def _refuse_order(cells: Cells) -> None:
+    """Refuse a log whose items are not spread evenly over the positions of their query.
+
+    With uniform shuffles, the m impressions of an item fall on the L positions of its query evenly:
+    X² = Σ (n − m/L)²·L/m has mean L − 1 and variance 2(L − 1)(1 − 1/m).
+    """
+    length = np.zeros(cells.n_queries, np.int64)
+    np.maximum.at(length, cells.query, cells.place + 1)
+    _, first, member = np.unique(cells.pair, return_index=True, return_inverse=True)
+    shown = sums(member, cells.impressions)
+    spread = length[cells.query[first]].astype(np.float64)
+    squares = sums(member, cells.impressions**2)
+    statistic = squares * spread / shown - shown
+    variance = float((2 * (spread - 1) * (1 - 1 / shown)).sum())
+    if not variance:
+        raise DataError(
+            "no query-item pair was shown twice, so whether results were shuffled cannot be seen: "
+            "take a longer log of shuffled results"
+        )
+    excess = float((statistic - (spread - 1)).sum()) / np.sqrt(variance)
+    if excess > _NOT_SHUFFLED:
+        raise DataError(
+            "items keep to some positions of their query (an even spread is "
+            f"{excess:.3g} standard deviations away), so results were not shuffled uniformly: "
+            "take the shuffled share of the traffic, or method='all-pairs'"
+        )

@@ -1,0 +1,259 @@
+"""The position-based model with relevance as a function of item features: regression-EM."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
+
+from countersample.errors import DataError, ParameterError
+from countersample.propensity.cells import sums
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks.impressions import PositionCounts
+    from countersample.propensity.cells import Cells
+
+    Floats = NDArray[np.float64]
+
+_EDGE = 1e-9  # probabilities stay this far from 0 and 1
+_SHRINKAGE = 0.1  # of the trees of boosting
+_FAR = 0.2  # in log p: a longer step is not trusted
+_RIDGE = 1e-6  # a little, so that features that separate clicks from none have a maximum
+
+
+def pair_ids(counts: PositionCounts) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the query and item id of each query-item pair, in the order `features` must have.
+
+    Examples
+    --------
+    >>> from countersample.clicks.impressions import PositionCounts
+    >>> from countersample.propensity import pair_ids
+    >>> counts = PositionCounts.from_columns(["a", "a", "b"], [7, 7, 7], [1, 2, 1], [1, 0, 1])
+    >>> pair_ids(counts)
+    (array(['a', 'b'], dtype='<U1'), array([7, 7]))
+    """
+    first = counts.pair_starts[:-1]
+    return counts.query_ids[counts.query[first]], counts.item_ids[counts.item[first]]
+
+
+class RegressionEM:
+    """p, f maximise Σ_cells c·log(p_k·r_i) + (n − c)·log(1 − p_k·r_i), r_i = f(features of i).
+
+    Wang et al., WSDM 2018. As in expectation maximisation of the tabular model, with a regression
+    of P(relevant) on features in place of a relevance for each pair. So items need not be seen at
+    several positions; instead, features must tell relevance, and must not tell the position.
+
+    With ``model="logistic"`` the likelihood is smooth, and L-BFGS climbs to the maximum that the
+    alternation would reach. With ``model="boosting"`` each round adds a small regression tree, and
+    takes p to its exact maximum given r (Liu and Rubin, 1994).
+
+    Parameters
+    ----------
+    cells : Cells
+    features : float array (n_pairs, n_features)
+        Of each query-item pair, in the order of `pair_ids`.
+    model : {"logistic", "boosting"}
+    n_trees : int
+        Of boosting.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        *,
+        features: ArrayLike | None = None,
+        model: str = "logistic",
+        n_trees: int = 200,
+    ) -> None:
+        self.notes: list[str] = []
+        self._cells = cells
+        table = _checked(features, cells.n_pairs)
+        pairs, self._pair = np.unique(cells.pair, return_inverse=True)
+        self._features = table[pairs]
+        if model not in {"logistic", "boosting"}:
+            raise ParameterError(f"model is {model!r}, expected 'logistic' or 'boosting'")
+        self._is_logistic, self._trees = model == "logistic", n_trees
+        if not self._is_logistic:
+            self.notes.append(
+                "the relevance model is kept in the resamples, so the intervals leave out its error"
+            )
+
+    def curves(self, weights: Floats) -> Floats:
+        """Return the curve of each resample; see `Method`."""
+        if self._is_logistic:
+            looks = self._logistic(weights)
+        else:
+            looks = np.array(
+                [self._looks(row[self._cells.query], self._relevance) for row in weights]
+            )
+        curves: Floats = looks / looks[:, [self._cells.reference]]
+        return curves
+
+    # -- logistic
+
+    @cached_property
+    def _design(self) -> Floats:
+        """The features, each with mean 0 and variance 1, and a column of 1."""
+        spread = self._features.std(axis=0)
+        scaled = (self._features - self._features.mean(axis=0)) / np.where(spread > 0, spread, 1)
+        return np.column_stack([scaled, np.ones(len(scaled))])
+
+    @cached_property
+    def _solution(self) -> Floats:
+        """What the whole log says, from which what resamples say is not far."""
+        start = np.zeros(self._cells.n_places + self._design.shape[1])
+        return self._climb(np.ones(len(self._cells.query)), start)
+
+    def _logistic(self, weights: Floats) -> Floats:
+        """Return p of each resample, (n_resamples, K).
+
+        One step from the whole log's maximum where that is short (the score bootstrap of Kline and
+        Santos, 2012), and else by climbing again.
+        """
+        cells = self._cells
+        found = self._solution[: cells.n_places] + (weights - 1) @ self._influence
+        change = log_expit(found) - log_expit(self._solution[: cells.n_places])
+        change -= change[:, [cells.reference]]
+        for row in np.flatnonzero(np.abs(change).max(axis=1) > _FAR):
+            climbed = self._climb(weights[row, cells.query], self._solution)
+            found[row] = climbed[: cells.n_places]
+        # Nothing is known of a place that no resampled query shows.
+        shown = sparse.csr_array(
+            (cells.impressions, (cells.query, cells.place)), (cells.n_queries, cells.n_places)
+        )
+        looks: Floats = np.where((shown.T @ weights.T).T > 0, expit(found), np.nan)
+        return looks
+
+    @cached_property
+    def _influence(self) -> Floats:
+        """How logit p changes if a query is there once more, to first order, (n_queries, K).
+
+        The slope of the likelihood by query, times the inverse of its expected bend, both in logit
+        p and the coefficients.
+        """
+        cells, design = self._cells, self._design
+        by_place, coef = self._solution[: cells.n_places], self._solution[cells.n_places :]
+        score = (design @ coef)[self._pair]
+        click = np.minimum(expit(by_place)[cells.place] * expit(score), 1 - 1e-15)
+        misses = cells.impressions - cells.clicks
+        excess = cells.clicks - misses * click / (1 - click)
+        spread = cells.impressions * click / (1 - click)
+        to_place, to_score = expit(-by_place)[cells.place], expit(-score)
+
+        n_queries, n_places, n_pairs = cells.n_queries, cells.n_places, len(design)
+        by_query = sparse.coo_array(
+            (excess * to_score, (cells.query, self._pair)), (n_queries, n_pairs)
+        )
+        slope = np.zeros((n_queries, n_places + design.shape[1]))
+        np.add.at(slope, (cells.query, cells.place), excess * to_place)
+        slope[:, n_places:] = by_query.tocsr() @ design
+        both = sparse.coo_array(
+            (spread * to_place * to_score, (cells.place, self._pair)), (n_places, n_pairs)
+        )
+        cross = both.tocsr() @ design
+        own = np.diag(cells.by_place(spread * to_place**2))
+        features = (design.T * sums(self._pair, spread * to_score**2, n_pairs)) @ design
+        bend = np.block([[own, cross], [cross.T, features]])
+        bend += 2 * _RIDGE * cells.impressions.sum() * np.eye(len(bend))
+        influence: Floats = slope @ np.linalg.inv(bend)[:, :n_places]
+        return influence
+
+    def _climb(self, weights: Floats, start: Floats) -> Floats:
+        """Return logit p and the coefficients, side by side."""
+        cells = self._cells
+        total = float(weights @ cells.impressions)
+
+        def loss(state: Floats) -> tuple[float, Floats]:
+            by_place, coef = state[: cells.n_places], state[cells.n_places :]
+            score = (self._design @ coef)[self._pair]
+            log_click = log_expit(by_place)[cells.place] + log_expit(score)
+            click = np.minimum(np.exp(log_click), 1 - 1e-15)
+            misses = cells.impressions - cells.clicks
+            value = weights @ (cells.clicks * log_click + misses * np.log1p(-click))
+            slope = weights * (cells.clicks - misses * click / (1 - click))
+            to_place = cells.by_place(slope) * expit(-by_place)
+            to_score = sums(self._pair, slope * expit(-score), len(self._design))
+            gradient = np.concatenate([to_place, to_score @ self._design]) / total
+            ridge = _RIDGE * (state @ state)
+            return -value / total + ridge, 2 * _RIDGE * state - gradient
+
+        found = minimize(
+            loss, start, jac=True, method="L-BFGS-B",
+            options={"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-7},
+        )  # fmt: skip
+        solution: Floats = found.x
+        return solution
+
+    # -- boosting
+
+    @cached_property
+    def _relevance(self) -> Floats:
+        """The relevance of each pair, (n_pairs,).
+
+        Each tree is a step of Newton in the score z, r = 1/(1 + e^−z), with the slope and the
+        expected bend of the likelihood: with μ = p·r, Σ_k (c − n·μ)/(1 − μ)·(1 − r) and
+        Σ_k n·μ/(1 − μ)·(1 − r)².
+        """
+        from sklearn.tree import DecisionTreeRegressor  # noqa: PLC0415 (heavy, only where used)
+
+        cells = self._cells
+        ones = np.ones(len(cells.query))
+        n_pairs = len(self._features)
+        tree = DecisionTreeRegressor(max_leaf_nodes=8, min_samples_leaf=20, random_state=0)
+        score = np.zeros(n_pairs)
+        for _ in range(self._trees):
+            relevance = np.clip(expit(score), _EDGE, 1 - _EDGE)
+            click = self._looks(ones, relevance)[cells.place] * relevance[self._pair]
+            excess = (cells.clicks - cells.impressions * click) / (1 - click)
+            spread = cells.impressions * click / (1 - click)
+            slope = sums(self._pair, excess, n_pairs) * (1 - relevance)
+            bend = sums(self._pair, spread, n_pairs) * (1 - relevance) ** 2
+            tree.fit(self._features, slope / bend, sample_weight=bend)
+            score += _SHRINKAGE * tree.predict(self._features)
+        fitted: Floats = np.clip(expit(score), _EDGE, 1 - _EDGE)
+        return fitted
+
+    def _looks(self, weights: Floats, relevance: Floats) -> Floats:
+        """Return the p that solve Σ c/p = Σ (n − c)·r/(1 − p·r), place by place, (K,)."""
+        cells = self._cells
+        here = relevance[self._pair]
+        misses = weights * (cells.impressions - cells.clicks)
+        hits = cells.by_place(weights * cells.clicks)
+        shown = cells.by_place(weights * cells.impressions)
+        looks = np.full(cells.n_places, 0.5)
+        for _ in range(100):  # Newton's steps on a concave function, kept within (0, 1)
+            rest = 1 - looks[cells.place] * here
+            slope = hits / looks - cells.by_place(misses * here / rest)
+            bend = hits / looks**2 + cells.by_place(misses * (here / rest) ** 2)
+            step = slope / np.maximum(bend, 1e-300)
+            after = np.clip(looks + step, looks / 4, (looks + 1 - _EDGE) / 2)
+            settled = np.abs(after - looks).max() <= 1e-10
+            looks = after
+            if settled:
+                break
+        found: Floats = np.where(hits > 0, looks, np.where(shown > 0, 0.0, np.nan))
+        return found
+
+
+def _checked(features: ArrayLike | None, n_pairs: int) -> Floats:
+    if features is None:
+        raise ParameterError(
+            "regression-em needs features=, an array with a row for each query-item pair in the "
+            "order of pair_ids(counts)"
+        )
+    table = np.asarray(features, np.float64)
+    if table.ndim != 2 or len(table) != n_pairs or not table.shape[1]:
+        raise DataError(
+            f"features have shape {table.shape}, expected a row for each of {n_pairs} "
+            "query-item pairs, in the order of pair_ids(counts)"
+        )
+    if not np.isfinite(table).all():
+        row = int((~np.isfinite(table).all(axis=1)).argmax())
+        raise DataError(f"features have a value in row {row} that is not finite: fill it first")
+    return table

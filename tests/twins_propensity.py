@@ -1,0 +1,112 @@
+"""Logs drawn from the position-based model, and slow twins of the estimators.
+
+P(click) = theta[position] · relevance[query, item], each impression on its own. Clicks of the same
+query, item and position are drawn at once, from the binomial distribution.
+"""
+
+import numpy as np
+from scipy.optimize import minimize
+
+from countersample.clicks.impressions import PositionCounts
+
+
+def counted(query, item, position, impressions, click_rate, rng):
+    """Draw the clicks of cells and count them."""
+    clicks = rng.binomial(impressions, click_rate)
+    shown = impressions > 0
+    columns = (query, item, position, clicks, impressions)
+    return PositionCounts.from_columns(*(column[shown] for column in columns))
+
+
+def served(rng, theta, *, n_queries, sessions, n_rankers=3, noise=0.3, relevance=None):
+    """Draw a log in which several rankers order the same items, each by relevance and noise.
+
+    Returns the counts and the relevance (n_queries, K), which is highest at the top.
+    """
+    depth = len(theta)
+    if relevance is None:
+        relevance = rng.beta(1, 3, (n_queries, depth))
+    scores = relevance[:, None] + noise * rng.standard_normal((n_queries, n_rankers, depth))
+    item = np.argsort(-scores, axis=2)
+    query = np.broadcast_to(np.arange(n_queries)[:, None, None], item.shape)
+    place = np.broadcast_to(np.arange(depth), item.shape)
+    shown = rng.multinomial(sessions, np.full(n_rankers, 1 / n_rankers), n_queries)
+    impressions = np.broadcast_to(shown[:, :, None], item.shape)
+    rate = theta[place] * relevance[query, item]
+    cells = (query, item, place + 1, impressions, rate)
+    return counted(*(cell.ravel() for cell in cells), rng), relevance
+
+
+def shuffled(rng, theta, *, n_queries, sessions, relevance=None, lengths=None):
+    """Draw a log of uniform shuffles: a permutation for each session of each query."""
+    depth = len(theta)
+    lengths = np.full(n_queries, depth) if lengths is None else lengths
+    keys = rng.random((n_queries, sessions, depth))
+    keys[np.broadcast_to(np.arange(depth) >= lengths[:, None, None], keys.shape)] = 2
+    item = np.argsort(keys, axis=2)
+    if relevance is None:
+        relevance = rng.beta(1, 3, (n_queries, depth))
+    query = np.broadcast_to(np.arange(n_queries)[:, None, None], item.shape)
+    place = np.broadcast_to(np.arange(depth), item.shape)
+    kept = place < lengths[:, None, None]
+    rate = theta[place] * relevance[query, item]
+    cells = (query, item, place + 1, np.ones_like(item), rate)
+    return counted(*(cell[kept] for cell in cells), rng)
+
+
+def swapped(rng, theta, *, n_queries, sessions, chain=False):
+    """Draw a log of items in order of relevance, two of which change places in half of sessions."""
+    depth = len(theta)
+    relevance = -np.sort(-rng.beta(1, 3, (n_queries, depth)), axis=1)
+    item = np.tile(np.arange(depth), (n_queries, sessions, 1))
+    lower = rng.integers(1, depth, (n_queries, sessions))
+    upper = lower - 1 if chain else np.zeros_like(lower)
+    q, s = np.nonzero(rng.random((n_queries, sessions)) < 0.5)
+    item[q, s, upper[q, s]], item[q, s, lower[q, s]] = lower[q, s], upper[q, s]
+    query = np.broadcast_to(np.arange(n_queries)[:, None, None], item.shape)
+    place = np.broadcast_to(np.arange(depth), item.shape)
+    rate = theta[place] * relevance[query, item]
+    cells = (query, item, place + 1, np.ones_like(item), rate)
+    return counted(*(cell.ravel() for cell in cells), rng)
+
+
+def shared_sums(counts, depth, weighting):
+    """ĉ of Agarwal et al., in loops: Σ over pairs shown both at j and at k of w · c_j/n_j."""
+    table = {}
+    columns = (counts.query, counts.item, counts.position, counts.clicks, counts.impressions)
+    for query, item, position, clicks, shown in zip(*(c.tolist() for c in columns), strict=True):
+        table.setdefault((query, item), {})[position - 1] = (clicks, shown)
+    total, weight = np.zeros((depth, depth)), np.zeros((depth, depth))
+    for places in table.values():
+        for j, (c_j, n_j) in places.items():
+            for k, (_, n_k) in places.items():
+                if j != k:
+                    w = 1 if weighting == "equal" else n_j * n_k / (n_j + n_k)
+                    total[j, k] += w * c_j / n_j
+                    weight[j, k] += w
+    return total, weight
+
+
+def all_pairs_by_scipy(clicks, weight):
+    """AllPairs with all its parameters, log p and log r_jk, by a general optimiser."""
+    depth = len(clicks)
+    j, k = np.nonzero(np.triu(weight, 1))
+    edge = np.full((depth, depth), -1)
+    edge[j, k] = edge[k, j] = np.arange(len(j))
+    first, second = np.nonzero(edge >= 0)
+    c, w, e = clicks[first, second], weight[first, second], edge[first, second]
+
+    def loss(state):
+        log_p = np.append(0.0, state[: depth - 1])
+        log_click = np.minimum(log_p[first] + state[depth - 1 :][e], -1e-9)
+        slope = c - (w - c) * np.exp(log_click) / -np.expm1(log_click)
+        value = c @ log_click + (w - c) @ np.log(-np.expm1(log_click))
+        to_p = np.bincount(first, slope, depth)[1:]
+        return -value, -np.append(to_p, np.bincount(e, slope))
+
+    start = np.append(np.full(depth - 1, -0.1), np.full(len(j), -3.0))
+    bounds = [(None, None)] * (depth - 1) + [(None, -0.05)] * len(j)
+    precise = {"maxiter": 20_000, "maxfun": 50_000, "ftol": 1e-15, "gtol": 1e-9}
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=precise)
+    found = minimize(loss, found.x, jac=True, method="BFGS", options={"gtol": 1e-8})
+    return np.exp(np.append(0.0, found.x[: depth - 1]))
