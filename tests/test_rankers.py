@@ -22,11 +22,11 @@ from countersample import (
     synthetic,
     train,
 )
-from countersample import _pilot as pilots
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.rankers import CounterSampleRanker, UnfittedRankerError, load_ranker
 from countersample.training import train_many
+from countersample.tuning import tune
 
 # The grid of the paper: 1e-10, 3e-10, …, 1, 3.
 PAPER_RATES = [m * 10.0**e for e in range(-10, 1) for m in (1, 3)]
@@ -110,7 +110,7 @@ def test_it_is_train_on_normalised_features(tiny, unit, average):
     np.testing.assert_allclose(ranker.predict(dataset), scaled.features @ weights, rtol=1e-6)
     assert ranker.n_steps_ == 500
     assert ranker.learning_rate_ == 0.003
-    assert ranker.pilot_ is None
+    assert ranker.tuning_ is None
     assert ranker.fingerprint_ == dataset.fingerprint
 
 
@@ -219,57 +219,38 @@ def test_default_rate_on_mq2008(shared):
     assert found >= 0.98 * best  # 780 judged queries in all: the best of 22 is lucky by as much
 
 
-def test_the_pilot_goes_on_while_the_best_is_at_the_edge(tiny, monkeypatch):
+def test_auto_is_what_tune_chooses(tiny):
     dataset, log = tiny
-    monkeypatch.setattr(pilots, "_theoretical_rate", lambda *_: 1.0)
-
-    def run(peak):
-        monkeypatch.setattr(
-            pilots, "_try", lambda _d, _l, _h, rates, *_: -np.abs(np.log10(rates) - peak)
-        )
-        rng = np.random.default_rng(SEED)
-        return pilots.choose_learning_rate(dataset, log, rng=rng, options={})
-
-    assert run(0.5).best == pytest.approx(10**0.5)
-    assert len(run(0.5).scores) == 8  # 10^-1 … 10^2.5
-    assert run(-4).best == pytest.approx(1e-4)
-    assert len(run(-4).scores) == 16
-    assert run(5).best == pytest.approx(1e5)
-    assert run(100).best == pytest.approx(10**10.5)  # three times eight, then it ends
-    assert np.all(np.diff(run(100).learning_rates) > 0)
+    options = {"unit": "query", "steps": 400, "l2": 0.01}
+    ranker = CounterSampleRanker(**options, clip=0.2, random_state=SEED).fit_log(dataset, log)
+    log = ClickLog(log.query, log.item, log.propensity)
+    found = tune(
+        dataset.normalized("minmax"), log, clips=[0.2], fewer_steps=False, rng=SEED, **options
+    )
+    assert ranker.tuning_ == found
+    assert ranker.learning_rate_ == found.learning_rate
+    assert ranker.n_steps_ == found.steps == 400
 
 
 def test_a_rate_that_diverges_is_never_chosen(tiny):
     dataset, log = tiny
     ranker = CounterSampleRanker(l2=1e3, steps=2000, random_state=SEED).fit_log(dataset, log)
-    assert (ranker.pilot_.scores == -np.inf).any()
-    assert ranker.pilot_.scores.max() > -np.inf
+    assert any(trial.value == -np.inf for trial in ranker.tuning_.trials)
     assert np.isfinite(ranker.coef_).all()
 
 
-def test_queries_are_held_out_whole(tiny, rng):
-    _, log = tiny
-    clicked = np.unique(log.query)
-    folds = pilots._folds(log, rng)
-    assert len(folds) == 5
-    for learned, judged in folds:
-        assert not set(learned.query) & set(judged.query)
-        assert set(learned.query) | set(judged.query) == set(clicked)
-        assert len(learned) + len(judged) == len(log)
-    assert {*np.concatenate([judged.query for _, judged in folds])} == set(clicked)
-    few = ClickLog([0, 1], [0, 0], [1.0, 1.0])
-    assert pilots._folds(few, rng) == [(few, few)]
-    many = ClickLog(np.arange(10_000), np.zeros(10_000, int), np.ones(10_000))
-    assert len(pilots._folds(many, rng)) == 1
-
-
-@pytest.mark.parametrize(
-    ("n", "batch_size", "steps"),
-    [(1, 1, 30_000), (1, 7, 4286), (20_000, 1, 60_000), (400_000, 1, 1_000_000)],
-)
-def test_number_of_steps(n, batch_size, steps):
-    log = ClickLog(np.arange(n), np.zeros(n, int), np.ones(n))
-    assert pilots.number_of_steps(log, unit="query", batch_size=batch_size) == steps
+def test_a_log_of_all_that_was_shown_is_taken(tiny):
+    dataset, log = tiny
+    merged = log.merge()
+    shown = ClickLog(
+        np.append(merged.query, 0), np.append(merged.item, 0), np.append(merged.propensity, 1.0),
+        np.append(merged.count, 0), impressions=np.append(2 * merged.count, 5), n_sessions=10_000,
+    )  # fmt: skip
+    a, b = (
+        CounterSampleRanker(steps=300, random_state=SEED).fit_log(dataset, each)
+        for each in (merged, shown)
+    )
+    np.testing.assert_array_equal(a.coef_, b.coef_)
 
 
 def test_it_tells_how_far_it_is(tiny):

@@ -12,13 +12,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countersample import _click_tables as tables
-from countersample._pilot import choose_learning_rate, click_dcg, number_of_steps, ranks_of
 from countersample._ranker_files import read_ranker, write_ranker
 from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
 from countersample.data.normalize import Normalizer, row_blocks
 from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.evaluation.ranking import rank_values, ranks_of
 from countersample.training import train
+from countersample.tuning import number_of_steps, tune
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["CounterSampleRanker", "UnfittedRankerError", "load_ranker"]
 
 CHECKPOINTS = 10
-PILOT_SHARE = 0.8  # of the time, about
+TUNING_SHARE = 0.8  # of the time, about
 
 _CHECKS = {"dtype": np.float32, "order": "C", "ensure_all_finite": False}  # finite: by ourselves
 
@@ -52,8 +53,7 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
     """score(x) = w·x, with w minimising R(w) = (1/N) Σ_clicks λ(bound on the rank) / propensity.
 
     A linear ranker learned from clicks. The settings it starts with are meant to be good as they
-    are: features are brought to [0, 1], and the learning rate is found without labels, by a pilot
-    around what theory says.
+    are: features are brought to [0, 1], and the learning rate is found without labels.
 
     Parameters
     ----------
@@ -65,13 +65,12 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
         λ, see `countersample.objectives`.
     optimizer : {"sgd", "adam", "adagrad"}
     learning_rate : "auto" or float
-        "auto" tries rates on 80 % of the clicked queries, judges each by the clicks of the others,
-        and trains on everything with the best.
+        "auto" tries rates on 80 % of the clicked queries, judges each by the clicks of the others
+        (`countersample.tuning.tune`), and trains on everything with the best.
     batch_size : int
         Examples a step.
     steps : int, optional
-        By default as many as draw three times as many examples as there are, but at least 30,000
-        and at most 1,000,000.
+        By default three draws an example, but at least 30,000 and at most 1,000,000 draws.
     average : bool
         Whether to rank by the mean of the weights over all steps, or by the last ones.
     l2 : float
@@ -88,14 +87,12 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
 
     Attributes
     ----------
-    coef_, average_coef_ : float64 (n_features,)
-        The weights after the last step, and their mean over all steps.
-    weights_ : float64 (n_features,)
-        The one of these that scores, as `average` says.
+    coef_, average_coef_, weights_ : float64 (n_features,)
+        The weights after the last step, their mean over all steps, and the one of both that scores.
     history_ : History
         Both at ten steps, evenly spaced.
     learning_rate_ : float
-    pilot_ : Pilot or None
+    tuning_ : TuningResult or None
         The rates that "auto" tried.
     n_steps_, n_queries_, n_features_in_ : int
     feature_names_in_ : array of str (n_features,)
@@ -106,9 +103,8 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
 
     Examples
     --------
-    >>> import numpy as np
     >>> from countersample.rankers import CounterSampleRanker
-    >>> X = np.array([[0.2, 1.0], [0.9, 0.0], [0.4, 0.0], [0.8, 1.0], [0.1, 0.5]])
+    >>> X = [[0.2, 1.0], [0.9, 0.0], [0.4, 0.0], [0.8, 1.0], [0.1, 0.5]]
     >>> clicks, qid = [0, 3, 0, 2, 0], ["a", "a", "a", "b", "b"]
     >>> ranker = CounterSampleRanker(random_state=0)
     >>> ranker.fit(X, clicks, qid=qid, propensity=[1.0, 0.5, 0.3, 1.0, 0.5])
@@ -117,8 +113,6 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
     array([3, 1, 2, 1, 2])
     >>> ranker.score(X, clicks, qid=qid)  # every click is on a rank of 1
     1.0
-    >>> bool(ranker.predict(X)[1] > ranker.predict(X)[0])
-    True
     """
 
     def __init__(
@@ -159,6 +153,8 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
     ) -> Self:
         """Train on a table with a row for each query and item.
 
+        Input that is not as below, or from which nothing can be learned, is a DataError.
+
         Parameters
         ----------
         X : array-like or data frame (n_rows, n_features)
@@ -170,11 +166,6 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
         propensity : array-like (n_rows,), optional
             The probability that the item was looked at, in (0, 1] where there are clicks. Without
             it 1, as if users looked at everything: that repeats the bias of what they were shown.
-
-        Raises
-        ------
-        DataError
-            For input that is not as above, with its row, or from which nothing can be learned.
         """
         features, counts = self._table(X, clicks, reset=True)
         propensities = tables.as_propensities(propensity, counts)
@@ -192,38 +183,27 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
         log : ClickLog
         report : function of (what is going on, share of all that is done), optional
             Called now and then.
-
-        Examples
-        --------
-        >>> from countersample import ClickLog, synthetic
-        >>> from countersample.rankers import CounterSampleRanker
-        >>> data = synthetic("tiny", rng=0)
-        >>> ranker = CounterSampleRanker(steps=1000, random_state=0)
-        >>> ranker.fit_log(data, ClickLog.from_labels(data)).predict(data).shape
-        (949,)
         """
         log.check(dataset)
         rng = np.random.default_rng(self.random_state)
         normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
         trained_on = dataset if normalizer is None else normalizer(dataset)
         log = ClickLog(log.query, log.item, log.propensity, log.count)  # of what is trained on
-        log = log if self.clip is None else log.clip(self.clip)
         options = self._training_options(log)
-        pilot, rate, begin = None, self.learning_rate, 0.0
+        tell = report or (lambda _what, _share: None)
+        tuning, rate, begin = None, self.learning_rate, 0.0
         if rate == "auto":
-            begin = PILOT_SHARE
-            tell = _teller(report, "trying learning rates", 0.0, begin)
-            pilot = choose_learning_rate(trained_on, log, rng=rng, options=options, report=tell)
-            rate = pilot.best
+            begin = TUNING_SHARE
+            tuning = tune(
+                trained_on, log, clips=[self.clip], fewer_steps=False, rng=rng,
+                report=lambda share: tell("trying learning rates", begin * share), **options,
+            )  # fmt: skip
+            rate = tuning.learning_rate
         result = train(
-            trained_on,
-            log,
-            learning_rate=_as_rate(rate),
+            trained_on, log, learning_rate=_as_rate(rate), clip=self.clip, rng=rng,
             checkpoints=CHECKPOINTS,
-            rng=rng,
-            report=_teller(report, "training", begin, 1.0),
-            **options,
-        )
+            report=lambda n, of: tell("training", begin + (1 - begin) * n / of), **options,
+        )  # fmt: skip
         if not result.coef.any():
             raise DataError(
                 "nothing to learn from: no clicked item differs from the other items of its query "
@@ -234,7 +214,7 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
         self.weights_ = result.weights
         self.history_ = result.history
         self.learning_rate_ = result.settings["learning_rate"]
-        self.pilot_ = pilot
+        self.tuning_ = tuning
         self.n_steps_ = result.n_steps
         self.normalizer_ = normalizer
         self.n_queries_ = dataset.n_queries
@@ -298,7 +278,7 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
         self._check_fitted()
         _, counts = self._table(X, clicks, reset=False)
         weights = counts / tables.as_propensities(propensity, counts)
-        return click_dcg(self.rank(X, qid), weights)
+        return float(weights @ rank_values("dcg", self.rank(X, qid)) / weights.sum())
 
     def _scores(self, features: NDArray[np.float32], offsets: Ints) -> Floats:
         if self.normalizer_ is not None:
@@ -373,7 +353,7 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
         """Write the ranker as one JSON file, atomically; `load` is the way back.
 
         Kept is all that scoring needs, to the bit (weights, normalizer, feature names), and where
-        it comes from (parameters, versions, the fingerprint of the data). `history_` and `pilot_`
+        it comes from (parameters, versions, the fingerprint of the data). `history_` and `tuning_`
         are not kept, and a random_state that is a generator becomes None.
         """
         self._check_fitted()
@@ -393,10 +373,7 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a ranker that `save` wrote; it scores as it did then, to the bit.
 
-        Raises
-        ------
-        DataError
-            For a file that is missing, not a ranker, of another version, or damaged.
+        A file that is missing, not a ranker, of another version, or damaged is a DataError.
         """
         content = read_ranker(path)
         try:
@@ -420,12 +397,3 @@ def _as_rate(learning_rate: object) -> float:
     if isinstance(learning_rate, Real):
         return float(learning_rate)
     raise ParameterError(f"learning_rate is {learning_rate!r}, expected 'auto' or a number above 0")
-
-
-def _teller(
-    report: Report | None, what: str, begin: float, end: float
-) -> Callable[[int, int], None] | None:
-    """Return what tells the steps done of all as a share from `begin` to `end`."""
-    if report is None:
-        return None
-    return lambda done, in_all: report(what, begin + (end - begin) * done / in_all)

@@ -1,0 +1,143 @@
+"""Queries that are held out, and what their clicks say of rankers trained on the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from countersample.errors import ParameterError
+from countersample.evaluation.ranking import parse_additive, rank_values, ranks_of
+from countersample.evaluation.resampling import MOST_GROUPS, add_up, interval, resample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from countersample.clicks import ClickLog
+    from countersample.data import RankingDataset
+    from countersample.training import TrainingResult
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+JUDGED = 1_000  # queries: so many parts are held out in turn that there are as many
+CONFIDENCE = 0.95
+N_BOOTSTRAP = 200
+
+
+class Fold(NamedTuple):
+    """A log to learn from, and the clicks of other queries to judge by."""
+
+    learned: ClickLog
+    judged: RankingDataset
+    rows: Ints  # the item of `judged` that each click is on
+    weights: Floats  # clicks / propensity
+    group: Ints  # what is resampled together
+
+
+class HeldOut:
+    """The clicks of held-out queries: value = Σ λ(rank)/p / Σ 1/p, the ``snips`` estimate.
+
+    Queries are cut into parts, and as many parts are held out in turn as are needed for 1,000
+    queries. A log of fewer queries than parts is judged by what was learned from.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+    log : ClickLog
+        Without rows that have no clicks.
+    metric : str
+        See `countersample.evaluation.ranking.rank_values`.
+    holdout : float in (0, 0.5]
+        The share of the queries in a part.
+    rng : numpy Generator
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample import ClickLog, synthetic
+    >>> from countersample._held_out import HeldOut
+    >>> data = synthetic("tiny", rng=0)
+    >>> log = ClickLog.from_labels(data)
+    >>> held_out = HeldOut(data, log, "dcg@10", 0.2, np.random.default_rng(0))
+    >>> len(held_out.folds), held_out.n_queries
+    (5, 99)
+    """
+
+    def __init__(
+        self,
+        dataset: RankingDataset,
+        log: ClickLog,
+        metric: str,
+        holdout: float,
+        rng: np.random.Generator,
+    ) -> None:
+        if not 0 < holdout <= 0.5:
+            raise ParameterError(f"holdout is {holdout}, expected a share above 0, at most 0.5")
+        parse_additive(metric)  # refuses what is not additive
+        self._metric = metric
+        queries = rng.permutation(np.unique(log.query))
+        n_parts = round(1 / holdout)
+        group_of_query = np.zeros(dataset.n_queries, np.int64)
+        group_of_query[queries] = np.arange(len(queries)) % MOST_GROUPS
+        self.folds = [
+            _fold(dataset, log, part, group_of_query) for part in _held_out(queries, n_parts)
+        ] or [_fold(dataset, log, None, group_of_query)]
+        self._n_groups = min(len(queries), MOST_GROUPS)
+        self._bottom = np.zeros(self._n_groups)
+        for fold in self.folds:
+            self._bottom += add_up(fold.group, fold.weights, self._n_groups)
+        self.n_queries = sum(fold.judged.n_queries for fold in self.folds)
+
+    def sums(self, rankers: Sequence[Sequence[TrainingResult]]) -> Floats:
+        """Return Σ λ/p over the clicks of each group, for each ranker, (n_rankers, n_groups).
+
+        Parameters
+        ----------
+        rankers : sequence of sequences
+            For each ranker, what training gave on what each fold learned.
+        """
+        sums = np.zeros((len(rankers), self._n_groups))
+        for fold, of_fold in zip(self.folds, zip(*rankers, strict=True), strict=False):
+            weights = np.array([result.weights for result in of_fold], np.float32)
+            scores = (weights @ fold.judged.features.T).astype(np.float64)
+            for ranker, of_ranker in enumerate(scores):
+                ranks = ranks_of(of_ranker, fold.judged.offsets)[fold.rows]
+                values = rank_values(self._metric, ranks) * fold.weights
+                sums[ranker] += add_up(fold.group, values, self._n_groups)
+        return sums
+
+    def value(self, sums: Floats) -> float:
+        """Return the estimate that has these sums."""
+        return float(sums.sum() / self._bottom.sum())
+
+    def intervals(self, sums: Floats, rng: np.random.Generator) -> Floats:
+        """Return the bootstrap interval over queries of each ranker, (n_rankers, 2)."""
+        columns = np.column_stack([sums.T, self._bottom])
+        drawn = resample(columns, 0, n_bootstrap=N_BOOTSTRAP, rng=rng)
+        return np.array([interval(ratios, CONFIDENCE) for ratios in drawn.T])
+
+
+def _held_out(queries: Ints, n_parts: int) -> list[Ints]:
+    if len(queries) < n_parts:
+        return []
+    parts = np.array_split(queries, n_parts)
+    return parts[: -(-JUDGED // len(parts[0]))]
+
+
+def _fold(dataset: RankingDataset, log: ClickLog, part: Ints | None, group_of_query: Ints) -> Fold:
+    """Hold out the queries of a part; None learns from everything, and judges by it."""
+    learned, held_out = log, log
+    if part is not None:
+        learned, held_out = log.of_queries(part, are_left_out=True), log.of_queries(part)
+    queries, place = np.unique(held_out.query, return_inverse=True)
+    judged = dataset.subset(queries)
+    return Fold(
+        learned,
+        judged,
+        judged.offsets[place] + held_out.item,
+        held_out.weights,
+        group_of_query[held_out.query],
+    )

@@ -1,0 +1,326 @@
+"""The value of a new ranker from the clicks that another one got.
+
+An additive metric is a sum over relevant items of λ(rank): see `rank_values`. A click on an item
+that was looked at with probability p (its propensity) counts 1/p, so that each item counts, on
+average, as often as users who look at everything would click it: its relevance r. With S sessions,
+and rank the rank under the new ranker,
+
+===========  =================================================================  ==================
+estimator    value                                                              is per
+===========  =================================================================  ==================
+`ips`        (1/S) Σ_clicks λ(rank) / p                                         session
+`clipped`    (1/S) Σ_clicks λ(rank) / max(p, τ)                                 session
+`snips`      Σ_clicks λ(rank)/p  /  Σ_clicks 1/p                                relevant item
+`dr`         (1/S) Σ_q n_q Σ_items λ(rank) · r̃, see `doubly_robust`             session
+===========  =================================================================  ==================
+
+Per session, the value is the mean over sessions of Σ_items λ(rank)·r: what users who look at
+everything would click, each click worth λ. `snips` divides by the sum of the weights: what one
+relevant item gains, at most 1 for dcg, and less noisy where the number of relevant items is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.errors import DataError
+from countersample.evaluation.doubly_robust import exposure
+from countersample.evaluation.estimators import (
+    ESTIMATORS,
+    logged_places,
+    make_case,
+    places_of,
+    sessions_of_item,
+)
+from countersample.evaluation.resampling import interval, resample
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks import ClickLog
+    from countersample.data import RankingDataset
+    from countersample.evaluation.estimators import Case, Places, Sums
+    from countersample.evaluation.judged import Ranker
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Estimate", "Gain", "estimate", "estimate_gain"]
+
+THIN = 100  # clicks of equal weight; with fewer the interval itself is a guess
+FEW = 50  # clusters to resample
+UNSEEN = 0.05  # of what the ranker's places are worth
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The value of a ranker from logged clicks, and how sure it is.
+
+    Attributes
+    ----------
+    value, low, high : float
+        The estimate, and its bootstrap interval.
+    confidence : float
+        That of the interval.
+    metric, estimator : str
+    per : {"session", "click", "relevant item"}
+        What the value is a mean over: clicks, where the log does not say how many sessions it had.
+    resampled : {"sessions", "queries"}
+        What the bootstrap drew: queries, where the log does not say which session a row is of.
+    n_sessions : float or None
+    n_clicks : float
+    effective_clicks : float
+        (Σ u)² / Σ u² with u = λ/p of each click: so many clicks of equal weight are as good.
+    warnings : tuple of str
+        What makes the estimate less sure than it looks.
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    metric: str
+    estimator: str
+    per: str
+    resampled: str
+    n_sessions: float | None
+    n_clicks: float
+    effective_clicks: float
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.metric} is {self.value:.4g} a {self.per} ({self.confidence:.0%} interval "
+            f"{self.low:.4g} to {self.high:.4g}, {self.estimator}, bootstrap over "
+            f"{self.resampled})"
+        )
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much better a ranker is than the one that was logged, by the same clicks.
+
+    Attributes
+    ----------
+    value, low, high : float
+        The difference of the two values, and its bootstrap interval: both are estimated from the
+        same sessions in every draw, so what they have in common falls out.
+    relative, relative_low, relative_high : float
+        The difference as a share of the logged ranker's value.
+    new, logged : Estimate
+    """
+
+    value: float
+    low: float
+    high: float
+    relative: float
+    relative_low: float
+    relative_high: float
+    new: Estimate
+    logged: Estimate
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of both estimates."""
+        return tuple(dict.fromkeys((*self.new.warnings, *self.logged.warnings)))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.new.metric} changes by {self.relative:+.1%} ({self.new.confidence:.0%} "
+            f"interval {self.relative_low:+.1%} to {self.relative_high:+.1%}), from "
+            f"{self.logged.value:.4g} to {self.new.value:.4g} a {self.new.per}"
+        )
+
+
+def estimate(
+    ranker_or_scores: ArrayLike | Ranker,
+    log: ClickLog,
+    dataset: RankingDataset,
+    *,
+    metric: str = "dcg@10",
+    estimator: str = "ips",
+    clip: float | None = None,
+    baseline: ArrayLike | None = None,
+    confidence: float = 0.95,
+    n_bootstrap: int = 1000,
+    rng: np.random.Generator | int | None = None,
+) -> Estimate:
+    """Estimate the value of a ranker from the clicks that another one got: no labels.
+
+    The formulas are at the top of `countersample.evaluation.counterfactual`. The ranker must not
+    have been trained on these clicks: on its own training log it looks better than it is.
+
+    Parameters
+    ----------
+    ranker_or_scores : Ranker or array-like (n_items,)
+        A ranker with ``predict``, or the scores of the items.
+    log : ClickLog
+        With `session` the bootstrap is over sessions, else over queries; with `n_sessions` or
+        `impressions` the value is per session, else per click.
+    dataset : RankingDataset
+        The data the log is of. Its labels are not looked at.
+    metric : str
+        ``"dcg@k"``, ``"dcg"``, ``"precision@k"`` or ``"arp"``.
+    estimator : {"ips", "snips", "clipped", "dr"}
+        ``"dr"`` needs a log with impressions.
+    clip : float, optional
+        τ of ``"clipped"`` (by default 10/√S, S being the number of sessions or else of clicks) and
+        of ``"dr"`` (by default 0).
+    baseline : array-like (n_items,), optional
+        For ``"dr"``: the relevance of each item by a click model of your own, fitted on other
+        clicks than these. By default `click_model`.
+    confidence : float in (0, 1)
+    n_bootstrap : int
+    rng : numpy Generator or seed
+
+    Returns
+    -------
+    Estimate
+
+    Raises
+    ------
+    ParameterError, DataError
+        For a metric that is not additive, or what does not fit.
+
+    Examples
+    --------
+    One session in which the second of two items was clicked, at a propensity of 1/2; the new
+    ranker has it on top: (1/1) · (1 / 0.5) · 1/log2(2).
+
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.evaluation import estimate
+    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 0], qid=["a", "a"])
+    >>> log = ClickLog(query=[0], item=[1], propensity=[0.5], session=[0], n_sessions=1)
+    >>> estimate(data.features[:, 0], log, data, rng=0).value
+    2.0
+    """
+    rng = np.random.default_rng(rng)
+    case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
+    places = places_of(ranker_or_scores, case, metric)
+    sums = ESTIMATORS[estimator](case, places)
+    drawn = _draw([sums], n_bootstrap, rng)
+    return _summary(case, sums, places, drawn[:, 0], metric, estimator, confidence)
+
+
+def estimate_gain(
+    ranker_or_scores: ArrayLike | Ranker,
+    log: ClickLog,
+    dataset: RankingDataset,
+    *,
+    logging: ArrayLike | Ranker | None = None,
+    metric: str = "dcg@10",
+    estimator: str = "ips",
+    clip: float | None = None,
+    baseline: ArrayLike | None = None,
+    confidence: float = 0.95,
+    n_bootstrap: int = 1000,
+    rng: np.random.Generator | int | None = None,
+) -> Gain:
+    """Estimate V(new) − V(logged), and that as a share of V(logged), from the same clicks.
+
+    Parameters
+    ----------
+    logging : Ranker or array-like (n_items,), optional
+        What ranked the items when the clicks were logged, or its scores. By default the positions
+        in the log say it, item by item, which is also right where it ranked at random.
+    ranker_or_scores, log, dataset, metric, estimator, clip, baseline, confidence, n_bootstrap, rng
+        As for `estimate`.
+
+    Returns
+    -------
+    Gain
+
+    Examples
+    --------
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.evaluation import estimate_gain
+    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 0], qid=["a", "a"])
+    >>> log = ClickLog(
+    ...     query=[0, 0], item=[1, 0], propensity=[0.5, 1.0], position=[2, 1], session=[0, 1],
+    ...     n_sessions=10,
+    ... )
+    >>> gain = estimate_gain(data.features[:, 0], log, data, metric="precision@1", rng=0)
+    >>> gain.new.value, gain.logged.value, gain.relative  # 2/10, 1/10
+    (0.2, 0.1, 1.0)
+    """
+    rng = np.random.default_rng(rng)
+    case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
+    old = logged_places(case, metric) if logging is None else places_of(logging, case, metric)
+    new = places_of(ranker_or_scores, case, metric)
+    sums = [ESTIMATORS[estimator](case, places) for places in (new, old)]
+    drawn = _draw(sums, n_bootstrap, rng)
+    of_new, of_old = (
+        _summary(case, each, places, values, metric, estimator, confidence)
+        for each, places, values in zip(sums, (new, old), drawn.T, strict=True)
+    )
+    if not of_old.value > 0:
+        raise DataError(
+            f"the logged ranking has a {metric} of 0, expected clicks within its cut-off: there is "
+            "nothing to compare with"
+        )
+    low, high = interval(drawn[:, 0] - drawn[:, 1], confidence)
+    ratios = drawn[drawn[:, 1] > 0]
+    relative_low, relative_high = interval(ratios[:, 0] / ratios[:, 1] - 1, confidence)
+    difference = of_new.value - of_old.value
+    return Gain(difference, low, high, difference / of_old.value, relative_low, relative_high,
+                of_new, of_old)  # fmt: skip
+
+
+def _draw(sums: list[Sums], n_bootstrap: int, rng: np.random.Generator) -> Floats:
+    """Return the bootstrap's values of each estimate, (n_bootstrap, len(sums)): paired."""
+    columns = np.stack([*(each.top for each in sums), sums[0].bottom], axis=1)
+    return resample(columns, sums[0].n_empty, n_bootstrap=n_bootstrap, rng=rng)
+
+
+def _summary(
+    case: Case,
+    sums: Sums,
+    places: Places,
+    drawn: Floats,
+    metric: str,
+    estimator: str,
+    confidence: float,
+) -> Estimate:
+    low, high = interval(drawn, confidence)
+    shares, clicks = sums.weights * places.by_row, case.log.clicks
+    squares = float(clicks @ shares**2)
+    effective = float(clicks @ shares) ** 2 / squares if squares > 0 else 0.0
+    return Estimate(
+        value=float(sums.top.sum() / (sums.bottom.sum() + sums.n_empty)),
+        low=low,
+        high=high,
+        confidence=confidence,
+        metric=metric,
+        estimator=estimator,
+        per=sums.per,
+        resampled=case.clusters.name,
+        n_sessions=case.clusters.n_sessions,
+        n_clicks=case.log.n_clicks,
+        effective_clicks=effective,
+        warnings=tuple(_warnings(case, places, effective, estimator)),
+    )
+
+
+def _warnings(case: Case, places: Places, effective: float, estimator: str) -> list[str]:
+    told = []
+    if effective < THIN:
+        told.append(
+            f"thin support: the value rests on as much as {effective:.0f} clicks of equal weight"
+        )
+    if len(case.clusters) < FEW:
+        told.append(f"only {len(case.clusters)} {case.clusters.name}: the interval is rough")
+    if places.by_item is not None and case.clusters.visits is not None:
+        seen, _ = exposure(case.log, case.dataset)
+        worth = places.by_item * sessions_of_item(case.clusters, case.dataset)
+        unseen = float(worth[seen == 0].sum() / worth.sum())
+        if unseen > UNSEEN:
+            means = (
+                "of these the click model alone speaks"
+                if estimator == "dr"
+                else "they count as irrelevant here, so the ranker may be better: see 'dr'"
+            )
+            told.append(f"{unseen:.0%} of what its places are worth are of items never shown: "
+                        f"{means}")  # fmt: skip
+    return told

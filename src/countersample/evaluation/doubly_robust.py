@@ -1,0 +1,167 @@
+"""The doubly robust estimate: clicks where there are enough, a click model for the rest.
+
+Of query q there were n_q sessions. Item d was shown in some of them, at propensities p, and clicked
+in some. Its clicks and its exposure are
+
+    C = Σ clicks        E = Σ p, over all times it was shown
+
+so that C/E estimates its relevance r (the probability of a click, once looked at). With r̂ what a
+click model says of it, and a clip τ ≥ 0 on the mean propensity E/n_q,
+
+    r̃ = r̂ + (C − E·r̂) / max(E, τ·n_q)            V = (1/S) Σ_q n_q Σ_d λ(rank of d) · r̃
+
+This is the estimator of Oosterhuis (TOIS 2023) for a position-based user, with the logging policy's
+propensity taken from the log. Since the mean of C is E·r, the mean of r̃ is
+r + (r̂ − r) · (1 − E/max(E, τ·n_q)). So it is unbiased
+
+- where E ≥ τ·n_q, whatever the click model says: r̃ is C/E there, and
+- where r̂ = r, whatever was shown: also for items that nobody was ever shown (E = 0, r̃ = r̂), which
+  every weighted sum over clicks takes for irrelevant.
+
+Users' looks are not in the log. So where an item was always shown in the same place and τ is 0,
+nothing is left for a model to correct, and this is ips.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.data.normalize import row_blocks
+from countersample.errors import DataError
+from countersample.evaluation.resampling import add_up
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks import ClickLog
+    from countersample.data import RankingDataset
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+FOLDS = 5
+
+
+def exposure(log: ClickLog, dataset: RankingDataset) -> tuple[Floats, Floats]:
+    """Return E = Σ impressions · propensity and C = Σ clicks of each item, both (n_items,).
+
+    Examples
+    --------
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.evaluation.doubly_robust import exposure
+    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9], [0.5]], y=[0, 0, 0], qid=["a", "a", "b"])
+    >>> log = ClickLog(
+    ...     query=[0, 0, 0], item=[0, 0, 1], propensity=[1.0, 0.5, 0.5], count=[3, 0, 1],
+    ...     impressions=[4, 2, 4],
+    ... )
+    >>> exposure(log, data)
+    (array([5., 2., 0.]), array([3., 1., 0.]))
+    """
+    if log.impressions is None:
+        raise DataError(
+            "the log has no impressions, expected a row with impressions for everything that was "
+            "shown, clicked or not: estimator 'dr' needs them"
+        )
+    rows = dataset.offsets[log.query] + log.item
+    seen = add_up(rows, log.impressions * log.propensity, dataset.n_items)
+    return seen, add_up(rows, log.clicks, dataset.n_items)
+
+
+def click_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Generator) -> Floats:
+    """r̂(x) = b + w·x, by least squares: min Σ_d E_d (C_d/E_d − b − w·x_d)² + α‖w‖², (n_items,).
+
+    The position-based model with a relevance that is linear in the features. Features are brought
+    to variance 1, α is their number (so that the weights are as large as noise and signal of the
+    same size would make them), and r̂ is kept within [0, 1]. It is cross-fitted: the queries are cut
+    into five parts, and what is said of one part was learned from the others, so that no item is
+    judged by its own clicks.
+
+    Parameters
+    ----------
+    log : ClickLog
+        With impressions.
+    dataset : RankingDataset
+    rng : numpy Generator
+        Cuts the queries into parts.
+
+    Returns
+    -------
+    float64 (n_items,)
+    """
+    seen, clicks = exposure(log, dataset)
+    n_folds = min(FOLDS, len(np.unique(log.query)))
+    if n_folds < 2:
+        return np.zeros(dataset.n_items)  # nothing else to learn from
+    fold_of_query = rng.permutation(dataset.n_queries) % n_folds
+    fold = np.repeat(fold_of_query, dataset.query_sizes)
+    shift, scale = _moments(dataset.features)
+    parts = [_normal_equations(dataset, fold == k, seen, clicks, shift, scale)
+             for k in range(n_folds)]  # fmt: skip
+    squares, products = (np.sum([part[i] for part in parts], axis=0) for i in range(2))
+    ridge = np.append(np.full(dataset.n_features, float(dataset.n_features)), 1e-9)
+    weights = np.stack(
+        [
+            np.linalg.solve(squares - own + np.diag(ridge), products - target)
+            for own, target in parts
+        ]
+    )
+    relevance = np.empty(dataset.n_items)
+    for rows in row_blocks(dataset.features):
+        scaled = _scaled(dataset.features[rows], shift, scale)
+        relevance[rows] = np.einsum("ij,ij->i", scaled, weights[fold[rows]])
+    return np.clip(relevance, 0.0, 1.0)
+
+
+def model_relevance(
+    baseline: ArrayLike | None, log: ClickLog, dataset: RankingDataset, rng: np.random.Generator
+) -> Floats:
+    """Return r̂ of each item: what the user gives, checked, or else `click_model`."""
+    if baseline is None:
+        return click_model(log, dataset, rng=rng)
+    given: Any = np.asarray(baseline)
+    if given.dtype.kind not in "fiub" or given.shape != (dataset.n_items,):
+        raise DataError(
+            f"baseline is of type {given.dtype} and shape {given.shape}, expected the relevance "
+            f"of each item, numbers of shape ({dataset.n_items},)"
+        )
+    if not np.isfinite(given).all():
+        row = int(np.isfinite(given).argmin())
+        raise DataError(f"baseline is {given[row]} in row {row}, expected a finite number")
+    relevance: Floats = given.astype(np.float64)
+    return relevance
+
+
+def _moments(features: NDArray[np.float32]) -> tuple[Floats, Floats]:
+    shift = features.mean(axis=0, dtype=np.float64)
+    squares = sum(
+        (np.square(features[rows] - shift).sum(axis=0) for rows in row_blocks(features)),
+        start=np.zeros(len(shift)),
+    )
+    scale = np.sqrt(squares / len(features))
+    return shift, np.where(scale > 0, scale, 1.0)
+
+
+def _scaled(features: NDArray[np.float32], shift: Floats, scale: Floats) -> Floats:
+    """Return the features at mean 0 and variance 1, and a last column of ones."""
+    return np.column_stack([(features - shift) / scale, np.ones(len(features))])
+
+
+def _normal_equations(
+    dataset: RankingDataset,
+    is_in: NDArray[np.bool_],
+    seen: Floats,
+    clicks: Floats,
+    shift: Floats,
+    scale: Floats,
+) -> tuple[Floats, Floats]:
+    """Return Σ E·x·xᵀ and Σ C·x over the items of a part."""
+    width = dataset.n_features + 1
+    squares, products = np.zeros((width, width)), np.zeros(width)
+    for block in row_blocks(dataset.features):
+        rows = np.flatnonzero(is_in[block] & (seen[block] > 0)) + block.start
+        scaled = _scaled(dataset.features[rows], shift, scale)
+        squares += (scaled * seen[rows, None]).T @ scaled
+        products += clicks[rows] @ scaled
+    return squares, products

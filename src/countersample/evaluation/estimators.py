@@ -1,0 +1,190 @@
+"""The estimators: each gives its estimate as a ratio of sums over what is resampled.
+
+Formulas are at the top of `countersample.evaluation.counterfactual`. A new estimator is a function
+of a `Case` and the `Places` of a ranking, and a line in `ESTIMATORS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from countersample.errors import DataError, ParameterError
+from countersample.evaluation.doubly_robust import exposure, model_relevance
+from countersample.evaluation.ranking import item_ranks, parse_additive, rank_values
+from countersample.evaluation.resampling import Clusters, add_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks import ClickLog
+    from countersample.data import RankingDataset
+    from countersample.evaluation.judged import Ranker
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+class Places(NamedTuple):
+    """What a ranking is worth: λ of each row of the log and, for a new ranker, of each item.
+
+    The ranking that was logged has no λ by item where it differed between sessions.
+    """
+
+    by_row: Floats
+    by_item: Floats | None
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What all estimators start from.
+
+    Attributes
+    ----------
+    log, dataset : ClickLog, RankingDataset
+    rows : int64 (n_rows,)
+        The item of the dataset that each row of the log is of.
+    clusters : Clusters
+    clip : float
+        τ.
+    relevance : float64 (n_items,)
+        r̂ for `dr`; else empty.
+    """
+
+    log: ClickLog
+    dataset: RankingDataset
+    rows: Ints
+    clusters: Clusters
+    clip: float
+    relevance: Floats
+
+
+class Sums(NamedTuple):
+    """An estimate as a ratio of sums over clusters."""
+
+    top: Floats  # (n_clusters,)
+    bottom: Floats  # (n_clusters,)
+    n_empty: float  # what clusters without a row add to the sum below
+    per: str
+    weights: Floats  # of one click of each row, for the effective number of clicks
+
+
+def _ips(case: Case, places: Places) -> Sums:
+    return _weighted(case, places, 1 / case.log.propensity)
+
+
+def _clipped(case: Case, places: Places) -> Sums:
+    return _weighted(case, places, 1 / np.maximum(case.log.propensity, case.clip))
+
+
+def _weighted(case: Case, places: Places, weights: Floats) -> Sums:
+    top = case.clusters.total(case.log.clicks * weights * places.by_row)
+    if case.clusters.n_sessions is None:
+        return Sums(top, case.clusters.total(case.log.clicks), 0, "click", weights)
+    return Sums(top, case.clusters.sessions, case.clusters.n_empty, "session", weights)
+
+
+def _snips(case: Case, places: Places) -> Sums:
+    sums = _ips(case, places)
+    bottom = case.clusters.total(case.log.weights)
+    return sums._replace(bottom=bottom, n_empty=0, per="relevant item")
+
+
+def _dr(case: Case, places: Places) -> Sums:
+    log, clusters, model = case.log, case.clusters, case.relevance
+    assert clusters.visits is not None  # noqa: S101 (exposure refused a log without impressions)
+    assert log.impressions is not None  # noqa: S101
+    assert places.by_item is not None  # noqa: S101
+    cluster, query, n_sessions = clusters.visits
+    sessions = sessions_of_item(clusters, case.dataset)
+    seen, _ = exposure(log, case.dataset)
+    below = np.maximum(seen, case.clip * sessions)[case.rows]
+    shares = np.divide(  # of a session: so that clusters add up to n_q · (C − E·r̂) / below
+        sessions[case.rows], below, out=np.zeros(len(below)), where=below > 0
+    )
+    looked = log.impressions * log.propensity
+    corrections = (log.clicks - looked * model[case.rows]) * shares
+    top = clusters.total(places.by_row * corrections)
+    by_query = np.add.reduceat(places.by_item * model, case.dataset.offsets[:-1])
+    top += add_up(cluster, n_sessions * by_query[query], len(clusters))
+    return Sums(top, clusters.sessions, clusters.n_empty, "session", shares)
+
+
+def sessions_of_item(clusters: Clusters, dataset: RankingDataset) -> Floats:
+    """Return how many sessions there were of the query of each item, (n_items,)."""
+    assert clusters.visits is not None  # noqa: S101 (only called where it is)
+    _, query, n_sessions = clusters.visits
+    return np.repeat(add_up(query, n_sessions, dataset.n_queries), dataset.query_sizes)
+
+
+ESTIMATORS: dict[str, Callable[[Case, Places], Sums]] = {
+    "ips": _ips,
+    "snips": _snips,
+    "clipped": _clipped,
+    "dr": _dr,
+}
+
+
+def places_of(ranker_or_scores: ArrayLike | Ranker, case: Case, metric: str) -> Places:
+    """Return what the places that a ranker gives are worth."""
+    by_item = rank_values(metric, item_ranks(ranker_or_scores, case.dataset))
+    return Places(by_item[case.rows], by_item)
+
+
+def logged_places(case: Case, metric: str) -> Places:
+    """Return what the logged rankings are worth: by item, the mean of λ over its query's sessions.
+
+    Without impressions that is not known, and each click has the λ of its own position.
+    """
+    log = case.log
+    if log.position is None:
+        raise DataError(
+            "the log has no positions, expected the rank at which each item was shown: give the "
+            "scores of what ranked it as logging"
+        )
+    by_row = rank_values(metric, log.position)
+    if log.impressions is None:
+        return Places(by_row, None)
+    sessions = sessions_of_item(case.clusters, case.dataset)
+    added = add_up(case.rows, log.impressions * by_row, case.dataset.n_items)
+    by_item = np.divide(added, sessions, out=np.zeros(len(added)), where=sessions > 0)
+    return Places(by_item[case.rows], by_item)
+
+
+def make_case(
+    log: ClickLog,
+    dataset: RankingDataset,
+    metric: str,
+    estimator: str,
+    clip: float | None,
+    baseline: ArrayLike | None,
+    rng: np.random.Generator,
+) -> Case:
+    """Check what does not depend on a ranker, and bring it together."""
+    log.check(dataset)
+    parse_additive(metric)
+    if estimator not in ESTIMATORS:
+        raise ParameterError(
+            f"estimator is {estimator!r}, expected one of {', '.join(map(repr, ESTIMATORS))}"
+        )
+    if clip is not None and estimator not in {"clipped", "dr"}:
+        raise ParameterError(f"estimator {estimator!r} takes no clip, expected 'clipped' or 'dr'")
+    if clip is not None and not 0 < clip <= 1:
+        raise ParameterError(f"clip is {clip}, expected a propensity, within (0, 1]")
+    if baseline is not None and estimator != "dr":
+        raise ParameterError(f"estimator {estimator!r} takes no baseline, expected 'dr'")
+    relevance = np.empty(0)
+    if estimator == "dr":
+        exposure(log, dataset)  # refuses a log without impressions
+        relevance = model_relevance(baseline, log, dataset, rng)
+    clusters = Clusters.of(log)
+    if clip is None:
+        clip = min(1.0, 10 / sqrt(clusters.n_sessions or log.n_clicks))
+        clip = 0.0 if estimator == "dr" else clip
+    rows = dataset.offsets[log.query] + log.item
+    return Case(log, dataset, rows, clusters, clip, relevance)

@@ -1,0 +1,160 @@
+"""The bootstrap: how far an estimate would move if other sessions had been logged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from countersample.clicks import ClickLog
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+MOST_GROUPS = 4_000
+_DRAWN_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """What is resampled as a whole: sessions, or queries where a log has no sessions.
+
+    Attributes
+    ----------
+    of_row : int64 (n_rows,)
+        The cluster of each row of the log, from 0.
+    sessions : float64 (n,)
+        How many sessions each cluster is; by query and without impressions, an even share of all.
+    visits : tuple of (cluster, query, number of sessions), each (n_visits,), or None
+        Which query each session is of; None for a log that does not say what was shown.
+    n_empty : float
+        The sessions that have no row.
+    n_sessions : float or None
+        All sessions; None where they are not known.
+    name : {"sessions", "queries"}
+    """
+
+    of_row: Ints
+    sessions: Floats
+    visits: tuple[Ints, Ints, Floats] | None
+    n_empty: float
+    n_sessions: float | None
+    name: str
+
+    @classmethod
+    def of(cls, log: ClickLog) -> Clusters:
+        """Return the sessions of a log, or its queries."""
+        if log.session is not None:
+            return cls._by_session(log)
+        queries, of_row = np.unique(log.query, return_inverse=True)
+        visits, known = None, log.n_sessions
+        if log.impressions is not None:
+            n_of_query = _sessions_by_query(log, of_row, len(queries))
+            visits = (np.arange(len(queries)), queries.astype(np.int64), n_of_query)
+            known = max(log.n_sessions or 0, float(n_of_query.sum()))
+            return cls(of_row, n_of_query, visits, known - n_of_query.sum(), known, "queries")
+        share = np.full(len(queries), (known or 0) / len(queries))
+        return cls(of_row, share, visits, 0, known, "queries")
+
+    @classmethod
+    def _by_session(cls, log: ClickLog) -> Clusters:
+        assert log.session is not None  # noqa: S101 (only called where it is)
+        ids, of_row = np.unique(log.session, return_inverse=True)
+        visits, known = None, log.n_sessions
+        sessions = np.ones(len(ids))
+        if log.impressions is not None:
+            pairs = np.unique((of_row << 32) | log.query)
+            visits = (pairs >> 32, pairs & 0xFFFFFFFF, np.ones(len(pairs)))
+            sessions = np.bincount(visits[0]).astype(np.float64)
+            known = max(log.n_sessions or 0, float(sessions.sum()))
+        n_empty = 0 if known is None else known - sessions.sum()
+        return cls(of_row, sessions, visits, n_empty, known, "sessions")
+
+    def __len__(self) -> int:
+        return len(self.sessions)
+
+    def total(self, by_row: Floats) -> Floats:
+        """Return the sum over the rows of each cluster, (n,)."""
+        return add_up(self.of_row, by_row, len(self))
+
+
+def add_up(group: Ints, values: Floats, n_groups: int) -> Floats:
+    """Return the sum of the values of each group, float64 (n_groups,)."""
+    return np.bincount(group, values, n_groups)  # type: ignore[return-value] # typed as counts
+
+
+def _sessions_by_query(log: ClickLog, query: Ints, n_queries: int) -> Floats:
+    """Return how often each query was shown: as often as the position that was filled most often.
+
+    Without positions: as often as the item that was shown most often.
+    """
+    assert log.impressions is not None  # noqa: S101 (only called where it is)
+    place = log.item if log.position is None else log.position
+    pairs, member = np.unique((query << 32) | place, return_inverse=True)
+    shown = add_up(member, log.impressions, len(pairs))
+    most = np.zeros(n_queries)
+    np.maximum.at(most, pairs >> 32, shown)
+    return most
+
+
+def resample(sums: Floats, n_empty: float, *, n_bootstrap: int, rng: np.random.Generator) -> Floats:
+    """Return Σ_g w_g·top_g / (Σ_g w_g·bottom_g + w₀) for draws of w, (n_bootstrap, k).
+
+    The Poisson bootstrap: w_g ~ Poisson(1), so each cluster g is there about as often as when
+    drawing with replacement; w₀ ~ Poisson(n_empty) for sessions that have no row. All k ratios
+    have the same draws, so their differences are paired. More than 4,000 clusters are put together
+    at random into so many groups, with their share of the empty ones, which leaves mean and
+    variance as they are.
+
+    Parameters
+    ----------
+    sums : float64 (n_clusters, k + 1)
+        The sums above the line of k estimates, and the one below the line that they share.
+    n_empty : float
+    n_bootstrap : int
+    rng : numpy Generator
+
+    Examples
+    --------
+    The mean of 400 numbers of standard deviation 1 has a standard error of 1/√400:
+
+    >>> import numpy as np
+    >>> from countersample.evaluation.resampling import resample
+    >>> rng = np.random.default_rng(0)
+    >>> sums = np.column_stack([rng.normal(3, 1, size=400), np.ones(400)])
+    >>> drawn = resample(sums, 0, n_bootstrap=1000, rng=rng)
+    >>> bool(abs(drawn.std() - 1 / 20) < 0.005)
+    True
+    """
+    if n_bootstrap < 1:
+        raise ParameterError(f"n_bootstrap is {n_bootstrap}, expected at least 1")
+    whole = sums.sum(axis=0) + np.append(np.zeros(sums.shape[1] - 1), n_empty)
+    if len(sums) > MOST_GROUPS:
+        group = rng.permutation(len(sums)) % MOST_GROUPS
+        sums = np.stack([add_up(group, column, MOST_GROUPS) for column in sums.T], axis=1)
+        sums[:, -1] += rng.multinomial(round(n_empty), np.full(MOST_GROUPS, 1 / MOST_GROUPS))
+        n_empty = 0
+    drawn = np.empty((n_bootstrap, sums.shape[1]))
+    step = max(1, _DRAWN_AT_ONCE // len(sums))
+    for first in range(0, n_bootstrap, step):
+        n = min(step, n_bootstrap - first)
+        drawn[first : first + n] = rng.poisson(1.0, (n, len(sums))).astype(np.float64) @ sums
+    drawn[:, -1] += rng.poisson(n_empty, n_bootstrap)
+    # Of a handful of clusters none may be drawn; then the log itself is.
+    drawn[drawn[:, -1] == 0] = whole
+    return drawn[:, :-1] / drawn[:, -1:]
+
+
+def interval(values: Floats, confidence: float) -> tuple[float, float]:
+    """Return the percentiles between which the middle share of the values lies."""
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence is {confidence}, expected above 0 and below 1")
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)

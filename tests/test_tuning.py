@@ -1,0 +1,253 @@
+"""Settings chosen from clicks: what is tried, what is judged by, and what is chosen."""
+
+import numpy as np
+import pytest
+from conftest import SEED
+
+from countersample import ClickLog, PositionBias, evaluate, simulate_clicks, synthetic, train
+from countersample import tuning as tunings
+from countersample._held_out import HeldOut
+from countersample.errors import CounterSampleError
+from countersample.evaluation import estimate
+from countersample.tuning import number_of_steps, tune
+
+
+@pytest.fixture(scope="module")
+def data():
+    return synthetic("tiny", rng=SEED)
+
+
+@pytest.fixture(scope="module")
+def log(data):
+    return simulate_clicks(data, data.features[:, 0], 5000, bias=PositionBias(1.0), rng=SEED)
+
+
+@pytest.fixture(scope="module")
+def found(data, log):
+    return tune(data, log, clips=[None, 0.3], steps=1000, rng=SEED)
+
+
+# -- what is chosen --------------------------------------------------------------------------------
+
+
+def test_the_best_is_chosen(found):
+    assert found.best.value == max(trial.value for trial in found.trials)
+    assert found.best in found.trials
+    best = found.best
+    assert (found.learning_rate, found.steps, found.clip) == (
+        best.learning_rate, best.steps, best.clip,
+    )  # fmt: skip
+    assert {trial.clip for trial in found.trials} == {None, 0.3}
+    for trial in found.trials:
+        assert 0 < trial.low <= trial.value <= trial.high <= 1
+    assert found.n_queries == 100  # all of them, a fifth at a time
+
+
+def test_the_better_half_goes_on(found):
+    by_steps = {
+        steps: [trial for trial in found.trials if trial.steps == steps]
+        for steps in (250, 500, 1000)
+    }
+    assert sum(map(len, by_steps.values())) == len(found.trials)
+    for few, more in ((250, 500), (500, 1000)):
+        before = sorted(by_steps[few], key=lambda trial: -trial.value)
+        went_on = {(trial.learning_rate, trial.clip) for trial in by_steps[more]}
+        assert len(went_on) == -(-len(before) // 2)
+        values = [t.value for t in before if (t.learning_rate, t.clip) in went_on]
+        left = [t.value for t in before if (t.learning_rate, t.clip) not in went_on]
+        assert min(values) >= max(left)
+
+
+def test_the_same_seed_gives_the_same_choice(data, log, found):
+    again = tune(data, log, clips=[None, 0.3], steps=1000, rng=SEED)
+    assert again == found
+    assert tune(data, log, clips=[None, 0.3], steps=1000, rng=SEED + 1) != found
+
+
+def test_all_steps_where_no_fewer_are_wanted(data, log):
+    found = tune(data, log, steps=1000, fewer_steps=False, rng=SEED)
+    assert found.steps == 1000
+    assert found.best.value == max(t.value for t in found.trials if t.steps == 1000)
+
+
+def test_only_the_rates_given_are_tried(data, log):
+    found = tune(data, log, learning_rates=[1e-2, 1e-9], steps=400, rng=SEED)
+    assert {trial.learning_rate for trial in found.trials} == {1e-2, 1e-9}
+    assert found.best.value == max(trial.value for trial in found.trials)
+    assert [trial.steps for trial in found.trials] == [100, 100, 200, 400]
+
+
+def test_a_clip_that_hides_what_matters_is_not_chosen(data):
+    """With the logged order as good as random, propensities of 1 repeat it."""
+    log = simulate_clicks(data, -data.features[:, 0], 20_000, bias=PositionBias(2.0), rng=SEED)
+    found = tune(data, log, clips=[None, 1.0], steps=2000, rng=SEED)
+    assert found.clip is None
+
+
+def test_what_is_chosen_ranks_well(data, log):
+    found = tune(data, log, clips=[None, 0.1], steps=2000, rng=SEED)
+    ranker = train(
+        data, log, learning_rate=found.learning_rate, steps=found.steps, clip=found.clip,
+        unit="query", rng=SEED,
+    )  # fmt: skip
+    chance = np.random.default_rng(SEED).random(data.n_items)
+    learned, random = (
+        evaluate(scores, data, "ndcg@10", no_relevant="skip")["ndcg@10"]
+        for scores in (data.features @ ranker.weights, chance)
+    )
+    assert learned > random + 0.05
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": "adam"},
+        {"method": "ips", "unit": "click"},
+        {"objective": "dcg", "batch_size": 4},
+        {"metric": "precision@3", "average": False},
+    ],
+)
+def test_every_setting_can_be_tuned(data, log, options):
+    assert tune(data, log, steps=100, rng=SEED, **options).best.value > 0
+
+
+# -- the rates -------------------------------------------------------------------------------------
+
+
+def test_it_goes_on_while_the_best_is_at_an_end(data, log, monkeypatch):
+    monkeypatch.setattr(tunings, "_theoretical_rate", lambda *_: 1.0)
+
+    def tried(peak):
+        def run(_dataset, held_out, _options, chosen, steps, _tell):
+            sums = np.zeros(held_out.n_queries)
+            return [
+                tunings._Attempt(s, k, steps, sums, -abs(np.log10(s.rate(k)) - peak))
+                for s, k in chosen
+            ]
+
+        monkeypatch.setattr(tunings, "_run", run)
+        found = tune(data, log, steps=8, rng=SEED)
+        rates = [trial.learning_rate for trial in found.trials if trial.steps == 2]
+        assert rates == sorted(rates)
+        return found.learning_rate, len(rates)
+
+    assert tried(0.5) == (pytest.approx(10**0.5), 8)  # 10^-1 … 10^2.5
+    assert tried(-4) == (pytest.approx(1e-4), 16)
+    assert tried(5) == (pytest.approx(1e5), 16)
+    assert tried(100) == (pytest.approx(10**10.5), 24)  # three times eight, then it ends
+
+
+def test_a_rate_that_diverges_is_never_chosen(data, log):
+    found = tune(data, log, l2=1e3, steps=2000, rng=SEED)
+    exploded = [trial for trial in found.trials if trial.value == -np.inf]
+    assert exploded
+    assert all(trial.low == trial.high == -np.inf for trial in exploded)
+    assert found.best.value > 0
+
+
+def test_rates_that_all_diverge_are_followed_by_smaller_ones(data, log, monkeypatch):
+    monkeypatch.setattr(tunings, "_theoretical_rate", lambda *_: 1e4)
+    found = tune(data, log, l2=1e3, steps=400, rng=SEED)
+    assert found.best.value > 0
+    assert found.learning_rate < 1e3
+
+
+# -- what is judged by -----------------------------------------------------------------------------
+
+
+def test_queries_are_held_out_whole(data, log, rng):
+    clicked = set(log.query)
+    held_out = HeldOut(data, log, "dcg", 0.2, rng)
+    assert len(held_out.folds) == 5
+    seen = []
+    for fold in held_out.folds:
+        judged = set(np.searchsorted(data.query_ids, fold.judged.query_ids))
+        assert not set(fold.learned.query) & judged
+        assert set(fold.learned.query) | judged == clicked
+        assert len(fold.learned) + len(fold.rows) == len(log)
+        seen += judged
+    assert sorted(seen) == sorted(clicked)
+
+
+@pytest.mark.parametrize(("n", "holdout", "folds"), [(3, 0.2, 1), (400, 0.5, 2), (10_000, 0.2, 1)])
+def test_as_many_parts_as_needed_are_held_out(n, holdout, folds, rng):
+    many = synthetic("tiny", n_queries=n, rng=0)
+    log = ClickLog(np.arange(n), np.zeros(n, int), np.ones(n))
+    held_out = HeldOut(many, log, "dcg", holdout, rng)
+    assert len(held_out.folds) == folds
+    if n < 5:  # too few to leave some out
+        assert held_out.folds[0].learned is log
+        assert held_out.n_queries == n
+
+
+def test_its_value_is_the_snips_estimate(data, log, rng):
+    held_out = HeldOut(data, log, "dcg@10", 0.2, rng)
+    trained = [
+        train(data, fold.learned, learning_rate=0.01, steps=200, rng=1) for fold in held_out.folds
+    ]
+    scores = np.zeros(data.n_items)
+    for fold, result in zip(held_out.folds, trained, strict=True):
+        for query in np.searchsorted(data.query_ids, fold.judged.query_ids):
+            rows = slice(data.offsets[query], data.offsets[query + 1])
+            scores[rows] = data.features[rows] @ result.weights.astype(np.float32)
+    (sums,) = held_out.sums([trained])
+    expected = estimate(scores, log, data, estimator="snips", n_bootstrap=2000, rng=rng)
+    assert held_out.value(sums) == pytest.approx(expected.value, rel=1e-9)
+    low, high = held_out.intervals(sums[None], rng)[0]
+    width = expected.high - expected.low
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.2 * width)
+
+
+def test_what_was_shown_but_not_clicked_does_not_matter(data, log):
+    some = log.of_queries(range(60))
+    n = len(some)
+    shown = ClickLog(
+        np.append(some.query, [0, 70]), np.append(some.item, [0, 1]),
+        np.append(some.propensity, [1, 1]), np.append(np.ones(n), [0, 0]),
+        impressions=np.ones(n + 2), n_sessions=10 * n,
+    )  # fmt: skip
+    a, b = (tune(data, each, steps=400, rng=SEED) for each in (some, shown))
+    assert a == b
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def test_it_tells_how_far_it_is(data, log):
+    told = []
+    tune(data, log, clips=[None, 0.5], steps=100, rng=SEED, report=told.append)
+    assert told == sorted(told)
+    assert told[0] > 0
+    assert told[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "batch_size", "steps"),
+    [(1, 1, 30_000), (1, 7, 4286), (20_000, 1, 60_000), (400_000, 1, 1_000_000)],
+)
+def test_number_of_steps(n, batch_size, steps):
+    log = ClickLog(np.arange(n), np.zeros(n, int), np.ones(n))
+    assert number_of_steps(log, unit="query", batch_size=batch_size) == steps
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"clips": []}, "clips are empty"),
+        ({"clips": [0.0]}, "min_propensity is 0.0"),
+        ({"learning_rates": []}, "learning_rates are empty"),
+        ({"learning_rates": [-1.0]}, "learning_rate is -1.0"),
+        ({"learning_rate": 0.1}, "tune takes no learning_rate, expected learning_rates"),
+        ({"clip": 0.1}, "tune takes no clip, expected clips"),
+        ({"epochs": 1}, "tune takes no epochs, expected steps"),
+        ({"holdout": 0.7}, "holdout is 0.7, expected a share above 0, at most 0.5"),
+        ({"metric": "arp"}, "metric is 'arp', of which less is better"),
+        ({"metric": "ndcg@10"}, "'ndcg@10' cannot be estimated from clicks"),
+        ({"steps": 0}, "steps is 0"),
+        ({"method": "magic"}, "is 'magic', expected one of"),
+        ({"optimizer": "lion"}, "optimizer is 'lion'"),
+    ],
+)
+def test_bad_arguments(data, log, options, sentence):
+    with pytest.raises(CounterSampleError, match=sentence):
+        tune(data, log, **{"steps": 100, "rng": SEED} | options)
