@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from countersample._version import __version__
-from countersample.cli import clicks, data, demo, ranker, study
+from countersample.cli import clicks, data, demo, fit, logs, ranker, study
 
 app = typer.Typer(
     name="countersample",
@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.command()(demo.demo)
+app.command()(fit.fit)
+app.add_typer(logs.app, name="log")
 app.command()(study.reproduce)
 app.add_typer(study.app, name="study")
 app.command()(clicks.simulate)

@@ -1,0 +1,182 @@
+"""``countersample fit``: from a raw log to a ranker, and what it is worth."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path  # noqa: TC003 (typer reads it)
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from countersample.cli import _show
+from countersample.cli.clicks import Json  # noqa: TC001 (typer reads it)
+from countersample.cli.logs import parse_columns
+
+if TYPE_CHECKING:
+    from countersample.fitting import Fit
+
+
+def fit(
+    impressions: Annotated[
+        str,
+        typer.Argument(
+            help="The log: Parquet, CSV, TSV or JSON lines (compressed too): a file, a folder, a "
+            "'glob*'; or a folder with ubi_queries and ubi_events."
+        ),
+    ],
+    *,
+    features: Annotated[
+        Path,
+        typer.Option(
+            help="The features of items, by query_id and item_id: Parquet, CSV, TSV, LETOR text."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write (.json).")],
+    report: Annotated[
+        Path | None, typer.Option(help="The page to write; beside the ranker where left out.")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="The log's own names of columns: query_id=q,item_id=doc,position=rank."),
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="duckdb (the default), polars, pandas or spark.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="The Spark master: spark://host:7077.")] = None,
+    propensity_method: Annotated[
+        str,
+        typer.Option(
+            help="auto, logged, randomized, swaps, pivot, adjacent-chain, all-pairs, em or "
+            "regression-em."
+        ),
+    ] = "auto",
+    randomised: Annotated[
+        str | None,
+        typer.Option(help="A policy that shuffled: propensities are estimated from its rows."),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(help="The last position to estimate a propensity of.")
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Estimate nothing: users look at (1/position)^gamma.")
+    ] = None,
+    propensities: Annotated[
+        Path | None, typer.Option(help="Estimate nothing: propensities that were saved (.json).")
+    ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="error or skip: refuse, or leave out, what is impossible or has no features or "
+            "propensity."
+        ),
+    ] = "error",
+    metric: Annotated[str, typer.Option(help="dcg@k or precision@k.")] = "dcg@10",
+    show_ids: Annotated[
+        bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    json: Json = False,
+) -> None:
+    """Make a ranker from a raw log: check, propensities, tuning, training, and the gain."""
+    from countersample._progress import share_progress
+    from countersample.clicks.impressions import read_features, read_impressions
+    from countersample.fitting import fit_from_impressions, write_page
+
+    page = out.with_suffix(".html") if report is None else report
+    _check_places(out, page)
+    given = _given_propensities(gamma, propensities)
+    table = read_features(features)
+    log = read_impressions(
+        impressions, columns=parse_columns(columns), engine=engine, master=master
+    )
+    with log, share_progress(f"fitting {out.name}") as tell:
+        found = fit_from_impressions(
+            log, table, propensities=given, method=propensity_method, randomised=randomised,
+            depth=depth, missing=missing, metric=metric, seed=seed, report=tell,  # type: ignore[arg-type]
+        )  # fmt: skip
+    write_page(page, found, command=_command(), show_ids=show_ids)
+    found.ranker.save(out)
+    if json:
+        _show.as_json({"out": str(out), "report": str(page), **found.to_dict()})
+        return
+    _show_fit(found)
+    _show.line(f"The ranker is in {out}; the report is in {page}")
+
+
+def _check_places(out: Path, page: Path) -> None:
+    """Refuse, before the work, what could not be written after it."""
+    from countersample.errors import ParameterError
+
+    if out == page:
+        raise ParameterError(f"the ranker and the report are both {out}, expected two files")
+    for path in (out, page):
+        if not path.parent.is_dir():
+            raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
+        if path.is_dir():
+            raise ParameterError(f"{path} is a folder, expected the name of a file")
+
+
+def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a law)
+    from countersample import PositionBias
+    from countersample.errors import ParameterError
+    from countersample.propensity import Propensities
+
+    if gamma is not None and path is not None:
+        raise ParameterError("--gamma and --propensities are both given, expected one of them")
+    if gamma is not None:
+        return PositionBias(gamma)
+    return None if path is None else Propensities.load(path)
+
+
+def _command() -> str:
+    return shlex.join(["countersample", *sys.argv[1:]])
+
+
+def _show_fit(found: Fit) -> None:
+    tuning, gain = found.tuning, found.gain
+    clip = "no clipping" if tuning.clip is None else f"clipped at {tuning.clip:.3g}"
+    _show.pairs(
+        [
+            ("log", _size(found)),
+            ("clicks used", f"{found.join.n_joined:,} of {found.join.n_clicks:,}"),
+            ("propensities", f"{found.looks.source}{_curve_text(found)}"),
+            (
+                "weights",
+                f"mean {found.weights.mean_weight:.3g}, largest {found.weights.max_weight:.3g}",
+            ),
+            (
+                "settings",
+                f"learning rate {tuning.learning_rate:.3g}, {tuning.steps:,} steps, {clip}",
+            ),
+        ],
+        indent=0,
+    )
+    _show.line()
+    _show.table(
+        [f"{gain.new.metric} a {gain.new.per}", "estimate", "95% interval"],
+        [
+            [name, f"{each.value:.4g}", f"{each.low:.4g} to {each.high:.4g}"]
+            for name, each in (("logged", gain.logged), ("new ranker", gain.new))
+        ],
+    )
+    _show.line()
+    _show.paragraph(found.verdict)
+    for warning in found.warnings:
+        _show.paragraph(f"Warning: {warning}")
+
+
+def _curve_text(found: Fit) -> str:
+    curve = found.looks.curve
+    if curve is None:
+        return ""
+    value, low, high = (column[-1] for column in (curve.value, curve.low, curve.high))
+    return f"; {value:.3g} at position {len(curve.value)} ({low:.3g} to {high:.3g})"
+
+
+def _size(found: Fit) -> str:
+    counts = found.check.counts
+    return (
+        f"{counts.n_impressions:,} impressions, {counts.n_clicks:,} clicks, "
+        f"{len(counts.query_ids):,} queries"
+    )

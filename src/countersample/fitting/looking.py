@@ -1,0 +1,128 @@
+"""Which propensities a log is weighted by: given, its own, or estimated and cross-checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from countersample.errors import DataError, ParameterError
+from countersample.propensity import METHODS, Propensities, cross_check, estimate
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike
+
+    from countersample.clicks.bias import Bias
+    from countersample.clicks.impressions import Impressions, RowPropensities
+    from countersample.fitting.shown import Matched
+    from countersample.propensity import CrossCheck
+
+LOGGED = "logged"  # the method that takes the log's own column
+N_BOOTSTRAP = 200
+CHECK_CONFIDENCE = 0.999  # each, of some 50 intervals that are compared: about 95 % in all
+FEW_BOOTSTRAP = 50  # of regression-em, whose every resample is a regression
+_INSTEAD = (
+    "or give what you know of propensities (--gamma 1.0 or --propensities FILE), or shuffle the "
+    "results of a small share of the traffic"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """How likely users look at each position, and where that is known from.
+
+    Attributes
+    ----------
+    propensities : Propensities, Bias, RowPropensities or array
+        As `join_features` takes them.
+    source : str
+        Where they are from, in words.
+    curve : Propensities, optional
+        The estimate, where they were estimated.
+    cross_check : CrossCheck, optional
+        What all methods say, where they were estimated.
+    warnings : tuple of str
+    """
+
+    propensities: ArrayLike | Bias | RowPropensities
+    source: str
+    curve: Propensities | None = None
+    cross_check: CrossCheck | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def find_propensities(
+    impressions: Impressions,
+    matched: Matched,
+    *,
+    given: ArrayLike | Bias | None,
+    method: str,
+    randomised: str | None,
+    depth: int | None,
+    rng: np.random.Generator,
+) -> Looks:
+    """Return the propensities to weigh clicks by; the arguments of `fit_from_impressions`."""
+    if given is not None:
+        if method != "auto" or randomised is not None or depth is not None:
+            raise ParameterError(
+                "propensities are given, so nothing is estimated: leave out method, randomised "
+                "and depth"
+            )
+        return Looks(given, "given", curve=given if isinstance(given, Propensities) else None)
+    if method not in {"auto", LOGGED, *METHODS}:
+        known = ", ".join(map(repr, METHODS))
+        raise ParameterError(f"method is {method!r}, expected 'auto', {LOGGED!r}, {known}")
+    has_own = "propensity" in impressions.columns
+    if method == LOGGED or (method == "auto" and has_own and randomised is None):
+        return _logged(impressions, matched)
+    counts = matched.counts
+    if randomised is not None:
+        counts = impressions.of_policy(randomised).counts()
+    if method == "regression-em":
+        return _by_features(matched, depth, rng)
+    try:
+        curve = estimate(counts, method=method, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
+    except DataError as error:
+        if method != "auto" or randomised is not None:
+            raise DataError(f"{error}; {_INSTEAD}") from error
+        doubt = (
+            f"This log alone does not identify the propensities: {error}. The curve is that of "
+            "regression-em: it is right only if the features tell how relevant items are and do "
+            "not tell where they were shown."
+        )
+        try:
+            return _by_features(matched, depth, rng, doubt)
+        except DataError:
+            raise DataError(f"{error}; {_INSTEAD}") from error
+    checked = cross_check(
+        counts, n_bootstrap=N_BOOTSTRAP, confidence=CHECK_CONFIDENCE, depth=depth, rng=rng
+    )
+    return _looks(curve, checked)
+
+
+def _logged(impressions: Impressions, matched: Matched) -> Looks:
+    try:
+        own = impressions.logged_propensities(matched.counts)
+    except DataError as error:
+        raise DataError(f"{error} (--propensity-method all-pairs)") from error
+    return Looks(own, "the log's own column 'propensity'")
+
+
+def _by_features(
+    matched: Matched, depth: int | None, rng: np.random.Generator, *doubts: str
+) -> Looks:
+    counts, features = matched.with_features()
+    checked = cross_check(
+        counts, features=features, n_bootstrap=FEW_BOOTSTRAP, depth=depth, rng=rng
+    )
+    if "regression-em" not in checked.estimates:
+        raise DataError(checked.unsupported["regression-em"])
+    return _looks(checked.estimates["regression-em"], checked, *doubts)
+
+
+def _looks(curve: Propensities, checked: CrossCheck, *doubts: str) -> Looks:
+    warnings = list(doubts)
+    if not checked.is_agreed:
+        warnings.append(f"The curve of propensities is in doubt. {checked.sentence}")
+    warnings += [f"Propensities ({curve.method}): {note}." for note in curve.notes]
+    return Looks(curve, f"estimated by {curve.method}", curve, checked, tuple(warnings))

@@ -1,0 +1,108 @@
+"""The examples run as their README says, and find what was put into the log."""
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT, SEED
+from shops import load_example
+
+from countersample.cli import main
+from countersample.clicks.impressions import read_features
+from countersample.rankers import load_ranker
+
+EXAMPLES = ROOT / "examples"
+SMALL = ["--queries", "120", "--sessions", "5000"]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("examples") / "shop"
+    load_example("make_shop_log").write_shop(folder, queries=120, sessions=5000, seed=SEED)
+    return folder
+
+
+def test_the_same_seed_makes_the_same_log(shop, tmp_path):
+    load_example("make_shop_log").write_shop(tmp_path, queries=120, sessions=5000, seed=SEED)
+    for name in ("impressions.parquet", "features.parquet"):
+        assert pq.read_table(tmp_path / name).equals(pq.read_table(shop / name))
+
+
+def test_the_log_shows_every_item_of_a_query_once_in_a_session(shop):
+    table = pq.read_table(shop / "impressions.parquet").to_pandas()
+    by_session = table.groupby("session")
+    assert (by_session["query_id"].nunique() == 1).all()
+    assert (by_session["item_id"].nunique() == 10).all()
+    assert (by_session["position"].apply(sorted).apply(tuple) == tuple(range(1, 11))).all()
+
+
+def test_library(shop, capsys):
+    module = load_example("log_to_ranker")
+    fit = module.fit_shop(shop, seed=SEED)
+    assert fit.is_better
+    dataset = read_features(shop / "features.parquet").dataset
+    assert module.true_gain(fit, dataset) > 0.05
+    assert (load_ranker(shop / "ranker.json").weights_ == fit.ranker.weights_).all()
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == fit.verdict
+    assert printed[-1].endswith("ranker.html")
+
+
+def test_the_readme(tmp_path, monkeypatch, capsys):
+    """All commands but Spark's, in order, in one folder; the log is made smaller."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    text = (EXAMPLES / "README.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if "spark" not in line]
+    assert len(lines) == 4
+    for line in lines:
+        words = shlex.split(line)
+        if words[0] == "python":
+            extra = SMALL if "make_shop_log" in line else []
+            subprocess.run([sys.executable, *words[1:], *extra], check=True, capture_output=True)
+            continue
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0, capsys.readouterr().err
+    assert (tmp_path / "shop" / "ranker.html").is_file()
+
+
+def test_every_example_is_in_the_readme():
+    told = set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text()))
+    assert told == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+def test_spark(shop, tmp_path):
+    """Real Spark: the same counts, so the same ranker to the bit."""
+    absent = [
+        name
+        for name, there in (
+            ("pyspark", importlib.util.find_spec("pyspark")),
+            ("Java", os.environ.get("JAVA_HOME") or shutil.which("java")),
+        )
+        if not there
+    ]
+    if absent:
+        told = f"{' and '.join(absent)} not installed"
+        if os.environ.get("COUNTERSAMPLE_REQUIRE_SPARK"):
+            pytest.fail(told)
+        pytest.skip(told)
+    folder = tmp_path / "shop"
+    shutil.copytree(shop, folder)
+    command = [sys.executable, str(EXAMPLES / "log_to_ranker_spark.py"), str(folder)]
+    done = subprocess.run(
+        [*command, "--master", "local[2]", "--seed", str(SEED)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "over what was logged" in done.stdout
+    fit = load_example("log_to_ranker").fit_shop(shop, seed=SEED)
+    assert (load_ranker(folder / "ranker.json").weights_ == fit.ranker.weights_).all()

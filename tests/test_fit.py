@@ -1,0 +1,356 @@
+"""From impressions to a ranker: it is better, its gain is the true one, doubts are told."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from conftest import SEED
+from shops import load_example, make, opened
+
+from countersample import CounterSampleRanker, PositionBias
+from countersample.clicks.impressions import PositionCounts, read_features
+from countersample.errors import DataError, ParameterError
+from countersample.fitting import fit_from_impressions, write_page
+from countersample.fitting.held_out import held_out_scores
+from countersample.fitting.shown import Matched
+from countersample.propensity import Propensities
+
+true_gain = load_example("log_to_ranker").true_gain
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return make(SEED)
+
+
+@pytest.fixture(scope="module")
+def fit(shop):
+    return fit_from_impressions(*opened(*shop), seed=SEED)
+
+
+class TestTruth:
+    def test_the_ranker_is_better_and_the_interval_covers_the_true_gain(self):
+        """Of six logs one or two may miss: P(three or more of six miss at 95 %) is 0.2 %."""
+        covered = []
+        for seed in range(6):
+            log, features = make([SEED, seed])
+            fit = fit_from_impressions(*opened(log, features), seed=seed)
+            truth = true_gain(fit, read_features(features).dataset)
+            assert truth > 0.05
+            assert fit.is_better
+            covered.append(fit.gain.relative_low <= truth <= fit.gain.relative_high)
+        assert sum(covered) >= 4
+
+    def test_the_curve_is_the_true_one(self, fit):
+        truth = 1 / np.arange(1, 11)
+        inside = (fit.looks.curve.low <= truth) & (truth <= fit.looks.curve.high)
+        assert inside.mean() >= 0.7
+
+    def test_no_gain_is_not_called_one(self):
+        """Clicks that do not depend on the item: no ranker is better, the true gain is 0.
+
+        Of five logs at most two may say otherwise, which has a chance of 0.1 % at 95 %.
+        """
+        rng = np.random.default_rng(SEED)
+        called = []
+        for seed in range(5):
+            log, features = make([SEED, seed], sessions=1000)
+            looks = 1 / log["position"].to_numpy()
+            blind = (rng.random(len(looks)) < 0.3 * looks).astype(np.int8)
+            log = log.set_column(log.column_names.index("click"), "click", [blind])
+            fit = fit_from_impressions(*opened(log, features), propensities=PositionBias(1.0))
+            called.append(fit.is_better or fit.gain.high < 0)
+        assert sum(called) <= 2
+
+    @pytest.mark.parametrize(
+        ("low", "high", "is_better", "told"),
+        [
+            (0.01, 0.2, True, "The ranker is better: +10.0% dcg@10"),
+            (-0.01, 0.2, False, "Not shown to be better: +10.0% dcg@10"),
+            (-0.2, -0.01, False, "The ranker is worse: +10.0% dcg@10"),
+        ],
+    )
+    def test_the_verdict_is_that_of_the_interval(self, fit, low, high, is_better, told):
+        gain = replace(fit.gain, low=low, high=high, relative=0.1)
+        changed = replace(fit, gain=gain)
+        assert changed.is_better is is_better
+        assert changed.verdict.startswith(told)
+
+    def test_a_shuffled_log_is_told_by_its_policy(self):
+        rng = np.random.default_rng(SEED)
+        log, features = make(SEED)
+        moved = log.to_pandas()
+        some = moved["session"] % 2 == 0
+        order = moved[some].assign(key=rng.random(some.sum())).sort_values(["session", "key"])
+        label = dict(zip(features["item_id"].to_pylist(), features["label"].to_pylist(),
+                         strict=True))  # fmt: skip
+        order["position"] = np.tile(np.arange(1, 11), some.sum() // 10)
+        chance = order["item_id"].map(label) / order["position"]
+        order["click"] = (rng.random(len(order)) < chance).astype(np.int8)
+        order["policy"] = "shuffled"
+        both = pa.concat_tables([
+            pa.Table.from_pandas(part.drop(columns="key", errors="ignore"), preserve_index=False)
+            for part in (order, moved[~some])
+        ])  # fmt: skip
+        fit = fit_from_impressions(*opened(both, features), randomised="shuffled")
+        assert fit.looks.source == "estimated by randomized"
+        assert fit.looks.curve.n_impressions.sum() == some.sum()
+
+
+class TestRepeatable:
+    def test_same_seed_same_ranker_on_another_engine(self, fit, shop):
+        again = fit_from_impressions(*opened(*shop, engine="polars"), seed=SEED)
+        assert (again.ranker.weights_ == fit.ranker.weights_).all()
+        assert again.gain == fit.gain
+        assert again.warnings == fit.warnings
+
+    def test_another_order_of_rows_is_the_same_log(self, fit, shop):
+        log, features = shop
+        shuffled = log.take(np.random.default_rng(SEED).permutation(len(log)))
+        again = fit_from_impressions(*opened(shuffled, features), seed=SEED)
+        assert (again.ranker.weights_ == fit.ranker.weights_).all()
+
+    def test_labels_are_not_looked_at(self, fit, shop):
+        log, features = shop
+        again = fit_from_impressions(*opened(log, features.drop_columns("label")), seed=SEED)
+        assert (again.ranker.weights_ == fit.ranker.weights_).all()
+
+
+class TestHeldOut:
+    def test_no_query_is_scored_by_its_own_clicks(self, fit, shop):
+        """More clicks on one query leave the scores of its part as they are, and change others."""
+        dataset = read_features(shop[1]).dataset
+        ranker = CounterSampleRanker(learning_rate=0.01, steps=300)
+
+        def scores(log):
+            found = held_out_scores(ranker, dataset, log, rng=np.random.default_rng(SEED),
+                                    report=lambda _share: None)  # fmt: skip
+            return found.scores[-1]
+
+        before = scores(fit.shown)
+        query = int(fit.shown.query[fit.shown.clicks > 0][0])
+        more = np.where(fit.shown.query == query, 50 * fit.shown.clicks, fit.shown.clicks)
+        after = scores(fit.shown._with(count=more))
+        items = slice(dataset.offsets[query], dataset.offsets[query + 1])
+        assert (before[items] == after[items]).all()
+        changed = (before != after).mean()
+        assert 0.5 < changed < 0.9  # four parts of five
+        assert (before != 0).mean() > 0.99
+
+    def test_clicks_on_one_query(self, shop):
+        log, features = shop
+        first = log["query_id"][0].as_py()
+        clicks = pc.if_else(pc.equal(log["query_id"], first), log["click"], 0)
+        one = log.set_column(log.column_names.index("click"), "click", clicks)
+        with pytest.raises(DataError, match="clicks on one query only, expected at least two"):
+            fit_from_impressions(*opened(one, features), propensities=PositionBias(1.0))
+
+    def test_the_curve_ends_at_the_gain(self, fit):
+        steps, last = fit.learning_curve[-1]
+        assert steps == fit.tuning.steps
+        assert last.value == fit.gain.new.value
+
+
+class TestShown:
+    def test_as_counted_row_by_row(self, rng):
+        """The same (query, item, position) → (impressions, clicks, propensity) as a dictionary."""
+        n = 400
+        rows = list(zip(rng.integers(0, 6, n).tolist(), rng.integers(0, 7, n).tolist(),
+                        rng.integers(1, 5, n).tolist(), (rng.random(n) < 0.3).astype(int).tolist(),
+                        strict=True))  # fmt: skip
+        known = [(q, i) for q in range(5) for i in range(6)]  # query 5 and item 6 have none
+        table = pa.table({
+            "query_id": [q for q, _ in known],
+            "item_id": [i for _, i in known],
+            "x": rng.random(len(known)),
+        })  # fmt: skip
+        looks = [1.0, 0.5, 0.25]  # position 4 has none
+        shown, clicked = Counter(), Counter()
+        for q, i, k, c in rows:
+            if (q, i) in known and k <= 3:
+                shown[q, i, k] += 1
+                clicked[q, i, k] += c
+        features = read_features(table)
+        matched = Matched.of(PositionCounts.from_columns(*zip(*rows, strict=True)), features)
+        log, places = matched.shown(looks)
+        dataset = features.dataset
+        item = features.item_ids[dataset.offsets[log.query] + log.item]
+        keys = list(zip(dataset.query_ids[log.query].tolist(), item.tolist(),
+                        log.position.tolist(), strict=True))  # fmt: skip
+        assert dict(zip(keys, log.impressions.tolist(), strict=True)) == shown
+        assert dict(zip(keys, log.clicks.tolist(), strict=True)) == clicked
+        assert log.propensity.tolist() == [looks[k - 1] for _, _, k in keys]
+        assert (matched.counts.clicks[places] == log.clicks).all()
+
+
+class TestDoubts:
+    def test_items_that_never_move(self):
+        log, features = make(SEED, policies=["by-sales"], queries=40, sessions=3000)
+        fit = fit_from_impressions(*opened(log, features))
+        assert fit.looks.source == "estimated by regression-em"
+        (told,) = [text for text in fit.warnings if "does not identify" in text]
+        assert "no query-item pair was shown both in position 1 and in positions 2–10" in told
+
+    def test_one_position(self, shop):
+        log, features = shop
+        top = log.filter(pc.equal(log["position"], 1))
+        with pytest.raises(DataError, match=r"position 1 only.*--gamma.*shuffle the results"):
+            fit_from_impressions(*opened(top, features))
+        fit = fit_from_impressions(*opened(top, features), propensities=PositionBias(1.0))
+        assert fit.looks.source == "given"
+
+    def test_thin_support(self, shop):
+        log, features = shop
+        few = log.slice(0, 700)
+        fit = fit_from_impressions(*opened(few, features), propensities=PositionBias(1.0))
+        assert any(text.startswith("Thin support: the value rests on") for text in fit.warnings)
+
+    def test_methods_that_disagree(self):
+        """A click helps the items below it, so that position and relevance do not multiply."""
+        log, features = make(SEED, sessions=8000)
+        rng = np.random.default_rng(SEED)
+        by_price = np.array(log["policy"].to_pylist()) == "by-price"
+        click = log["click"].to_numpy() | (by_price & (rng.random(len(log)) < 0.25))
+        log = log.set_column(log.column_names.index("click"), "click", [click.astype(np.int8)])
+        fit = fit_from_impressions(*opened(log, features))
+        assert not fit.looks.cross_check.is_agreed
+        assert any(
+            text.startswith("The curve of propensities is in doubt") for text in fit.warnings
+        )
+
+    def test_what_is_missing_is_refused_or_told(self, shop):
+        log, features = shop
+        some = features.slice(10)  # without the items of the first query
+        looks = PositionBias(1.0)
+        with pytest.raises(
+            DataError, match=r"clicks cannot be used: .* on queries without features"
+        ):
+            fit_from_impressions(*opened(log, some), propensities=looks)
+        fit = fit_from_impressions(*opened(log, some), propensities=looks, missing="skip")
+        (told,) = [text for text in fit.warnings if "cannot be used" in text]
+        assert fit.join.n_skipped > 0
+        assert f"{fit.join.n_skipped:,} of {fit.join.n_clicks:,} clicks" in told
+
+    def test_the_ends_of_the_propensities(self, fit):
+        """The curve as it is lies between its ends, and so does the gain, nearly."""
+        low, high = fit.gain_at_ends
+        assert min(low, high) - 0.01 < fit.gain.relative < max(low, high) + 0.01
+
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            ({"missing": "drop"}, "missing is 'drop', expected 'error' or 'skip'"),
+            ({"metric": "arp"}, "metric is 'arp', expected dcg@k or precision@k"),
+            ({"method": "guess"}, "method is 'guess', expected 'auto', 'logged', 'randomized'"),
+            ({"propensities": [1.0], "method": "em"}, "leave out method, randomised and depth"),
+            ({"randomised": "x"}, "randomised is 'x', expected a policy of the log: by-both"),
+        ],
+    )
+    def test_wrong_arguments(self, shop, options, told):
+        with pytest.raises(ParameterError, match=re.escape(told)):
+            fit_from_impressions(*opened(*shop), **options)
+
+
+class TestPropensities:
+    def test_of_the_log_itself(self, shop):
+        log, features = shop
+        own = log.append_column("propensity", [1 / log["position"].to_numpy()])
+        logged = fit_from_impressions(*opened(own, features))
+        given = fit_from_impressions(*opened(log, features), propensities=PositionBias(1.0))
+        assert logged.looks.source == "the log's own column 'propensity'"
+        assert np.allclose(logged.ranker.weights_, given.ranker.weights_, rtol=1e-6)
+        assert np.isclose(logged.gain.relative, given.gain.relative)
+
+    def test_given_as_a_curve(self, shop):
+        value = 1 / np.arange(1, 11)
+        curve = Propensities(value, 0.9 * value, np.minimum(1.1 * value, 1), np.ones(10), "em")
+        fit = fit_from_impressions(*opened(*shop), propensities=curve)
+        assert fit.looks.curve is curve
+        assert fit.looks.cross_check is None
+
+
+class _Tags(HTMLParser):
+    """Fails on tags that are not closed in turn."""
+
+    VOID = frozenset({"meta", "line", "circle", "polyline", "polygon", "rect"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.addresses = [], Counter(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen[tag] += 1
+        self.addresses += [value for name, value in attrs if name in {"src", "href", "xlink:href"}]
+        if tag not in self.VOID or tag in {"circle", "rect", "polyline"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, _):
+        self.seen[tag] += 1
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+class TestPage:
+    @pytest.fixture
+    def page(self, fit, tmp_path):
+        def page(**options):
+            path = tmp_path / "page.html"
+            write_page(path, fit, command="countersample fit a<b --out 'x'", **options)
+            return path.read_text("utf-8")
+
+        return page
+
+    def test_it_is_whole_and_needs_no_network(self, page, fit):
+        text = page()
+        tags = _Tags()
+        tags.feed(text.replace("<!doctype html>", "").replace('<meta charset="utf-8">', ""))
+        assert set(tags.open) <= {"meta"}
+        assert tags.seen["svg"] == 4
+        assert not tags.addresses
+        assert not tags.seen["script"]
+        assert "http" not in text
+        assert "nan" not in text
+        assert fit.verdict in text
+        assert "countersample fit a&lt;b" in text
+        for title in ("Where users look", "How clicks are weighted", "Learning", "The gain over"):
+            assert title in text
+
+    def test_no_ids_unless_asked(self, page, fit, shop):
+        def ids(text):
+            return set(re.findall(r"\bq\d{5}\b|item-\d+", text))
+
+        assert not ids(page())
+        shown = {each for row in fit.heaviest for each in (row.query_id, row.item_id)}
+        assert ids(page(show_ids=True)) == shown
+        assert not ids(json.dumps(fit.to_dict()))
+        log = shop[0]
+        assert shown <= set(log["query_id"].to_pylist()) | set(log["item_id"].to_pylist())
+
+    def test_heaviest_rows_first(self, fit):
+        weights = [row.weight for row in fit.heaviest]
+        assert weights == sorted(weights, reverse=True)
+        assert np.isclose(weights[0], fit.shown.weights.max())
+        row = fit.heaviest[0]
+        assert np.isclose(row.weight, row.clicks / fit.looks.propensities.propensity(row.position))
+
+    def test_of_given_propensities(self, shop, tmp_path):
+        fit = fit_from_impressions(*opened(*shop), propensities=PositionBias(1.0))
+        write_page(tmp_path / "page.html", fit, command="")
+        assert ">5: 0.2</title>" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_progress_never_goes_back(shop):
+    told = []
+    fit_from_impressions(*opened(*shop), propensities=PositionBias(1.0),
+                         report=lambda what, share: told.append((what, share)))  # fmt: skip
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] <= shares[-1] <= 1
+    assert len({what for what, _ in told}) == 5

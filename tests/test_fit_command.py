@@ -1,0 +1,251 @@
+"""``countersample fit`` as a user meets it: files, summary, and one sentence for a bad input."""
+
+import json
+import socket
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from conftest import SEED
+from pyarrow import csv, parquet
+from shops import make
+
+from countersample.cli import main
+from countersample.errors import CounterSampleError
+from countersample.rankers import CounterSampleRanker, load_ranker
+
+FIT = ("fit", "log.parquet", "--features", "features.parquet", "-o", "ranker.json")
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return make(SEED, queries=40, sessions=1500)
+
+
+@pytest.fixture
+def folder(shop, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(shop[0], "log.parquet")
+    parquet.write_table(shop[1], "features.parquet")
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capsys):
+    """Run a command; return its output, or its one line of error, with nothing written."""
+
+    def run(*arguments, fails=False):
+        before = sorted(path.name for path in folder.iterdir())
+        monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert ended.value.code == (1 if fails else 0), printed.err
+        if not fails:
+            return printed.out
+        lines = [line for line in printed.err.splitlines() if not line.startswith("fitting ")]
+        assert len(lines) == 1, printed.err
+        assert lines[0].startswith("countersample: ")
+        assert sorted(path.name for path in folder.iterdir()) == before
+        return lines[0]
+
+    return run
+
+
+def replaced(table, name, values):
+    return table.set_column(table.column_names.index(name), name, [values])
+
+
+class TestResult:
+    def test_summary_and_files(self, run, folder):
+        printed = run(*FIT)
+        for part in (
+            "clicks used",
+            "estimated by all-pairs; ",
+            "new ranker",
+            "over what was logged",
+        ):
+            assert part in printed
+        assert printed.splitlines()[-1] == (
+            "The ranker is in ranker.json; the report is in ranker.html"
+        )
+        page = (folder / "ranker.html").read_text("utf-8")
+        assert f"countersample {' '.join(FIT)}" in page
+        assert load_ranker("ranker.json").n_features_in_ == 5
+        names = {"log.parquet", "features.parquet", "ranker.json", "ranker.html"}
+        assert {path.name for path in folder.iterdir()} == names
+
+    def test_json_has_no_ids(self, run, folder):
+        printed = run(*FIT, "--gamma", "1", "--report", "page.html", "--json")
+        figures = json.loads(printed)
+        assert figures["propensities"]["source"] == "given"
+        assert figures["gain"]["new"]["metric"] == "dcg@10"
+        for text in (printed, *(path.read_text("utf-8") for path in
+                                (folder / "ranker.json", folder / "page.html"))):  # fmt: skip
+            assert "item-0" not in text
+            assert "q000" not in text
+
+    def test_show_ids(self, run, folder):
+        run(*FIT, "--gamma", "1", "--show-ids")
+        assert "item-0" in (folder / "ranker.html").read_text("utf-8")
+
+    def test_other_names_of_columns_from_csv(self, run, shop):
+        table = shop[0].select(["query_id", "item_id", "position", "click"])
+        csv.write_csv(table.rename_columns(["q", "doc", "rank", "clicked"]), "log.csv")
+        names = "query_id=q,item_id=doc,position=rank,click=clicked"
+        run("fit", "log.csv", *FIT[2:], "--columns", names, "--gamma", "1")
+        first = load_ranker("ranker.json").weights_
+        run(*FIT, "--gamma", "1")
+        assert (load_ranker("ranker.json").weights_ == first).all()
+
+    def test_saved_propensities(self, run):
+        run(*FIT, "--propensity-method", "all-pairs", "--json")
+        figures = json.loads(run(*FIT, "--json"))
+        with open("looks.json", "w", encoding="utf-8") as file:  # noqa: PTH123
+            json.dump(figures["propensities"]["curve"], file)
+        again = json.loads(run(*FIT, "--propensities", "looks.json", "--json"))
+        assert again["gain"]["value"] == pytest.approx(figures["gain"]["value"])
+
+    def test_rows_left_out_are_told(self, run, shop):
+        parquet.write_table(shop[1].slice(10), "features.parquet")
+        printed = run(*FIT, "--gamma", "1", "--missing", "skip")
+        assert "Warning: " in printed
+        assert "clicks cannot be used" in " ".join(printed.split())
+
+
+class TestNothingHalfWritten:
+    @pytest.mark.parametrize("broken", ["page", "ranker"])
+    def test_no_ranker_when_something_fails(self, run, folder, monkeypatch, broken):
+        def fail(*_, **__):
+            raise CounterSampleError("the disk is full")
+
+        if broken == "page":
+            monkeypatch.setattr("countersample.fitting.write_page", fail)
+            assert "the disk is full" in run(*FIT, "--gamma", "1", fails=True)
+        else:
+            monkeypatch.setattr(CounterSampleRanker, "save", fail)
+            monkeypatch.setattr(sys, "argv", ["countersample", *FIT, "--gamma", "1"])
+            with pytest.raises(SystemExit):
+                main()
+        assert not (folder / "ranker.json").exists()
+
+    def test_an_old_ranker_stays_when_the_new_fails(self, run, folder, shop):
+        (folder / "ranker.json").write_text("old")
+        parquet.write_table(replaced(shop[0], "click", np.zeros(len(shop[0]), int)), "log.parquet")
+        run(*FIT, fails=True)
+        assert (folder / "ranker.json").read_text() == "old"
+
+    @pytest.mark.parametrize(
+        ("more", "told"),
+        [
+            (["--report", "nowhere/page.html"], "the folder nowhere is not there: make it first"),
+            (["--report", "ranker.json"], "are both ranker.json, expected two files"),
+            (["--report", "."], ". is a folder, expected the name of a file"),
+            (["--gamma", "1", "--propensities", "x.json"], "both given, expected one of them"),
+            (["--propensities", "x.json"], "x.json: no such file"),
+            (["--gamma", "-1"], "gamma is -1.0, expected a number of at least 0"),
+            (["--propensity-method", "guess"], "method is 'guess', expected 'auto'"),
+            (["--missing", "drop"], "missing is 'drop', expected 'error' or 'skip'"),
+            (["--columns", "q"], "--columns has 'q', expected pairs such as query_id=q"),
+            (["--engine", "abacus"], "abacus"),
+        ],
+    )
+    def test_what_cannot_be_done_is_said_first(self, run, more, told):
+        assert told in run(*FIT, *more, fails=True)
+
+
+def _missing_column(log, features):
+    return log.drop_columns("position"), features
+
+
+def _position_of_0(log, features):
+    return replaced(log, "position", log["position"].to_numpy() - 1), features
+
+
+def _clicks_without_impressions(log, features):
+    return log.append_column("impressions", [np.arange(len(log)) // 5]), features
+
+
+def _no_click(log, features):
+    return replaced(log, "click", np.zeros(len(log), int)), features
+
+
+def _one_position(log, features):
+    return log.filter(pc.equal(log["position"], 1)), features
+
+
+def _propensities_of_0(log, features):
+    return log.append_column("propensity", [np.zeros(len(log))]), features
+
+
+def _other_features(log, features):
+    other = [f"other-{k}" for k in range(len(features))]
+    return log, replaced(features, "item_id", pa.array(other))
+
+
+def _ids_of_another_type(log, features):
+    return log, replaced(features, "query_id", np.repeat(np.arange(len(features) // 10), 10))
+
+
+def _features_without_ids(log, features):
+    return log, features.drop_columns("item_id")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (_missing_column, ["no column 'position': the columns are session, policy", "--columns"]),
+        (_position_of_0, ["position", "(such as 0)", "--missing skip"]),
+        (_clicks_without_impressions, ["no impression", "--missing skip"]),
+        (_no_click, ["no click", "nothing to learn"]),
+        (_one_position, ["position 1 only, expected at least two", "--gamma", "shuffle"]),
+        (
+            _propensities_of_0,
+            ["propensity is missing, 0 or beyond 1", "--propensity-method"],
+        ),
+        (_other_features, ["no click has both features and a propensity", "ids"]),
+        (_ids_of_another_type, ["query ids of the log are text", "integers", "make them one"]),
+        (_features_without_ids, ["no column 'item_id'", "the columns are query_id"]),
+    ],
+)
+def test_a_bad_input_is_one_sentence(run, shop, spoil, told):
+    log, features = spoil(*shop)
+    parquet.write_table(log, "log.parquet")
+    parquet.write_table(features, "features.parquet")
+    said = run(*FIT, fails=True)
+    for part in told:
+        assert part in said
+
+
+def test_mixed_types_of_ids(run, folder, shop):
+    log = shop[0]
+    (folder / "logs").mkdir()
+    parquet.write_table(log, "logs/a.parquet")
+    numbers = replaced(log, "item_id", np.arange(len(log)))
+    parquet.write_table(numbers, "logs/b.parquet")
+    said = run("fit", "logs", *FIT[2:], fails=True)
+    assert "item_id is text in logs/a.parquet and integers in logs/b.parquet" in said
+
+
+def test_no_such_log(run):
+    assert "nowhere.parquet" in run("fit", "nowhere.parquet", *FIT[2:], fails=True)
+
+
+class TestSpark:
+    @pytest.fixture(autouse=True)
+    def _pyspark(self):
+        pytest.importorskip("pyspark")
+
+    def test_an_unreachable_master(self, run):
+        with socket.socket() as taken:  # bound but not listening, so nobody can connect
+            taken.bind(("127.0.0.1", 0))
+            master = f"spark://127.0.0.1:{taken.getsockname()[1]}"
+            said = run(*FIT, "--engine", "spark", "--master", master, fails=True)
+        assert "cannot be reached" in said
+
+    def test_no_java(self, run, monkeypatch, tmp_path):
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert "needs Java" in run(*FIT, "--engine", "spark", fails=True)
