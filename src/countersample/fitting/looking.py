@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 LOGGED = "logged"  # the method that takes the log's own column
 N_BOOTSTRAP = 200
-CHECK_CONFIDENCE = 0.999  # each, of some 50 intervals that are compared: about 95 % in all
 FEW_BOOTSTRAP = 50  # of regression-em, whose every resample is a regression
 _INSTEAD = (
     "or give what you know of propensities (--gamma 1.0 or --propensities FILE), or shuffle the "
@@ -94,9 +93,7 @@ def find_propensities(
             return _by_features(matched, depth, rng, doubt)
         except DataError:
             raise DataError(f"{error}; {_INSTEAD}") from error
-    checked = cross_check(
-        counts, n_bootstrap=N_BOOTSTRAP, confidence=CHECK_CONFIDENCE, depth=depth, rng=rng
-    )
+    checked = cross_check(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
     return _looks(curve, checked)
 
 
@@ -112,8 +109,8 @@ def _by_features(
     matched: Matched, depth: int | None, rng: np.random.Generator, *doubts: str
 ) -> Looks:
     counts, features = matched.with_features()
-    checked = cross_check(
-        counts, features=features, n_bootstrap=FEW_BOOTSTRAP, depth=depth, rng=rng
+    checked = cross_check(  # the usual intervals, as one of its curves is the answer
+        counts, features=features, n_bootstrap=FEW_BOOTSTRAP, confidence=0.95, depth=depth, rng=rng
     )
     if "regression-em" not in checked.estimates:
         raise DataError(checked.unsupported["regression-em"])

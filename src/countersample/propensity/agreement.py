@@ -115,7 +115,7 @@ def cross_check(
     *,
     features: ArrayLike | None = None,
     n_bootstrap: int = 200,
-    confidence: float = 0.95,
+    confidence: float = 0.999,
     rng: np.random.Generator | int | None = None,
     reference: int = 1,
     depth: int | None = None,
@@ -131,7 +131,10 @@ def cross_check(
     counts : PositionCounts
     features : float array (n_pairs, n_features), optional
         For regression-em: of each query-item pair, in the order of `pair_ids`.
-    n_bootstrap, confidence, rng, reference, depth
+    confidence : float
+        Of each interval. Some fifty are compared, so it is higher than usual: at 0.95 methods that
+        are all right would often be called at odds.
+    n_bootstrap, rng, reference, depth
         As in `estimate`; all methods see the same resampled logs.
 
     Raises
