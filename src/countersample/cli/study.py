@@ -228,8 +228,9 @@ def _print(products: Products, out: Path) -> None:
     for text in summarize(products.verdicts):
         _show.paragraph(text)
     _show.line()
-    _show.line(f"Tables: {out / 'tables'}, figures: {out / 'figures'}, "
-               f"all numbers: {out / 'results.parquet'}")  # fmt: skip
+    _show.line(f"Tables: {out / 'tables'}, figures: {out / 'figures'}")
+    if (out / "results.parquet").exists():
+        _show.line(f"Learning curves, a row an evaluation point: {out / 'results.parquet'}")
     _show.line(f"Results are in {products.report}")
 
 
