@@ -107,10 +107,11 @@ class TestReproduce:
         )
         assert set(table["dataset"].to_pylist()) == {"tiny"}
 
-    def test_a_second_call_does_nothing_but_write_up(self, smoke, run):
+    def test_a_second_call_does_nothing_but_write_up(self, smoke, run, monkeypatch):
         folder, _ = smoke
+        monkeypatch.chdir(folder.parent)
         work = {path: path.stat().st_mtime_ns for path in (folder / "work").rglob("*.json")}
-        run("reproduce", "--scale", "smoke", "--out", folder)
+        run("reproduce", "--scale", "smoke")
         assert {path: path.stat().st_mtime_ns for path in (folder / "work").rglob("*.json")} == work
 
     def test_status_says_all_is_there(self, smoke, run):
@@ -221,7 +222,7 @@ class TestBadInput:
             said = run("study", "run", "mine.toml", "--out", "disk/out", code=1)
             assert "No space left on device" in said
         finally:
-            subprocess.run([shutil.which("umount"), tmp_path / "disk"], check=True)
+            subprocess.run([shutil.which("umount"), "--lazy", tmp_path / "disk"], check=True)
 
 
 def test_list(run):
