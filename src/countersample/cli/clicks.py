@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countersample.cli import _show
+from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from countersample.data import RankingDataset
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 DataPath = Annotated[
     Path,
     typer.Argument(help="Judged data: LETOR text, Parquet, a saved dataset, a folder of splits."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
+from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
 
 if TYPE_CHECKING:
     from countersample.data.catalogue import KnownDataset
@@ -19,7 +20,6 @@ app = typer.Typer(
     help="Judged data: list known sets, describe, verify, convert, make.", no_args_is_help=True
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 DataDir = Annotated[
     Path | None,
     typer.Option(help="Where known sets are looked for first (then COUNTERSAMPLE_DATA)."),

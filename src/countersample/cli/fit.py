@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli.clicks import Json  # noqa: TC001 (typer reads it)
+from countersample.cli._options import Columns, Engine, Json, Master  # noqa: TC001 (typer reads them)
 from countersample.cli.logs import parse_columns
 
 if TYPE_CHECKING:
@@ -36,14 +36,9 @@ def fit(
     report: Annotated[
         Path | None, typer.Option(help="The page to write; beside the ranker where left out.")
     ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(help="The log's own names of columns: query_id=q,item_id=doc,position=rank."),
-    ] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="duckdb (the default), polars, pandas or spark.")
-    ] = None,
-    master: Annotated[str | None, typer.Option(help="The Spark master: spark://host:7077.")] = None,
+    columns: Columns = None,
+    engine: Engine = None,
+    master: Master = None,
     propensity_method: Annotated[
         str,
         typer.Option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countersample.cli import _show
+from countersample.cli._options import Columns, Engine, Json, Master  # noqa: TC001 (typer reads them)
 
 if TYPE_CHECKING:
     from countersample.clicks.impressions import LogCheck
@@ -34,14 +35,9 @@ def check(
         ),
     ],
     *,
-    columns: Annotated[
-        str | None,
-        typer.Option(help="The log's own names of columns: query_id=q,item_id=doc,position=rank."),
-    ] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="duckdb (the default), polars, pandas or spark.")
-    ] = None,
-    master: Annotated[str | None, typer.Option(help="The Spark master: spark://host:7077.")] = None,
+    columns: Columns = None,
+    engine: Engine = None,
+    master: Master = None,
     memory_limit: Annotated[
         str | None, typer.Option(help="How much memory DuckDB may take, such as 2GB.")
     ] = None,
@@ -54,7 +50,7 @@ def check(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the click rate by position into this .png.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    json: Json = False,
 ) -> None:
     """Validate and describe a raw log, and say which propensities it can give."""
     from countersample.clicks.impressions import read_impressions

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from countersample.cli import _show
-from countersample.cli.clicks import DataPath, Json, load_train
+from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
+from countersample.cli.clicks import DataPath, load_train
 
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by train.")]
 METRICS = "ndcg@10,ndcg@5,precision@10,mrr"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
+from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,6 @@ Set = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done and how long it takes, no more.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def reproduce(

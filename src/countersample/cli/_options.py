@@ -1,0 +1,17 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+# of commands that read a raw log
+Columns = Annotated[
+    str | None,
+    typer.Option(help="The log's own names of columns: query_id=q,item_id=doc,position=rank."),
+]
+Engine = Annotated[str | None, typer.Option(help="duckdb (the default), polars, pandas or spark.")]
+Master = Annotated[str | None, typer.Option(help="The Spark master: spark://host:7077.")]
