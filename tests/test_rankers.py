@@ -349,7 +349,8 @@ def test_files_that_are_refused(table, tmp_path):
     refused('{"some": "json"}', "not a ranker file")
     refused(text[: len(text) // 2], "a damaged ranker file")
     refused(text.replace('"steps": 1000', '"steps": 1001'), "damaged ranker file .it was changed")
-    refused(text.replace('"version": 1', '"version": 2'), "format version 2, expected 1")
+    refused(text.replace('"version": 2', '"version": 1', 1), "format version 1, expected 2")
+    refused(text.replace('"version": 2', '"version": 3', 1), "format version 3, expected 2")
     path.unlink()
     with pytest.raises(DataError, match="No such file"):
         load_ranker(path)

@@ -36,6 +36,15 @@ class Fold(NamedTuple):
     weights: Floats  # clicks / propensity
     group: Ints  # what is resampled together
 
+    def worth(self, scores: Floats, metric: str) -> Floats:
+        """Return λ(rank)/p of each click, (n_clicks,), for scores of the items of `judged`."""
+        ranks = ranks_of(scores, self.judged.offsets)[self.rows]
+        return rank_values(metric, ranks) * self.weights
+
+    def value(self, scores: Floats, metric: str) -> float:
+        """Return Σ λ(rank)/p / Σ 1/p, the ``snips`` estimate."""
+        return float(self.worth(scores, metric).sum() / self.weights.sum())
+
 
 class HeldOut:
     """The clicks of held-out queries: value = Σ λ(rank)/p / Σ 1/p, the ``snips`` estimate.
@@ -74,11 +83,9 @@ class HeldOut:
         holdout: float,
         rng: np.random.Generator,
     ) -> None:
-        if not 0 < holdout <= 0.5:
-            raise ParameterError(f"holdout is {holdout}, expected a share above 0, at most 0.5")
+        queries = _shuffled_queries(log, holdout, rng)
         parse_additive(metric)  # refuses what is not additive
         self._metric = metric
-        queries = rng.permutation(np.unique(log.query))
         n_parts = round(1 / holdout)
         group_of_query = np.zeros(dataset.n_queries, np.int64)
         group_of_query[queries] = np.arange(len(queries)) % MOST_GROUPS
@@ -104,9 +111,8 @@ class HeldOut:
             weights = np.array([result.weights for result in of_fold], np.float32)
             scores = (weights @ fold.judged.features.T).astype(np.float64)
             for ranker, of_ranker in enumerate(scores):
-                ranks = ranks_of(of_ranker, fold.judged.offsets)[fold.rows]
-                values = rank_values(self._metric, ranks) * fold.weights
-                sums[ranker] += add_up(fold.group, values, self._n_groups)
+                worth = fold.worth(of_ranker, self._metric)
+                sums[ranker] += add_up(fold.group, worth, self._n_groups)
         return sums
 
     def value(self, sums: Floats) -> float:
@@ -118,6 +124,43 @@ class HeldOut:
         columns = np.column_stack([sums.T, self._bottom])
         drawn = resample(columns, 0, n_bootstrap=N_BOOTSTRAP, rng=rng)
         return np.array([interval(ratios, CONFIDENCE) for ratios in drawn.T])
+
+
+def hold_out(
+    dataset: RankingDataset, log: ClickLog, holdout: float, rng: np.random.Generator
+) -> Fold:
+    """Return one part of the clicked queries to judge by, and the log of the others.
+
+    A log of fewer queries than parts is judged by what was learned from.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+    log : ClickLog
+        Without rows that have no clicks.
+    holdout : float in (0, 0.5]
+        The share of the queries in the part.
+    rng : numpy Generator
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample import ClickLog, synthetic
+    >>> from countersample._held_out import hold_out
+    >>> data = synthetic("tiny", rng=0)
+    >>> fold = hold_out(data, ClickLog.from_labels(data), 0.2, np.random.default_rng(0))
+    >>> fold.judged.n_queries, len(np.unique(fold.learned.query))
+    (20, 79)
+    """
+    queries = _shuffled_queries(log, holdout, rng)
+    parts = _held_out(queries, round(1 / holdout))
+    return _fold(dataset, log, parts[0] if parts else None, np.zeros(dataset.n_queries, np.int64))
+
+
+def _shuffled_queries(log: ClickLog, holdout: float, rng: np.random.Generator) -> Ints:
+    if not 0 < holdout <= 0.5:
+        raise ParameterError(f"holdout is {holdout}, expected a share above 0, at most 0.5")
+    return rng.permutation(np.unique(log.query))
 
 
 def _held_out(queries: Ints, n_parts: int) -> list[Ints]:

@@ -1,22 +1,32 @@
-"""What is minimised: additive ranking metrics through the hinge bound on a clicked item's rank.
+"""What is minimised: additive ranking metrics through a bound on a clicked item's rank.
 
 For the scores s of a query's items and a clicked item d,
 
-    bound(s, d) = 1 + Σ_{d'≠d} max(0, 1 − (s_d − s_d'))  ≥  rank of d,      f = λ(bound).
+    bound(s, d) = 1 + Σ_{d'≠d} φ(s_d − s_d')  ≥  rank of d,      f = λ(bound),
 
-The coefficient of item d' is ∂f/∂s_d': a linear scorer multiplies the coefficients by Xᵀ, a neural
-one backpropagates them, a boosting library takes them as its gradient. A pair counts as violated
-when its margin s_d − s_d' is below 1.
+with φ(margin) = max(0, 1 − margin), the hinge of the paper. The coefficient of item d' is ∂f/∂s_d':
+a linear scorer multiplies the coefficients by Xᵀ, a neural one backpropagates them, a boosting
+library takes them as its gradient. A pair counts as violated when its margin s_d − s_d' is below 1.
+
+Scorers that are not linear have more to choose from (`LOSSES`): φ(margin) = log2(1 + e^−margin),
+which is smooth and bounds the rank as well, and two that are no bounds on the rank:
+
+    softmax       f = ln Σ_d' e^(s_d') − s_d
+    lambda-dcg    f = Σ_{d'≠d} |D(rank_d) − D(rank_d')| · log2(1 + e^−(s_d − s_d'))
+
+with D(r) = 1/log2(1 + r), where ranks are those by the scores, taken as fixed when the gradient is.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countersample._cores import available_cores
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -26,7 +36,20 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["OBJECTIVES", "Objective", "coefficients", "get_objective"]
+__all__ = [
+    "LOSSES",
+    "OBJECTIVES",
+    "Loss",
+    "Objective",
+    "ScoreSpace",
+    "coefficients",
+    "get_loss",
+    "get_objective",
+    "score_space",
+]
+
+
+CLICKS_A_CORE = 2_000  # clicked items, below which a second thread costs more than it saves
 
 
 @dataclass(frozen=True)
@@ -104,3 +127,122 @@ def coefficients(scores: ArrayLike, item: int, *, objective: str = "rank") -> ND
     code = get_objective(objective).code
     add_coefficients(given[None], 0, len(given), item, np.float32(1), code, out[None])
     return out
+
+
+@dataclass(frozen=True)
+class Loss:
+    """f of one clicked item, in score space.
+
+    Attributes
+    ----------
+    name : str
+    formula : str
+    code, pair : int
+        What the kernel computes (`_kernels.score_space`): λ, and φ.
+    """
+
+    name: str
+    formula: str
+    code: int
+    pair: int = 0
+
+
+LOSSES = {
+    loss.name: loss
+    for loss in (
+        *(Loss(o.name, f"{o.formula}, hinge", o.code) for o in OBJECTIVES.values()),
+        *(
+            Loss(f"smooth-{o.name}", f"{o.formula}, logistic", o.code, 1)
+            for o in OBJECTIVES.values()
+        ),
+        Loss("softmax", "ln Σ e^s − s_d", 10),
+        Loss("lambda-dcg", "Σ |D − D'| · log2(1 + e^−margin)", 11),
+    )
+}
+
+
+def get_loss(name: str) -> Loss:
+    """Return the loss of a name."""
+    if name not in LOSSES:
+        raise ParameterError(f"objective is {name!r}, expected one of {', '.join(LOSSES)}")
+    return LOSSES[name]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSpace:
+    """An objective and its derivatives by the scores of items.
+
+    Attributes
+    ----------
+    values : float64 (n_lists,)
+        Σ weight · f over the clicks of each list.
+    gradient : float64 (n_scores,)
+        ∂(Σ values)/∂score.
+    curvature : float64 (n_scores,)
+        A second-order term that is never negative: the diagonal of the Hessian as if λ were
+        straight, which for the concave λ of dcg and log-rank belongs to a bound from above. The
+        hinge has no curvature of its own and is given 1 for each violated pair.
+    """
+
+    values: Floats
+    gradient: Floats
+    curvature: Floats
+
+
+def score_space(
+    scores: ArrayLike,
+    offsets: ArrayLike,
+    starts: ArrayLike,
+    item: ArrayLike,
+    weight: ArrayLike,
+    *,
+    objective: str = "rank",
+) -> ScoreSpace:
+    """Σ_lists Σ_clicks weight · f(scores of the list, clicked item), and its derivatives.
+
+    Parameters
+    ----------
+    scores : array-like (n_scores,)
+        Of the items of all lists, list by list.
+    offsets : int array-like (n_lists + 1,)
+        List k has the scores ``offsets[k]:offsets[k + 1]``.
+    starts : int array-like (n_lists + 1,)
+        The clicks on list k are ``starts[k]:starts[k + 1]``.
+    item : int array-like (n_clicked,)
+        The clicked items, counted within their lists.
+    weight : array-like (n_clicked,)
+    objective : str
+        One of `LOSSES`.
+
+    Examples
+    --------
+    Item 0 is 2 above item 1 and 0.5 above item 2: bound = 1 + 0 + (1 − 0.5).
+
+    >>> from countersample.objectives import score_space
+    >>> found = score_space([2.0, 0.0, 1.5], [0, 3], starts=[0, 1], item=[0], weight=[1.0])
+    >>> found.values, found.gradient, found.curvature
+    (array([1.5]), array([-1.,  0.,  1.]), array([1., 0., 1.]))
+    """
+    from countersample._kernels.score_space import evaluate  # noqa: PLC0415 (numba)
+
+    loss = get_loss(objective)
+    given = np.ascontiguousarray(scores, np.float64)
+    lists, clicks = np.asarray(offsets, np.int64), np.asarray(starts, np.int64)
+    found = ScoreSpace(np.empty(len(lists) - 1), np.empty_like(given), np.empty_like(given))
+    items, weights = np.asarray(item, np.int64), np.asarray(weight, np.float64)
+
+    def work(first: int, last: int) -> None:
+        evaluate(
+            given, lists, clicks, items, weights, loss.code, loss.pair, first, last, found.values,
+            found.gradient, found.curvature,
+        )  # fmt: skip
+
+    n_parts = min(available_cores(), 1 + len(items) // CLICKS_A_CORE)
+    ends = np.searchsorted(clicks, np.linspace(0, len(items), n_parts + 1)[1:-1]).tolist()
+    bounds = [0, *ends, len(lists) - 1]
+    if n_parts == 1:
+        work(*bounds)
+        return found
+    with ThreadPoolExecutor(n_parts) as pool:
+        list(pool.map(work, bounds[:-1], bounds[1:]))
+    return found

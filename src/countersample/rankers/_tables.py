@@ -26,7 +26,7 @@ def gather(qid: ArrayLike | None, n_rows: int) -> tuple[Ints, Ints, NDArray[Any]
 
     Examples
     --------
-    >>> from countersample._click_tables import gather
+    >>> from countersample.rankers._tables import gather
     >>> gather(["b", "a", "b"], 3)
     (array([0, 2, 1]), array([0, 2, 3]), array(['b', 'a'], dtype='<U1'))
     >>> gather(None, 3)  # one query
@@ -47,7 +47,7 @@ def put_back(rows: Ints, values: NDArray[Any]) -> NDArray[Any]:
     Examples
     --------
     >>> import numpy as np
-    >>> from countersample._click_tables import put_back
+    >>> from countersample.rankers._tables import put_back
     >>> put_back(np.array([0, 2, 1]), np.array([10, 20, 30]))
     array([10, 30, 20])
     """
@@ -74,7 +74,7 @@ def as_propensities(propensity: ArrayLike | None, counts: Floats) -> Floats:
     Examples
     --------
     >>> import numpy as np
-    >>> from countersample._click_tables import as_propensities
+    >>> from countersample.rankers._tables import as_propensities
     >>> as_propensities([0.5, 0.0], counts=np.array([2.0, 0.0]))
     array([0.5, 1. ])
     """

@@ -1,31 +1,30 @@
-"""Rankers in the habits of scikit-learn: `CounterSampleRanker`."""
+"""What all rankers share: tables in, scores and ranks out, one file."""
 # ruff: noqa: N803 (X is the field's name for it)
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from countersample import _click_tables as tables
-from countersample._ranker_files import read_ranker, write_ranker
 from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
-from countersample.data.normalize import Normalizer, row_blocks
+from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.ranking import rank_values, ranks_of
-from countersample.training import train
-from countersample.tuning import number_of_steps, tune
+from countersample.rankers import _tables as tables
+from countersample.rankers._files import read_ranker, write_ranker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
+
+    from countersample.scorers import Scorer
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -33,118 +32,57 @@ if TYPE_CHECKING:
     Table = ArrayLike | RankingDataset
     Report = Callable[[str, float], None]
 
-__all__ = ["CounterSampleRanker", "UnfittedRankerError", "load_ranker"]
-
-CHECKPOINTS = 10
-TUNING_SHARE = 0.8  # of the time, about
-
 _CHECKS = {"dtype": np.float32, "order": "C", "ensure_all_finite": False}  # finite: by ourselves
 
-# What a file keeps of a fitted ranker, beside its parameters, its normalizer and feature names.
-_VECTORS = ("coef_", "average_coef_", "weights_")
-_FIGURES = ("n_features_in_", "n_queries_", "n_steps_", "learning_rate_", "fingerprint_")
+# What a file keeps of every fitted ranker, beside its parameters, its normalizer, feature names.
+_FIGURES = ("n_features_in_", "n_queries_", "fingerprint_", "origin_")
 
 
 class UnfittedRankerError(CounterSampleError, NotFittedError):  # type: ignore[misc]
     """A ranker that is asked for scores before it was trained."""
 
 
-class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
-    """score(x) = w·x, with w minimising R(w) = (1/N) Σ_clicks λ(bound on the rank) / propensity.
+class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+    """A ranker learned from clicks: the base of all, in the habits of scikit-learn.
 
-    A linear ranker learned from clicks. The settings it starts with are meant to be good as they
-    are: features are brought to [0, 1], and the learning rate is found without labels.
-
-    Parameters
-    ----------
-    method : {"countersample", "ips", "naive"}
-        How clicks are drawn and weighted: see `countersample.plans`.
-    unit : {"query", "pair", "click"}
-        What is drawn at a time: all clicks of a query, those on an item of it, or one row.
-    objective : {"rank", "log-rank", "dcg"}
-        λ, see `countersample.objectives`.
-    optimizer : {"sgd", "adam", "adagrad"}
-    learning_rate : "auto" or float
-        "auto" tries rates on 80 % of the clicked queries, judges each by the clicks of the others
-        (`countersample.tuning.tune`), and trains on everything with the best.
-    batch_size : int
-        Examples a step.
-    steps : int, optional
-        By default three draws an example, but at least 30,000 and at most 1,000,000 draws.
-    average : bool
-        Whether to rank by the mean of the weights over all steps, or by the last ones.
-    l2 : float
-        Adds (l2/2)·‖w‖² to R.
-    radius : float, optional
-        Keeps ‖w‖ ≤ radius.
-    clip : float, optional
-        The smallest propensity to train with: see `ClickLog.clip`.
-    normalize : {"minmax", "standard", "query-minmax"} or None
-        How features are brought to a common scale, see `countersample.data.normalize`. What is
-        fitted is applied in `predict`; ``query-minmax`` needs qid there.
-    random_state : int, numpy Generator or None
-        With the same integer, the same weights to the bit.
+    One kind of ranker says how it is trained (`_train`), and what of it is kept in a file
+    (`_keep`, `_restore`). Its parameters include `normalize` and `random_state`.
 
     Attributes
     ----------
-    coef_, average_coef_, weights_ : float64 (n_features,)
-        The weights after the last step, their mean over all steps, and the one of both that scores.
-    history_ : History
-        Both at ten steps, evenly spaced.
-    learning_rate_ : float
-    tuning_ : TuningResult or None
-        The rates that "auto" tried.
-    n_steps_, n_queries_, n_features_in_ : int
+    scorer_ : Scorer
+        What is served: see `countersample.scorers`.
+    normalizer_ : Normalizer or None
+        Applied before the scorer.
+    n_queries_, n_features_in_ : int
     feature_names_in_ : array of str (n_features,)
         Where the features have names.
-    normalizer_ : Normalizer or None
     fingerprint_ : str
         That of the data it was trained on.
-
-    Examples
-    --------
-    >>> from countersample.rankers import CounterSampleRanker
-    >>> X = [[0.2, 1.0], [0.9, 0.0], [0.4, 0.0], [0.8, 1.0], [0.1, 0.5]]
-    >>> clicks, qid = [0, 3, 0, 2, 0], ["a", "a", "a", "b", "b"]
-    >>> ranker = CounterSampleRanker(random_state=0)
-    >>> ranker.fit(X, clicks, qid=qid, propensity=[1.0, 0.5, 0.3, 1.0, 0.5])
-    CounterSampleRanker(random_state=0)
-    >>> ranker.rank(X, qid)
-    array([3, 1, 2, 1, 2])
-    >>> ranker.score(X, clicks, qid=qid)  # every click is on a rank of 1
-    1.0
+    origin_ : dict
+        What it was learned from, in plain values: the clicks, their weights and, where known, the
+        data, the propensities and the gain to expect. A model card is written from it.
     """
 
-    def __init__(
-        self,
-        method: str = "countersample",
-        unit: str = "query",
-        *,
-        objective: str = "rank",
-        optimizer: str = "sgd",
-        learning_rate: float | str = "auto",
-        batch_size: int = 1,
-        steps: int | None = None,
-        average: bool = True,
-        l2: float = 0.0,
-        radius: float | None = None,
-        clip: float | None = None,
-        normalize: str | None = "minmax",
-        random_state: int | np.random.Generator | None = None,
+    kind: ClassVar[str]
+    normalize: str | None
+    random_state: int | np.random.Generator | None
+    scorer_: Scorer
+    origin_: dict[str, Any]
+
+    def _train(
+        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
     ) -> None:
-        self.method = method
-        self.unit = unit
-        self.objective = objective
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.steps = steps
-        self.average = average
-        self.l2 = l2
-        self.radius = radius
-        self.clip = clip
-        self.normalize = normalize
-        self.random_state = random_state
+        """Set `scorer_` and the kind's own attributes, from features brought to scale."""
+        raise NotImplementedError
+
+    def _keep(self) -> dict[str, Any]:
+        """Return the kind's own plain values, the scorer among them."""
+        raise NotImplementedError
+
+    def _restore(self, kept: Mapping[str, Any]) -> None:
+        """Set what `_keep` gave."""
+        raise NotImplementedError
 
     # -- training
 
@@ -188,55 +126,24 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
         rng = np.random.default_rng(self.random_state)
         normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
         trained_on = dataset if normalizer is None else normalizer(dataset)
-        log = ClickLog(log.query, log.item, log.propensity, log.count)  # of what is trained on
-        options = self._training_options(log)
-        tell = report or (lambda _what, _share: None)
-        tuning, rate, begin = None, self.learning_rate, 0.0
-        if rate == "auto":
-            begin = TUNING_SHARE
-            tuning = tune(
-                trained_on, log, clips=[self.clip], fewer_steps=False, rng=rng,
-                report=lambda share: tell("trying learning rates", begin * share), **options,
-            )  # fmt: skip
-            rate = tuning.learning_rate
-        result = train(
-            trained_on, log, learning_rate=_as_rate(rate), clip=self.clip, rng=rng,
-            checkpoints=CHECKPOINTS,
-            report=lambda n, of: tell("training", begin + (1 - begin) * n / of), **options,
-        )  # fmt: skip
-        if not result.coef.any():
-            raise DataError(
-                "nothing to learn from: no clicked item differs from the other items of its query "
-                f"(n_samples={dataset.n_items}, n_queries={dataset.n_queries}); if rows of several "
-                "queries were meant to be compared, look at their query ids"
-            )
-        self.coef_, self.average_coef_ = result.coef, result.average_coef
-        self.weights_ = result.weights
-        self.history_ = result.history
-        self.learning_rate_ = result.settings["learning_rate"]
-        self.tuning_ = tuning
-        self.n_steps_ = result.n_steps
+        unbound = ClickLog(log.query, log.item, log.propensity, log.count)  # of what is trained on
+        self._train(trained_on, unbound, rng, report or (lambda _what, _share: None))
         self.normalizer_ = normalizer
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
+        self.origin_ = {
+            "n_clicks": log.n_clicks,
+            "n_items": dataset.n_items,
+            "mean_weight": log.mean_weight,
+            "max_weight": log.max_weight,
+        }
         self._remember_features(dataset.n_features, dataset.feature_names)
         return self
-
-    def _training_options(self, log: ClickLog) -> dict[str, Any]:
-        """Return the options of `train`, with the number of steps decided."""
-        names = ("method", "unit", "objective", "optimizer", "batch_size", "average", "l2")
-        steps = self.steps
-        if steps is None:
-            steps = number_of_steps(log, unit=self.unit, batch_size=self.batch_size)
-        return {name: getattr(self, name) for name in names} | {
-            "radius": np.inf if self.radius is None else self.radius,
-            "steps": steps,
-        }
 
     # -- ranking
 
     def predict(self, X: Table, qid: Column = None) -> Floats:
-        """Return the score of each row, w·x, float64 (n_rows,); larger ranks higher.
+        """Return the score of each row, float64 (n_rows,); larger ranks higher.
 
         Parameters
         ----------
@@ -283,10 +190,7 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
     def _scores(self, features: NDArray[np.float32], offsets: Ints) -> Floats:
         if self.normalizer_ is not None:
             features = self.normalizer_.transform(features, offsets)
-        scores = np.empty(len(features))
-        for rows in row_blocks(features):  # what is multiplied is copied to float64
-            scores[rows] = features[rows] @ self.weights_
-        return scores
+        return self.scorer_.predict(features)
 
     # -- checking
 
@@ -302,9 +206,10 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
         self._check_fitted()
         if isinstance(X, RankingDataset):
             tables.check_names(X, self.n_features_in_, self._feature_names)
-            return X.features
-        with tables.own_errors():
-            features: NDArray[np.float32] = validate_data(self, X, reset=False, **_CHECKS)
+            features = X.features
+        else:
+            with tables.own_errors():
+                features = validate_data(self, X, reset=False, **_CHECKS)
         tables.check_finite(features)
         return features
 
@@ -323,10 +228,10 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
 
     def _check_fitted(self) -> None:
         try:
-            check_is_fitted(self, "weights_")
+            check_is_fitted(self, "scorer_")
         except NotFittedError as error:
             raise UnfittedRankerError(
-                "this CounterSampleRanker is not fitted yet: call fit or fit_log, or load one"
+                f"this {type(self).__name__} is not fitted yet: call fit or fit_log, or load one"
             ) from error
 
     @property
@@ -352,20 +257,21 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
     def save(self, path: str | PathLike[str]) -> None:
         """Write the ranker as one JSON file, atomically; `load` is the way back.
 
-        Kept is all that scoring needs, to the bit (weights, normalizer, feature names), and where
-        it comes from (parameters, versions, the fingerprint of the data). `history_` and `tuning_`
-        are not kept, and a random_state that is a generator becomes None.
+        Kept is all that scoring needs, to the bit (scorer, normalizer, feature names), and where it
+        comes from (parameters, versions, `origin_`, the fingerprint of the data). What was seen on
+        the way (`history_`, `tuning_`) is not, and a random_state that is a generator becomes None.
         """
         self._check_fitted()
         params = self.get_params()
         if isinstance(self.random_state, np.random.Generator):
             params["random_state"] = None
         content = {
+            "kind": self.kind,
             "params": params,
-            "vectors": {name: getattr(self, name) for name in _VECTORS},
             "figures": {name: getattr(self, name) for name in _FIGURES},
             "feature_names": self._feature_names,
             "normalizer": None if self.normalizer_ is None else self.normalizer_.to_dict(),
+            "learned": self._keep(),
         }
         write_ranker(path, content)
 
@@ -373,27 +279,35 @@ class CounterSampleRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn h
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a ranker that `save` wrote; it scores as it did then, to the bit.
 
-        A file that is missing, not a ranker, of another version, or damaged is a DataError.
+        A file that is missing, not a ranker, of another kind or version, or damaged is a DataError.
         """
         content = read_ranker(path)
+        if content.get("kind") != cls.kind:
+            raise DataError(
+                f"{path}: a ranker of the kind {content.get('kind')!r}, expected {cls.kind!r}: "
+                "countersample.rankers.load_ranker reads any"
+            )
+        return cls._of(content, path)
+
+    @classmethod
+    def _of(cls, content: Mapping[str, Any], path: str | PathLike[str]) -> Self:
         try:
             ranker = cls(**content["params"])
-            for name in _VECTORS:
-                setattr(ranker, name, np.array(content["vectors"][name], np.float64))
             for name in _FIGURES:
                 setattr(ranker, name, content["figures"][name])
             ranker._remember_features(ranker.n_features_in_, content["feature_names"])
             kept = content["normalizer"]
             ranker.normalizer_ = None if kept is None else Normalizer.from_dict(kept)
+            ranker._restore(content["learned"])
         except (LookupError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a ranker that this release can read ({error})") from error
         return ranker
 
 
-load_ranker = CounterSampleRanker.load
-
-
-def _as_rate(learning_rate: object) -> float:
-    if isinstance(learning_rate, Real):
-        return float(learning_rate)
-    raise ParameterError(f"learning_rate is {learning_rate!r}, expected 'auto' or a number above 0")
+def nothing_to_learn(dataset: RankingDataset) -> DataError:
+    """Return the error of clicks that no ranker can be told from."""
+    return DataError(
+        "nothing to learn from: no clicked item differs from the other items of its query "
+        f"(n_samples={dataset.n_items}, n_queries={dataset.n_queries}); if rows of several "
+        "queries were meant to be compared, look at their query ids"
+    )

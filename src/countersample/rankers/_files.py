@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 FORMAT = "countersample-ranker"
-VERSION = 1
+VERSION = 2
 
 
 def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     if not data.startswith(f'{{"format": "{FORMAT}"'.encode()):
-        raise DataError(f"{path}: not a ranker file, expected one written by CounterSampleRanker")
+        raise DataError(f"{path}: not a ranker file, expected one written by a ranker's save")
     try:
         kept = json.loads(data)
         version, content = kept["version"], dict(kept["ranker"])

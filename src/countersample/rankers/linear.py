@@ -1,0 +1,182 @@
+"""The linear ranker: `CounterSampleRanker`."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from countersample.errors import ParameterError
+from countersample.rankers.base import ClickRanker, nothing_to_learn
+from countersample.scorers import LinearScorer
+from countersample.training import train
+from countersample.tuning import number_of_steps, tune
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from countersample.clicks import ClickLog
+    from countersample.data import RankingDataset
+    from countersample.rankers.base import Report
+
+CHECKPOINTS = 10
+TUNING_SHARE = 0.8  # of the time, about
+
+
+class CounterSampleRanker(ClickRanker):
+    """score(x) = w·x, with w minimising R(w) = (1/N) Σ_clicks λ(bound on the rank) / propensity.
+
+    A linear ranker learned from clicks. The settings it starts with are meant to be good as they
+    are: features are brought to [0, 1], and the learning rate is found without labels.
+
+    Parameters
+    ----------
+    method : {"countersample", "ips", "naive"}
+        How clicks are drawn and weighted: see `countersample.plans`.
+    unit : {"query", "pair", "click"}
+        What is drawn at a time: all clicks of a query, those on an item of it, or one row.
+    objective : {"rank", "log-rank", "dcg"}
+        λ, see `countersample.objectives`.
+    optimizer : {"sgd", "adam", "adagrad"}
+    learning_rate : "auto" or float
+        "auto" tries rates on 80 % of the clicked queries, judges each by the clicks of the others
+        (`countersample.tuning.tune`), and trains on everything with the best.
+    batch_size : int
+        Examples a step.
+    steps : int, optional
+        By default three draws an example, but at least 30,000 and at most 1,000,000 draws.
+    average : bool
+        Whether to rank by the mean of the weights over all steps, or by the last ones.
+    l2 : float
+        Adds (l2/2)·‖w‖² to R.
+    radius : float, optional
+        Keeps ‖w‖ ≤ radius.
+    clip : float, optional
+        The smallest propensity to train with: see `ClickLog.clip`.
+    normalize : {"minmax", "standard", "query-minmax"} or None
+        How features are brought to a common scale, see `countersample.data.normalize`. What is
+        fitted is applied in `predict`; ``query-minmax`` needs qid there.
+    random_state : int, numpy Generator or None
+        With the same integer, the same weights to the bit.
+
+    Attributes
+    ----------
+    coef_, average_coef_, weights_ : float64 (n_features,)
+        The weights after the last step, their mean over all steps, and the one of both that scores.
+    history_ : History
+        Both at ten steps, evenly spaced.
+    learning_rate_ : float
+    tuning_ : TuningResult or None
+        The rates that "auto" tried.
+    n_steps_ : int
+    n_queries_, n_features_in_, feature_names_in_, normalizer_, scorer_, fingerprint_, origin_
+        As of every `ClickRanker`.
+
+    Examples
+    --------
+    >>> from countersample.rankers import CounterSampleRanker
+    >>> X = [[0.2, 1.0], [0.9, 0.0], [0.4, 0.0], [0.8, 1.0], [0.1, 0.5]]
+    >>> clicks, qid = [0, 3, 0, 2, 0], ["a", "a", "a", "b", "b"]
+    >>> ranker = CounterSampleRanker(random_state=0)
+    >>> ranker.fit(X, clicks, qid=qid, propensity=[1.0, 0.5, 0.3, 1.0, 0.5])
+    CounterSampleRanker(random_state=0)
+    >>> ranker.rank(X, qid)
+    array([3, 1, 2, 1, 2])
+    >>> ranker.score(X, clicks, qid=qid)  # every click is on a rank of 1
+    1.0
+    """
+
+    kind: ClassVar[str] = "linear"
+
+    def __init__(
+        self,
+        method: str = "countersample",
+        unit: str = "query",
+        *,
+        objective: str = "rank",
+        optimizer: str = "sgd",
+        learning_rate: float | str = "auto",
+        batch_size: int = 1,
+        steps: int | None = None,
+        average: bool = True,
+        l2: float = 0.0,
+        radius: float | None = None,
+        clip: float | None = None,
+        normalize: str | None = "minmax",
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.method = method
+        self.unit = unit
+        self.objective = objective
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.steps = steps
+        self.average = average
+        self.l2 = l2
+        self.radius = radius
+        self.clip = clip
+        self.normalize = normalize
+        self.random_state = random_state
+
+    def _train(
+        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
+    ) -> None:
+        options = self._training_options(log)
+        tuning, rate, begin = None, self.learning_rate, 0.0
+        if rate == "auto":
+            begin = TUNING_SHARE
+            tuning = tune(
+                dataset, log, clips=[self.clip], fewer_steps=False, rng=rng,
+                report=lambda share: tell("trying learning rates", begin * share), **options,
+            )  # fmt: skip
+            rate = tuning.learning_rate
+        result = train(
+            dataset, log, learning_rate=_as_rate(rate), clip=self.clip, rng=rng,
+            checkpoints=CHECKPOINTS,
+            report=lambda n, of: tell("training", begin + (1 - begin) * n / of), **options,
+        )  # fmt: skip
+        if not result.coef.any():
+            raise nothing_to_learn(dataset)
+        self.coef_, self.average_coef_ = result.coef, result.average_coef
+        self.weights_ = result.weights
+        self.scorer_ = LinearScorer(self.weights_)
+        self.history_ = result.history
+        self.learning_rate_ = result.settings["learning_rate"]
+        self.tuning_ = tuning
+        self.n_steps_ = result.n_steps
+
+    def _training_options(self, log: ClickLog) -> dict[str, Any]:
+        """Return the options of `train`, with the number of steps decided."""
+        names = ("method", "unit", "objective", "optimizer", "batch_size", "average", "l2")
+        steps = self.steps
+        if steps is None:
+            steps = number_of_steps(log, unit=self.unit, batch_size=self.batch_size)
+        return {name: getattr(self, name) for name in names} | {
+            "radius": np.inf if self.radius is None else self.radius,
+            "steps": steps,
+        }
+
+    def _keep(self) -> dict[str, Any]:
+        return {
+            "scorer": self.scorer_.to_dict(),
+            "coef": self.coef_,
+            "average_coef": self.average_coef_,
+            "learning_rate": self.learning_rate_,
+            "n_steps": self.n_steps_,
+        }
+
+    def _restore(self, kept: Mapping[str, Any]) -> None:
+        scorer = LinearScorer.from_dict(kept["scorer"])
+        self.scorer_, self.weights_ = scorer, scorer.weights
+        self.coef_ = np.array(kept["coef"], np.float64)
+        self.average_coef_ = np.array(kept["average_coef"], np.float64)
+        self.learning_rate_ = kept["learning_rate"]
+        self.n_steps_ = kept["n_steps"]
+
+
+def _as_rate(learning_rate: object) -> float:
+    if isinstance(learning_rate, Real):
+        return float(learning_rate)
+    raise ParameterError(f"learning_rate is {learning_rate!r}, expected 'auto' or a number above 0")

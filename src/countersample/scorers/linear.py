@@ -1,0 +1,55 @@
+"""score(x) = w·x."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.data.normalize import row_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class LinearScorer:
+    """score(x) = w·x, in float64.
+
+    Attributes
+    ----------
+    weights : float64 (n_features,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample.scorers import LinearScorer
+    >>> LinearScorer(np.array([1.0, -2.0])).predict(np.array([[3.0, 1.0]], np.float32))
+    array([1.])
+    """
+
+    weights: NDArray[np.float64]
+
+    @property
+    def n_features(self) -> int:
+        """How many features it takes."""
+        return len(self.weights)
+
+    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the score of each row, float64 (n_rows,)."""
+        scores = np.empty(len(features))
+        for rows in row_blocks(features):  # what is multiplied is copied to float64
+            scores[rows] = features[rows] @ self.weights
+        return scores
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON keeps exactly."""
+        return {"weights": self.weights.tolist()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> LinearScorer:
+        """Make the scorer that `to_dict` wrote."""
+        return cls(np.array(values["weights"], np.float64))

@@ -1,0 +1,85 @@
+"""score(x) = a fully connected network with one output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.data.normalize import row_blocks
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkScorer:
+    """h₀ = x, h_k = max(0, W_k·h_{k−1} + b_k), score = W_K·h_{K−1} + b_K.
+
+    Attributes
+    ----------
+    weights : tuple of float32 (n_out, n_in)
+        W of each layer; the last has one row.
+    biases : tuple of float32 (n_out,)
+
+    Examples
+    --------
+    max(0, x₀ − x₁) + max(0, x₁ − x₀), which is |x₀ − x₁|:
+
+    >>> import numpy as np
+    >>> from countersample.scorers import NetworkScorer
+    >>> first, last = np.array([[1, -1], [-1, 1]], np.float32), np.array([[1, 1]], np.float32)
+    >>> scorer = NetworkScorer((first, last), (np.zeros(2, np.float32), np.zeros(1, np.float32)))
+    >>> scorer.predict(np.array([[3.0, 1.0], [1.0, 1.5]], np.float32))
+    array([2. , 0.5])
+    """
+
+    weights: tuple[Matrix, ...]
+    biases: tuple[Matrix, ...]
+
+    def __post_init__(self) -> None:
+        widths = [self.weights[0].shape[1], *(len(bias) for bias in self.biases)]
+        shapes = [(out, into) for into, out in pairwise(widths)]
+        if [matrix.shape for matrix in self.weights] != shapes or widths[-1] != 1:
+            raise DataError(
+                f"layers of a network have shapes {[m.shape for m in self.weights]}, expected each "
+                "to take what the one before gives, and the last to give one score"
+            )
+
+    @property
+    def n_features(self) -> int:
+        """How many features it takes."""
+        return int(self.weights[0].shape[1])
+
+    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the score of each row, computed in float32, as float64 (n_rows,)."""
+        scores = np.empty(len(features))
+        for rows in row_blocks(features):
+            hidden = features[rows]
+            for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+                hidden = np.maximum(hidden @ weight.T + bias, 0)
+            scores[rows] = (hidden @ self.weights[-1].T + self.biases[-1])[:, 0]
+        return scores
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON keeps exactly."""
+        return {
+            "weights": [matrix.tolist() for matrix in self.weights],
+            "biases": [bias.tolist() for bias in self.biases],
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> NetworkScorer:
+        """Make the scorer that `to_dict` wrote."""
+        weights, biases = values["weights"], values["biases"]
+        return cls(
+            tuple(np.array(matrix, np.float32) for matrix in weights),
+            tuple(np.array(bias, np.float32) for bias in biases),
+        )

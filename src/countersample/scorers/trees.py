@@ -1,0 +1,108 @@
+"""score(x) = the sum of what regression trees give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+LEAF = -1  # in place of a feature
+
+
+@dataclass(frozen=True, eq=False)
+class TreesScorer:
+    """score(x) = Σ_trees value of the leaf that x falls into, in float64.
+
+    Trees are lists of nodes, one after the other. In node i, x goes to node ``left[i]`` if
+    x[feature[i]] ≤ threshold[i], and to ``right[i]`` if not; a leaf has the feature −1. The nodes
+    of a tree are numbered among the nodes of all trees, and those of a node's children are larger
+    than its own.
+
+    Attributes
+    ----------
+    n_features : int
+    roots : int64 (n_trees,)
+        The first node of each tree.
+    feature : int32 (n_nodes,)
+    threshold : float32 (n_nodes,)
+    left, right : int32 (n_nodes,)
+    value : float64 (n_nodes,)
+        Of leaves; 0 elsewhere.
+
+    Examples
+    --------
+    One tree: 2 if x₁ ≤ 0.5, else 7.
+
+    >>> import numpy as np
+    >>> from countersample.scorers import TreesScorer
+    >>> scorer = TreesScorer.from_dict({
+    ...     "n_features": 2, "roots": [0], "feature": [1, -1, -1], "threshold": [0.5, 0, 0],
+    ...     "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 2, 7],
+    ... })
+    >>> scorer.predict(np.array([[9.0, 0.5], [9.0, 0.6]], np.float32))
+    array([2., 7.])
+    """
+
+    n_features: int
+    roots: NDArray[np.int64]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float32]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    value: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        n_nodes = len(self.feature)
+        columns = (self.threshold, self.left, self.right, self.value)
+        node = np.arange(n_nodes)
+        inner = self.feature != LEAF
+        is_sound = (
+            all(len(column) == n_nodes for column in columns)
+            and np.isin(self.roots, node).all()
+            and ((self.feature >= LEAF) & (self.feature < self.n_features)).all()
+            and all(((c > node) & (c < n_nodes))[inner].all() for c in (self.left, self.right))
+        )
+        if not is_sound:
+            raise DataError("trees have a node that leads nowhere, expected each to end in leaves")
+
+    @property
+    def n_trees(self) -> int:
+        """How many trees there are."""
+        return len(self.roots)
+
+    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the score of each row, float64 (n_rows,)."""
+        from countersample._kernels.trees import add_up  # noqa: PLC0415 (numba)
+
+        scores = np.zeros(len(features))
+        add_up(
+            np.ascontiguousarray(features, np.float32), self.roots, self.feature, self.threshold,
+            self.left, self.right, self.value, scores,
+        )  # fmt: skip
+        return scores
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON keeps exactly."""
+        names = ("roots", "feature", "threshold", "left", "right", "value")
+        return {"n_features": self.n_features} | {n: getattr(self, n).tolist() for n in names}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TreesScorer:
+        """Make the scorer that `to_dict` wrote."""
+        return cls(
+            int(values["n_features"]),
+            np.array(values["roots"], np.int64),
+            np.array(values["feature"], np.int32),
+            np.array(values["threshold"], np.float32),
+            np.array(values["left"], np.int32),
+            np.array(values["right"], np.int32),
+            np.array(values["value"], np.float64),
+        )
