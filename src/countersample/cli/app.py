@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from countersample._version import __version__
-from countersample.cli import clicks, data, demo, fit, logs, ranker, study
+from countersample.cli import clicks, data, demo, export, fit, logs, ranker, study
 
 app = typer.Typer(
     name="countersample",
@@ -27,6 +27,7 @@ app.command()(clicks.inspect)
 app.command()(ranker.train)
 app.command()(ranker.evaluate)
 app.command()(ranker.rank)
+app.command()(export.export)
 
 
 def _print_version(value: bool) -> None:

@@ -91,6 +91,7 @@ def fit(
             depth=depth, missing=missing, metric=metric, seed=seed, report=tell,  # type: ignore[arg-type]
         )  # fmt: skip
     write_page(page, found, command=_command(), show_ids=show_ids)
+    found.ranker.origin_["data"] = features.name
     found.ranker.save(out)
     if json:
         _show.as_json({"out": str(out), "report": str(page), **found.to_dict()})

@@ -54,6 +54,7 @@ def train(
     )
     with share_progress(f"training {out.name}") as report:
         ranker.fit_log(dataset, clicks, report=report)
+    ranker.origin_ |= {"data": data.resolve().name, "log": {"file": log.name}}
     ranker.save(out)
     if json:
         _show.as_json(

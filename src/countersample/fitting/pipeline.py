@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -251,6 +252,7 @@ def fit_from_impressions(
         for steps, scores in zip(held_out.steps.tolist(), held_out.scores, strict=True)
     ]  # fmt: skip
     ranker.fit_log(dataset, log, report=lambda _what, share: tell("training", share))
+    ranker.origin_ |= _origin(check, looks, gain)
     return Fit(
         ranker=ranker,
         gain=gain,
@@ -303,6 +305,29 @@ def _check_log(check: LogCheck, missing: str) -> None:
         )
     if not check.counts.n_clicks:
         raise DataError(f"{check.source}: the log has no click, so there is nothing to learn from")
+
+
+def _origin(check: LogCheck, looks: Looks, gain: Gain) -> dict[str, Any]:
+    """Return what the ranker's card will say of the log, the propensities and the gain."""
+    return {
+        "log": {
+            "file": Path(check.source).name,
+            "impressions": check.counts.n_impressions,
+            "clicks": check.counts.n_clicks,
+            "sessions": check.n_sessions,
+        },
+        "propensities": looks.source,
+        "gain": {
+            "metric": gain.new.metric,
+            "per": gain.new.per,
+            "relative": gain.relative,
+            "relative_low": gain.relative_low,
+            "relative_high": gain.relative_high,
+            "confidence": gain.new.confidence,
+            "logged": gain.logged.value,
+            "new": gain.new.value,
+        },
+    }
 
 
 def _unbound(log: ClickLog) -> ClickLog:

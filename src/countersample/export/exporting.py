@@ -1,0 +1,171 @@
+"""A ranker to another system, with its card beside it: `export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from countersample._files import atomic_path
+from countersample.errors import ParameterError
+from countersample.export import elasticsearch, onnx, solr
+from countersample.export.card import MARK, card_of
+from countersample.export.served import Served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from os import PathLike
+
+    from countersample.export.served import Translation
+    from countersample.rankers import ClickRanker
+
+# How each target is written, and the options that it takes.
+TARGETS: dict[str, tuple[Callable[..., Translation], frozenset[str]]] = {
+    "onnx": (onnx.translate, frozenset({"one_query"})),
+    "elasticsearch": (
+        partial(elasticsearch.translate, system="Elasticsearch"),
+        frozenset({"model_type", "feature_store"}),
+    ),
+    "opensearch": (
+        partial(elasticsearch.translate, system="OpenSearch"),
+        frozenset({"model_type", "feature_store"}),
+    ),
+    "solr": (solr.translate, frozenset({"feature_store"})),
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes
+    ----------
+    path, card : Path
+        The model, and its card.
+    name : str
+        What the model is called.
+    system, form : str
+        Who reads it, and as what: ``Elasticsearch``, ``model/linear``.
+    n_features : int
+    limits : tuple of str
+        What that system does otherwise, a sentence each.
+    checked : str
+        How it was checked, in a sentence.
+    """
+
+    path: Path
+    card: Path
+    name: str
+    system: str
+    form: str
+    n_features: int
+    limits: tuple[str, ...]
+    checked: str
+
+
+def export(
+    ranker: ClickRanker,
+    path: str | PathLike[str],
+    *,
+    to: str,
+    name: str | None = None,
+    feature_names: Sequence[str] | None = None,
+    model_type: str | None = None,
+    feature_store: str | None = None,
+    one_query: bool = False,
+) -> Exported:
+    """Write a ranker for another system, and a model card beside it (``<stem>.md``).
+
+    Its scores there are the ranker's, up to the arithmetic of that system. What cannot be expressed
+    is refused before anything is written; both files are written whole or not at all.
+
+    Parameters
+    ----------
+    ranker : ClickRanker
+        Fitted, of any kind.
+    path : path
+        The file to write; an older one is replaced.
+    to : {"onnx", "elasticsearch", "opensearch", "solr"}
+    name : str, optional
+        What the model is called there; by default the stem of the file's name.
+    feature_names : sequence of str, optional
+        What features are called there, in the order of training; by default as they were in
+        training. ONNX does without.
+    model_type : {"linear", "xgboost+json", "ranklib"}, optional
+        Of Elasticsearch and OpenSearch, where two fit: boosted rankers are ``xgboost+json`` (the
+        default) or ``ranklib``.
+    feature_store : str, optional
+        Where features are defined: Solr's feature store (written into the model) or the feature set
+        of Elasticsearch and OpenSearch (named in the card's command).
+    one_query : bool
+        Of ONNX, for a ranker with ``normalize="query-minmax"``: a call has one query's items.
+
+    Raises
+    ------
+    ParameterError
+        For what the target cannot express, naming what can be done.
+    MissingExtraError
+        For ONNX where the library is not installed.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from countersample import CounterSampleRanker
+    >>> from countersample.export import export
+    >>> ranker = CounterSampleRanker(random_state=0).fit([[0.2], [0.9]], [0, 3])
+    >>> with TemporaryDirectory() as folder:
+    ...     written = export(ranker, f"{folder}/shop.json", to="solr", feature_names=["price"])
+    ...     text = written.path.read_text()
+    >>> written.form, written.card.name
+    ('LinearModel', 'shop.md')
+    >>> text[:66]
+    '{"class": "org.apache.solr.ltr.model.LinearModel", "name": "shop",'
+    """
+    if to not in TARGETS:
+        raise ParameterError(f"to is {to!r}, expected one of {', '.join(map(repr, TARGETS))}")
+    translate, takes = TARGETS[to]
+    options = {"model_type": model_type, "feature_store": feature_store, "one_query": one_query}
+    given = {option: value for option, value in options.items() if value}
+    for option in given.keys() - takes:
+        raise ParameterError(f"{option} is given, expected it left out: {to} has no such choice")
+    path = Path(path)
+    card = path.with_suffix(".md")
+    _check_places(path, card)
+    served = Served.of(
+        ranker,
+        name=path.stem if name is None else name,
+        file=path.name,
+        feature_names=feature_names,
+    )
+    translation = translate(served, **given)
+    text = card_of(ranker, served, translation)
+    with atomic_path(path) as model_file, atomic_path(card) as card_file:
+        model_file.write_bytes(translation.content)
+        card_file.write_text(text, "utf-8")
+    return Exported(
+        path=path,
+        card=card,
+        name=served.name,
+        system=translation.system,
+        form=translation.form,
+        n_features=served.n_features,
+        limits=translation.limits,
+        checked=translation.checked,
+    )
+
+
+def _check_places(path: Path, card: Path) -> None:
+    """Refuse to write where it cannot be, or over a text that is not a card."""
+    if path == card:
+        raise ParameterError(f"{path}: the model's card is to be there, expected another ending")
+    if not path.parent.is_dir():
+        raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
+    for place in (path, card):
+        if place.is_dir():
+            raise ParameterError(f"{place} is a folder, expected the name of a file")
+    if card.exists() and not card.read_text("utf-8", errors="replace").startswith(MARK):
+        raise ParameterError(
+            f"{card}: the model's card is to be there, but another text is: give the model another "
+            "name, or move that text"
+        )

@@ -1,0 +1,236 @@
+"""Rankers as ONNX graphs: float32 ``features`` (N, n_features) in, float32 ``scores`` (N,) out."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._extras import MissingExtraError, need
+from countersample._version import __version__
+from countersample.errors import CounterSampleError, ParameterError
+from countersample.export.served import Translation
+from countersample.scorers import LinearScorer, NetworkScorer
+from countersample.scorers.trees import LEAF
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from countersample.export.served import Served
+    from countersample.scorers import TreesScorer
+
+OPSET, TREE_OPSET, IR_VERSION = 17, 3, 8  # of 2022: read by every onnxruntime since 1.12
+TOLERANCE = 1e-5  # of the largest score
+_PROBES = 64  # rows that are scored before anything is written
+
+_LOADING = """\
+```python
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession("{file}")
+features = np.zeros((3, {n_features}), np.float32)  # {rows}, features in the order below
+(scores,) = session.run(["scores"], {{"features": features}})
+order = np.argsort(-scores, kind="stable")  # the best first
+```
+"""
+
+
+def translate(served: Served, *, one_query: bool = False) -> Translation:
+    """Write a ranker as an ONNX graph that normalises and scores.
+
+    Parameters
+    ----------
+    served : Served
+    one_query : bool
+        For a ranker that normalises by query: the graph takes the items of one query a call.
+    """
+    if served.is_by_query and not one_query:
+        raise ParameterError(
+            "this ranker normalises by query (normalize='query-minmax'), so its graph has to be "
+            "called with all items of one query: say that you will with one_query=True "
+            "(--one-query), or train with normalize='minmax' or 'standard'"
+        )
+    if one_query and not served.is_by_query:
+        raise ParameterError(
+            "one_query is True, expected it only for a ranker with normalize='query-minmax': leave "
+            "it out, and the graph takes the items of any queries together"
+        )
+    model = _model(served)
+    need("onnx").checker.check_model(model, full_check=True)
+    content: bytes = model.SerializeToString()
+    rows = "the items of one query" if one_query else "three items"
+    return Translation(
+        content=content,
+        system="ONNX",
+        form=f"opset {OPSET}" + ("" if served.kind != "boosted" else f", ai.onnx.ml {TREE_OPSET}"),
+        loading=_LOADING.format(file=served.file, n_features=served.n_features, rows=rows),
+        limits=_limits(served),
+        checked=_check_scores(content, served),
+    )
+
+
+def _model(served: Served) -> Any:  # noqa: ANN401 (onnx has no types)
+    graph = _Graph()
+    features = _normalised(graph, served)
+    scorer = served.scorer
+    if isinstance(scorer, LinearScorer):
+        scores = graph.add("MatMul", graph.as_double(features), graph.keep(scorer.weights[:, None]))
+    elif isinstance(scorer, NetworkScorer):
+        scores = _network(graph, features, scorer)
+    else:
+        scores = _trees(graph, features, scorer)
+    flat = graph.add("Squeeze", scores, graph.keep(np.array([1])))
+    graph.as_float(flat, name="scores")
+    return graph.model(served)
+
+
+class _Graph:
+    """Nodes and constants under construction; each node's output is known by its name."""
+
+    def __init__(self) -> None:
+        self._onnx = need("onnx")
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+
+    def add(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:  # noqa: ANN401 (numbers, tensors)
+        """Add a node; return the name of its output."""
+        output = name or f"{operator.lower()}_{len(self._nodes)}"
+        node = self._onnx.helper.make_node(operator, inputs, [output], name=output, **attributes)
+        self._nodes.append(node)
+        return output
+
+    def keep(self, values: NDArray[Any]) -> str:
+        """Add a constant; return its name."""
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(self.tensor(values, name))
+        return name
+
+    def tensor(self, values: NDArray[Any], name: str | None = None) -> Any:  # noqa: ANN401
+        return self._onnx.numpy_helper.from_array(np.ascontiguousarray(values), name)
+
+    def as_double(self, name: str) -> str:
+        return self.add("Cast", name, to=self._onnx.TensorProto.DOUBLE)
+
+    def as_float(self, value: str, name: str | None = None) -> str:
+        return self.add("Cast", value, name=name, to=self._onnx.TensorProto.FLOAT)
+
+    def model(self, served: Served) -> Any:  # noqa: ANN401
+        helper, kind = self._onnx.helper, self._onnx.TensorProto.FLOAT
+        features = helper.make_tensor_value_info("features", kind, ["N", served.n_features])
+        scores = helper.make_tensor_value_info("scores", kind, ["N"])
+        graph = helper.make_graph(
+            self._nodes, served.name, [features], [scores], initializer=self._constants
+        )
+        opsets = [("", OPSET), ("ai.onnx.ml", TREE_OPSET)]
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid(*opset) for opset in opsets],
+            ir_version=IR_VERSION,
+            producer_name="countersample",
+            producer_version=__version__,
+        )
+        helper.set_model_props(model, _metadata(served))
+        return model
+
+
+def _metadata(served: Served) -> dict[str, str]:
+    how = "none" if served.normalizer is None else f"{served.normalizer.how}, inside the graph"
+    if served.is_by_query:
+        how += ": call it with all items of one query"
+    known = {"kind": served.kind, "normalization": how, "data_fingerprint": served.fingerprint}
+    if served.feature_names is not None:
+        known["feature_names"] = json.dumps(served.feature_names, ensure_ascii=False)
+    return known
+
+
+def _normalised(graph: _Graph, served: Served) -> str:
+    """Add what `Normalizer.transform` does, to the bit: in float64, then to float32."""
+    normalizer = served.normalizer
+    if normalizer is None:
+        return "features"
+    values = graph.as_double("features")
+    if normalizer.shift is None or normalizer.scale is None:
+        low = graph.add("ReduceMin", values, axes=[0], keepdims=1)
+        high = graph.add("ReduceMax", values, axes=[0], keepdims=1)
+        span, nothing = graph.add("Sub", high, low), graph.keep(np.zeros(1))
+        varies = graph.add("Greater", span, nothing)
+        divisor = graph.add("Where", varies, span, graph.keep(np.ones(1)))
+        factor = graph.add("Where", varies, graph.add("Reciprocal", divisor), nothing)
+    else:
+        low = graph.keep(np.array(normalizer.shift))
+        scale = np.array(normalizer.scale)
+        factor = graph.keep(np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0))
+    return graph.as_float(graph.add("Mul", graph.add("Sub", values, low), factor))
+
+
+def _network(graph: _Graph, features: str, network: NetworkScorer) -> str:
+    value = features
+    for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
+        if layer:
+            value = graph.add("Relu", value)
+        value = graph.add("Gemm", value, graph.keep(weight), graph.keep(bias), transB=1)
+    return value
+
+
+def _trees(graph: _Graph, features: str, trees: TreesScorer) -> str:
+    """Add the trees with thresholds and sums in float64, in which float32 thresholds are exact."""
+    nodes = np.arange(len(trees.feature))
+    tree = np.searchsorted(trees.roots, nodes, side="right") - 1
+    number = nodes - trees.roots[tree]  # within its tree
+    is_leaf = trees.feature == LEAF
+
+    def children(of: NDArray[np.int32]) -> list[int]:
+        return [int(n) for n in np.where(is_leaf, 0, of - trees.roots[tree])]
+
+    leaves = np.flatnonzero(is_leaf)
+    return graph.add(
+        "TreeEnsembleRegressor",
+        graph.as_double(features),
+        domain="ai.onnx.ml",
+        n_targets=1,
+        nodes_treeids=tree.tolist(),
+        nodes_nodeids=number.tolist(),
+        nodes_featureids=np.where(is_leaf, 0, trees.feature).tolist(),
+        nodes_modes=np.where(is_leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_values_as_tensor=graph.tensor(np.where(is_leaf, 0, trees.threshold).astype(float)),
+        nodes_truenodeids=children(trees.left),
+        nodes_falsenodeids=children(trees.right),
+        target_treeids=tree[leaves].tolist(),
+        target_nodeids=number[leaves].tolist(),
+        target_ids=[0] * len(leaves),
+        target_weights_as_tensor=graph.tensor(trees.value[leaves]),
+    )
+
+
+def _check_scores(content: bytes, served: Served) -> str:
+    """Score a few rows with onnxruntime, where it is installed; return what came of it."""
+    try:
+        onnxruntime = need("onnxruntime")
+    except MissingExtraError:
+        return "The graph is valid; onnxruntime is not installed, so it was not run."
+    probes = np.random.default_rng(0).uniform(-0.5, 1.5, (_PROBES, served.n_features))
+    if served.normalizer is not None and served.normalizer.shift is not None:
+        probes = np.array(served.normalizer.shift) + np.array(served.normalizer.scale) * probes
+    features = probes.astype(np.float32)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    (scores,) = session.run(["scores"], {"features": features})
+    expected = served.predict(features)
+    gap = float(np.abs(scores - expected).max() / max(np.abs(expected).max(), 1e-30))
+    if not gap <= TOLERANCE:
+        raise CounterSampleError(
+            f"onnxruntime {onnxruntime.__version__} gives scores that are {gap:.3g} of the largest "
+            f"away from the ranker's, expected at most {TOLERANCE}: nothing was written; please "
+            "report this"
+        )
+    return f"onnxruntime {onnxruntime.__version__} gives the ranker's scores on {_PROBES} rows."
+
+
+def _limits(served: Served) -> tuple[str, ...]:
+    limits = ["Features have to be finite, and in the order of training: a graph knows no names."]
+    if served.is_by_query:
+        limits.append("A call has all items of one query: features are normalised among them.")
+    return tuple(limits)

@@ -1,0 +1,194 @@
+"""What every target starts from, and what it comes to: `Served` and `Translation`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from countersample.data.normalize import Normalizer
+    from countersample.rankers import ClickRanker
+    from countersample.scorers import Scorer
+
+_NAME = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """score = scorer(normalizer(x)): what is to be computed elsewhere, and what it is called.
+
+    Attributes
+    ----------
+    name : str
+        Of the model, where it is going.
+    file : str
+        The name of the file it is written to.
+    kind : {"linear", "neural", "boosted"}
+    scorer : Scorer
+    normalizer : Normalizer or None
+    feature_names : tuple of str, optional
+    fingerprint : str
+        That of the data the ranker was trained on.
+    """
+
+    name: str
+    file: str
+    kind: str
+    scorer: Scorer
+    normalizer: Normalizer | None
+    feature_names: tuple[str, ...] | None
+    fingerprint: str
+
+    @classmethod
+    def of(
+        cls, ranker: ClickRanker, *, name: str, file: str, feature_names: Sequence[str] | None
+    ) -> Served:
+        """Take what is served out of a fitted ranker; names that are given replace its own."""
+        ranker._check_fitted()  # noqa: SLF001 (the same error everywhere)
+        if not _NAME.fullmatch(name):
+            raise ParameterError(
+                f"name is {name!r}, expected letters, digits, '_', '.' and '-' only: name the "
+                "model with name (--name)"
+            )
+        if feature_names is None:
+            feature_names = getattr(ranker, "feature_names_in_", None)
+        names = None if feature_names is None else tuple(map(str, feature_names))
+        if names is not None:
+            _check_names(names, ranker.n_features_in_)
+        return cls(
+            name=name,
+            file=file,
+            kind=ranker.kind,
+            scorer=ranker.scorer_,
+            normalizer=ranker.normalizer_,
+            feature_names=names,
+            fingerprint=ranker.fingerprint_,
+        )
+
+    @property
+    def n_features(self) -> int:
+        """How many features it takes."""
+        return self.scorer.n_features
+
+    @property
+    def is_by_query(self) -> bool:
+        """Whether a score depends on the other items of the query."""
+        return self.normalizer is not None and self.normalizer.how == "query-minmax"
+
+    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the scores of one query's items, as the ranker gives them."""
+        if self.normalizer is not None:
+            features = self.normalizer.transform(features, [0, len(features)])
+        return self.scorer.predict(features)
+
+    def names_for(self, system: str) -> tuple[str, ...]:
+        """Return the names of the features, which this system needs."""
+        if self.feature_names is None:
+            raise ParameterError(
+                f"{system} knows features by name, and this ranker has none: give the "
+                f"{self.n_features:,} names, in the order of training, with feature_names "
+                "(--feature-names)"
+            )
+        return self.feature_names
+
+    def check_by_item(self, system: str) -> None:
+        """Refuse a normalisation that this system, which scores item by item, cannot do."""
+        if self.is_by_query:
+            raise ParameterError(
+                f"{system} scores item by item and cannot normalise by query (normalize="
+                "'query-minmax'): train with normalize='minmax' or 'standard', or normalise in "
+                "your own pipeline and train with normalize=None, or export to ONNX with "
+                "one_query=True (--to onnx --one-query)"
+            )
+
+    def ranges(self, system: str) -> list[tuple[float, float] | None]:
+        """Return (shift, scale) by feature; None where nothing is to be done.
+
+        That is all features of a ranker that does not normalise, and those that were constant in
+        training: they count nothing, and the scorer's weights on them have to be 0 instead.
+        """
+        if self.normalizer is None or self.normalizer.shift is None:
+            return [None] * self.n_features
+        found: list[tuple[float, float] | None] = []
+        scales = self.normalizer.scale or ()
+        for place, (shift, scale) in enumerate(zip(self.normalizer.shift, scales, strict=True)):
+            if scale > 0 and not 0 < as_float32(scale) < np.inf:
+                raise DataError(
+                    f"feature {place} is normalised with a scale of {scale:.3g}, expected one that "
+                    f"float32 can tell from 0 and from infinity, as {system} computes in that: "
+                    "rescale that feature before training, or leave it out"
+                )
+            found.append((shift, scale) if scale > 0 else None)
+        return found
+
+    @property
+    def is_constant(self) -> NDArray[np.bool_]:
+        """Whether each feature was constant in training, so that it counts nothing."""
+        if self.normalizer is None or self.normalizer.scale is None:
+            return np.zeros(self.n_features, np.bool_)
+        constant: NDArray[np.bool_] = np.array(self.normalizer.scale) == 0
+        return constant
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A ranker in the format of another system, and what a person should know about it.
+
+    Attributes
+    ----------
+    content : bytes
+        What the file has.
+    system, form : str
+        Who reads it, and as what.
+    loading : str
+        How to load it, in Markdown.
+    limits : tuple of str
+        What that system does otherwise, a sentence each.
+    checked : str
+        How it was checked, in a sentence.
+    """
+
+    content: bytes
+    system: str
+    form: str
+    loading: str
+    limits: tuple[str, ...]
+    checked: str
+
+
+def as_float32(value: float) -> float:
+    """Return the nearest float32, as a float whose text other systems read without loss.
+
+    Examples
+    --------
+    >>> from countersample.export.served import as_float32
+    >>> as_float32(0.1)
+    0.10000000149011612
+    """
+    return float(np.float32(value))
+
+
+def _check_names(names: tuple[str, ...], n_features: int) -> None:
+    if len(names) != n_features:
+        raise ParameterError(
+            f"feature_names has {len(names):,} names, expected {n_features:,}: one for each "
+            "feature, in the order of training"
+        )
+    if "" in names:
+        raise ParameterError(
+            f"feature_names has an empty name in place {names.index('')}, expected a name for each"
+        )
+    if len(set(names)) < len(names):
+        double = next(name for name in names if names.count(name) > 1)
+        raise ParameterError(
+            f"feature_names has {double!r} more than once, expected each feature to have its own"
+        )

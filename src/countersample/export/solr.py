@@ -1,0 +1,205 @@
+"""Models of Solr's learning-to-rank module: what is uploaded to ``schema/model-store``.
+
+Solr computes in float32. It reads numbers of trees and normalizers as text, and weights of linear
+models and networks as JSON numbers, which have to have a point or an exponent.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.errors import DataError
+from countersample.export.served import Translation, as_float32
+from countersample.export.trees import on_raw_features
+from countersample.scorers import NetworkScorer, TreesScorer
+from countersample.scorers.trees import LEAF
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from countersample.export.served import Served
+
+    Floats = NDArray[np.float32]
+
+_SLACK = np.float32(1e-6)  # Solr adds it to the threshold of every node
+_LEAST = np.finfo(np.float32).smallest_normal
+_MOST_SHIFT = 126  # 2^−126 is the smallest normal float32
+
+_LOADING = """\
+The features have to be in the feature store{store} before.
+
+```sh
+curl -X PUT "http://localhost:8983/solr/COLLECTION/schema/model-store" \\
+  -H "Content-Type: application/json" --data-binary @{file}
+curl "http://localhost:8983/solr/COLLECTION/query?q=shoes" \\
+  --data-urlencode "rq={{!ltr model={name} reRankDocs=100}}"
+```
+"""
+
+
+def translate(served: Served, *, feature_store: str | None = None) -> Translation:
+    """Write a ranker as Solr's LinearModel, NeuralNetworkModel or MultipleAdditiveTreesModel.
+
+    Parameters
+    ----------
+    served : Served
+    feature_store : str, optional
+        The store that has the features; Solr's default one where left out.
+    """
+    served.check_by_item("Solr")
+    names = served.names_for("Solr")
+    scorer = served.scorer
+    if isinstance(scorer, TreesScorer):
+        form = "MultipleAdditiveTreesModel"
+        trees = on_raw_features(scorer, served.normalizer)
+        thresholds, norms = _thresholds(trees, names)
+        params: dict[str, Any] = {"trees": _trees(trees, thresholds, names)}
+    elif isinstance(scorer, NetworkScorer):
+        form, norms = "NeuralNetworkModel", _norms(served)
+        params = {"layers": _layers(scorer, served)}
+    else:
+        form, norms = "LinearModel", _norms(served)
+        weights = np.where(served.is_constant, 0, scorer.weights)
+        params = {"weights": dict(zip(names, map(as_float32, weights), strict=True))}
+    model = {
+        "class": f"org.apache.solr.ltr.model.{form}",
+        "name": served.name,
+        "features": [
+            {"name": name} | ({} if norm is None else {"norm": norm})
+            for name, norm in zip(names, norms, strict=True)
+        ],
+        "params": params,
+    }
+    if feature_store is not None:
+        model["store"] = feature_store
+    store = "" if feature_store is None else f" `{feature_store}`"
+    return Translation(
+        content=(json.dumps(model, ensure_ascii=False, allow_nan=False) + "\n").encode(),
+        system="Solr",
+        form=form,
+        loading=_LOADING.format(store=store, file=served.file, name=served.name),
+        limits=_limits(served),
+        checked="The file was written to the documented format; no server was asked.",
+    )
+
+
+def _norm(name: str, **params: float) -> dict[str, Any]:
+    return {
+        "class": f"org.apache.solr.ltr.norm.{name}",
+        "params": {key: repr(as_float32(value)) for key, value in params.items()},
+    }
+
+
+def _norms(served: Served) -> list[dict[str, Any] | None]:
+    """Return the normalizer of each feature; None where values are taken as they are."""
+    how = None if served.normalizer is None else served.normalizer.how
+    found: list[dict[str, Any] | None] = []
+    for between in served.ranges("Solr"):
+        if between is None:
+            found.append(None)
+            continue
+        shift, scale = between
+        if how == "minmax":
+            found.append(_norm("MinMaxNormalizer", min=shift, max=shift + scale))
+        else:
+            found.append(_norm("StandardNormalizer", avg=shift, std=scale))
+    return found
+
+
+def _layers(network: NetworkScorer, served: Served) -> list[dict[str, Any]]:
+    """Return the layers as JSON; the first makes up for what normalizers lose in float32.
+
+    Solr takes off float32(shift) instead of shift, which is the same as an input that is off by
+    δ = (float32(shift) − shift) / scale: so W·δ is added to the bias.
+    """
+    matrices, biases = list(network.weights), list(network.biases)
+    matrices[0] = np.where(served.is_constant, np.float32(0), matrices[0])
+    ranges = [between or (0.0, 1.0) for between in served.ranges("Solr")]
+    lost = np.array([(as_float32(shift) - shift) / scale for shift, scale in ranges])
+    biases[0] = (biases[0] + matrices[0] @ lost).astype(np.float32)
+    activations = ["relu"] * (len(matrices) - 1) + ["identity"]
+    return [
+        {"matrix": matrix.tolist(), "bias": bias.tolist(), "activation": activation}
+        for matrix, bias, activation in zip(matrices, biases, activations, strict=True)
+    ]
+
+
+def _trees(trees: TreesScorer, thresholds: Floats, names: Sequence[str]) -> list[dict[str, Any]]:
+    nodes: dict[int, dict[str, Any]] = {}
+    for node in range(len(trees.feature) - 1, -1, -1):  # children come after their parents
+        if trees.feature[node] == LEAF:
+            nodes[node] = {"value": repr(as_float32(trees.value[node]))}
+            continue
+        nodes[node] = {
+            "feature": names[trees.feature[node]],
+            "threshold": repr(float(thresholds[node])),
+            "left": nodes[int(trees.left[node])],
+            "right": nodes[int(trees.right[node])],
+        }
+    return [{"weight": "1.0", "root": nodes[int(root)]} for root in trees.roots]
+
+
+def _thresholds(
+    trees: TreesScorer, names: Sequence[str]
+) -> tuple[Floats, list[dict[str, Any] | None]]:
+    """Return thresholds that are right once Solr has added 10⁻⁶, and what features are divided by.
+
+    Solr goes left where x ≤ float32(t′ + 10⁻⁶). Mostly there is a t′ for which that is the
+    threshold t. Where there is none, as for most t below 4·10⁻⁶, the feature and its thresholds are
+    multiplied by a power of two, which changes no comparison.
+    """
+    written = trees.threshold.copy()
+    norms: list[dict[str, Any] | None] = [None] * trees.n_features
+    for feature in np.unique(trees.feature[trees.feature != LEAF]):
+        nodes = trees.feature == feature
+        power, before = _before_slack(trees.threshold[nodes], names[feature])
+        written[nodes] = before
+        if power:
+            norms[feature] = _norm("StandardNormalizer", avg=0.0, std=2.0**-power)
+    return written, norms
+
+
+def _before_slack(thresholds: Floats, name: str) -> tuple[int, Floats]:
+    """Return k, which is 0 if it can be, and t′ with float32(t′ + 10⁻⁶) = 2^k·t for each t."""
+    tiny = (np.abs(thresholds) < _LEAST) & (thresholds != 0)  # only such values are told otherwise
+    thresholds = np.where(tiny, np.where(thresholds < 0, -_LEAST, np.float32(0)), thresholds)
+    room = 127 - int(np.frexp(np.abs(thresholds).max())[1])
+    for power in (0, *range(min(room, _MOST_SHIFT), 0, -1)):
+        shifted = np.ldexp(thresholds, power)
+        near = shifted - _SLACK
+        tried = np.stack([near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)])
+        is_right = tried + _SLACK == shifted
+        if is_right.any(axis=0).all():
+            return power, tried[is_right.argmax(axis=0), np.arange(len(near))]
+    raise DataError(
+        f"the thresholds on feature {name!r} go from {np.abs(thresholds).min():.3g} to "
+        f"{np.abs(thresholds).max():.3g}, which Solr cannot tell apart as it adds 1e-6 to each: "
+        "export to ONNX, or rescale that feature before training"
+    )
+
+
+def _limits(served: Served) -> tuple[str, ...]:
+    limits = [
+        "Solr computes in float32, so scores differ from the ranker's in the last digits.",
+        (
+            "A feature that a document does not have counts as its default value in the feature "
+            "store, which is 0 unless another is given there."
+        ),
+    ]
+    if isinstance(served.scorer, TreesScorer):
+        limits.append(
+            "Solr adds 1e-6 to every threshold; those in the file are such that the sum is the "
+            "right one, which is why they look odd, and why some features are divided by a power "
+            "of two."
+        )
+        if served.normalizer is not None:
+            limits.append(
+                f"The normalisation ({served.normalizer.how}) is in the thresholds: send features "
+                "as they are."
+            )
+    return tuple(limits)

@@ -1,0 +1,86 @@
+"""Trees that ask for features as they come, before any normalisation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.scorers.trees import LEAF
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from countersample.data.normalize import Normalizer
+    from countersample.scorers import TreesScorer
+
+    Thresholds = NDArray[np.float32]
+
+_INFINITY = int(np.float32(np.inf).view(np.int32))  # the bits of a float32 grow with it
+
+
+def on_raw_features(trees: TreesScorer, normalizer: Normalizer | None) -> TreesScorer:
+    """T = max {x : (x − shift) / scale ≤ t}: the same scores, to the bit, from raw features.
+
+    Normalising by column keeps the order of values, so each question "is the normalised value at
+    most t?" is one about the value itself. T is found among all float32 numbers, so it is exact.
+    Nodes where every finite value goes the same way are left out.
+
+    Parameters
+    ----------
+    trees : TreesScorer
+    normalizer : Normalizer or None
+        Not one that normalises by query.
+
+    Examples
+    --------
+    >>> from countersample.data.normalize import Normalizer
+    >>> from countersample.export.trees import on_raw_features
+    >>> from countersample.scorers import TreesScorer
+    >>> trees = TreesScorer.from_dict({
+    ...     "n_features": 1, "roots": [0], "feature": [0, -1, -1], "threshold": [0.5, 0, 0],
+    ...     "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 2, 7],
+    ... })
+    >>> minmax = Normalizer("minmax", n_features=1, shift=(100.0,), scale=(20.0,))
+    >>> on_raw_features(trees, minmax).threshold[0]
+    np.float32(110.0)
+    """
+    thresholds = _raw_thresholds(trees, normalizer)
+    is_inner = trees.feature != LEAF
+    instead = np.arange(len(trees.feature))  # the node that does the work of each
+    for node in np.flatnonzero(is_inner & ~np.isfinite(thresholds))[::-1]:
+        child = trees.left[node] if thresholds[node] > 0 else trees.right[node]
+        instead[node] = instead[child]
+    return replace(
+        trees,
+        roots=instead[trees.roots],
+        threshold=np.where(np.isfinite(thresholds), thresholds, np.float32(0)),
+        left=np.where(is_inner, instead[trees.left], 0).astype(np.int32),
+        right=np.where(is_inner, instead[trees.right], 0).astype(np.int32),
+    )
+
+
+def _raw_thresholds(trees: TreesScorer, normalizer: Normalizer | None) -> Thresholds:
+    """Return T of each node; ∞ where all finite values go left, −∞ where none does."""
+    shift, factor = np.zeros(trees.n_features), np.ones(trees.n_features)
+    if normalizer is not None:
+        shift, scale = np.array(normalizer.shift), np.array(normalizer.scale)
+        factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
+    shift, factor = shift[trees.feature], factor[trees.feature]  # of leaves: any
+    below = np.full(len(trees.feature), -_INFINITY, np.int64)  # goes left
+    above = -below  # goes right
+    while (is_open := above - below > 1).any():
+        middle = np.where(is_open, (below + above) // 2, 0)
+        with np.errstate(over="ignore"):
+            normalised = ((_float_of(middle) - shift) * factor).astype(np.float32)
+        goes_left = normalised <= trees.threshold
+        below = np.where(is_open & goes_left, middle, below)
+        above = np.where(is_open & ~goes_left, middle, above)
+    return _float_of(np.where(above == _INFINITY, above, below)).astype(np.float32)
+
+
+def _float_of(order: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the float32 numbers at these places of their order, in which 0 is in place 0."""
+    sizes = np.abs(order).astype(np.int32).view(np.float32)
+    return np.copysign(sizes, order).astype(np.float64)

@@ -1,0 +1,118 @@
+"""Rankers of every kind that nobody trained, and rows to score with them."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from countersample import RankingDataset
+from countersample.data.normalize import Normalizer
+from countersample.export.trees import on_raw_features
+from countersample.rankers.base import ClickRanker
+from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
+
+KINDS = ["linear", "neural", "boosted"]
+BY_COLUMN = [None, "minmax", "standard"]
+CONSTANT = 3  # the column that does not vary
+# Scales from 10^-6 to 10^6, one with a mean far from 0, one constant.
+SCALES = np.array([1e-6, 1e-3, 1.0, 0.0, 1e3, 1e6, 10.0])
+MEANS = np.array([0.0, 0.0, -1.0, 5.0, 2e3, 0.0, 1e5])
+NAMES = tuple(f"feature {place}" for place in range(len(SCALES)))
+
+
+class Made(ClickRanker):
+    """A ranker with a scorer that nobody trained."""
+
+    def __init__(self, normalize=None, random_state=None):
+        self.normalize = normalize
+        self.random_state = random_state
+
+
+def some_features(rng, n_rows=400, spread=1):
+    noise = spread * rng.standard_normal((n_rows, len(SCALES)))
+    return (MEANS + SCALES * noise).astype(np.float32)
+
+
+def some_scorer(kind, rng, features):
+    """Return a scorer for features of the given range."""
+    n = features.shape[1]
+    if kind == "linear":
+        return LinearScorer(rng.standard_normal(n))
+    if kind == "neural":
+        widths = [n, 6, 4, 1]
+        shapes = [(out, into) for into, out in pairwise(widths)]
+        return NetworkScorer(
+            tuple(rng.standard_normal(shape).astype(np.float32) for shape in shapes),
+            tuple(rng.standard_normal(out).astype(np.float32) for out, _ in shapes),
+        )
+    return some_trees(rng, [rng.choice(column, 30) for column in features.T])
+
+
+def some_trees(rng, thresholds, n_trees=20, depth=4):
+    """Return whole trees, and a stump, with thresholds among those given by feature."""
+    feature, threshold, left, right, value = [], [], [], [], []
+
+    def grow(depth):
+        node = len(feature)
+        chosen = int(rng.integers(len(thresholds))) if depth else -1
+        feature.append(chosen)
+        threshold.append(rng.choice(thresholds[chosen]) if depth else 0)
+        value.append(0 if depth else rng.standard_normal())
+        left.append(0)
+        right.append(0)
+        if depth:
+            left[node], right[node] = grow(depth - 1), grow(depth - 1)
+        return node
+
+    roots = [grow(depth if tree else 0) for tree in range(n_trees)]
+    return TreesScorer.from_dict(
+        {"n_features": len(thresholds), "roots": roots, "feature": feature, "threshold": threshold,
+         "left": left, "right": right, "value": value}
+    )  # fmt: skip
+
+
+def ranker_of(kind, scorer, *, names, normalizer=None):
+    """Return a ranker that scores by this."""
+    ranker = Made(normalize=None if normalizer is None else normalizer.how)
+    ranker.kind, ranker.scorer_, ranker.normalizer_ = kind, scorer, normalizer
+    ranker.n_queries_, ranker.fingerprint_ = 1, "0123"
+    ranker.origin_ = {"n_clicks": 5, "n_items": 400, "mean_weight": 2.0, "max_weight": 4.0}
+    ranker._remember_features(scorer.n_features, names)
+    return ranker
+
+
+def made(kind, how, rng, *, names=NAMES):
+    """Return a ranker of this kind and normalisation, and rows to score with it."""
+    features = some_features(rng)
+    nothing = np.zeros(len(features), int)
+    dataset = RankingDataset.from_arrays(features, nothing, nothing)
+    normalizer = None if how is None else Normalizer.fit(dataset, how)
+    seen = features if normalizer is None else normalizer(dataset).features
+    scorer = some_scorer(kind, rng, seen)
+    ranker = ranker_of(kind, scorer, names=names, normalizer=normalizer)
+    rows = np.concatenate([features[:100], some_features(rng, 100, spread=3)])
+    if kind == "boosted":
+        rows = np.concatenate([rows, on_thresholds(ranker, rows)])
+    return ranker, rows
+
+
+def predict(ranker, rows):
+    """Return the scores of one query's items; features may have names that an array has not."""
+    return ranker._scores(rows, np.array([0, len(rows)]))
+
+
+def on_thresholds(ranker, rows):
+    """Return the rows with values at the thresholds of the trees, and right below and above."""
+    if ranker.normalizer_ is not None and ranker.normalizer_.how == "query-minmax":
+        return rows
+    trees = on_raw_features(ranker.scorer_, ranker.normalizer_)
+    found = []
+    for toward in (-np.inf, None, np.inf):
+        changed = rows.copy()
+        for node in np.flatnonzero(trees.feature >= 0):
+            at = trees.threshold[node]
+            row = node % len(rows)
+            changed[row, trees.feature[node]] = (
+                at if toward is None else np.nextafter(at, np.float32(toward))
+            )
+        found.append(changed)
+    return np.concatenate(found)

@@ -1,0 +1,308 @@
+"""What is exported scores as the ranker does, wherever it is read."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from conftest import SEED
+from made_rankers import (
+    BY_COLUMN,
+    CONSTANT,
+    KINDS,
+    NAMES,
+    SCALES,
+    made,
+    predict,
+    ranker_of,
+    some_trees,
+)
+from readers_export import elasticsearch_scores, solr_scores
+
+from countersample import CounterSampleRanker, simulate_clicks, synthetic
+from countersample._extras import MissingExtraError
+from countersample.data.normalize import Normalizer
+from countersample.errors import CounterSampleError, DataError
+from countersample.export import export
+from countersample.export.trees import on_raw_features
+from countersample.gbdt import GBDTRanker
+from countersample.rankers import load_ranker
+from countersample.scorers import LinearScorer, TreesScorer
+from countersample.torch import NeuralRanker
+
+
+def onnx_scores(path, features):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (scores,) = session.run(["scores"], {"features": features.astype(np.float32)})
+    assert scores.dtype == np.float32
+    return scores
+
+
+def assert_same(scores, expected, *, up_to_a_constant=False):
+    assert scores.shape == expected.shape
+    assert np.isfinite(scores).all()
+    gap = scores - expected
+    if up_to_a_constant:
+        gap = gap - np.median(gap)
+    assert np.abs(gap).max() <= 1e-5 * max(1, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("how", BY_COLUMN)
+class TestScores:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_onnx(self, kind, how, rng, tmp_path):
+        ranker, rows = made(kind, how, rng)
+        export(ranker, tmp_path / "r.onnx", to="onnx")
+        assert_same(onnx_scores(tmp_path / "r.onnx", rows), predict(ranker, rows))
+
+    @pytest.mark.parametrize("system", ["elasticsearch", "opensearch"])
+    @pytest.mark.parametrize(
+        ("kind", "model_type"),
+        [("linear", None), ("linear", "linear"), ("boosted", None), ("boosted", "xgboost+json"),
+         ("boosted", "ranklib")],
+    )  # fmt: skip
+    def test_search_plug_ins(self, kind, model_type, system, how, rng, tmp_path):
+        ranker, rows = made(kind, how, rng)
+        written = export(ranker, tmp_path / "r.json", to=system, model_type=model_type)
+        expected = {"linear": "linear", "boosted": "xgboost+json"}[kind]
+        assert written.form == f"model/{model_type or expected}"
+        found = elasticsearch_scores(written.path, NAMES, rows)
+        shifted = kind == "linear" and how == "standard"  # means are rounded to float32
+        assert_same(found, predict(ranker, rows), up_to_a_constant=shifted)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_solr(self, kind, how, rng, tmp_path):
+        ranker, rows = made(kind, how, rng)
+        written = export(ranker, tmp_path / "r.json", to="solr")
+        found = solr_scores(written.path, NAMES, rows)
+        shifted = kind == "linear" and how == "standard"
+        assert_same(found, predict(ranker, rows), up_to_a_constant=shifted)
+
+
+@pytest.mark.parametrize("how", ["minmax", "standard"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_feature_that_was_constant_counts_nothing(kind, how, rng, tmp_path):
+    ranker, rows = made(kind, how, rng)
+    path = export(ranker, tmp_path / "r.json", to="solr").path
+    varied = rows.copy()
+    varied[:, CONSTANT] += 100
+    assert np.array_equal(solr_scores(path, NAMES, rows), solr_scores(path, NAMES, varied))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return synthetic("tiny", n_queries=60, rng=SEED)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        CounterSampleRanker(steps=500, learning_rate=0.01, random_state=0),
+        GBDTRanker(n_trees=30, early_stopping=None, min_items_in_leaf=5, random_state=0),
+        GBDTRanker("xgboost", n_trees=30, early_stopping=None, normalize="minmax",
+                   min_items_in_leaf=1, random_state=0),
+        NeuralRanker(hidden=(8,), epochs=2, patience=None, batch_size=256, random_state=0),
+    ],
+    ids=["linear", "lightgbm", "xgboost", "neural"],
+)  # fmt: skip
+def fitted(request, data):
+    if request.param.kind == "neural":
+        pytest.importorskip("torch")
+    log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=3000, rng=SEED)
+    return request.param.fit_log(data, log)
+
+
+class TestFitted:
+    """Rankers that were trained, by both boosting libraries too."""
+
+    def test_everywhere(self, fitted, data, tmp_path):
+        names = [f"f{place}" for place in range(data.n_features)]
+        expected = fitted.predict(data)
+        export(fitted, tmp_path / "r.onnx", to="onnx")
+        assert_same(onnx_scores(tmp_path / "r.onnx", data.features), expected)
+        path = export(fitted, tmp_path / "solr.json", to="solr", feature_names=names).path
+        assert_same(solr_scores(path, names, data.features), expected)
+        if fitted.kind != "neural":
+            options = {"to": "elasticsearch", "feature_names": names}
+            path = export(fitted, tmp_path / "es.json", **options).path
+            assert_same(elasticsearch_scores(path, names, data.features), expected)
+
+    def test_through_its_file_it_is_the_same(self, fitted, data, tmp_path):
+        fitted.save(tmp_path / "ranker.json")
+        loaded = load_ranker(tmp_path / "ranker.json")
+        names = [f"f{place}" for place in range(data.n_features)]
+        for to in ("onnx", "solr"):
+            first, second = (
+                export(ranker, tmp_path / f"r.{to}", to=to, feature_names=names).path.read_bytes()
+                for ranker in (fitted, loaded)
+            )
+            assert first == second
+
+
+class TestRawTrees:
+    @pytest.mark.parametrize("how", BY_COLUMN)
+    def test_scores_are_the_same_to_the_bit(self, how, rng):
+        ranker, rows = made("boosted", how, rng)
+        raw = on_raw_features(ranker.scorer_, ranker.normalizer_)
+        assert np.array_equal(raw.predict(rows), predict(ranker, rows))
+
+    def test_the_threshold_is_the_last_value_that_goes_left(self, rng):
+        ranker, _ = made("boosted", "standard", rng)
+        raw = on_raw_features(ranker.scorer_, ranker.normalizer_)
+        inner = np.flatnonzero((raw.feature >= 0) & (raw.feature != CONSTANT))
+        for node in rng.choice(inner, 30):
+            row = np.zeros((1, len(SCALES)), np.float32)
+            ends = raw.threshold[node], np.nextafter(raw.threshold[node], np.float32(np.inf))
+            for end, goes_left in zip(ends, (True, False), strict=True):
+                row[0, raw.feature[node]] = end
+                normalised = ranker.normalizer_.transform(row)[0, raw.feature[node]]
+                assert (normalised <= ranker.scorer_.threshold[node]) == goes_left
+
+    def test_a_node_that_everything_passes_is_left_out(self):
+        """A split of a constant feature, 0 when normalised, at 0.5 and at −0.5."""
+        trees = TreesScorer.from_dict(
+            {"n_features": 1, "roots": [0, 3], "feature": [0, -1, -1, 0, -1, -1],
+             "threshold": [0.5, 0, 0, -0.5, 0, 0], "left": [1, 0, 0, 4, 0, 0],
+             "right": [2, 0, 0, 5, 0, 0], "value": [0, 1, 2, 0, 10, 20]}
+        )  # fmt: skip
+        constant = Normalizer("minmax", n_features=1, shift=(7.0,), scale=(0.0,))
+        raw = on_raw_features(trees, constant)
+        assert raw.roots.tolist() == [1, 5]
+        assert raw.predict(np.array([[3.0]], np.float32)).tolist() == [1 + 20]
+
+
+class TestSolrSlack:
+    """Solr adds 10⁻⁶ to thresholds; what is written takes that into account, exactly."""
+
+    @pytest.mark.parametrize(
+        "thresholds",
+        [
+            [0.0],
+            [0.5, -0.5, 3.0],
+            [3.0000002e-6, 3.5e-6, -1e-6, 1e-6],
+            [-1e-35, 1e-35, 1000.0],  # what LightGBM has around 0
+            [-1.4e-45, 1.0, 250.0],  # what XGBoost has for x < 0
+            [1e30, -1e30, 1e20],
+            [1e-30],
+        ],
+    )
+    def test_values_at_thresholds_and_beside_them(self, thresholds, rng, tmp_path):
+        thresholds = np.array(thresholds, np.float32)
+        scorer = some_trees(rng, [thresholds, np.array([1.0])], n_trees=8, depth=2)
+        ranker = ranker_of("boosted", scorer, names=("a", "b"))
+        ends = [thresholds, np.nextafter(thresholds, np.float32(np.inf)),
+                np.nextafter(thresholds, np.float32(-np.inf)), [0, 1, -1, 1e38, -1e38]]  # fmt: skip
+        values = np.concatenate(ends).astype(np.float32)
+        values = values[(values == 0) | (np.abs(values) >= np.finfo(np.float32).smallest_normal)]
+        rows = np.stack([values, np.ones_like(values)], axis=1)
+        path = export(ranker, tmp_path / "r.json", to="solr").path
+        assert_same(solr_scores(path, ("a", "b"), rows), predict(ranker, rows))
+
+    def test_random_thresholds_of_any_size(self, rng, tmp_path):
+        for size in range(-12, 4):
+            thresholds = (rng.standard_normal(30) * 10.0**size).astype(np.float32)
+            scorer = some_trees(rng, [thresholds], n_trees=10, depth=3)
+            ranker = ranker_of("boosted", scorer, names=("a",))
+            rows = np.concatenate([thresholds, np.nextafter(thresholds, np.float32(1e38))])[:, None]
+            path = export(ranker, tmp_path / "r.json", to="solr").path
+            assert_same(solr_scores(path, ("a",), rows), predict(ranker, rows))
+
+    def test_what_cannot_be_told_apart_is_refused(self, rng, tmp_path):
+        scorer = some_trees(rng, [np.array([1e-35, 1e30])], n_trees=30, depth=2)
+        ranker = ranker_of("boosted", scorer, names=("a",))
+        with pytest.raises(DataError) as error:
+            export(ranker, tmp_path / "r.json", to="solr")
+        assert str(error.value) == (
+            "the thresholds on feature 'a' go from 1e-35 to 1e+30, which Solr cannot tell apart as "
+            "it adds 1e-6 to each: export to ONNX, or rescale that feature before training"
+        )
+        assert not any(tmp_path.iterdir())
+
+
+class TestMissing:
+    def test_the_missing_branch_is_that_of_0(self, rng, tmp_path):
+        ranker, rows = made("boosted", "standard", rng)
+        path = export(ranker, tmp_path / "r.json", to="opensearch").path
+        gone, zero = rows.copy(), rows.copy()
+        gone[:, 2], zero[:, 2] = np.nan, 0
+        found = elasticsearch_scores(path, NAMES, gone)
+        assert np.array_equal(found, elasticsearch_scores(path, NAMES, zero))
+
+
+class TestOnnx:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_one_query_a_call(self, kind, rng, tmp_path):
+        ranker, rows = made(kind, "query-minmax", rng)
+        export(ranker, tmp_path / "r.onnx", to="onnx", one_query=True)
+        for query in (rows[:17], rows[17:20], rows[20:21]):
+            expected = predict(ranker, query)
+            assert_same(onnx_scores(tmp_path / "r.onnx", query), expected)
+
+    def test_what_the_file_says(self, rng, tmp_path):
+        ranker, _ = made("linear", "minmax", rng)
+        export(ranker, tmp_path / "r.onnx", to="onnx", name="shop-2")
+        model = onnx.load(tmp_path / "r.onnx")
+        told = {entry.key: entry.value for entry in model.metadata_props}
+        assert json.loads(told["feature_names"]) == list(NAMES)
+        assert told["normalization"] == "minmax, inside the graph"
+        assert told["data_fingerprint"] == "0123"
+        assert (model.graph.name, model.producer_name) == ("shop-2", "countersample")
+
+    def test_names_are_not_needed(self, rng, tmp_path):
+        ranker, _ = made("linear", None, rng, names=None)
+        export(ranker, tmp_path / "r.onnx", to="onnx")
+        told = {entry.key for entry in onnx.load(tmp_path / "r.onnx").metadata_props}
+        assert "feature_names" not in told
+
+    def test_no_rows(self, rng, tmp_path):
+        ranker, rows = made("neural", "minmax", rng)
+        export(ranker, tmp_path / "r.onnx", to="onnx")
+        assert onnx_scores(tmp_path / "r.onnx", rows[:0]).shape == (0,)
+
+    @pytest.mark.parametrize("library", ["onnx", "onnxruntime"])
+    def test_a_missing_library(self, library, rng, tmp_path, monkeypatch):
+        ranker, _ = made("linear", None, rng)
+        monkeypatch.setitem(sys.modules, library, None)
+        if library == "onnxruntime":
+            written = export(ranker, tmp_path / "r.onnx", to="onnx")
+            assert "onnxruntime is not installed" in written.checked
+            return
+        with pytest.raises(MissingExtraError) as error:
+            export(ranker, tmp_path / "r.onnx", to="onnx")
+        assert 'pip install "countersample[export]"' in str(error.value)
+        assert not any(tmp_path.iterdir())
+
+    def test_scores_that_differ_are_not_written(self, rng, tmp_path, monkeypatch):
+        ranker, _ = made("linear", None, rng)
+        double = replace(ranker.scorer_, weights=2 * ranker.scorer_.weights)
+        monkeypatch.setattr(LinearScorer, "predict", lambda _, x: x @ double.weights)
+        with pytest.raises(CounterSampleError, match="away from the ranker's, expected at most"):
+            export(ranker, tmp_path / "r.onnx", to="onnx")
+        assert not any(tmp_path.iterdir())
+
+
+class TestNames:
+    def test_others_than_in_training(self, rng, tmp_path):
+        ranker, rows = made("boosted", None, rng)
+        names = list("abcdefg")
+        path = export(ranker, tmp_path / "r.json", to="solr", feature_names=names).path
+        assert_same(solr_scores(path, names, rows), predict(ranker, rows))
+
+    def test_the_feature_set_may_have_another_order(self, rng, tmp_path):
+        order = rng.permutation(len(NAMES))
+        names = [NAMES[place] for place in order]
+        for kind in ("linear", "boosted"):
+            ranker, rows = made(kind, "minmax", rng)
+            path = export(ranker, tmp_path / "r.json", to="elasticsearch").path
+            found = elasticsearch_scores(path, names, rows[:, order])
+            assert_same(found, predict(ranker, rows))
+
+    def test_the_feature_store(self, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        written = export(ranker, tmp_path / "r.json", to="solr", feature_store="shop")
+        assert json.loads(written.path.read_text())["store"] == "shop"
+        written = export(ranker, tmp_path / "r.json", to="elasticsearch", feature_store="shop")
+        assert "_featureset/shop/_createmodel" in written.card.read_text()

@@ -1,0 +1,201 @@
+"""The model card, what a ranker remembers of its origin, and the command."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from conftest import SEED
+from made_rankers import KINDS, NAMES, made, predict
+from readers_export import elasticsearch_scores, solr_scores
+from shops import make, opened
+
+from countersample import CounterSampleRanker
+from countersample.cli import main
+from countersample.export import export
+from countersample.fitting import fit_from_impressions
+from countersample.rankers import load_ranker
+
+GAIN = {
+    "metric": "dcg@10", "per": "session", "relative": 0.162, "relative_low": 0.146,
+    "relative_high": 0.178, "confidence": 0.95, "logged": 1.827, "new": 2.124,
+}  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command in an empty folder; return its output, or its one line of error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, fails=False):
+        monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert ended.value.code == (1 if fails else 0), printed.err
+        assert printed.err.count("\n") == (1 if fails else 0)
+        return printed.err if fails else printed.out
+
+    return run
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A ranker in a file, and the rows it was trained on."""
+    features = np.random.default_rng(SEED).random((20, 3)).astype(np.float32)
+    clicks, qid = np.arange(20) % 3, np.repeat([1, 2, 3, 4], 5)
+    ranker = CounterSampleRanker(steps=200, learning_rate=0.01, random_state=0)
+    ranker.fit(features, clicks, qid=qid).save(tmp_path / "ranker.json")
+    return ranker, features
+
+
+def card_of(ranker, tmp_path, **options):
+    return export(ranker, tmp_path / "shop.json", **options).card.read_text()
+
+
+class TestCard:
+    def test_numbers_of_its_origin(self, rng, tmp_path):
+        ranker, _ = made("linear", "minmax", rng)
+        ranker.origin_ |= {
+            "n_clicks": 25_637.0, "mean_weight": 2.841, "max_weight": 10.31, "gain": GAIN,
+            "data": "features.parquet", "propensities": "estimated by all-pairs",
+            "log": {"file": "impressions.parquet", "impressions": 200_000, "clicks": 25_640,
+                    "sessions": None},
+        }  # fmt: skip
+        card = card_of(ranker, tmp_path, to="solr")
+        for told in [
+            "| data | features.parquet: 1 queries, 400 items, 7 features |",
+            "| log | impressions.parquet: 200,000 impressions, 25,640 clicks |",
+            "| clicks used | 25,637 |",
+            "| weight of a click | 2.84 on average, 10.3 at most |",
+            "| propensities | estimated by all-pairs |",
+            "| fingerprint of the data | `0123` |",
+            "**+16.2% dcg@10** over what was logged (95% interval +14.6% to +17.8%)",
+            "2.124 a session instead of 1.827.",
+            "| `normalize` | `'minmax'` |",
+            "for Solr (LinearModel): [shop.json](shop.json)",
+        ]:  # fmt: skip
+            assert told in card
+
+    def test_what_is_not_known_is_said(self, rng, tmp_path):
+        card = card_of(made("boosted", None, rng)[0], tmp_path, to="solr")
+        assert "Not estimated." in card
+        assert "| propensities | not recorded |" in card
+        assert "| log | not recorded |" in card
+
+    def test_features_with_their_weights(self, rng, tmp_path):
+        ranker, _ = made("linear", "minmax", rng)
+        card = card_of(ranker, tmp_path, to="solr")
+        assert "| place | name | less | divided by | weight |" in card
+        weights = ranker.scorer_.weights
+        assert re.search(rf"\| 2 \| {NAMES[2]} \| .* \| {weights[2]:.6g} \|", card)
+        assert re.search(rf"\| 3 \| {NAMES[3]} \| 5 \| 0: left out \|", card)
+
+    def test_features_with_their_splits(self, rng, tmp_path):
+        ranker, _ = made("boosted", None, rng)
+        card = card_of(ranker, tmp_path, to="elasticsearch", model_type="ranklib")
+        count = int((ranker.scorer_.feature == 4).sum())
+        assert f"| 4 | {NAMES[4]} | {count} |" in card
+        assert "the feature set must have them in this order" in card
+
+    def test_a_name_that_looks_like_a_table(self, rng, tmp_path):
+        names = ["a|b", *NAMES[1:]]
+        card = card_of(made("linear", None, rng)[0], tmp_path, to="solr", feature_names=names)
+        assert "| 0 | a\\|b |" in card
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_the_snippet_for_onnx_runs(self, kind, rng, tmp_path, monkeypatch):
+        ranker, _ = made(kind, "minmax", rng)
+        card = export(ranker, tmp_path / "shop.onnx", to="onnx").card.read_text()
+        (snippet,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+        monkeypatch.chdir(tmp_path)
+        found = {}
+        exec(snippet, found)  # noqa: S102 (it is ours)
+        expected = predict(ranker, np.zeros((3, len(NAMES)), np.float32))
+        assert np.allclose(found["scores"], expected, rtol=1e-5)
+
+    def test_it_is_written_anew(self, rng, tmp_path):
+        card_of(made("linear", None, rng)[0], tmp_path, to="solr")
+        assert "boosted ranker" in card_of(made("boosted", None, rng)[0], tmp_path, to="solr")
+
+
+def test_a_fit_remembers_its_origin(tmp_path):
+    """Through the file, to the card."""
+    log, features = make(SEED, sessions=1000)
+    fit = fit_from_impressions(*opened(log, features), seed=SEED)
+    fit.ranker.save(tmp_path / "ranker.json")
+    ranker = load_ranker(tmp_path / "ranker.json")
+    origin, gain = ranker.origin_, fit.gain
+    assert origin["propensities"] == fit.looks.source
+    assert origin["log"]["impressions"] == fit.check.counts.n_impressions
+    assert origin["log"]["sessions"] == 1000
+    assert origin["gain"]["relative"] == gain.relative
+    assert (origin["gain"]["logged"], origin["gain"]["new"]) == (gain.logged.value, gain.new.value)
+    names = [f"f{place}" for place in range(ranker.n_features_in_)]
+    card = card_of(ranker, tmp_path, to="solr", feature_names=names)
+    assert f"**{gain.relative:+.1%} dcg@10** over what was logged" in card
+    assert f"| propensities | {fit.looks.source} |" in card
+
+
+class TestCommand:
+    @pytest.mark.usefixtures("saved")
+    def test_onnx(self, run):
+        printed = run("export", "ranker.json", "--to", "onnx", "-o", "shop.onnx")
+        assert "shop, 3 features" in printed
+        assert "gives the ranker's scores on 64 rows." in printed
+        assert "The model is in shop.onnx; how to load it is in shop.md" in printed
+
+    @pytest.mark.usefixtures("saved")
+    def test_json(self, run):
+        arguments = ["--to", "onnx", "-o", "shop.onnx", "--name", "tuesday", "--json"]
+        figures = json.loads(run("export", "ranker.json", *arguments))
+        assert figures["path"] == "shop.onnx"
+        assert figures["card"] == "shop.md"
+        assert (figures["name"], figures["system"]) == ("tuesday", "ONNX")
+        assert figures["n_features"] == 3
+        assert len(figures["limits"]) == 1
+
+    def test_names_with_commas_or_in_a_file(self, run, saved, tmp_path):
+        ranker, features = saved
+        run("export", "ranker.json", "--to", "solr", "-o", "a.json", "--feature-names", "x, y,z")
+        (tmp_path / "names.txt").write_text("x\ny\nz\n")
+        arguments = ["--to", "opensearch", "-o", "b.json", "--feature-names", "@names.txt"]
+        run("export", "ranker.json", *arguments)
+        names = ("x", "y", "z")
+        expected = ranker.predict(features)
+        assert np.allclose(solr_scores(tmp_path / "a.json", names, features), expected)
+        assert np.allclose(elasticsearch_scores(tmp_path / "b.json", names, features), expected)
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["--to", "solr"], "countersample: Solr knows features by name, and this ranker has"),
+            (["--to", "lucene"], "countersample: to is 'lucene', expected one of 'onnx', "),
+            (["--to", "solr", "--feature-names", "@none"], "countersample: none: cannot be read"),
+            (["--to", "onnx", "--model-type", "linear"], "countersample: model_type is given, "),
+        ],
+    )
+    @pytest.mark.usefixtures("saved")
+    def test_errors(self, arguments, sentence, run, tmp_path):
+        assert run("export", "ranker.json", *arguments, "-o", "m", fails=True).startswith(sentence)
+        assert [path.name for path in tmp_path.iterdir()] == ["ranker.json"]
+
+    def test_no_such_ranker(self, run):
+        error = run("export", "none.json", "--to", "onnx", "-o", "m", fails=True)
+        assert error == "countersample: none.json: cannot be read: No such file or directory\n"
+
+    def test_train_records_the_files(self, run, tmp_path):
+        run("data", "make", "tiny", "data.txt", "--queries", "30")
+        run("simulate", "data.txt", "-o", "clicks.parquet", "--clicks", "500")
+        run("train", tmp_path / "data.txt", "clicks.parquet", "-o", "r.json", "--steps", "100",
+            "--learning-rate", "0.01")  # fmt: skip
+        origin = load_ranker(tmp_path / "r.json").origin_
+        assert (origin["data"], origin["log"]) == ("data.txt", {"file": "clicks.parquet"})
+        run("export", "r.json", "--to", "onnx", "-o", "r.onnx")
+        card = (tmp_path / "r.md").read_text()
+        assert "| data | data.txt: 30 queries" in card
+        assert "| `n_steps_` (found) | `100` |" in card
+        assert "| `n_queries_`" not in card
+        assert "| log | clicks.parquet |" in card
+        assert str(tmp_path) not in card

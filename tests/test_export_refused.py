@@ -1,0 +1,124 @@
+"""What a target cannot express is refused before anything is written."""
+
+from dataclasses import replace
+
+import pytest
+from made_rankers import KINDS, NAMES, made
+
+from countersample import CounterSampleRanker
+from countersample.errors import DataError, ParameterError
+from countersample.export import export
+from countersample.rankers import UnfittedRankerError
+
+BY_QUERY = (
+    " scores item by item and cannot normalise by query (normalize='query-minmax'): train with "
+    "normalize='minmax' or 'standard', or normalise in your own pipeline and train with "
+    "normalize=None, or export to ONNX with one_query=True (--to onnx --one-query)"
+)
+NEURAL = (
+    " cannot express a neural ranker: export it to ONNX or Solr (--to onnx, --to solr), or train a "
+    "linear or boosted one"
+)
+NAMELESS = (
+    " knows features by name, and this ranker has none: give the 7 names, in the order of "
+    "training, with feature_names (--feature-names)"
+)
+ONE_QUERY = (
+    "this ranker normalises by query (normalize='query-minmax'), so its graph has to be called "
+    "with all items of one query: say that you will with one_query=True (--one-query), or train "
+    "with normalize='minmax' or 'standard'"
+)
+NOT_ONE_QUERY = (
+    "one_query is True, expected it only for a ranker with normalize='query-minmax': leave it out, "
+    "and the graph takes the items of any queries together"
+)
+TREES = (
+    "model_type is 'linear', expected 'xgboost+json' or 'ranklib' for a boosted ranker in "
+    "OpenSearch"
+)
+NAME = (
+    "name is 'my model', expected letters, digits, '_', '.' and '-' only: name the model with name "
+    "(--name)"
+)
+TOO_FEW = "feature_names has 2 names, expected 7: one for each feature, in the order of training"
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("kind", "how", "options", "sentence"),
+        [
+            *[(kind, "query-minmax", {"to": "solr"}, f"Solr{BY_QUERY}") for kind in KINDS],
+            ("linear", "query-minmax", {"to": "elasticsearch"}, f"Elasticsearch{BY_QUERY}"),
+            ("boosted", "query-minmax", {"to": "opensearch"}, f"OpenSearch{BY_QUERY}"),
+            ("neural", None, {"to": "elasticsearch"}, f"Elasticsearch{NEURAL}"),
+            ("neural", None, {"to": "opensearch"}, f"OpenSearch{NEURAL}"),
+            ("linear", None, {"to": "solr", "names": None}, f"Solr{NAMELESS}"),
+            ("boosted", None, {"to": "elasticsearch", "names": None}, f"Elasticsearch{NAMELESS}"),
+            ("linear", "query-minmax", {"to": "onnx"}, ONE_QUERY),
+            ("linear", None, {"to": "onnx", "one_query": True}, NOT_ONE_QUERY),
+            (
+                "linear", None, {"to": "solr", "one_query": True},
+                "one_query is given, expected it left out: solr has no such choice",
+            ),
+            (
+                "linear", None, {"to": "onnx", "feature_store": "s"},
+                "feature_store is given, expected it left out: onnx has no such choice",
+            ),
+            (
+                "linear", None, {"to": "elasticsearch", "model_type": "ranklib"},
+                "model_type is 'ranklib', expected 'linear' for a linear ranker in Elasticsearch",
+            ),
+            ("boosted", None, {"to": "opensearch", "model_type": "linear"}, TREES),
+            (
+                "linear", None, {"to": "vespa"},
+                "to is 'vespa', expected one of 'onnx', 'elasticsearch', 'opensearch', 'solr'",
+            ),
+            ("linear", None, {"to": "solr", "name": "my model"}, NAME),
+            ("linear", None, {"to": "onnx", "feature_names": ["a", "b"]}, TOO_FEW),
+            (
+                "linear", None, {"to": "solr", "feature_names": list("abcdefa")},
+                "feature_names has 'a' more than once, expected each feature to have its own",
+            ),
+            (
+                "linear", None, {"to": "solr", "feature_names": ["a", "", *"cdefg"]},
+                "feature_names has an empty name in place 1, expected a name for each",
+            ),
+        ],
+    )  # fmt: skip
+    def test_before_anything_is_written(self, kind, how, options, sentence, rng, tmp_path):
+        options = dict(options)
+        ranker, _ = made(kind, how, rng, names=options.pop("names", NAMES))
+        old = tmp_path / "r.out"
+        old.write_text("the model of yesterday")
+        with pytest.raises(ParameterError) as error:
+            export(ranker, old, **options)
+        assert str(error.value) == sentence
+        assert old.read_text() == "the model of yesterday"
+        assert list(tmp_path.iterdir()) == [old]
+
+    def test_places(self, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        (tmp_path / "README.md").write_text("# Ours")
+        (tmp_path / "folder").mkdir()
+        for name, sentence in {
+            "r.md": "the model's card is to be there, expected another ending",
+            "none/r.json": "is not there: make it first",
+            "folder": "is a folder, expected the name of a file",
+            "README.json": "the model's card is to be there, but another text is",
+        }.items():
+            with pytest.raises(ParameterError, match=sentence):
+                export(ranker, tmp_path / name, to="solr")
+        assert (tmp_path / "README.md").read_text() == "# Ours"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "folder"]
+
+    def test_unfitted(self, tmp_path):
+        with pytest.raises(UnfittedRankerError, match="is not fitted yet"):
+            export(CounterSampleRanker(), tmp_path / "r.json", to="solr")
+
+    @pytest.mark.parametrize("to", ["solr", "elasticsearch"])
+    def test_a_scale_that_float32_does_not_have(self, to, rng, tmp_path):
+        ranker, _ = made("linear", "standard", rng)
+        scale = (1e-50, *ranker.normalizer_.scale[1:])
+        ranker.normalizer_ = replace(ranker.normalizer_, scale=scale)
+        with pytest.raises(DataError, match=r"feature 0 is normalised with a scale of 1e-50"):
+            export(ranker, tmp_path / "r.json", to=to)
