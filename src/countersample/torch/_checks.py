@@ -1,0 +1,29 @@
+"""What the parts of `countersample.torch` check alike."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+from countersample.errors import ParameterError
+from countersample.plans import PLANS, Examples, Plan, make_plan
+
+
+def plan_of(plan: str | Plan, examples: Examples) -> Plan:
+    """Return the plan of a name, or the given plan if it can be one of these examples."""
+    if not isinstance(plan, Plan):
+        if plan not in PLANS:
+            raise ParameterError(f"plan is {plan!r}, expected a Plan or one of {', '.join(PLANS)}")
+        return make_plan(plan, examples)
+    if len(plan.probabilities) != len(examples):
+        raise ParameterError(
+            f"the plan is of {len(plan.probabilities):,} examples, expected {len(examples):,}: "
+            "make it from the examples of this log by this unit"
+        )
+    return plan
+
+
+def whole_number(name: str, value: object, *, least: int) -> int:
+    """Return the value as an int, if it is whole and large enough."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise ParameterError(f"{name} is {value!r}, expected a whole number of at least {least}")
+    return int(value)

@@ -1,0 +1,234 @@
+"""Two processes under torchrun: the gradient of one, and training that outlives a worker.
+
+The processes run this file as a program; what they do is at the end of it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import SEED
+from shops import load_example
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from countersample import simulate_clicks, synthetic
+from countersample.torch import ClickDataset, CounterSampler, click_loss
+
+BATCH = 16
+N_BATCHES = 4
+MANY = 20_000
+EPOCHS, SAVE_EVERY, LAST_STEP = 3, 4, 17
+
+
+def torchrun(*arguments, restarts=0):
+    """Run this file in two processes that talk through the loopback interface."""
+    environment = os.environ | {
+        "COUNTERSAMPLE_TEST_SEED": str(SEED),
+        "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
+        "OMP_NUM_THREADS": "1",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # see docs/distributed.md
+    }
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--max-restarts={restarts}"]
+    meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]
+    done = subprocess.run(
+        [sys.executable, *launcher, *meeting, __file__, *map(str, arguments)],
+        env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+# -- the gradient --------------------------------------------------------------------------------
+
+
+class Problem:
+    """A small network, in float64, and clicks to train it on; the same in every process."""
+
+    def __init__(self):
+        data = synthetic("tiny", n_queries=30, rng=SEED)
+        self.data, self.log = data, simulate_clicks(data, data.features[:, 0], 500, rng=SEED)
+        torch.manual_seed(SEED)
+        layers = nn.Linear(data.n_features, 4), nn.Tanh(), nn.Linear(4, 1)
+        self.net = nn.Sequential(*layers).double()
+
+    def examples(self, **options):
+        return ClickDataset(self.data, self.log, **options)
+
+    def gradient(self, batch, net=None):
+        """The gradient of the loss of a batch, by backpropagation; a vector."""
+        self.net.zero_grad()
+        scores = (net or self.net)(batch.features.double()).squeeze(-1)
+        click_loss(scores, batch).backward()
+        return torch.cat([parameter.grad.ravel() for parameter in self.net.parameters()]).numpy()
+
+    def risk_gradient(self):
+        """(1/N) Σ v_i ∇f_i over all clicks, each with its weight, none of them drawn."""
+        clicks = self.examples(unit="click", plan="ips")
+        return self.gradient(clicks.__getitems__(range(len(clicks))))
+
+    def moments(self, examples):
+        """The mean and the variance of the gradient of one draw, by enumeration."""
+        each = np.array([self.gradient(examples.__getitems__([i])) for i in range(len(examples))])
+        mean = examples.plan.probabilities @ each
+        return mean, examples.plan.probabilities @ (each - mean) ** 2
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return Problem()
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory):
+    """What two processes found: indices of each, and the gradients that they have in common."""
+    folder = tmp_path_factory.mktemp("gradients")
+    torchrun("gradients", folder)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+def test_the_ranks_are_those_of_the_process_group(of_two):
+    assert [found["rank"] for found in of_two] == [(0, 2), (1, 2)]
+
+
+def test_two_processes_have_the_gradient_of_one_with_all_of_their_examples(problem, of_two):
+    examples = problem.examples()
+    sampler = CounterSampler(problem.log, batch_size=2 * BATCH, n_draws=10**6, seed=SEED)
+    for step, together in zip(range(N_BATCHES), sampler, strict=False):
+        parts = [found["indices"][step] for found in of_two]
+        assert np.array(parts).T.ravel().tolist() == together
+        expected = problem.gradient(examples.__getitems__(together))
+        for found in of_two:
+            np.testing.assert_allclose(found["gradients"][step], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_expected_gradient_is_that_of_the_risk(problem, of_two):
+    """By enumeration; then the mean over 2 · 20,000 draws is as near as chance allows.
+
+    DistributedDataParallel takes the mean of the ranks' gradients, each with the mean of a draw.
+    """
+    risk = problem.risk_gradient()
+    mean, variance = problem.moments(problem.examples())
+    np.testing.assert_allclose(mean, risk, rtol=1e-9, atol=1e-12)
+    slack = 7 * np.sqrt(variance / (2 * MANY)) + 1e-12
+    for found in of_two:
+        assert (abs(found["of many"].numpy() - risk) <= slack).all()
+    naive, _ = problem.moments(problem.examples(plan="naive"))
+    assert (abs(naive - risk) > 2 * slack).any()  # which would be found
+
+
+def find_gradients(folder):
+    """In each process: some batches of its own, then a large one."""
+    distributed.init_process_group("gloo")
+    problem = Problem()
+    net, examples = DistributedDataParallel(problem.net), problem.examples()
+    options = {"n_draws": 10**6, "seed": SEED}
+    sampler = CounterSampler(problem.log, batch_size=BATCH, **options)
+    indices = [batch for _, batch in zip(range(N_BATCHES), sampler, strict=False)]
+    gradients = [problem.gradient(examples.__getitems__(batch), net) for batch in indices]
+    many = next(iter(CounterSampler(problem.log, batch_size=MANY, **options)))
+    found = {
+        "rank": (sampler.rank, sampler.world_size),
+        "indices": indices,
+        "gradients": [torch.from_numpy(gradient) for gradient in gradients],
+        "of many": torch.from_numpy(problem.gradient(examples.__getitems__(many), net)),
+    }
+    torch.save(found, folder / f"{sampler.rank}.pt")
+    distributed.destroy_process_group()
+
+
+# -- the example ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    printed = torchrun("train", folder).splitlines()
+    assert printed[:-1] == [f"epoch {epoch} of {EPOCHS}" for epoch in range(1, EPOCHS + 1)]
+    assert printed[-1].startswith("nDCG@10 0.")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def disturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("disturbed")
+    torchrun("die", folder, restarts=1)
+    return folder
+
+
+def checkpoint(folder, name="checkpoint.pt"):
+    return torch.load(folder / name, weights_only=True)
+
+
+def test_training_goes_on_when_a_worker_is_killed(undisturbed, disturbed):
+    """One worker is killed in the 7th step of an epoch, the checkpoint is of the 4th.
+
+    What is left at the end is the same to the bit: weights, optimizer, sampler.
+    """
+    assert (undisturbed / "starts").read_text() == "attempt 0: epoch 0, drawn 0\n"
+    assert (disturbed / "starts").read_text() == (
+        f"attempt 0: epoch 0, drawn 0\nattempt 1: epoch 1, drawn {4 * BATCH * 2}\n"
+    )
+    expected, found = checkpoint(undisturbed), checkpoint(disturbed)
+    assert found["sampler"] == expected["sampler"]
+    assert expected["sampler"]["epoch"] == EPOCHS
+    for name, weights in expected["net"].items():
+        assert torch.equal(found["net"][name], weights)
+    assert str(found["optimizer"]) == str(expected["optimizer"])
+
+
+def test_training_goes_on_with_fewer_processes(undisturbed, disturbed):
+    """One process with batches twice as large takes the same steps, up to rounding."""
+    example = load_example("train_distributed")
+    dataset, log = example.read(None, None, SEED)
+    options = {"batch_size": 2 * BATCH, "learning_rate": 0.003, "seed": SEED}
+    training = example.Training(dataset, log, disturbed / "at death.pt", **options)
+    training.run(epochs=EPOCHS, save_every=SAVE_EVERY)
+    expected = example.Training(dataset, log, undisturbed / "checkpoint.pt", **options)
+    expected.load()
+    assert training.sampler.state_dict() == expected.sampler.state_dict()
+    scores = expected.predict(dataset.features)
+    assert abs(training.predict(dataset.features) - scores).max() < 0.02 * scores.std()
+
+
+def run_example(folder, *, dies):
+    """In each process: the example as it is, but for notes of its starts and a sudden death."""
+    example = load_example("train_distributed")
+    load, attempt = example.Training.load, int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+
+    def load_and_note(training):
+        load(training)
+        state = training.sampler.state_dict()
+        if training.sampler.rank == 0:
+            with (folder / "starts").open("a") as file:
+                print(
+                    f"attempt {attempt}: epoch {state['epoch']}, drawn {state['drawn']}", file=file
+                )
+
+    steps = 0
+
+    def loss_or_death(*arguments):
+        nonlocal steps
+        steps += 1
+        if dies and attempt == 0 and distributed.get_rank() == 1 and steps == LAST_STEP:
+            (folder / "at death.pt").write_bytes((folder / "checkpoint.pt").read_bytes())
+            os.kill(os.getpid(), signal.SIGKILL)
+        return click_loss(*arguments)
+
+    example.Training.load, example.click_loss = load_and_note, loss_or_death
+    options = ["--epochs", EPOCHS, "--save-every", SAVE_EVERY, "--batch-size", BATCH]
+    sys.argv = list(map(str, [sys.argv[0], folder, *options, "--seed", SEED]))
+    example.main()
+
+
+if __name__ == "__main__":
+    task, place = sys.argv[1], Path(sys.argv[2])
+    if task == "gradients":
+        find_gradients(place)
+    else:
+        run_example(place, dies=task == "die")
