@@ -269,6 +269,22 @@ class TestTrainEvaluateRank:
         assert "(found)" in printed
         assert "ndcg@10" in run("evaluate", "ranker", data)
 
+    @pytest.mark.parametrize("model", ["neural", "lightgbm", "xgboost"])
+    def test_other_models(self, run, data, log, model):
+        if model == "neural":
+            pytest.importorskip("torch")
+        made = json.loads(run("train", data, log, "-o", "ranker", "--model", model, "--json"))
+        assert made["model"] == model
+        assert made["n_steps" if model == "neural" else "n_trees"] > 0
+        assert "ndcg@10" in run("evaluate", "ranker", data)
+        assert "is in model.onnx" in run("export", "ranker", "--to", "onnx", "-o", "model.onnx")
+
+    def test_a_model_that_is_not_known_and_options_it_does_not_have(self, run, data, log):
+        error = run("train", data, log, "-o", "x", "--model", "svm", fails=True)
+        assert "--model is 'svm', expected one of linear, neural, lightgbm, xgboost" in error
+        error = run("train", data, log, "-o", "x", "--model", "xgboost", "--steps", 5, fails=True)
+        assert "--steps is not an option of --model xgboost: leave it out" in error
+
     def test_errors(self, run, data, log, tmp_path):
         save_letor(synthetic("tiny", n_queries=80, rng=1), tmp_path / "other.txt")
         error = run("train", "other.txt", log, "-o", "x", fails=True)

@@ -14,12 +14,21 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+NEED_TORCH = {"distributed.md", "torch.md"}
+
+
+def skip_without_torch(page):
+    if page.name in NEED_TORCH:
+        pytest.importorskip("torch")
+
+
 def blocks(page, language):
     return [text for name, text in FENCE.findall(page.read_text()) if name == language]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python(page, tmp_path, monkeypatch):
+    skip_without_torch(page)
     monkeypatch.chdir(tmp_path)
     source = "\n\n".join(blocks(page, "python"))
     test = doctest.DocTestParser().get_doctest(source, {}, page.name, str(page), 0)
@@ -31,6 +40,7 @@ def test_python(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_console(page, tmp_path, monkeypatch, capsys):
     """The countersample commands of a page, in order, in one empty folder."""
+    skip_without_torch(page)
     monkeypatch.chdir(tmp_path)
     for text in blocks(page, "console"):
         for line in text.splitlines():

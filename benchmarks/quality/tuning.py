@@ -1,6 +1,6 @@
 """What settings chosen from clicks alone cost in nDCG@10, beside a choice made with labels.
 
-``python benchmarks/quality_tuning.py`` prints, for each data set, nDCG@10 on test data of rankers
+``python benchmarks/quality/tuning.py`` prints, for each data set, nDCG@10 on test data of rankers
 that were trained on the same simulated clicks with settings chosen in four ways:
 
 labels
@@ -41,7 +41,7 @@ from countersample.tuning import tune
 RATES = [m * 10.0**e for e in range(-10, 1) for m in (1, 3)]
 CLIPS = (None, 0.02, 0.1)
 METRIC = "ndcg@10"
-MQ2008 = Path(__file__).resolve().parents[2] / "shared" / "data" / "mq2008"
+MQ2008 = Path(__file__).resolve().parents[3] / "shared" / "data" / "mq2008"
 
 
 def joined(parts):

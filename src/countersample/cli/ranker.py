@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,8 +11,19 @@ from countersample.cli import _show
 from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
 from countersample.cli.clicks import DataPath, load_train
 
+if TYPE_CHECKING:
+    from countersample.rankers import ClickRanker
+
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by train.")]
 METRICS = "ndcg@10,ndcg@5,precision@10,mrr"
+
+# Where the class of each model is, and what is set in it.
+MODELS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "linear": ("countersample.rankers", "CounterSampleRanker", {}),
+    "neural": ("countersample.torch", "NeuralRanker", {}),
+    "lightgbm": ("countersample.gbdt", "GBDTRanker", {"backend": "lightgbm"}),
+    "xgboost": ("countersample.gbdt", "GBDTRanker", {"backend": "xgboost"}),
+}
 
 
 def train(
@@ -20,66 +31,100 @@ def train(
     log: Annotated[Path, typer.Argument(help="A click log of that data (.parquet).")],
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write.")],
-    method: Annotated[str, typer.Option(help="countersample, ips or naive.")] = "countersample",
-    unit: Annotated[str, typer.Option(help="query, pair or click.")] = "query",
-    objective: Annotated[str, typer.Option(help="rank, log-rank or dcg.")] = "rank",
-    optimizer: Annotated[str, typer.Option(help="sgd, adam or adagrad.")] = "sgd",
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Found from the clicks where left out.")
+    model: Annotated[str, typer.Option(help="linear, neural, lightgbm or xgboost.")] = "linear",
+    method: Annotated[
+        str | None, typer.Option(help="countersample, ips or naive; boosting: ips or naive.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Decided by the log where left out.")] = None,
+    unit: Annotated[str | None, typer.Option(help="query, pair or click.")] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(help="rank, log-rank or dcg; not linear: smooth-rank, softmax, … as well."),
+    ] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="Of a linear ranker: sgd, adam or adagrad.")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="A linear ranker finds it from the clicks if left out.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Of a linear ranker; decided by the log if left out.")
+    ] = None,
     clip: Annotated[float | None, typer.Option(help="The smallest propensity.")] = None,
     normalize: Annotated[
-        str, typer.Option(help="minmax, standard, query-minmax or none.")
-    ] = "minmax",
+        str | None, typer.Option(help="minmax, standard, query-minmax or none.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     json: Json = False,
 ) -> None:
-    """Train a linear ranker on a click log."""
-    from countersample import ClickLog, CounterSampleRanker
+    """Train a ranker on a click log: linear, neural or boosted trees."""
+    from countersample import ClickLog
     from countersample._progress import share_progress
 
+    given = {
+        "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
+        "learning_rate": learning_rate, "steps": steps, "clip": clip, "normalize": normalize,
+    }  # fmt: skip
+    ranker = _make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     dataset = load_train(data)
     clicks = ClickLog.load(log, dataset)
-    ranker = CounterSampleRanker(
-        method=method,
-        unit=unit,
-        objective=objective,
-        optimizer=optimizer,
-        learning_rate="auto" if learning_rate is None else learning_rate,
-        steps=steps,
-        clip=clip,
-        normalize=None if normalize == "none" else normalize,
-        random_state=seed,
-    )
     with share_progress(f"training {out.name}") as report:
         ranker.fit_log(dataset, clicks, report=report)
     ranker.origin_ |= {"data": data.resolve().name, "log": {"file": log.name}}
     ranker.save(out)
+    found = {
+        name: getattr(ranker, f"{name}_", None) for name in ("n_steps", "n_trees", "learning_rate")
+    }
+    found = {name: value for name, value in found.items() if value is not None}
     if json:
         _show.as_json(
             {
                 "out": str(out),
-                "learning_rate": ranker.learning_rate_,
-                "n_steps": ranker.n_steps_,
+                "model": model,
                 "n_clicks": clicks.n_clicks,
                 "n_features": ranker.n_features_in_,
+                **found,
             }
         )
         return
-    _show.pairs(
-        [
-            ("clicks", f"{clicks.n_clicks:,.0f}"),
-            ("method", f"{method}, by {unit}"),
-            ("steps", f"{ranker.n_steps_:,}"),
-            (
-                "learning rate",
-                f"{ranker.learning_rate_:.3g}" + (" (found)" if learning_rate is None else ""),
-            ),
-        ],
-        indent=0,
-    )
+    settings = ranker.get_params()
+    drawn = f", by {settings['unit']}" if "unit" in settings else ""
+    lines = [
+        ("clicks", f"{clicks.n_clicks:,.0f}"),
+        ("model", model),
+        ("method", f"{settings['method']}{drawn}"),
+        ("objective", settings["objective"]),
+    ]
+    if "n_steps" in found:
+        lines.append(("steps", f"{found['n_steps']:,}"))
+    if "n_trees" in found:
+        lines.append(("trees", f"{found['n_trees']:,}"))
+    if "learning_rate" in found:
+        how = " (found)" if learning_rate is None else ""
+        lines.append(("learning rate", f"{found['learning_rate']:.3g}{how}"))
+    _show.pairs(lines, indent=0)
     _show.line(f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA")
+
+
+def _make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:
+    """Return the ranker of a model's name with these settings; refuse those it does not have."""
+    from importlib import import_module
+
+    from countersample.errors import ParameterError
+
+    if model not in MODELS:
+        raise ParameterError(f"--model is {model!r}, expected one of {', '.join(MODELS)}")
+    module, name, settings = MODELS[model]
+    ranker: ClickRanker = getattr(import_module(module), name)(random_state=seed, **settings)
+    known = ranker.get_params()
+    for option in given:
+        if option not in known:
+            raise ParameterError(
+                f"--{option.replace('_', '-')} is not an option of --model {model}: leave it out"
+            )
+    if given.get("normalize") == "none":
+        given["normalize"] = None
+    ranker.set_params(**given)
+    return ranker
 
 
 def evaluate(

@@ -1,0 +1,144 @@
+"""Simulated click logs with known truth, for comparisons of rankers.
+
+A world is judged data, cut into a part to learn from and one to test on, and the log of users on the
+first. In nine of ten sessions they were shown the items of a query in the order of one policy, in one
+of ten in that of another (an A/B test). They looked at rank r with probability (1/r)^γ, and clicked
+one in ten of the items that are not relevant.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from countersample import (
+    ClickLog,
+    PositionBias,
+    RankingDataset,
+    load_letor,
+    propensity,
+    synthetic,
+    train,
+)
+from countersample.clicks import simulate_impressions
+from countersample.clicks.impressions import PositionCounts
+
+MQ2008 = Path(__file__).resolve().parents[3] / "shared" / "data" / "mq2008"
+TRAFFIC = (0.9, 0.1)  # of each policy
+DEPTH = 10  # positions that say how fast attention falls
+FEW = 3  # queries, whose labels a policy is trained on
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What was shown and clicked, a row for each policy, query and item, in the order shown."""
+
+    policy: np.ndarray
+    query: np.ndarray
+    item: np.ndarray
+    position: np.ndarray
+    impressions: np.ndarray
+    clicks: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Data to learn from and to test on, the log, and what ranked in it.
+
+    `policy` holds the scores of the first policy on the test data, (n_items,).
+    """
+
+    learned: RankingDataset
+    test: RankingDataset
+    relevant: float
+    gamma: float
+    policy: np.ndarray
+    shown: Shown
+
+    def log(self, propensities):
+        """Return the click log, with propensities "known", "estimated" or "none" (all 1)."""
+        rows = self.shown.clicks > 0
+        position = self.shown.position[rows]
+        law = {
+            "known": lambda: PositionBias(self.gamma).propensity(position),
+            "estimated": lambda: self.estimated().propensity(position),
+            "none": lambda: np.ones(len(position)),
+        }[propensities]()
+        return ClickLog(
+            self.shown.query[rows], self.shown.item[rows], law, self.shown.clicks[rows]
+        )
+
+    def estimated(self):
+        """Return the law of position bias by what the log says: `estimate_gamma`."""
+        shown = self.shown
+        counts = PositionCounts.from_columns(
+            shown.query, shown.item, shown.position, shown.clicks, shown.impressions
+        )
+        return propensity.estimate_gamma(counts, depth=DEPTH, rng=0).bias
+
+
+def make(name, *, case, gamma, n_sessions, n_queries):
+    """Return a world by the name of its data; `case` is the fold of MQ2008, or a seed."""
+    if name == "MQ2008":
+        learned, test, relevant = _fold_of_mq2008(case)
+    else:
+        dataset = synthetic(name, n_queries=n_queries, rng=case)
+        learned, test = (
+            part.normalized("query-minmax") for part in dataset.split(0.6, 0.4, rng=case)
+        )
+        relevant = 3
+    rng = np.random.default_rng(case)
+    weights = [_policy(learned, relevant, rng) for _ in TRAFFIC]
+    parts = [
+        _show(learned, learned.features @ w, gamma, relevant, round(share * n_sessions), rng)
+        for w, share in zip(weights, TRAFFIC, strict=True)
+    ]
+    policy = np.repeat(np.arange(len(TRAFFIC)), [len(part[0]) for part in parts])
+    shown = Shown(policy, *(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return World(learned, test, relevant, gamma, test.features @ weights[0], shown)
+
+
+def _fold_of_mq2008(fold):
+    parts = [load_letor(MQ2008 / f"S{k}.txt.xz").normalized("query-minmax") for k in range(1, 6)]
+    turned = [parts[(fold + k) % 5] for k in range(5)]
+    return joined(turned[:4]), turned[4], 1  # no part to choose by: nothing looks at labels
+
+
+def joined(parts):
+    sizes = np.concatenate([part.query_sizes for part in parts])
+    return RankingDataset(
+        np.concatenate([part.features for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        np.append(0, np.cumsum(sizes)),
+        np.concatenate([part.query_ids for part in parts]),
+    )
+
+
+def _policy(dataset, relevant, rng):
+    """Return the weights of a ranker that was trained on the labels of a few queries."""
+    judged = np.unique(ClickLog.from_labels(dataset, relevant=relevant).query)
+    few = dataset.subset(rng.choice(judged, FEW, replace=False))
+    labels = ClickLog.from_labels(few, relevant=relevant)
+    return train(few, labels, learning_rate=0.01, steps=1000, rng=rng).weights
+
+
+def _show(dataset, scores, gamma, relevant, n_sessions, rng):
+    """Return query, item, position, impressions and clicks of each item, in the order shown."""
+    table = simulate_impressions(
+        dataset, scores, n_sessions,
+        bias=PositionBias(gamma), relevant=relevant, top=None, rng=rng,
+    )  # fmt: skip
+    order = {query: k for k, query in enumerate(dataset.query_ids.tolist())}
+    ids, code = np.unique(table["query_id"].to_numpy(), return_inverse=True)
+    query = np.array([order[each] for each in ids.tolist()])[code]
+    position, item = table["position"].to_numpy(), table["item_id"].to_numpy()
+    row = dataset.offsets[query] + position - 1
+    impressions = np.bincount(row, minlength=dataset.n_items)
+    clicks = np.bincount(row, weights=table["click"].to_numpy(), minlength=dataset.n_items)
+    items = np.zeros(dataset.n_items, np.int64)
+    items[row] = item
+    of_row = np.repeat(np.arange(dataset.n_queries), dataset.query_sizes)
+    position_of_row = np.arange(dataset.n_items) - dataset.offsets[of_row] + 1
+    seen = impressions > 0
+    columns = (of_row, items, position_of_row, impressions, clicks.astype(np.int64))
+    return tuple(column[seen] for column in columns)

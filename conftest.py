@@ -1,0 +1,14 @@
+"""What is collected: all of it, or all but what needs PyTorch where that is not installed."""
+
+import os
+from importlib.util import find_spec
+
+import pytest
+
+# Threads of OpenMP wait for each other; on busy cores small trees then take a hundred times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+if find_spec("torch") is None:
+    if os.environ.get("COUNTERSAMPLE_REQUIRE_TORCH"):
+        raise pytest.UsageError("torch is not installed, and COUNTERSAMPLE_REQUIRE_TORCH is set")
+    collect_ignore_glob = ["src/countersample/torch/*", "tests/test_torch_*"]

@@ -1,0 +1,112 @@
+"""What is served: scores by obvious loops, plain values there and back, damage refused."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from made_rankers import KINDS, some_scorer
+
+from countersample import CounterSampleRanker
+from countersample.errors import DataError
+from countersample.rankers import load_ranker
+from countersample.rankers._files import _as_text
+from countersample.scorers import NetworkScorer, TreesScorer
+
+
+def by_hand(scorer, row):
+    """The score of one row, by the formula of its scorer."""
+    if isinstance(scorer, TreesScorer):
+        total = 0.0
+        for root in scorer.roots:
+            node = root
+            while scorer.feature[node] >= 0:
+                goes_left = row[scorer.feature[node]] <= scorer.threshold[node]
+                node = scorer.left[node] if goes_left else scorer.right[node]
+            total += scorer.value[node]
+        return total
+    if isinstance(scorer, NetworkScorer):
+        hidden = row.astype(np.float64)
+        for layer, (weight, bias) in enumerate(zip(scorer.weights, scorer.biases, strict=True)):
+            hidden = weight.astype(np.float64) @ hidden + bias
+            if layer < len(scorer.weights) - 1:
+                hidden = np.maximum(hidden, 0)
+        return hidden[0]
+    return sum(float(x) * w for x, w in zip(row, scorer.weights, strict=True))
+
+
+@pytest.fixture(params=KINDS)
+def scorer(request, rng):
+    return some_scorer(request.param, rng, rng.random((200, 5), np.float32))
+
+
+def test_scores(scorer, rng):
+    rows = rng.random((300, 5), np.float32)
+    if isinstance(scorer, TreesScorer):  # rows that lie on thresholds
+        inner = np.flatnonzero(scorer.feature >= 0)[:100]
+        rows[np.arange(len(inner)), scorer.feature[inner]] = scorer.threshold[inner]
+    expected = [by_hand(scorer, row) for row in rows]
+    np.testing.assert_allclose(scorer.predict(rows), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_plain_values_there_and_back(scorer, rng):
+    rows = rng.random((50, 5), np.float32)
+    again = type(scorer).from_dict(json.loads(json.dumps(scorer.to_dict())))
+    assert again.n_features == 5
+    assert (again.predict(rows) == scorer.predict(rows)).all()
+
+
+TREE = {
+    "n_features": 2, "roots": [0], "feature": [1, -1, -1], "threshold": [0.5, 0, 0],
+    "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 2, 7],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"roots": [3]},
+        {"feature": [2, -1, -1]},
+        {"feature": [-2, -1, -1]},
+        {"left": [0, 0, 0]},  # a circle
+        {"right": [3, 0, 0]},
+        {"value": [0, 2]},
+    ],
+)
+def test_trees_that_lead_nowhere(change):
+    TreesScorer.from_dict(TREE)
+    with pytest.raises(DataError, match="a node that leads nowhere"):
+        TreesScorer.from_dict(TREE | change)
+
+
+@pytest.mark.parametrize(
+    ("weights", "biases"),
+    [
+        ([[[1, 2]], [[1, 2]]], [[0], [0]]),  # the second takes two, the first gives one
+        ([[[1, 2], [3, 4]]], [[0, 0]]),  # two scores
+        ([[[1, 2]]], [[0], [0]]),
+    ],
+)
+def test_layers_that_do_not_fit(weights, biases):
+    with pytest.raises(DataError, match="layers of a network have shapes"):
+        NetworkScorer.from_dict({"weights": weights, "biases": biases})
+
+
+def test_files_of_unknown_kinds_and_contents(tmp_path):
+    """Sound files, by their checksum, of what this release does not have."""
+    path = tmp_path / "ranker.json"
+    CounterSampleRanker(steps=10, random_state=0).fit([[0.1], [0.9]], [0, 1]).save(path)
+    kept = json.loads(path.read_text())
+
+    def refused(match, **change):
+        content = kept["ranker"] | change
+        checksum = hashlib.blake2b(_as_text(content).encode(), digest_size=16).hexdigest()
+        path.write_text(json.dumps(kept | {"checksum": checksum, "ranker": content}))
+        with pytest.raises(DataError, match=match) as raised:
+            load_ranker(path)
+        assert str(path) in str(raised.value)
+
+    refused("of the kind 'quantum', expected one of linear, neural, boosted", kind="quantum")
+    refused("not a ranker that this release can read", learned={})
+    refused("not a ranker that this release can read", params={"colour": "red"})
+    refused("not a ranker that this release can read", kind="boosted")
