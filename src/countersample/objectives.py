@@ -238,11 +238,11 @@ def score_space(
         )  # fmt: skip
 
     n_parts = min(available_cores(), 1 + len(items) // CLICKS_A_CORE)
+    if n_parts == 1:
+        work(0, len(lists) - 1)
+        return found
     ends = np.searchsorted(clicks, np.linspace(0, len(items), n_parts + 1)[1:-1]).tolist()
     bounds = [0, *ends, len(lists) - 1]
-    if n_parts == 1:
-        work(*bounds)
-        return found
     with ThreadPoolExecutor(n_parts) as pool:
         list(pool.map(work, bounds[:-1], bounds[1:]))
     return found

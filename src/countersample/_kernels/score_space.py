@@ -1,4 +1,11 @@
-"""Objectives in score space: value, gradient and curvature of one query's scores at a time."""
+"""Objectives in score space: value, gradient and curvature of one query's scores at a time.
+
+The logistic losses need 1/(1 + e^(s_d − s_o)) for each clicked item d and other item o of a query.
+That is e^s_o / (e^s_d + e^s_o), so that one exponential an item does where one a pair would be
+needed, and the loops over pairs have neither calls nor branches. The logarithms of several pairs
+are that of a product. Both hold for scores within SPREAD of each other; where they are further
+apart, each pair is worked out by itself.
+"""
 
 import numpy as np
 from numba import njit
@@ -10,6 +17,10 @@ Ints = NDArray[np.int64]
 LN2 = np.log(2.0)
 HINGE, LOGISTIC = 0, 1
 SOFTMAX, LAMBDA = 10, 11  # codes of objectives beyond those of `_kernels.objectives.slope`
+
+SPREAD = 80.0
+FACTORS = 8  # (1 + e^SPREAD)^FACTORS is within the range of float64
+FAST = {"reassoc", "nsz"}  # sums in any order: vector instructions
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -24,6 +35,28 @@ def _weighting(code: int, bound: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def _exponentials(scores: Floats, out: Floats) -> bool:
+    """``out = e^(s − max s)``; False, and nothing written, where scores are too far apart."""
+    largest = scores.max()
+    if not largest - scores.min() <= SPREAD:
+        return False
+    for k in range(len(scores)):
+        out[k] = np.exp(scores[k] - largest)
+    return True
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _hinges(scores: Floats, clicked: int, slopes: Floats) -> float:
+    """Σ max(0, 1 − (s_clicked − s)) over all items; slopes are 1 where a pair is violated."""
+    total = 0.0
+    for k in range(len(scores)):
+        height = 1.0 - (scores[clicked] - scores[k])
+        slopes[k] = 1.0 if height > 0.0 else 0.0
+        total += max(0.0, height)
+    return total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def _softplus(margin: float) -> tuple[float, float]:
     """ln(1 + e^−margin) and its negative slope 1/(1 + e^margin), without overflow."""
     small = np.exp(-abs(margin))
@@ -33,84 +66,123 @@ def _softplus(margin: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def _heights(scores: Floats, exps: Floats, is_near: bool, clicked: int, slopes: Floats) -> float:
+    """Σ log2(1 + e^(s − s_clicked)) over all items; slopes are those of the natural logarithm."""
+    total = 0.0
+    if not is_near:
+        for k in range(len(scores)):
+            height, slopes[k] = _softplus(scores[clicked] - scores[k])
+            total += height
+        return total / LN2
+    _shares(exps, clicked, slopes)
+    inverse = 1.0 / exps[clicked]
+    for begin in range(0, len(scores), FACTORS):
+        product = 1.0
+        for k in range(begin, min(begin + FACTORS, len(scores))):
+            product *= 1.0 + exps[k] * inverse
+        total += np.log(product)
+    return total / LN2
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _shares(exps: Floats, clicked: int, out: Floats) -> None:
+    """``out = e^s / (e^s_clicked + e^s)``."""
+    for k in range(len(exps)):
+        out[k] = exps[k] / (exps[clicked] + exps[k])
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _add(
+    slopes: Floats, bend: float, factor: float, clicked: int, gradient: Floats, curvature: Floats
+) -> None:
+    """Add factor · slope to other items and its sum, with the other sign, to the clicked one.
+
+    The curvature of a pair is slope · (1 − bend · slope), as is that of a logistic loss (bend 1)
+    and as that of a hinge is taken to be (bend 0).
+    """
+    pushed = curved = 0.0
+    slopes[clicked] = 0.0
+    for k in range(len(slopes)):
+        curve = slopes[k] * (1.0 - bend * slopes[k])
+        gradient[k] += factor * slopes[k]
+        curvature[k] += factor * curve
+        pushed += slopes[k]
+        curved += curve
+    gradient[clicked] -= factor * pushed
+    curvature[clicked] += factor * curved
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def _add_bounded(
-    scores: Floats, start: int, end: int, clicked: int, weight: float, code: int, loss: int,
-    slopes: Floats, curves: Floats, gradient: Floats, curvature: Floats,
+    scores: Floats, exps: Floats, is_near: bool, clicked: int, weight: float, code: int, loss: int,
+    slopes: Floats, gradient: Floats, curvature: Floats,
 ) -> float:  # fmt: skip
     """λ(1 + Σ φ(s_clicked − s_other)), with the curvature of a straight λ.
 
     For a concave λ that is the curvature of a bound from above. A hinge counts as curved by 1 where
-    it slopes.
+    it slopes. As φ(0) = 1, the clicked item itself is the 1 of the bound.
     """
-    bound = 1.0
-    for other in range(start, end):
-        margin = scores[clicked] - scores[other]
-        k = other - start
-        if loss == HINGE:
-            slopes[k] = curves[k] = 1.0 if margin < 1.0 else 0.0
-            bound += max(0.0, 1.0 - margin) if other != clicked else 0.0
-        else:
-            height, p = _softplus(margin)
-            slopes[k] = p / LN2
-            curves[k] = p * (1.0 - p) / LN2
-            bound += height / LN2 if other != clicked else 0.0
-    value, slope = _weighting(code, bound)
-    slope *= weight
-    pushed = curved = 0.0
-    for other in range(start, end):
-        if other != clicked:
-            k = other - start
-            gradient[other] += slope * slopes[k]
-            curvature[other] += slope * curves[k]
-            pushed += slopes[k]
-            curved += curves[k]
-    gradient[clicked] -= slope * pushed
-    curvature[clicked] += slope * curved
+    if loss == HINGE:
+        bound = _hinges(scores, clicked, slopes)
+        value, slope = _weighting(code, bound)
+        _add(slopes, 0.0, weight * slope, clicked, gradient, curvature)
+    else:
+        bound = _heights(scores, exps, is_near, clicked, slopes)
+        value, slope = _weighting(code, bound)
+        _add(slopes, 1.0, weight * slope / LN2, clicked, gradient, curvature)
     return weight * value
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _add_softmax(
-    scores: Floats, start: int, end: int, items: Ints, weights: Floats, gradient: Floats,
-    curvature: Floats,
-) -> float:  # fmt: skip
+    scores: Floats, items: Ints, weights: Floats, gradient: Floats, curvature: Floats
+) -> float:
     """Σ_d weight_d · (ln Σ e^s − s_d), for all clicked items d of the query at once."""
-    largest = scores[start:end].max()
+    largest = scores.max()
     total = 0.0
-    for item in range(start, end):
-        total += np.exp(scores[item] - largest)
+    for k in range(len(scores)):
+        gradient[k] = np.exp(scores[k] - largest)
+        total += gradient[k]
     log_total = np.log(total) + largest
     weight = weights.sum()
-    for item in range(start, end):
-        p = np.exp(scores[item] - log_total)
-        gradient[item] += weight * p
-        curvature[item] += weight * p * (1.0 - p)
+    for k in range(len(scores)):
+        p = gradient[k] / total
+        gradient[k] = weight * p
+        curvature[k] = weight * p * (1.0 - p)
     value = 0.0
-    for k in range(len(items)):
-        gradient[start + items[k]] -= weights[k]
-        value += weights[k] * (log_total - scores[start + items[k]])
+    for click in range(len(items)):
+        gradient[items[click]] -= weights[click]
+        value += weights[click] * (log_total - scores[items[click]])
     return value
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def _add_lambda(
-    scores: Floats, start: int, end: int, clicked: int, weight: float, discounts: Floats,
-    gradient: Floats, curvature: Floats,
+    scores: Floats, exps: Floats, is_near: bool, clicked: int, weight: float, discounts: Floats,
+    slopes: Floats, gradient: Floats, curvature: Floats,
 ) -> float:  # fmt: skip
     """Σ_other |D(rank_clicked) − D(rank_other)| · log2(1 + e^−(s_clicked − s_other)), D fixed."""
     value = pushed = curved = 0.0
-    for other in range(start, end):
-        swap = weight * abs(discounts[clicked - start] - discounts[other - start]) / LN2
-        height, p = _softplus(scores[clicked] - scores[other])
-        if other != clicked:
-            value += swap * height
-            gradient[other] += swap * p
-            curvature[other] += swap * p * (1.0 - p)
-            pushed += swap * p
-            curved += swap * p * (1.0 - p)
+    if is_near:
+        _shares(exps, clicked, slopes)
+        for k in range(len(scores)):
+            height = np.log1p(exps[k] / exps[clicked])
+            value += abs(discounts[clicked] - discounts[k]) * height
+    else:
+        for k in range(len(scores)):
+            height, slopes[k] = _softplus(scores[clicked] - scores[k])
+            value += abs(discounts[clicked] - discounts[k]) * height
+    for k in range(len(scores)):  # the clicked item has a swap of 0
+        swap = weight / LN2 * abs(discounts[clicked] - discounts[k])
+        push = swap * slopes[k]
+        curve = push * (1.0 - slopes[k])
+        gradient[k] += push
+        curvature[k] += curve
+        pushed += push
+        curved += curve
     gradient[clicked] -= pushed
     curvature[clicked] += curved
-    return value
+    return weight / LN2 * value
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -146,32 +218,31 @@ def evaluate(
     most = 0
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
-    slopes, curves = np.empty(most), np.empty(most)
+    slopes, exps, discounts = np.empty(most), np.empty(most), np.empty(most)
     for k in range(first, last):
         start, end = offsets[k], offsets[k + 1]
-        gradient[start:end] = 0.0
-        curvature[start:end] = 0.0
+        own, bends = gradient[start:end], curvature[start:end]
+        own[:] = bends[:] = values[k] = 0.0
         begin, stop = starts[k], starts[k + 1]
-        values[k] = 0.0
         if begin == stop:
             continue
+        given, n = scores[start:end], end - start
         if code == SOFTMAX:
-            values[k] = _add_softmax(
-                scores, start, end, item[begin:stop], weight[begin:stop], gradient, curvature
-            )
+            values[k] = _add_softmax(given, item[begin:stop], weight[begin:stop], own, bends)
             continue
         if code == LAMBDA:
-            order = np.argsort(-scores[start:end], kind="mergesort")
-            for place in range(end - start):
-                slopes[order[place]] = 1.0 / np.log2(place + 2.0)
+            order = np.argsort(-given, kind="mergesort")
+            for place in range(n):
+                discounts[order[place]] = 1.0 / np.log2(place + 2.0)
+        is_near = (code == LAMBDA or loss == LOGISTIC) and _exponentials(given, exps)
         for click in range(begin, stop):
-            clicked = start + item[click]
             if code == LAMBDA:
                 values[k] += _add_lambda(
-                    scores, start, end, clicked, weight[click], slopes, gradient, curvature
-                )
+                    given, exps[:n], is_near, item[click], weight[click], discounts, slopes[:n],
+                    own, bends,
+                )  # fmt: skip
             else:
                 values[k] += _add_bounded(
-                    scores, start, end, clicked, weight[click], code, loss, slopes, curves,
-                    gradient, curvature,
+                    given, exps[:n], is_near, item[click], weight[click], code, loss, slopes[:n],
+                    own, bends,
                 )  # fmt: skip

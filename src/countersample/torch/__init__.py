@@ -1,0 +1,56 @@
+"""PyTorch on click logs: draw, batch, compute the loss, or have a network trained.
+
+Each name is imported when it is first used. All but `NeuralRanker` need PyTorch (the extra
+``torch``), which itself needs it to be trained, but neither to be loaded nor to rank.
+
+================  ============================================================================
+`CounterSampler`  draws the examples of a log by their weight: a sampler for a `DataLoader`
+`ClickDataset`    those examples: the items of a query, and the clicks on them
+`collate`         lists of any length to one batch, without padding
+`click_loss`      the objectives of `countersample.objectives.LOSSES`, differentiable
+`NeuralRanker`    all of it as a scikit-learn estimator
+================  ============================================================================
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from countersample._extras import need
+
+if TYPE_CHECKING:
+    from countersample.torch.data import ClickBatch, ClickDataset, ClickSample, collate
+    from countersample.torch.losses import click_loss
+    from countersample.torch.ranker import NeuralRanker
+    from countersample.torch.sampling import CounterSampler
+
+_HOME = {
+    "ClickBatch": "data",
+    "ClickDataset": "data",
+    "ClickSample": "data",
+    "CounterSampler": "sampling",
+    "NeuralRanker": "ranker",
+    "click_loss": "losses",
+    "collate": "data",
+}
+
+__all__ = [
+    "ClickBatch",
+    "ClickDataset",
+    "ClickSample",
+    "CounterSampler",
+    "NeuralRanker",
+    "click_loss",
+    "collate",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the public names)
+    if name not in _HOME:
+        raise AttributeError(f"module 'countersample.torch' has no attribute {name!r}")
+    if name != "NeuralRanker":
+        need("torch")
+    return getattr(import_module(f"countersample.torch.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

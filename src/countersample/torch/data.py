@@ -1,0 +1,210 @@
+"""The examples of a click log as PyTorch takes them, and batches of them without padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from countersample.errors import ParameterError
+from countersample.plans import Examples
+from countersample.torch._checks import plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks import ClickLog
+    from countersample.data import RankingDataset
+    from countersample.plans import Plan
+
+    Ints = NDArray[np.int64]
+
+
+class ClickSample(NamedTuple):
+    """One example: the items of a query, and the clicks on them that go together.
+
+    Attributes
+    ----------
+    features : float32 tensor (n_items, n_features)
+    item : int64 tensor (n_clicked,)
+        The clicked items, counted within the query.
+    weight : float64 tensor (n_clicked,)
+        m_i · share_j, the plan's multiplier of the example by the share of the clicked item in it.
+    """
+
+    features: torch.Tensor
+    item: torch.Tensor
+    weight: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class ClickBatch:
+    """Some examples, list after list: what `countersample.objectives.score_space` takes.
+
+    Attributes
+    ----------
+    features : float32 tensor (n_rows, n_features)
+        Of the items of all lists.
+    offsets : int64 tensor (n_lists + 1,)
+        List k has the rows ``offsets[k]:offsets[k + 1]``.
+    starts : int64 tensor (n_lists + 1,)
+        The clicks on list k are ``starts[k]:starts[k + 1]``.
+    item : int64 tensor (n_clicked,)
+        The clicked items, counted within their lists.
+    weight : float64 tensor (n_clicked,)
+        m_i · share_j / n_lists.
+    """
+
+    features: torch.Tensor
+    offsets: torch.Tensor
+    starts: torch.Tensor
+    item: torch.Tensor
+    weight: torch.Tensor
+
+    def __len__(self) -> int:
+        """Return how many lists there are."""
+        return len(self.offsets) - 1
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> ClickBatch:
+        """Return the batch on a device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> ClickBatch:
+        """Return the batch in memory that a device copies from quickly."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, do: Callable[[torch.Tensor], torch.Tensor]) -> ClickBatch:
+        return ClickBatch(*(do(getattr(self, field.name)) for field in fields(self)))
+
+
+class ClickDataset(Dataset[ClickSample]):
+    """Example i, with weights m_i · share_j: drawn by the same plan, their mean loss estimates R.
+
+    A dataset by index, of the examples that `CounterSampler` draws from the same log. The loss of
+    a batch that was drawn by the plan, `click_loss`, has the mean R(w) = (1/N) Σ v_i f_i(w).
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+        Its labels are not looked at.
+    log : ClickLog
+    unit : {"query", "pair", "click"}
+        What one example is: see `countersample.plans.Examples.of`.
+    plan : str or Plan
+        The name of a plan, or a plan of these examples: that of the sampler.
+
+    Attributes
+    ----------
+    examples : Examples
+    plan : Plan
+
+    Examples
+    --------
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.torch import ClickDataset, collate
+    >>> data = RankingDataset.from_arrays(X=[[1], [2], [3], [4]], y=[0] * 4, qid=[7, 7, 7, 8])
+    >>> log = ClickLog(query=[0, 0, 1], item=[2, 0, 0], propensity=[0.25, 0.5, 1.0])
+    >>> examples = ClickDataset(data, log)
+    >>> examples[0]  # M̄ = (4 + 2 + 1)/3, and 2/6, 4/6 of it for the items 0, 2
+    ClickSample(features=tensor([[1.],
+            [2.],
+            [3.]]), item=tensor([0, 2]), weight=tensor([0.7778, 1.5556], dtype=torch.float64))
+    >>> batch = collate([examples[1], examples[0]])
+    >>> batch.offsets, batch.starts, batch.item
+    (tensor([0, 1, 4]), tensor([0, 1, 3]), tensor([0, 0, 2]))
+    """
+
+    def __init__(
+        self,
+        dataset: RankingDataset,
+        log: ClickLog,
+        *,
+        unit: str = "query",
+        plan: str | Plan = "countersample",
+    ) -> None:
+        log.check(dataset)
+        self.examples = Examples.of(log, unit)
+        self.plan = plan_of(plan, self.examples)
+        self._features = dataset.features
+        self._offsets = dataset.offsets
+        n_clicked = np.diff(self.examples.starts)
+        self._weight = np.repeat(self.plan.multipliers, n_clicked) * self.plan.shares
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: int) -> ClickSample:
+        """Return an example; its features are a view of the dataset's where those may be written.
+
+        PyTorch has no tensors that are read-only, so features of a folder on disk are copied.
+        """
+        query = self.examples.query[index]
+        features = self._features[self._offsets[query] : self._offsets[query + 1]]
+        begin, stop = self.examples.starts[index], self.examples.starts[index + 1]
+        return ClickSample(
+            torch.from_numpy(features if features.flags.writeable else features.copy()),
+            torch.from_numpy(self.examples.item[begin:stop].astype(np.int64)),
+            torch.from_numpy(self._weight[begin:stop]),
+        )
+
+    def __getitems__(self, indices: ArrayLike) -> ClickBatch:
+        """Return the batch of these examples, which is what a `DataLoader` asks for.
+
+        The same as ``collate([self[i] for i in indices])``, without a loop over examples.
+        """
+        drawn = np.asarray(indices, np.int64)
+        query, starts = self.examples.query[drawn], self.examples.starts
+        rows, offsets = _ranges(self._offsets[query], self._offsets[query + 1])
+        clicked, of_lists = _ranges(starts[drawn], starts[drawn + 1])
+        return ClickBatch(
+            torch.from_numpy(self._features[rows]),
+            torch.from_numpy(offsets),
+            torch.from_numpy(of_lists),
+            torch.from_numpy(self.examples.item[clicked].astype(np.int64)),
+            torch.from_numpy(self._weight[clicked] / len(drawn)),
+        )
+
+
+def collate(samples: Sequence[ClickSample] | ClickBatch) -> ClickBatch:
+    """Return one batch, list after list, with weights m_i · share_j / n_lists.
+
+    The ``collate_fn`` of a `DataLoader`. A batch that the dataset made at once stays as it is.
+
+    Examples
+    --------
+    >>> from torch.utils.data import DataLoader
+    >>> from countersample import simulate_clicks, synthetic
+    >>> from countersample.torch import ClickDataset, CounterSampler, collate
+    >>> data = synthetic("tiny", rng=0)
+    >>> log = simulate_clicks(data, data.features[:, 0], 1000, rng=0)
+    >>> draws = CounterSampler(log, batch_size=16)
+    >>> batches = DataLoader(ClickDataset(data, log), batch_sampler=draws, collate_fn=collate)
+    >>> len(next(iter(batches)))
+    16
+    """
+    if isinstance(samples, ClickBatch):
+        return samples
+    if not samples:
+        raise ParameterError("there are no samples in the batch, expected at least one")
+    return ClickBatch(
+        torch.cat([sample.features for sample in samples]),
+        _ends([len(sample.features) for sample in samples]),
+        _ends([len(sample.item) for sample in samples]),
+        torch.cat([sample.item for sample in samples]),
+        torch.cat([sample.weight for sample in samples]) / len(samples),
+    )
+
+
+def _ends(lengths: list[int]) -> torch.Tensor:
+    return torch.tensor([0, *lengths]).cumsum(0)
+
+
+def _ranges(firsts: NDArray[Any], ends: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Return the numbers of all ranges first … end − 1, one after the other, and where each is."""
+    offsets = np.concatenate([[0], np.cumsum(ends - firsts)]).astype(np.int64)
+    return np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[-1]), offsets

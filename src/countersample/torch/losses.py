@@ -1,0 +1,81 @@
+"""The objectives of `countersample.objectives`, differentiable in PyTorch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.autograd.function import once_differentiable
+
+from countersample.errors import ParameterError
+from countersample.objectives import get_loss, score_space
+
+if TYPE_CHECKING:
+    from countersample.torch.data import ClickBatch
+
+
+def click_loss(scores: torch.Tensor, batch: ClickBatch, *, objective: str = "rank") -> torch.Tensor:
+    """Σ_lists Σ_clicks weight · f(scores of the list, clicked item), a number to differentiate.
+
+    The mean over a batch of `ClickDataset`, as its weights are divided by the number of lists. If
+    the batch was drawn by the plan, the loss and its gradient are unbiased estimates of R and ∇R.
+
+    Parameters
+    ----------
+    scores : tensor (n_rows,)
+        Of the items of the batch, on any device and of any floating type. The loss is computed on
+        the CPU in float64, and comes back as the scores are. One that is not finite makes the loss
+        and its gradient NaN.
+    batch : ClickBatch
+    objective : str
+        One of `countersample.objectives.LOSSES`: ``rank``, ``log-rank`` and ``dcg`` through the
+        hinge bound, the same with ``smooth-`` before through the logistic one, ``softmax``,
+        ``lambda-dcg``.
+
+    Returns
+    -------
+    tensor ()
+
+    Examples
+    --------
+    Item 0 is clicked, 2 above item 1 and 0.5 above item 2: bound = 1 + 0 + (1 − 0.5).
+
+    >>> import torch
+    >>> from countersample.torch import ClickSample, click_loss, collate
+    >>> sample = ClickSample(torch.zeros(3, 1), torch.tensor([0]), torch.tensor([1.0]).double())
+    >>> scores = torch.tensor([2.0, 0.0, 1.5], requires_grad=True)
+    >>> loss = click_loss(scores, collate([sample]))
+    >>> loss.backward()
+    >>> loss.item(), scores.grad
+    (1.5, tensor([-1.,  0.,  1.]))
+    """
+    get_loss(objective)
+    n_rows = len(batch.features)
+    if scores.shape != (n_rows,):
+        raise ParameterError(
+            f"scores have shape {tuple(scores.shape)}, expected ({n_rows},), one for each row of "
+            "the batch: take .squeeze(-1) of what a layer with one output gives"
+        )
+    loss: torch.Tensor = _ClickLoss.apply(scores, batch, objective)
+    return loss
+
+
+class _ClickLoss(torch.autograd.Function):
+    """The value of `score_space` forward, its gradient backward."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: torch.Tensor, batch: ClickBatch, objective: str) -> torch.Tensor:  # noqa: ANN401 (PyTorch's)
+        parts = (batch.offsets, batch.starts, batch.item, batch.weight)
+        given = scores.detach().double().cpu().numpy()
+        found = score_space(given, *(part.cpu().numpy() for part in parts), objective=objective)
+        # Scores that overflowed compare as any: they must not pass for sound ones.
+        overflow = 0.0 if np.isfinite(given).all() else np.nan
+        ctx.save_for_backward(torch.from_numpy(found.gradient + overflow).to(scores))
+        return scores.new_tensor(found.values.sum() + overflow)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor, None, None]:  # noqa: ANN401 (PyTorch's)
+        (gradient,) = ctx.saved_tensors
+        return upstream * gradient, None, None

@@ -1,0 +1,219 @@
+"""Examples and batches: what they hold, and that their loss is an unbiased draw of R."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import twins_objectives as twin
+from conftest import SEED
+from torch.utils.data import DataLoader, Subset
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from countersample import ClickLog, RankingDataset
+from countersample.errors import CounterSampleError, ParameterError
+from countersample.plans import PLANS, UNITS, Examples, make_plan
+from countersample.torch import ClickBatch, ClickDataset, CounterSampler, click_loss, collate
+
+FIELDS = ("features", "offsets", "starts", "item", "weight")
+SIZES = np.array([4, 1, 6, 3])
+
+
+@pytest.fixture
+def dataset(rng):
+    n = SIZES.sum()
+    return RankingDataset.from_arrays(
+        X=rng.normal(size=(n, 3)), y=np.zeros(n), qid=np.repeat(np.arange(4), SIZES)
+    )
+
+
+@pytest.fixture
+def log(rng):
+    """Clicks on all queries, items clicked more than once with different propensities."""
+    query = np.r_[0:4, rng.integers(0, 4, 8)]
+    return ClickLog(
+        query=query,
+        item=rng.integers(0, SIZES[query]),
+        propensity=rng.choice([1, 0.5, 0.2, 0.05], 12),
+        count=rng.integers(1, 4, 12),
+    )
+
+
+def plan_of(name, log, unit, rng):
+    examples = Examples.of(log, unit)
+    options = {"bounded": "bounds", "proposal": "probabilities"}
+    given = {options[name]: rng.random(len(examples)) + 0.1} if name in options else {}
+    return make_plan(name, examples, **given)
+
+
+def assert_same(a, b):
+    for field in FIELDS:
+        torch.testing.assert_close(getattr(a, field), getattr(b, field), rtol=0, atol=0)
+
+
+# -- the draw is unbiased
+
+
+@pytest.mark.parametrize("objective", ["rank", "smooth-dcg", "softmax", "lambda-dcg"])
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("name", PLANS)
+def test_the_expected_loss_is_the_risk(name, unit, objective, dataset, log, rng):
+    """By enumeration of all batches of two: Σ π_i π_j loss(i, j) = R, and so for the gradient.
+
+    R = (1/N) Σ_rows count/p · f; the naive plan has (1/N) Σ_rows count · f.
+    """
+    plan = plan_of(name, log, unit, rng)
+    examples = ClickDataset(dataset, log, unit=unit, plan=plan)
+    w = rng.normal(size=3)
+    loss, gradient = 0.0, np.zeros(3)
+    for i, p in enumerate(plan.probabilities):
+        for j, q in enumerate(plan.probabilities):
+            batch = examples.__getitems__([i, j])
+            given = torch.tensor(w, requires_grad=True)
+            found = click_loss(batch.features.double() @ given, batch, objective=objective)
+            found.backward()
+            loss += p * q * found.item()
+            gradient += p * q * given.grad.numpy()
+    weights = (log.count if name == "naive" else log.weights) / log.n_clicks
+    risk, slope = 0.0, np.zeros(3)
+    for query, item, weight in zip(log.query, log.item, weights, strict=True):
+        features = dataset.features[dataset.offsets[query] : dataset.offsets[query + 1]]
+        value, of_scores, _ = twin.of_click(features.astype(float) @ w, item, objective)
+        risk += weight * value
+        slope += weight * of_scores @ features
+    assert loss == pytest.approx(risk, rel=1e-10)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_sampler_draws_the_same_examples(unit, dataset, log):
+    """An index means the same for both, whoever makes the plan."""
+    examples, sampler = ClickDataset(dataset, log, unit=unit), CounterSampler(log, unit=unit)
+    np.testing.assert_array_equal(examples.plan.probabilities, sampler.plan.probabilities)
+    np.testing.assert_array_equal(examples.examples.item, sampler.examples.item)
+    assert len(examples) == len(sampler)
+
+
+# -- what they hold
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_an_example(unit, dataset, log):
+    examples = ClickDataset(dataset, log, unit=unit, plan="ips")
+    known = Examples.of(log, unit)
+    for i in range(len(examples)):
+        features, item, weight = examples[i]
+        query = known.query[i]
+        rows = slice(dataset.offsets[query], dataset.offsets[query + 1])
+        clicks = slice(known.starts[i], known.starts[i + 1])
+        np.testing.assert_array_equal(features, dataset.features[rows])
+        np.testing.assert_array_equal(item, known.item[clicks])
+        # m_i = v_i·n/N, and the share of an item is its part of v_i
+        np.testing.assert_allclose(weight, known.weight[clicks] * len(known) / log.n_clicks)
+        assert (features.dtype, item.dtype, weight.dtype) == (
+            torch.float32,
+            torch.int64,
+            torch.float64,
+        )
+
+
+def test_features_are_a_view(dataset, log):
+    sample = ClickDataset(dataset, log)[0]
+    assert np.shares_memory(sample.features.numpy(), dataset.features)
+
+
+def test_features_on_disk_stay_as_they_are(dataset, log, tmp_path):
+    dataset.save(tmp_path / "set")
+    examples = ClickDataset(RankingDataset.open(tmp_path / "set"), log)
+    expected = ClickDataset(dataset, log)
+    examples[0].features.zero_()
+    torch.testing.assert_close(examples[0].features, expected[0].features)
+    assert_same(examples.__getitems__([3, 0]), expected.__getitems__([3, 0]))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_batch_at_once_is_a_batch_of_samples(unit, dataset, log, rng):
+    examples = ClickDataset(dataset, log, unit=unit)
+    drawn = rng.integers(0, len(examples), 9).tolist()
+    batch = examples.__getitems__(drawn)
+    assert len(batch) == 9
+    assert_same(batch, collate([examples[i] for i in drawn]))
+    assert collate(batch) is batch
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loader(workers, dataset, log):
+    examples = ClickDataset(dataset, log, unit="click")
+    loader = DataLoader(
+        examples, num_workers=workers, collate_fn=collate,
+        batch_sampler=CounterSampler(log, unit="click", batch_size=5, seed=SEED),
+    )  # fmt: skip
+    indices = list(CounterSampler(log, unit="click", batch_size=5, seed=SEED))
+    batches = list(loader)
+    assert len(batches) == len(indices) == 3
+    for batch, drawn in zip(batches, indices, strict=True):
+        assert_same(batch, examples.__getitems__(drawn))
+
+
+def test_a_data_loader_that_asks_one_by_one(dataset, log):
+    """As it does for a dataset without __getitems__."""
+    examples = ClickDataset(dataset, log)
+    one_by_one = [examples[i] for i in range(len(examples))]
+    (batch,) = DataLoader(one_by_one, batch_size=len(examples), collate_fn=collate)
+    assert_same(batch, examples.__getitems__(range(len(examples))))
+
+
+def test_a_part_of_the_examples(dataset, log):
+    examples = ClickDataset(dataset, log)
+    (batch,) = DataLoader(Subset(examples, [2, 0]), batch_size=2, collate_fn=collate)
+    assert_same(batch, examples.__getitems__([2, 0]))
+
+
+def test_batches_move(dataset, log, monkeypatch):
+    batch = ClickDataset(dataset, log).__getitems__([0, 1])
+    assert_same(batch.to("cpu"), batch)
+    there = batch.to("meta", non_blocking=True)
+    assert {getattr(there, field).device.type for field in FIELDS} == {"meta"}
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(1) or tensor)
+    assert isinstance(pin_memory(batch), ClickBatch)  # as a DataLoader does it
+    assert len(pinned) == len(FIELDS)
+
+
+# -- refusals
+
+
+def test_refusals(dataset, log, rng):
+    with pytest.raises(ParameterError, match="unit is 'session', expected one of click, pair"):
+        ClickDataset(dataset, log, unit="session")
+    with pytest.raises(ParameterError, match="plan is 'best', expected a Plan or one of naive"):
+        ClickDataset(dataset, log, plan="best")
+    with pytest.raises(ParameterError, match="the plan is of 12 examples, expected 4"):
+        ClickDataset(dataset, log, plan=plan_of("ips", log, "click", rng))
+    with pytest.raises(CounterSampleError, match="item"):
+        ClickDataset(dataset, ClickLog(query=[1], item=[1], propensity=[1.0]))
+    with pytest.raises(ParameterError, match="no samples"):
+        collate([])
+
+
+def test_without_torch(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('hidden', name='torch')")
+    code = (
+        "import countersample.torch\n"
+        "for name in ('ClickDataset', 'collate', 'click_loss', 'CounterSampler'):\n"
+        "    try:\n"
+        "        getattr(countersample.torch, name)\n"
+        "    except ImportError as error:\n"
+        "        print(error)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    sentence = 'this needs torch, which is not installed: run pip install "countersample[torch]"'
+    assert found.stdout.splitlines() == [sentence] * 4
+
+
+def test_names_cost_nothing_until_they_are_used():
+    code = "import countersample.torch as t, sys; dir(t); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
