@@ -341,7 +341,7 @@ def test_a_file_of_another_kind(tiny, tmp_path):
         ({"holdout": 0.9}, "holdout is 0.9, expected a share above 0, at most 0.5"),
         ({"metric": "ndcg"}, "metric"),
         ({"metric": "arp"}, "metric is 'arp', of which less is better"),
-        ({"clip": 2.0}, "propensity"),
+        ({"clip": 2.0}, "clip is 2.0"),
         ({"device": "abacus"}, "device is 'abacus', expected one that PyTorch can use here"),
         ({"normalize": "log"}, "log"),
     ],

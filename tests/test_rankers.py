@@ -432,7 +432,7 @@ def test_the_propensity_of_what_is_not_clicked_does_not_matter():
         ({"batch_size": 0}, "batch_size is 0"),
         ({"steps": 0}, "steps is 0"),
         ({"normalize": "max"}, "how is 'max'"),
-        ({"clip": 0}, "min_propensity is 0"),
+        ({"clip": 0}, "clip is 0, expected a number in"),
     ],
 )
 def test_bad_parameters_are_refused_by_fit(params, match):

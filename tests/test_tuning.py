@@ -4,12 +4,28 @@ import numpy as np
 import pytest
 from conftest import SEED
 
-from countersample import ClickLog, PositionBias, evaluate, simulate_clicks, synthetic, train
+from countersample import (
+    ClickLog,
+    CounterSampleRanker,
+    PositionBias,
+    evaluate,
+    simulate_clicks,
+    synthetic,
+    train,
+)
 from countersample import tuning as tunings
 from countersample._held_out import HeldOut
-from countersample.errors import CounterSampleError
+from countersample.errors import CounterSampleError, ParameterError
 from countersample.evaluation import estimate
-from countersample.tuning import number_of_steps, tune
+from countersample.tuning import (
+    _Attempt,
+    _best,
+    _Scale,
+    choose_clip,
+    clips_to_try,
+    number_of_steps,
+    tune,
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +47,8 @@ def found(data, log):
 
 
 def test_the_best_is_chosen(found):
-    assert found.best.value == max(trial.value for trial in found.trials)
+    of_its_clip = [trial.value for trial in found.trials if trial.clip == found.clip]
+    assert found.best.value == max(of_its_clip)
     assert found.best in found.trials
     best = found.best
     assert (found.learning_rate, found.steps, found.clip) == (
@@ -52,10 +69,52 @@ def test_the_better_half_goes_on(found):
     for few, more in ((250, 500), (500, 1000)):
         before = sorted(by_steps[few], key=lambda trial: -trial.value)
         went_on = {(trial.learning_rate, trial.clip) for trial in by_steps[more]}
-        assert len(went_on) == -(-len(before) // 2)
+        better = before[: -(-len(before) // 2)]
+        others = {None, 0.3} - {t.clip for t in better}  # the best of a clip goes on as well
+        better += [next(t for t in before if t.clip == clip) for clip in others]
         values = [t.value for t in before if (t.learning_rate, t.clip) in went_on]
-        left = [t.value for t in before if (t.learning_rate, t.clip) not in went_on]
-        assert min(values) >= max(left)
+        assert values == [t.value for t in better]
+
+
+def test_a_clip_has_to_be_better_by_a_standard_error(data, log, rng):
+    """Σ d / √Σ (d − b·Σd/Σb)² over groups, d the difference and b what both are divided by."""
+    held_out = HeldOut(data, log, "dcg@10", 0.2, rng)
+    n = len(held_out._bottom)
+    plain = 0.5 * held_out._bottom
+    noise = rng.standard_normal(n) * held_out._bottom
+    noise -= held_out._bottom * noise.sum() / held_out._bottom.sum()  # without effect on the value
+    error = np.sqrt(noise @ noise) / held_out._bottom.sum()
+
+    def choice(errors_above):
+        sums = plain + noise + errors_above * error * held_out._bottom
+        assert held_out.z_score(sums, plain) == pytest.approx(errors_above)
+        attempts = [
+            _Attempt(_Scale(clip), 0, 10, sums, held_out.value(sums))
+            for clip, sums in ((None, plain), (0.1, sums))
+        ]
+        return _best(attempts, [0, 1], held_out)
+
+    assert choice(1.1) == 1
+    assert choice(0.9) == 0
+    assert choice(-2.0) == 0
+
+
+def test_clips_that_change_nothing_are_not_tried(data, log, monkeypatch):
+    assert clips_to_try(log) == [None, *(clip for clip in (0.03, 0.1) if clip > 1 / log.max_weight)]
+    scaled = data.with_features(1000 * data.features)
+    assert choose_clip(scaled, log.take(slice(None)), rng=SEED) in clips_to_try(log)
+    monkeypatch.setattr(tunings, "tune", None)  # nothing to try
+    assert choose_clip(data, log.clip(0.5)) is None
+
+
+@pytest.mark.parametrize("learning_rate", ["auto", 0.001])
+def test_a_ranker_finds_its_clip(data, log, learning_rate):
+    settings = {"learning_rate": learning_rate, "steps": 500, "random_state": SEED}
+    found = CounterSampleRanker(clip="auto", **settings).fit_log(data, log)
+    assert {trial.clip for trial in found.tuning_.trials} == set(clips_to_try(log))
+    assert found.clip_ == found.tuning_.clip
+    with pytest.raises(ParameterError, match="clip is 'some', expected a number in"):
+        CounterSampleRanker(clip="some", **settings).fit_log(data, log)
 
 
 def test_the_same_seed_gives_the_same_choice(data, log, found):

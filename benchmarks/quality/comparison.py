@@ -1,8 +1,8 @@
 """nDCG@10 on true labels of every ranker, learned from the same biased clicks.
 
 ``python benchmarks/quality/comparison.py`` runs what is not in its results file yet (a line of JSON
-for each run, so that a stopped comparison goes on), and prints a table for each γ. ``--table`` only
-prints, ``--markdown`` in Markdown. What is compared is in `methods.py`, on which data in `worlds.py`.
+for each run, so that a stopped comparison goes on), and prints a table. ``--table`` only prints,
+``--markdown`` in Markdown. What is compared is in `methods.py`, on which data in `worlds.py`.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Simulated click logs with known truth, for comparisons of rankers.
 
-A world is judged data, cut into a part to learn from and one to test on, and the log of users on the
-first. In nine of ten sessions they were shown the items of a query in the order of one policy, in one
-of ten in that of another (an A/B test). They looked at rank r with probability (1/r)^γ, and clicked
-one in ten of the items that are not relevant.
+A world is judged data, cut into a part to learn from and one to test on, and the log of users on
+the first. In nine of ten sessions they were shown the items of a query in the order of one policy,
+in one of ten in that of another (an A/B test). They looked at rank r with probability (1/r)^γ, and
+clicked one in ten of the items that are not relevant.
 """
 
 from dataclasses import dataclass
@@ -64,9 +64,7 @@ class World:
             "estimated": lambda: self.estimated().propensity(position),
             "none": lambda: np.ones(len(position)),
         }[propensities]()
-        return ClickLog(
-            self.shown.query[rows], self.shown.item[rows], law, self.shown.clicks[rows]
-        )
+        return ClickLog(self.shown.query[rows], self.shown.item[rows], law, self.shown.clicks[rows])
 
     def estimated(self):
         """Return the law of position bias by what the log says: `estimate_gamma`."""

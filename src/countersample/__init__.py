@@ -22,7 +22,8 @@ The names below are the whole public interface; each is imported when it is firs
 ==================  ==========================================================================
 
 `CounterSampleRanker` is all of it as a scikit-learn estimator; `fit_from_impressions` goes from a
-raw log to a ranker and the gain to expect.
+raw log to a ranker and the gain to expect. Beyond linear rankers there are `countersample.torch`,
+`countersample.gbdt` and, to serve any of them elsewhere, `countersample.export`.
 """
 
 from importlib import import_module

@@ -119,6 +119,15 @@ class HeldOut:
         """Return the estimate that has these sums."""
         return float(sums.sum() / self._bottom.sum())
 
+    def z_score(self, sums: Floats, others: Floats) -> float:
+        """Return how many standard errors the estimate of one ranker is above another's.
+
+        The difference is Σ_groups (sums − others) / Σ_groups bottom, and its error that of a ratio.
+        """
+        difference = sums - others
+        left = difference - difference.sum() / self._bottom.sum() * self._bottom
+        return float(difference.sum() / (np.sqrt(left @ left) or np.inf))
+
     def intervals(self, sums: Floats, rng: np.random.Generator) -> Floats:
         """Return the bootstrap interval over queries of each ranker, (n_rankers, 2)."""
         columns = np.column_stack([sums.T, self._bottom])

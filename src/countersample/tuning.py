@@ -27,6 +27,7 @@ import numpy as np
 from countersample._cores import available_cores
 from countersample._held_out import HeldOut
 from countersample._runs import PLAN_SETTINGS
+from countersample.data.normalize import Normalizer
 from countersample.errors import ParameterError
 from countersample.plans import Examples, make_plan
 from countersample.theory import gradient_bounds, step_size
@@ -43,13 +44,16 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Trial", "TuningResult", "number_of_steps", "tune"]
+__all__ = ["Trial", "TuningResult", "choose_clip", "clips_to_try", "number_of_steps", "tune"]
 
 SAMPLED = 200  # queries in which the longest gradient is looked for
 PER_DECADE = 2
 FIRST = range(-2, 6)  # as many as training serves with one pass over memory
 MOST_PASSES = 3
 PARTS_OF_STEPS = (4, 2, 1)
+
+CLIPS = (0.01, 0.03, 0.1)
+STANDARD_ERRORS = 1.0
 
 DRAWS_PER_EXAMPLE = 3
 FEWEST_DRAWS = 30_000
@@ -145,7 +149,8 @@ def tune(
         Those to try; by default η₀·10^(k/2), k = −2 … 5, and on while the best is at an end.
     clips : sequence of float or None
         The smallest propensities to train with; None for those of the log. Rankers are judged with
-        the propensities of the log, whatever they were trained with.
+        the propensities of the log, whatever they were trained with. Where None is among them,
+        another is chosen only if it is better by more than the standard error of the difference.
     steps : int, optional
         The most steps; by default `number_of_steps`.
     fewer_steps : bool
@@ -176,7 +181,7 @@ def tune(
     >>> found = tune(data, log, clips=[None, 0.1], steps=1000, rng=0)
     >>> found.steps in (250, 500, 1000), found.clip in (None, 0.1)
     (True, True)
-    >>> found.best.value == max(trial.value for trial in found.trials)
+    >>> found.best in found.trials
     True
     """
     begin = time.perf_counter()
@@ -199,9 +204,10 @@ def tune(
         raise ParameterError("clips are empty, expected propensities, or None for no clipping")
     run = partial(_run, dataset, held_out, options | {"seeds": [seed]})
     attempts = _halve(scales, steps, run, report or (lambda _share: None))
+    attempts.sort(key=lambda each: (each.steps, each.scale.clip or 0.0, each.k))
     trials = _trials(attempts, held_out, rng)
-    eligible = [trial for trial in trials if fewer_steps or trial.steps == steps]
-    best = max(eligible, key=lambda trial: (trial.value, -trial.learning_rate))
+    eligible = [n for n, each in enumerate(attempts) if fewer_steps or each.steps == steps]
+    best = trials[_best(attempts, eligible, held_out)]
     seconds = time.perf_counter() - begin
     return TuningResult(best, tuple(trials), metric, held_out.n_queries, seconds)
 
@@ -219,6 +225,54 @@ def number_of_steps(log: ClickLog, *, unit: str, batch_size: int = 1) -> int:
     """
     draws = DRAWS_PER_EXAMPLE * len(Examples.of(log, unit))
     return -(-min(max(draws, FEWEST_DRAWS), MOST_DRAWS) // max(1, batch_size))
+
+
+def clips_to_try(log: ClickLog) -> list[float | None]:
+    """Return no clipping, and those of 0.01, 0.03 and 0.1 that change a weight of the log.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.tuning import clips_to_try
+    >>> clips_to_try(ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.02]))
+    [None, 0.03, 0.1]
+    """
+    smallest = 1 / log.max_weight
+    return [None, *(clip for clip in CLIPS if clip > smallest)]
+
+
+def choose_clip(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    rng: np.random.Generator | int | None = None,
+    report: Callable[[float], None] | None = None,
+) -> float | None:
+    """Choose how far to clip by the clicks of held-out queries, for rankers of any kind.
+
+    Linear rankers are trained with each of `clips_to_try`; which weights are too noisy to learn
+    from is a property of the log more than of the ranker.
+
+    Parameters
+    ----------
+    dataset, log, rng, report
+        As for `tune`; features may be of any scale.
+
+    Examples
+    --------
+    >>> from countersample import PositionBias, simulate_clicks, synthetic
+    >>> from countersample.tuning import choose_clip
+    >>> data = synthetic("tiny", rng=0)
+    >>> log = simulate_clicks(data, data.features[:, 0], 5000, bias=PositionBias(1.0), rng=0)
+    >>> choose_clip(data, log, rng=0) in (None, 0.1)  # propensities are 0.04 and more
+    True
+    """
+    clips = clips_to_try(log)
+    if len(clips) == 1:
+        return None
+    scaled = Normalizer.fit(dataset, "minmax")(dataset)
+    unbound = type(log)(log.query, log.item, log.propensity, log.count)
+    return tune(scaled, unbound, clips=clips, rng=rng, report=report).clip
 
 
 @dataclass(frozen=True)
@@ -257,6 +311,10 @@ class _Attempt(NamedTuple):
     steps: int
     sums: Floats | None
     value: float
+
+    @property
+    def rate(self) -> float:
+        return self.scale.rate(self.k)
 
 
 def _make_scale(
@@ -314,7 +372,9 @@ def _halve(
             latest = _widen(scales, n_steps, run, tell)
         else:
             latest.sort(key=lambda attempt: (-attempt.value, abs(attempt.k)))
-            better = [(each.scale, each.k) for each in latest[: -(-len(latest) // 2)]]
+            half = latest[: -(-len(latest) // 2)]
+            of_others = [each for each in _first_of_each_clip(latest) if each not in half]
+            better = [(each.scale, each.k) for each in half + of_others]
             latest = run(better, n_steps, partial(tell, rung))
         found += latest
     report(1.0)
@@ -384,9 +444,30 @@ def _run(
     return attempts
 
 
+def _first_of_each_clip(attempts: list[_Attempt]) -> list[_Attempt]:
+    return list({each.scale: each for each in reversed(attempts)}.values())
+
+
+def _best(attempts: list[_Attempt], eligible: list[int], held_out: HeldOut) -> int:
+    """Return the attempt of the highest value; one that clips has to be clearly better.
+
+    Clipping is a bias that held-out clicks cannot see in full, so that it has to be better than no
+    clipping by more than the standard error of the difference.
+    """
+    by_value = sorted(eligible, key=lambda n: (-attempts[n].value, attempts[n].rate))
+    plain = next((n for n in by_value if attempts[n].scale.clip is None), by_value[0])
+    without = attempts[plain].sums
+    for n in by_value:
+        sums = attempts[n].sums
+        if n == plain or without is None or sums is None:
+            break
+        if held_out.z_score(sums, without) > STANDARD_ERRORS:
+            return n
+    return plain if without is not None else by_value[0]
+
+
 def _trials(attempts: list[_Attempt], held_out: HeldOut, rng: np.random.Generator) -> list[Trial]:
-    """Return the attempts with their intervals: by steps, then clip, then learning rate."""
-    attempts = sorted(attempts, key=lambda each: (each.steps, each.scale.clip or 0.0, each.k))
+    """Return the attempts with their intervals."""
     sums = [each.sums for each in attempts if each.sums is not None]
     intervals = iter(held_out.intervals(np.array(sums), rng).tolist() if sums else ())
     trials = []

@@ -49,7 +49,9 @@ def train(
     steps: Annotated[
         int | None, typer.Option(help="Of a linear ranker; decided by the log if left out.")
     ] = None,
-    clip: Annotated[float | None, typer.Option(help="The smallest propensity.")] = None,
+    clip: Annotated[
+        str | None, typer.Option(help="The smallest propensity; auto finds it from the clicks.")
+    ] = None,
     normalize: Annotated[
         str | None, typer.Option(help="minmax, standard, query-minmax or none.")
     ] = None,
@@ -72,7 +74,8 @@ def train(
     ranker.origin_ |= {"data": data.resolve().name, "log": {"file": log.name}}
     ranker.save(out)
     found = {
-        name: getattr(ranker, f"{name}_", None) for name in ("n_steps", "n_trees", "learning_rate")
+        name: getattr(ranker, f"{name}_", None)
+        for name in ("n_steps", "n_trees", "learning_rate", "clip")
     }
     found = {name: value for name, value in found.items() if value is not None}
     if json:
@@ -101,6 +104,8 @@ def train(
     if "learning_rate" in found:
         how = " (found)" if learning_rate is None else ""
         lines.append(("learning rate", f"{found['learning_rate']:.3g}{how}"))
+    if "clip" in found:
+        lines.append(("clipped at", f"{found['clip']:.3g}{' (found)' if clip == 'auto' else ''}"))
     _show.pairs(lines, indent=0)
     _show.line(f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA")
 
@@ -123,8 +128,19 @@ def _make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:
             )
     if given.get("normalize") == "none":
         given["normalize"] = None
+    if given.get("clip", "auto") != "auto":
+        given["clip"] = _number("--clip", given["clip"])
     ranker.set_params(**given)
     return ranker
+
+
+def _number(option: str, text: str) -> float:
+    from countersample.errors import ParameterError
+
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ParameterError(f"{option} is {text!r}, expected a number or auto") from error
 
 
 def evaluate(

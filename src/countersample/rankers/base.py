@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -302,6 +303,13 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         except (LookupError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a ranker that this release can read ({error})") from error
         return ranker
+
+
+def as_clip(clip: object) -> float | None:
+    """Return a smallest propensity that is not to be found first, or None."""
+    if clip is None or (isinstance(clip, Real) and 0 < float(clip) <= 1):
+        return None if clip is None else float(clip)
+    raise ParameterError(f"clip is {clip!r}, expected a number in (0, 1], 'auto' or None")
 
 
 def nothing_to_learn(dataset: RankingDataset) -> DataError:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from countersample.errors import ParameterError
-from countersample.rankers.base import ClickRanker, nothing_to_learn
+from countersample.rankers.base import ClickRanker, as_clip, nothing_to_learn
 from countersample.scorers import LinearScorer
 from countersample.training import train
-from countersample.tuning import number_of_steps, tune
+from countersample.tuning import clips_to_try, number_of_steps, tune
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +52,9 @@ class CounterSampleRanker(ClickRanker):
         Adds (l2/2)·‖w‖² to R.
     radius : float, optional
         Keeps ‖w‖ ≤ radius.
-    clip : float, optional
-        The smallest propensity to train with: see `ClickLog.clip`.
+    clip : float, "auto" or None
+        The smallest propensity to train with: see `ClickLog.clip`. "auto" tries some, and judges
+        them as learning rates are judged: it takes longer, and helps where a few weights are huge.
     normalize : {"minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
@@ -67,6 +68,7 @@ class CounterSampleRanker(ClickRanker):
     history_ : History
         Both at ten steps, evenly spaced.
     learning_rate_ : float
+    clip_ : float or None
     tuning_ : TuningResult or None
         The rates that "auto" tried.
     n_steps_ : int
@@ -102,7 +104,7 @@ class CounterSampleRanker(ClickRanker):
         average: bool = True,
         l2: float = 0.0,
         radius: float | None = None,
-        clip: float | None = None,
+        clip: float | str | None = None,
         normalize: str | None = "minmax",
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -124,16 +126,18 @@ class CounterSampleRanker(ClickRanker):
         self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
     ) -> None:
         options = self._training_options(log)
-        tuning, rate, begin = None, self.learning_rate, 0.0
-        if rate == "auto":
+        tuning, rate, clip, begin = None, self.learning_rate, self.clip, 0.0
+        if rate == "auto" or clip == "auto":
             begin = TUNING_SHARE
             tuning = tune(
-                dataset, log, clips=[self.clip], fewer_steps=False, rng=rng,
+                dataset, log, fewer_steps=False, rng=rng,
+                learning_rates=None if rate == "auto" else [_as_rate(rate)],
+                clips=clips_to_try(log) if clip == "auto" else [as_clip(clip)],
                 report=lambda share: tell("trying learning rates", begin * share), **options,
             )  # fmt: skip
-            rate = tuning.learning_rate
+            rate, clip = tuning.learning_rate, tuning.clip
         result = train(
-            dataset, log, learning_rate=_as_rate(rate), clip=self.clip, rng=rng,
+            dataset, log, learning_rate=_as_rate(rate), clip=as_clip(clip), rng=rng,
             checkpoints=CHECKPOINTS,
             report=lambda n, of: tell("training", begin + (1 - begin) * n / of), **options,
         )  # fmt: skip
@@ -143,7 +147,7 @@ class CounterSampleRanker(ClickRanker):
         self.weights_ = result.weights
         self.scorer_ = LinearScorer(self.weights_)
         self.history_ = result.history
-        self.learning_rate_ = result.settings["learning_rate"]
+        self.learning_rate_, self.clip_ = result.settings["learning_rate"], as_clip(clip)
         self.tuning_ = tuning
         self.n_steps_ = result.n_steps
 
@@ -164,6 +168,7 @@ class CounterSampleRanker(ClickRanker):
             "coef": self.coef_,
             "average_coef": self.average_coef_,
             "learning_rate": self.learning_rate_,
+            "clip": self.clip_,
             "n_steps": self.n_steps_,
         }
 
@@ -172,7 +177,7 @@ class CounterSampleRanker(ClickRanker):
         self.scorer_, self.weights_ = scorer, scorer.weights
         self.coef_ = np.array(kept["coef"], np.float64)
         self.average_coef_ = np.array(kept["average_coef"], np.float64)
-        self.learning_rate_ = kept["learning_rate"]
+        self.learning_rate_, self.clip_ = kept["learning_rate"], kept["clip"]
         self.n_steps_ = kept["n_steps"]
 
 

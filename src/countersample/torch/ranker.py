@@ -15,10 +15,11 @@ from countersample.errors import ParameterError
 from countersample.evaluation.ranking import parse_additive
 from countersample.objectives import get_loss
 from countersample.plans import UNITS, Examples
-from countersample.rankers.base import ClickRanker, nothing_to_learn
+from countersample.rankers.base import ClickRanker, as_clip, nothing_to_learn
 from countersample.scorers import NetworkScorer
 from countersample.torch._checks import whole_number
 from countersample.training import DivergedError
+from countersample.tuning import choose_clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,8 +85,9 @@ class NeuralRanker(ClickRanker):
         The share of the clicked queries that is held out.
     metric : {"dcg@k", "dcg", "precision@k"}
         What the number of steps is chosen by, estimated from held-out clicks.
-    clip : float, optional
-        The smallest propensity to train with: see `ClickLog.clip`. Held-out clicks are not clipped.
+    clip : float, "auto" or None
+        The smallest propensity to train with: see `ClickLog.clip`. "auto" asks
+        `countersample.tuning.choose_clip`. Held-out clicks are not clipped.
     weight_decay : float
         How much of itself, times the learning rate, each weight loses at each step (AdamW).
     normalize : {"minmax", "standard", "query-minmax"} or None
@@ -101,6 +103,7 @@ class NeuralRanker(ClickRanker):
     scorer_ : NetworkScorer
         By the mean of the weights over the last hundred steps or so. It needs no PyTorch.
     n_steps_ : int
+    clip_ : float or None
     history_ : NeuralHistory or None
         None without patience, and in a ranker that was loaded.
     n_queries_, n_features_in_, feature_names_in_, normalizer_, fingerprint_, origin_
@@ -134,7 +137,7 @@ class NeuralRanker(ClickRanker):
         patience: int | None = 5,
         holdout: float = 0.2,
         metric: str = "dcg@10",
-        clip: float | None = None,
+        clip: float | str | None = None,
         weight_decay: float = 0.01,
         normalize: str | None = "minmax",
         device: str = "cpu",
@@ -164,6 +167,9 @@ class NeuralRanker(ClickRanker):
         log = log.take(log.clicks > 0)
         if not _can_be_learned(dataset, log):
             raise nothing_to_learn(dataset)
+        self.clip_ = (
+            choose_clip(dataset, log, rng=rng) if self.clip == "auto" else as_clip(self.clip)
+        )
         history, begin = None, 0.0
         if self.patience is None:
             n_steps = self.epochs * self._steps_an_epoch(log)
@@ -218,7 +224,7 @@ class NeuralRanker(ClickRanker):
         return NetworkTraining(dataset, self._clipped(log), settings, rng)
 
     def _clipped(self, log: ClickLog) -> ClickLog:
-        return log if self.clip is None else log.clip(self.clip)
+        return log if self.clip_ is None else log.clip(self.clip_)
 
     def _steps_an_epoch(self, log: ClickLog) -> int:
         n_draws = max(FEWEST_DRAWS, len(Examples.of(log, self.unit)))
@@ -250,12 +256,12 @@ class NeuralRanker(ClickRanker):
             )
 
     def _keep(self) -> dict[str, Any]:
-        return {"scorer": self.scorer_.to_dict(), "n_steps": self.n_steps_}
+        return {"scorer": self.scorer_.to_dict(), "n_steps": self.n_steps_, "clip": self.clip_}
 
     def _restore(self, kept: Mapping[str, Any]) -> None:
         self.hidden = tuple(self.hidden)  # JSON has lists only
         self.scorer_ = NetworkScorer.from_dict(kept["scorer"])
-        self.n_steps_ = kept["n_steps"]
+        self.n_steps_, self.clip_ = kept["n_steps"], kept["clip"]
         self.history_ = None
 
 

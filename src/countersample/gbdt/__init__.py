@@ -1,0 +1,24 @@
+"""Gradient boosting on click logs: objectives and metrics for LightGBM and XGBoost, and a ranker.
+
+======================  ======================================================================
+`GBDTRanker`            boosted trees as a scikit-learn estimator, on either library
+`lightgbm_objective`    weights by inverse propensity for each pair, inside your own ``lgb.train``
+`xgboost_objective`     the same inside your own ``xgb.train``
+`lightgbm_metric`       the value of the ranker from held-out clicks, for early stopping
+`xgboost_metric`        the same for XGBoost
+======================  ======================================================================
+
+The libraries are the extra ``gbdt``. Only training imports them: a fitted ranker scores without.
+"""
+
+from countersample.gbdt.metrics import lightgbm_metric, xgboost_metric
+from countersample.gbdt.objectives import lightgbm_objective, xgboost_objective
+from countersample.gbdt.ranker import GBDTRanker
+
+__all__ = [
+    "GBDTRanker",
+    "lightgbm_metric",
+    "lightgbm_objective",
+    "xgboost_metric",
+    "xgboost_objective",
+]

@@ -1,0 +1,174 @@
+"""The trees of LightGBM and XGBoost as a `TreesScorer`, which gives the scores they give."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from countersample.errors import ParameterError
+from countersample.scorers import TreesScorer
+from countersample.scorers.trees import LEAF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+LIGHTGBM_ZERO = np.float32(1e-35)  # up to here, LightGBM takes a number for 0
+
+
+class _Split(NamedTuple):
+    feature: int
+    threshold: float
+    left: Any
+    right: Any
+
+
+def from_lightgbm(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries have no types)
+    """Return the trees of a ``lightgbm.Booster``, up to its best iteration.
+
+    LightGBM goes left where x ≤ threshold, in float64. For x in float32 that is x ≤ the largest
+    float32 that is not above the threshold. Numbers up to 1e-35 are 0 to it.
+
+    Raises
+    ------
+    ParameterError
+        For trees that do more than compare a number with a threshold.
+
+    Examples
+    --------
+    >>> import lightgbm as lgb
+    >>> import numpy as np
+    >>> from countersample.gbdt.trees import from_lightgbm
+    >>> X, y = np.repeat(np.float32([[1], [5]]), 50, axis=0), np.arange(100) > 49
+    >>> params = {"objective": "l2", "num_leaves": 2, "learning_rate": 1, "verbosity": -1}
+    >>> booster = lgb.train(params, lgb.Dataset(X, label=y), 1)
+    >>> from_lightgbm(booster).predict(X[48:52]).round(6)
+    array([0., 0., 1., 1.])
+    """
+    model = booster.dump_model()
+
+    def read(node: dict[str, Any]) -> _Split | float:
+        if "leaf_value" in node:
+            if "leaf_coeff" in node:
+                raise _not_plain("leaves with a linear model (linear_tree)")
+            return float(node["leaf_value"])
+        if node["decision_type"] != "<=":
+            raise _not_plain("categorical features (categorical_feature)")
+        if node["missing_type"] == "Zero":
+            raise _not_plain("zeros that count as missing (zero_as_missing)")
+        children = node["left_child"], node["right_child"]
+        return _Split(node["split_feature"], node["threshold"], *children)
+
+    if model["average_output"]:
+        raise _not_plain("trees that are averaged (a random forest)")
+    roots = [tree["tree_structure"] for tree in model["tree_info"]]
+    return _forest(booster.num_feature(), [(root, read) for root in roots], _not_above)
+
+
+def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries have no types)
+    """Return the trees of an ``xgboost.Booster``, and its base score as one more of a single leaf.
+
+    XGBoost goes left where x < threshold, in float32. That is x ≤ the float32 before it.
+
+    Raises
+    ------
+    ParameterError
+        For trees that do more than compare a number with a threshold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xgboost as xgb
+    >>> from countersample.gbdt.trees import from_xgboost
+    >>> X, y = np.repeat(np.float32([[1], [5]]), 50, axis=0), np.arange(100) > 49
+    >>> params = {"eta": 1, "lambda": 0, "max_depth": 1, "base_score": 0.25}
+    >>> booster = xgb.train(params, xgb.DMatrix(X, y), 1)
+    >>> from_xgboost(booster).predict(X[48:52]).round(6)
+    array([0., 0., 1., 1.])
+    """
+    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
+    if learner["gradient_booster"]["name"] != "gbtree":
+        raise _not_plain(f"the booster {learner['gradient_booster']['name']}")
+    base_score = float(learner["learner_model_param"]["base_score"].strip("[]"))
+
+    def reader(tree: dict[str, Any]) -> Callable[[int], _Split | float]:
+        if any(tree["split_type"]):
+            raise _not_plain("categorical features")
+
+        def read(node: int) -> _Split | float:
+            value = float(tree["split_conditions"][node])
+            left, right = tree["left_children"][node], tree["right_children"][node]
+            return value if left < 0 else _Split(tree["split_indices"][node], value, left, right)
+
+        return read
+
+    trees = learner["gradient_booster"]["model"]["trees"]
+    forest = [(0, reader(tree)) for tree in trees]
+    if base_score:
+        forest.append((0, lambda _node: base_score))
+    return _forest(booster.num_features(), forest, _below)
+
+
+def _not_plain(what: str) -> ParameterError:
+    return ParameterError(
+        f"the trees have {what}, expected splits of numbers at a threshold, leaves of one value "
+        "and a plain sum: leave out the parameter of the library that asks for it"
+    )
+
+
+def _forest(
+    n_features: int,
+    trees: Iterable[tuple[Any, Callable[[Any], _Split | float]]],
+    as_threshold: Callable[[NDArray[np.float64]], NDArray[np.float32]],
+) -> TreesScorer:
+    """Make one list of the nodes of trees, parents before children; `read` says what each is."""
+    roots: list[int] = []
+    nodes: list[tuple[int, float, float]] = []  # feature, threshold, value
+    children: list[list[int]] = []
+    for root, read in trees:
+        roots.append(len(nodes))
+        waiting: list[tuple[Any, int | None]] = [(root, None)]
+        while waiting:
+            node, parent = waiting.pop()
+            if parent is not None:
+                children[parent].append(len(nodes))
+            children.append([])
+            found = read(node)
+            if isinstance(found, _Split):
+                waiting += [(found.right, len(nodes)), (found.left, len(nodes))]
+                nodes.append((found.feature, found.threshold, 0.0))
+            else:
+                nodes.append((LEAF, 0.0, found))
+    feature, threshold, value = map(np.array, zip(*nodes, strict=True))
+    is_leaf = feature == LEAF
+    left, right = np.array([pair or [0, 0] for pair in children], np.int32).T
+    return TreesScorer(
+        n_features,
+        np.array(roots, np.int64),
+        feature.astype(np.int32),
+        np.where(is_leaf, np.float32(0), as_threshold(threshold)),
+        np.ascontiguousarray(left),
+        np.ascontiguousarray(right),
+        value,
+    )
+
+
+def _not_above(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the largest float32 that LightGBM does not take to be above each float64."""
+    with np.errstate(over="ignore"):
+        nearest = thresholds.astype(np.float32)
+    found = np.where(nearest > thresholds, _before(nearest), nearest)
+    in_zero = np.where(thresholds < 0, _before(-LIGHTGBM_ZERO), LIGHTGBM_ZERO)
+    return np.where(np.abs(thresholds) <= LIGHTGBM_ZERO, in_zero, found)
+
+
+def _below(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the float32 before each, which is one itself."""
+    return _before(thresholds.astype(np.float32))
+
+
+def _before(values: NDArray[np.float32] | np.float32) -> NDArray[np.float32]:
+    return np.nextafter(values, np.float32(-np.inf))

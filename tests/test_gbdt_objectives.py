@@ -1,0 +1,295 @@
+"""Objectives and metrics for LightGBM and XGBoost: gradients, what is safe, what stops early."""
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+from conftest import SEED
+
+from countersample import ClickLog, RankingDataset, estimate, simulate_clicks, synthetic
+from countersample.errors import DataError, ParameterError
+from countersample.gbdt import (
+    lightgbm_metric,
+    lightgbm_objective,
+    xgboost_metric,
+    xgboost_objective,
+)
+from countersample.objectives import LOSSES
+
+OBJECTIVES = {"lightgbm": lightgbm_objective, "xgboost": xgboost_objective}
+QUIET = {"verbosity": -1, "num_threads": 1, "deterministic": True, "force_row_wise": True}
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    dataset = synthetic("tiny", n_queries=60, rng=SEED)
+    log = simulate_clicks(dataset, policy=dataset.features[:, 0], n_clicks=1000, rng=SEED)
+    return dataset, log
+
+
+# -- f, as the documentation has it
+
+
+def hinge(margin):
+    return np.maximum(0, 1 - margin)
+
+
+def logistic(margin):
+    return np.log2(1 + np.exp(-margin))
+
+
+WEIGHTINGS = {
+    "rank": lambda x: x,
+    "log-rank": np.log,
+    "dcg": lambda x: -1 / np.log2(1 + x),
+}
+
+
+def f(name, scores, item, ranks):
+    if name == "softmax":
+        return np.log(np.exp(scores).sum()) - scores[item]
+    margins = np.delete(scores[item] - scores, item)
+    if name == "lambda-dcg":
+        discounts = 1 / np.log2(1 + ranks)
+        swaps = np.abs(np.delete(discounts[item] - discounts, item))
+        return swaps @ logistic(margins)
+    phi = logistic if name.startswith("smooth-") else hinge
+    return WEIGHTINGS[name.removeprefix("smooth-")](1 + phi(margins).sum())
+
+
+def risk(name, scores, dataset, log, at):
+    """(1/N) Σ_clicks f / propensity; ranks, where f takes them as fixed, are those of `at`."""
+    total = 0.0
+    for query, item, weight in zip(log.query, log.item, log.weights, strict=True):
+        rows = slice(*dataset.offsets[query : query + 2])
+        ranks = 1 + np.argsort(np.argsort(-at[rows], kind="stable"))
+        total += weight * f(name, scores[rows], item, ranks)
+    return total / log.n_clicks
+
+
+@pytest.mark.parametrize("library", OBJECTIVES)
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_gradient_is_that_of_the_risk(name, library, rng):
+    dataset = synthetic("tiny", n_queries=6, rng=SEED)
+    query = rng.integers(0, 5, 12)  # the last query has no clicks
+    item = rng.integers(0, dataset.query_sizes[query])
+    log = ClickLog(query, item, rng.uniform(0.1, 1, 12))
+    objective = OBJECTIVES[library](dataset, log, objective=name)
+    factors = []
+    for _ in range(2):
+        scores = rng.normal(size=dataset.n_items)
+        h = 1e-5
+        slopes = np.array([
+            risk(name, scores + e, dataset, log, scores)
+            - risk(name, scores - e, dataset, log, scores)
+            for e in h * np.eye(dataset.n_items)
+        ]) / (2 * h)  # fmt: skip
+        gradient, second = objective(scores, None)
+        assert gradient.dtype == second.dtype == np.float32
+        factors.append(gradient @ slopes / (slopes @ slopes))
+        scale = np.abs(gradient).max()
+        np.testing.assert_allclose(gradient, factors[-1] * slopes, rtol=1e-4, atol=1e-6 * scale)
+        assert not gradient[dataset.offsets[5] :].any()
+    assert factors[0] > 0
+    assert factors[0] == pytest.approx(factors[1], rel=1e-5)  # κ is one number
+
+
+@pytest.mark.parametrize("name", ["rank", "smooth-rank", "dcg", "smooth-dcg"])
+def test_the_second_order_term_is_1_on_average_at_first(tiny, name):
+    dataset, log = tiny
+    _, second = lightgbm_objective(dataset, log, objective=name)(np.zeros(dataset.n_items), None)
+    clicked = np.isin(np.repeat(np.arange(dataset.n_queries), dataset.query_sizes), log.query)
+    curved = second[clicked] - 1e-3
+    # The largest step adds to it only where a pair is far in the wrong order: here no more than
+    # where 1/2 = |slope| > curvature = 1/4 of each logistic pair.
+    assert 1 <= curved.mean() * (1 + 1e-6) <= 2.001
+    assert name.startswith("smooth") or curved.mean() == pytest.approx(1, rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_leaf_takes_a_step_above_1(tiny, name, scale, rng):
+    dataset, log = tiny
+    objective = lightgbm_objective(dataset, log, objective=name)
+    gradient, second = objective(scale * rng.normal(size=dataset.n_items), None)
+    assert np.isfinite(gradient).all()
+    assert (second > 0).all()
+    assert (np.abs(gradient) <= second).all()  # so |Σ gradient| / Σ second ≤ 1, whatever the leaf
+
+
+def test_a_weight_a_row_is_not_a_weight_a_click():
+    """One query, items 0, 1 and 2 with equal scores; 0 and 1 were clicked, 1 where few look."""
+    dataset = RankingDataset.from_arrays(X=[[0.0], [1.0], [2.0]], y=[0, 0, 0], qid=[7, 7, 7])
+    log = ClickLog(query=[0, 0], item=[0, 1], propensity=[1.0, 0.25])
+    per_click, _ = lightgbm_objective(dataset, log, objective="rank")(np.zeros(3), None)
+    unweighted, _ = lightgbm_objective(dataset, log, objective="rank", method="naive")(
+        np.zeros(3), None
+    )
+    # A click on item 0 gives (-2, 1, 1), and one on item 1 (1, -2, 1).
+    by_hand = np.array([1 * -2 + 4 * 1, 1 * 1 + 4 * -2, 1 * 1 + 4 * 1])
+    np.testing.assert_allclose(per_click / per_click[0], by_hand / by_hand[0], rtol=1e-6)
+    per_row = unweighted * [1, 4, 1]
+    np.testing.assert_allclose(per_row / per_row[0], np.array([-1, -4, 2]) / -1, rtol=1e-6)
+    assert np.sign(per_click[0]) != np.sign(per_row[0])  # not even the direction is the same
+    assert per_click.sum() == pytest.approx(0, abs=1e-6)
+    assert per_row.sum() != pytest.approx(0, abs=0.1)
+
+
+def test_lightgbm_multiplies_what_a_row_got_by_its_weight():
+    """Where the rows of a leaf share a weight it cancels: Newton's step is Σ w·g / Σ w·h."""
+    grades = np.repeat([0, 1, 2], 3)
+    features = grades[:, None].astype(float)
+    params = QUIET | {
+        "objective": "lambdarank", "num_leaves": 3, "min_data_in_leaf": 1, "min_data_in_bin": 1,
+        "min_sum_hessian_in_leaf": 0.0, "learning_rate": 1.0, "lambdarank_norm": False,
+    }  # fmt: skip
+    found = []
+    for weights in (np.array([1.0, 1.0, 1.0]), np.array([1.0, 7.0, 2.0])):
+        table = lgb.Dataset(features, label=grades, group=[9], weight=weights[grades])
+        booster = lgb.train(params, table, 1)
+        assert booster.dump_model()["tree_info"][0]["num_leaves"] == 3
+        found.append(booster.predict(features))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    # With a weight for each pair, the middle item follows the heavier of its two pairs.
+    dataset = RankingDataset.from_arrays(X=[[0.0], [1.0], [2.0]], y=[0, 0, 0], qid=[7, 7, 7])
+    steps = []
+    for weights in (np.array([1.0, 2.0]), np.array([7.0, 2.0])):
+        log = ClickLog(query=[0, 0], item=[1, 2], propensity=[1.0, 1.0], count=weights)
+        gradient, second = lightgbm_objective(dataset, log)(np.zeros(3), None)
+        steps.append(-gradient[1] / second[1])
+    assert steps[0] == pytest.approx(0, abs=1e-3)
+    assert steps[1] > 0.5
+
+
+def test_naive_is_ips_where_users_look_at_everything(tiny):
+    dataset, log = tiny
+    seen = ClickLog(log.query, log.item, np.ones(log.n_rows))
+    scores = dataset.features[:, 1]
+    naive, second = lightgbm_objective(dataset, log, method="naive")(scores, None)
+    ips, other = lightgbm_objective(dataset, seen, method="ips")(scores, None)
+    np.testing.assert_array_equal(naive, ips)
+    np.testing.assert_array_equal(second, other)
+    weighted, _ = lightgbm_objective(dataset, log)(scores, None)
+    assert not np.allclose(naive, weighted, rtol=0.01)
+
+
+def test_more_of_the_same_clicks_change_nothing(tiny):
+    dataset, log = tiny
+    twice = ClickLog(
+        *(np.tile(column, 2) for column in (log.query, log.item)), np.tile(log.propensity, 2) / 3
+    )
+    once, again = (lightgbm_objective(dataset, each) for each in (log, twice))
+    for a, b in zip(once(dataset.labels, None), again(dataset.labels, None), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+# -- inside the libraries
+
+
+def trained(library, dataset, log, n_trees, held_out=None, **options):
+    """Train by the library itself, with its own early stopping where there is a log to judge by."""
+    objective = OBJECTIVES[library](dataset, log)
+    if library == "lightgbm":
+        table = lgb.Dataset(dataset.features, label=np.zeros(dataset.n_items))
+        if held_out:
+            judged = lgb.Dataset(
+                held_out[0].features, label=np.zeros(held_out[0].n_items), reference=table
+            )
+            options = {
+                "valid_sets": [judged], "feval": lightgbm_metric(*held_out),
+                "callbacks": [lgb.early_stopping(10, verbose=False)],
+            }  # fmt: skip
+        params = QUIET | {"objective": objective, "min_data_in_leaf": 5}
+        return lgb.train(params, table, n_trees, **options)
+    if held_out:
+        options = {
+            "evals": [(xgb.DMatrix(held_out[0].features), "judged")],
+            "custom_metric": xgboost_metric(*held_out), "verbose_eval": False,
+            "callbacks": [xgb.callback.EarlyStopping(rounds=10, maximize=True)],
+        }  # fmt: skip
+    params = {"eta": 0.1, "nthread": 1, "disable_default_eval_metric": True}
+    return xgb.train(params, xgb.DMatrix(dataset.features), n_trees, obj=objective, **options)
+
+
+def predicted(booster, features, n_trees):
+    if isinstance(booster, lgb.Booster):
+        return booster.predict(features, num_iteration=n_trees)
+    return booster.predict(
+        xgb.DMatrix(features), iteration_range=(0, n_trees), output_margin=True
+    ).astype(np.float64)
+
+
+@pytest.mark.parametrize("library", OBJECTIVES)
+def test_early_stopping_is_by_the_snips_estimate(library):
+    dataset = synthetic("tiny", n_queries=120, rng=SEED)
+    learned, judged = dataset.split(0.7, 0.3, rng=SEED)
+    log, held_out = (
+        simulate_clicks(part, policy=part.features[:, 0], n_clicks=2000, rng=SEED)
+        for part in (learned, judged)
+    )
+    booster = trained(library, learned, log, 200, held_out=(judged, held_out))
+    n_trees = booster.current_iteration() if library == "lightgbm" else booster.num_boosted_rounds()
+    assert n_trees < 200
+    values = [
+        estimate(
+            predicted(booster, judged.features, n), held_out, judged, metric="dcg@10",
+            estimator="snips", n_bootstrap=2,
+        ).value
+        for n in range(1, n_trees + 1)
+    ]  # fmt: skip
+    if library == "lightgbm":
+        assert booster.best_iteration == np.argmax(values) + 1
+        assert booster.best_score["valid_0"]["dcg@10"] == pytest.approx(max(values), rel=1e-9)
+    else:  # which keeps six digits
+        assert booster.best_iteration == np.argmax(np.round(values, 6))
+        assert booster.best_score == pytest.approx(max(values), abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["dcg", "dcg@3", "precision@2", "arp"])
+def test_the_metric_is_the_snips_estimate(tiny, metric, rng):
+    dataset, log = tiny
+    scores = rng.normal(size=dataset.n_items)
+    expected = estimate(scores, log, dataset, metric=metric, estimator="snips", n_bootstrap=2).value
+    name, value, is_higher_better = lightgbm_metric(dataset, log, metric=metric)(scores, None)
+    assert (name, is_higher_better) == (metric, metric != "arp")
+    assert value == pytest.approx(expected, rel=1e-12)
+    name, value = xgboost_metric(dataset, log, metric=metric)(scores, None)
+    assert name == metric
+    assert value == pytest.approx(expected, rel=1e-12)
+
+
+# -- errors
+
+
+def test_other_rows_are_refused(tiny):
+    dataset, log = tiny
+    half = dataset.subset(np.arange(30))
+    params = QUIET | {"objective": lightgbm_objective(dataset, log)}
+    table = lgb.Dataset(half.features, label=half.labels)
+    with pytest.raises(DataError, match=rf"expected \({dataset.n_items},\)"):
+        lgb.train(params, table, 1)
+    objective, matrix = xgboost_objective(dataset, log), xgb.DMatrix(half.features)
+    with pytest.raises(DataError, match=rf"expected \({dataset.n_items},\)"):
+        xgb.train({}, matrix, 1, obj=objective)
+    with pytest.raises(DataError, match="all of them, in its order"):
+        lightgbm_metric(dataset, log)(np.zeros(half.n_items), None)
+
+
+@pytest.mark.parametrize("make", OBJECTIVES.values())
+def test_bad_arguments(tiny, make):
+    dataset, log = tiny
+    with pytest.raises(ParameterError, match="objective is 'ndcg', expected one of rank"):
+        make(dataset, log, objective="ndcg")
+    with pytest.raises(ParameterError, match="method is 'countersample', expected one of ips"):
+        make(dataset, log, method="countersample")
+    with pytest.raises(DataError, match="of another dataset"):
+        make(dataset.subset(np.arange(30)), log)
+
+
+@pytest.mark.parametrize("make", [lightgbm_metric, xgboost_metric])
+def test_bad_arguments_of_metrics(tiny, make):
+    dataset, log = tiny
+    with pytest.raises(ParameterError, match="cannot be estimated from clicks"):
+        make(dataset, log, metric="ndcg@10")
+    with pytest.raises(DataError, match="of another dataset"):
+        make(dataset.subset(np.arange(30)), log)

@@ -1,0 +1,337 @@
+"""`GBDTRanker`: what it learns, how many trees, its file without the libraries, its errors."""
+# ruff: noqa: N806 (X is the field's name for it)
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import SEED
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from test_rankers import AGAINST_RANKING
+
+from countersample import (
+    ClickLog,
+    PositionBias,
+    RankingDataset,
+    estimate,
+    evaluate,
+    simulate_clicks,
+)
+from countersample._extras import MissingExtraError
+from countersample.errors import DataError, ParameterError
+from countersample.gbdt import GBDTRanker
+from countersample.gbdt import ranker as module
+from countersample.rankers import CounterSampleRanker, UnfittedRankerError, load_ranker
+from countersample.scorers import TreesScorer
+
+LIBRARIES = {"lightgbm": "num_threads", "xgboost": "nthread"}
+SMALL = {"n_trees": 30, "early_stopping": 5, "min_items_in_leaf": 10, "num_leaves": 7}
+
+
+def made_up(n_queries, rng):
+    """Items are good where two features agree in sign, which no linear ranker can tell."""
+    sizes = rng.integers(5, 15, n_queries)
+    features = rng.normal(size=(sizes.sum(), 4)).astype(np.float32)
+    good = features[:, 0] * features[:, 1] + 0.3 * features[:, 2]
+    labels = np.digitize(good, [0.5, 1.5]).astype(np.float32)
+    return RankingDataset.from_arrays(features, labels, np.repeat(np.arange(n_queries), sizes))
+
+
+def clicks_on(dataset, n_clicks=20_000, seed=SEED):
+    """Clicks on rankings by the one feature that a linear ranker can use."""
+    return simulate_clicks(
+        dataset, dataset.features[:, 2], n_clicks, bias=PositionBias(gamma=1.0), relevant=1,
+        rng=seed,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data():
+    dataset = made_up(150, np.random.default_rng(SEED))
+    return dataset, clicks_on(dataset)
+
+
+def one_core(backend, **params):
+    threads = {LIBRARIES[backend]: 1} | params.pop("backend_params", {})
+    return GBDTRanker(backend, **SMALL | {"random_state": SEED, "backend_params": threads} | params)
+
+
+@pytest.fixture(scope="module", params=LIBRARIES)
+def fitted(request, data):
+    return one_core(request.param).fit_log(*data)
+
+
+def ndcg(ranker_or_scores, dataset):
+    return evaluate(ranker_or_scores, dataset, "ndcg@10", no_relevant="skip")["ndcg@10"]
+
+
+@parametrize_with_checks(
+    [one_core("lightgbm", n_trees=3, early_stopping=1, min_items_in_leaf=1)],
+    expected_failed_checks=lambda _: AGAINST_RANKING,
+)
+def test_scikit_learn(estimator, check):
+    if check.func.__name__ == "check_array_api_input":
+        pytest.skip("scikit-learn skips it as well, unless SCIPY_ARRAY_API is set")
+    check(estimator)
+
+
+# -- what it learns
+
+
+def test_it_learns_what_a_linear_ranker_cannot(fitted, data):
+    dataset, log = data
+    unseen = made_up(150, np.random.default_rng([SEED, 1]))
+    linear = CounterSampleRanker(steps=5000, random_state=SEED).fit_log(dataset, log)
+    assert ndcg(fitted, unseen) > ndcg(linear, unseen) + 0.05
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_ips_is_better_than_naive_where_the_ranking_was_bad(backend):
+    rng = np.random.default_rng(SEED)
+    dataset, unseen = made_up(300, rng), made_up(300, rng)
+    wrong = -dataset.features[:, 0] * dataset.features[:, 1]
+    log = simulate_clicks(
+        dataset, wrong, 30_000, bias=PositionBias(gamma=1.0), relevant=1, rng=SEED
+    )
+    ips, naive = (
+        one_core(backend, method=method).fit_log(dataset, log) for method in ("ips", "naive")
+    )
+    assert ndcg(ips, unseen) > ndcg(naive, unseen) + 0.02
+
+
+@pytest.mark.parametrize("objective", ["rank", "dcg", "smooth-rank", "softmax", "lambda-dcg"])
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_every_objective_learns(backend, objective, data, rng):
+    dataset, _ = data
+    ranker = one_core(backend, objective=objective).fit_log(*data)
+    assert ndcg(ranker, dataset) > ndcg(rng.random(dataset.n_items), dataset) + 0.1
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_queries_without_clicks_do_not_matter(backend, data):
+    dataset, log = data
+    more = made_up(200, np.random.default_rng([SEED, 2]))
+    both = RankingDataset(
+        np.concatenate([dataset.features, more.features]),
+        np.concatenate([dataset.labels, more.labels]),
+        np.append(dataset.offsets, dataset.n_items + more.offsets[1:]),
+        np.arange(dataset.n_queries + more.n_queries),
+    )
+    unbound = ClickLog(log.query, log.item, log.propensity)
+    a, b = (one_core(backend).fit_log(each, unbound) for each in (dataset, both))
+    np.testing.assert_array_equal(a.predict(dataset), b.predict(dataset))
+
+
+def test_clipping_is_training_on_a_clipped_log(data):
+    dataset, log = data
+    a = one_core("lightgbm", early_stopping=None, clip=0.3).fit_log(dataset, log)
+    b = one_core("lightgbm", early_stopping=None).fit_log(dataset, log.clip(0.3))
+    c = one_core("lightgbm", early_stopping=None).fit_log(dataset, log)
+    np.testing.assert_array_equal(a.predict(dataset), b.predict(dataset))
+    assert not np.array_equal(a.predict(dataset), c.predict(dataset))
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_the_same_seed_gives_the_same_bits_on_any_number_of_threads(backend, data):
+    dataset, log = data
+    scores = [
+        one_core(backend, backend_params={LIBRARIES[backend]: n}, random_state=seed)
+        .fit_log(dataset, log).predict(dataset)
+        for n, seed in ((1, SEED), (1, SEED), (2, SEED), (1, SEED + 1))
+    ]  # fmt: skip
+    np.testing.assert_array_equal(scores[0], scores[1])
+    np.testing.assert_array_equal(scores[0], scores[2])
+    assert not np.array_equal(scores[0], scores[3])
+
+
+def test_backend_params_win(data):
+    ranker = one_core("lightgbm", num_leaves=31, backend_params={"num_leaves": 2})
+    scorer = ranker.fit_log(*data).scorer_
+    assert len(scorer.feature) == 3 * scorer.n_trees  # a split and two leaves
+
+
+def test_a_table_is_a_log(data):
+    dataset, log = data
+    merged = log.merge()
+    rows = dataset.offsets[merged.query] + merged.item
+    clicks, propensity = np.zeros(dataset.n_items), np.ones(dataset.n_items)
+    clicks[rows], propensity[rows] = merged.count, merged.propensity
+    qid = np.repeat(dataset.query_ids, dataset.query_sizes)
+    a = one_core("lightgbm").fit(dataset.features, clicks, qid=qid, propensity=propensity)
+    b = one_core("lightgbm").fit_log(dataset, log.merge())
+    np.testing.assert_array_equal(a.predict(dataset), b.predict(dataset))
+
+
+# -- the number of trees
+
+
+@pytest.mark.parametrize("metric", ["dcg@10", "arp"])
+def test_the_number_of_trees_is_the_best_of_its_history(data, metric):
+    ranker = one_core("lightgbm", n_trees=200, metric=metric).fit_log(*data)
+    history = ranker.history_
+    best = np.argmin(history.value) if metric == "arp" else np.argmax(history.value)
+    assert ranker.n_trees_ == ranker.scorer_.n_trees == history.trees[best]
+    assert len(history.value) == ranker.n_trees_ + SMALL["early_stopping"] < 200
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_the_history_is_the_snips_estimate_on_held_out_clicks(backend, data, monkeypatch):
+    dataset, log = data
+    seen = []
+
+    class Spied(module.HeldOut):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            seen.append(self)
+
+    monkeypatch.setattr(module, "HeldOut", Spied)
+    whole = {"feature_fraction": 1.0, "bagging_fraction": 1.0}  # nothing is drawn
+    ranker = one_core(backend, n_trees=5, holdout=0.5, **whole).fit_log(dataset, log)
+    n_trees, total, weight = 4, 0.0, 0.0
+    for fold in seen[0].folds:
+        learner = one_core(backend, n_trees=n_trees, early_stopping=None, **whole)
+        scores = learner.fit_log(dataset, fold.learned).predict(dataset)
+        left_out = np.setdiff1d(log.query, fold.learned.query)
+        judged = log.of_queries(left_out)
+        assert len(left_out) == fold.judged.n_queries
+        found = estimate(scores, judged, dataset, metric="dcg@10", estimator="snips", n_bootstrap=2)
+        total += found.value * judged.weights.sum()
+        weight += judged.weights.sum()
+    assert ranker.history_.value[n_trees - 1] == pytest.approx(total / weight, rel=1e-6)
+
+
+def test_without_early_stopping(data):
+    ranker = one_core("lightgbm", early_stopping=None, n_trees=12).fit_log(*data)
+    assert ranker.n_trees_ == ranker.scorer_.n_trees == 12
+    assert ranker.history_ is None
+
+
+def test_it_tells_how_far_it_is(data):
+    told = []
+    one_core("lightgbm").fit_log(*data, report=lambda what, share: told.append((what, share)))
+    assert list(dict.fromkeys(what for what, _ in told)) == [
+        "choosing the number of trees",
+        "training",
+    ]
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert told[-1] == ("training", 1.0)
+
+
+# -- files
+
+
+SCORE_WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("lightgbm", "xgboost", "torch"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing())
+import numpy as np
+from countersample.rankers import load_ranker
+ranker, features = load_ranker(sys.argv[1]), np.load(sys.argv[2])
+np.save(sys.argv[3], ranker.predict(features))
+"""
+
+
+def test_a_saved_ranker_scores_the_same_to_the_bit_without_the_libraries(fitted, data, tmp_path):
+    dataset, _ = data
+    fitted.save(tmp_path / "ranker.json")
+    loaded = load_ranker(tmp_path / "ranker.json")
+    assert isinstance(loaded, GBDTRanker)
+    assert isinstance(loaded.scorer_, TreesScorer)
+    assert loaded.get_params() == fitted.get_params()
+    assert (loaded.n_trees_, loaded.history_) == (fitted.n_trees_, None)
+    np.testing.assert_array_equal(loaded.predict(dataset), fitted.predict(dataset))
+    np.save(tmp_path / "features.npy", dataset.features)
+    files = [tmp_path / name for name in ("ranker.json", "features.npy", "scores.npy")]
+    subprocess.run([sys.executable, "-c", SCORE_WITHOUT, *files], check=True)
+    np.testing.assert_array_equal(np.load(files[2]), fitted.predict(dataset))
+
+
+def test_params_and_clone():
+    ranker = GBDTRanker("xgboost", num_leaves=3, backend_params={"max_bin": 16})
+    copy = clone(ranker.set_params(l2=2.0))
+    assert copy.get_params() == ranker.get_params()
+    assert (copy.backend, copy.num_leaves, copy.l2) == ("xgboost", 3, 2.0)
+
+
+# -- bad input
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"backend": "catboost"}, "backend is 'catboost', expected one of lightgbm, xgboost"),
+        ({"method": "countersample"}, "expected one of ips, naive: boosting draws nothing"),
+        ({"objective": "ndcg"}, "objective is 'ndcg', expected one of rank"),
+        ({"metric": "ndcg@10"}, "cannot be estimated from clicks"),
+        ({"n_trees": 0}, "n_trees is 0, expected a whole number of at least 1"),
+        ({"n_trees": 2.5}, "n_trees is 2.5, expected a whole number"),
+        ({"num_leaves": 1}, "num_leaves is 1, expected a whole number of at least 2"),
+        ({"min_items_in_leaf": True}, "min_items_in_leaf is True, expected"),
+        ({"learning_rate": 0}, "learning_rate is 0, expected a number above 0"),
+        ({"learning_rate": np.inf}, "learning_rate is inf"),
+        ({"l2": -1}, "l2 is -1, expected a number of at least 0"),
+        ({"l2": np.nan}, "l2 is nan"),
+        ({"feature_fraction": 1.5}, "feature_fraction is 1.5, expected 'auto' or a number"),
+        ({"bagging_fraction": 0}, "bagging_fraction is 0, expected a number above 0"),
+        ({"early_stopping": 0}, "early_stopping is 0, expected None or a whole number"),
+        ({"holdout": 0.9}, "holdout is 0.9, expected a share above 0, at most 0.5"),
+        ({"clip": 2.0}, "clip is 2.0"),
+        ({"backend_params": {"objective": "l2"}}, "backend_params has 'objective'"),
+    ],
+)
+def test_bad_parameters(params, match, data):
+    with pytest.raises(ParameterError, match=match):
+        GBDTRanker(**params).fit_log(*data)
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_a_missing_library(backend, data, monkeypatch):
+    monkeypatch.setitem(sys.modules, backend, None)
+    with pytest.raises(MissingExtraError, match=rf'{backend}.*pip install "countersample\[gbdt\]"'):
+        GBDTRanker(backend).fit_log(*data)
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_nothing_to_learn(backend):
+    ranker = one_core(backend, min_items_in_leaf=1)
+    with pytest.raises(DataError, match="nothing to learn from"):
+        ranker.fit(np.ones((40, 2)), np.arange(40), qid=np.arange(40) // 4)
+    with pytest.raises(DataError, match="nothing to learn from"):
+        ranker.fit(np.arange(80).reshape(40, 2), np.ones(40), qid=np.arange(40))
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_few_items(backend):
+    X, clicks, qid = np.arange(8.0)[:, None], [0, 0, 0, 2, 0, 0, 1, 3], [1, 1, 1, 1, 2, 2, 2, 2]
+    with pytest.raises(ParameterError, match="min_items_in_leaf is 10, expected at most 4, half"):
+        one_core(backend).fit(X, clicks, qid=qid)
+    all_of_them = {"feature_fraction": 1.0, "bagging_fraction": 1.0}
+    ranker = one_core(backend, min_items_in_leaf=1, **all_of_them).fit(X, clicks, qid=qid)
+    assert ranker.rank([[6.5], [0.0]], [1, 1]).tolist() == [1, 2]
+
+
+def test_features_of_another_number_order_or_kind(data):
+    frame = pd.DataFrame(data[0].features, columns=["a", "b", "c", "d"])
+    clicks = np.maximum(data[0].labels, 0)
+    qid = np.repeat(data[0].query_ids, data[0].query_sizes)
+    ranker = one_core("lightgbm")
+    with pytest.raises(UnfittedRankerError):
+        ranker.predict(frame)
+    ranker.fit(frame, clicks, qid=qid)
+    with pytest.raises(DataError, match="3 features"):
+        ranker.predict(data[0].with_features(data[0].features[:, :3].copy()))
+    with pytest.raises(DataError, match="order"):
+        ranker.predict(frame[["b", "a", "c", "d"]])
+    features = data[0].features.copy()
+    features[3, 1] = np.nan
+    with pytest.raises(DataError, match="NaN in row 3, column 1"):
+        ranker.predict(pd.DataFrame(features, columns=list(frame)))
