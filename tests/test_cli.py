@@ -285,6 +285,14 @@ class TestTrainEvaluateRank:
         error = run("train", data, log, "-o", "x", "--model", "xgboost", "--steps", 5, fails=True)
         assert "--steps is not an option of --model xgboost: leave it out" in error
 
+    def test_places_are_checked_before_the_work(self, run, data, log):
+        for command in (["train", data, log], ["rank", "ranker", data]):
+            error = run(*command, "-o", "nowhere/x", fails=True)
+            assert "nowhere/x: the folder nowhere is not there: make it first" in error
+            error = run(*command, "-o", f"{data}/x", fails=True)
+            assert f"the folder {data} is not there" in error
+            assert "File name too long" in run(*command, "-o", "x" * 300, fails=True)
+
     def test_errors(self, run, data, log, tmp_path):
         save_letor(synthetic("tiny", n_queries=80, rng=1), tmp_path / "other.txt")
         error = run("train", "other.txt", log, "-o", "x", fails=True)

@@ -27,6 +27,8 @@ from countersample._extras import MissingExtraError
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError
 from countersample.export import export
+from countersample.export import onnx as onnx_export
+from countersample.export.served import Served
 from countersample.export.trees import on_raw_features
 from countersample.gbdt import GBDTRanker
 from countersample.rankers import load_ranker
@@ -282,6 +284,39 @@ class TestOnnx:
         with pytest.raises(CounterSampleError, match="away from the ranker's, expected at most"):
             export(ranker, tmp_path / "r.onnx", to="onnx")
         assert not any(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("how", [*BY_COLUMN, "query-minmax"])
+    def test_a_tree_that_asks_otherwise_is_found_out(self, how, rng, tmp_path, monkeypatch):
+        """By "less than" instead of "at most", which values at a threshold tell apart."""
+        ranker, _ = made("boosted", how, rng)
+        write = onnx_export._trees
+
+        def below(graph, features, trees):
+            lower = np.nextafter(trees.threshold, np.float32(-np.inf))
+            at_an_end = np.isin(trees.threshold, [0, 1])  # where any rows may have values
+            lower = np.where(at_an_end, trees.threshold, lower)
+            return write(graph, features, replace(trees, threshold=lower))
+
+        monkeypatch.setattr(onnx_export, "_trees", below)
+        with pytest.raises(CounterSampleError, match="away from the ranker's, expected at most"):
+            export(ranker, tmp_path / "r.onnx", to="onnx", one_query=how == "query-minmax")
+        assert not any(tmp_path.iterdir())
+
+    @pytest.mark.parametrize(
+        "thresholds",
+        [[3e5, 7e5, 9e5], [-1.4e-45, 0.0, 1e-35], [-3.4028235e38, 3.4e38]],
+        ids=["large", "small", "extreme"],
+    )
+    def test_the_rows_reach_every_leaf_of_a_stump(self, thresholds, rng, tmp_path):
+        scorer = some_trees(rng, [np.array(thresholds, np.float32)] * 2, n_trees=6, depth=1)
+        ranker = ranker_of("boosted", scorer, names=("a", "b"))
+        export(ranker, tmp_path / "r.onnx", to="onnx")
+        served = Served.of(ranker, name="r", file="r.onnx", feature_names=None)
+        rows = onnx_export._probes(served)
+        assert np.isfinite(rows).all()
+        for root in scorer.roots[1:]:
+            is_left = rows[:, scorer.feature[root]] <= scorer.threshold[root]
+            assert 0 < is_left.sum() < len(rows)
 
 
 class TestNames:

@@ -84,6 +84,26 @@ class TestCard:
         assert "| propensities | not recorded |" in card
         assert "| log | not recorded |" in card
 
+    @pytest.mark.parametrize("is_auto", [True, False])
+    def test_found_is_what_was_looked_for(self, is_auto, rng, tmp_path):
+        ranker = CounterSampleRanker(learning_rate="auto" if is_auto else 0.01, steps=20)
+        features = rng.random((8, 2))
+        ranker.fit(features, np.arange(8) % 3, qid=np.arange(8) // 4)
+        card = card_of(ranker, tmp_path, to="onnx")
+        mark = " (found)" if is_auto else ""
+        assert f"| `learning_rate_`{mark} | `{ranker.learning_rate_!r}` |" in card
+        assert "| `n_steps_` | `20` |" in card
+        assert "n_features_in_" not in card
+
+    def test_versions(self, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        assert f"| numpy | {np.__version__} |" in card_of(ranker, tmp_path, to="solr")
+        ranker.origin_["versions"] = {"countersample": "0.9", "numpy": "1.0"}
+        card = card_of(ranker, tmp_path, to="solr")
+        assert card.endswith(
+            "|  |  |\n| --- | --- |\n| trained with | countersample 0.9, numpy 1.0 |\n"
+        )
+
     def test_features_with_their_weights(self, rng, tmp_path):
         ranker, _ = made("linear", "minmax", rng)
         card = card_of(ranker, tmp_path, to="solr")
@@ -181,6 +201,14 @@ class TestCommand:
         assert run("export", "ranker.json", *arguments, "-o", "m", fails=True).startswith(sentence)
         assert [path.name for path in tmp_path.iterdir()] == ["ranker.json"]
 
+    @pytest.mark.usefixtures("saved")
+    def test_its_own_source(self, run):
+        error = run("export", "ranker.json", "--to", "onnx", "-o", "ranker.json", fails=True)
+        assert error == (
+            "countersample: ranker.json is a ranker, expected another name: the export would "
+            "replace it\n"
+        )
+
     def test_no_such_ranker(self, run):
         error = run("export", "none.json", "--to", "onnx", "-o", "m", fails=True)
         assert error == "countersample: none.json: cannot be read: No such file or directory\n"
@@ -195,7 +223,7 @@ class TestCommand:
         run("export", "r.json", "--to", "onnx", "-o", "r.onnx")
         card = (tmp_path / "r.md").read_text()
         assert "| data | data.txt: 30 queries" in card
-        assert "| `n_steps_` (found) | `100` |" in card
+        assert "| `n_steps_` | `100` |" in card
         assert "| `n_queries_`" not in card
         assert "| log | clicks.parquet |" in card
         assert str(tmp_path) not in card

@@ -1,12 +1,14 @@
 """What a target cannot express is refused before anything is written."""
 
+import errno
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from made_rankers import KINDS, NAMES, made
 
 from countersample import CounterSampleRanker
-from countersample.errors import DataError, ParameterError
+from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.export import export
 from countersample.rankers import UnfittedRankerError
 
@@ -39,6 +41,14 @@ TREES = (
 NAME = (
     "name is 'my model', expected letters, digits, '_', '.' and '-' only: name the model with name "
     "(--name)"
+)
+STORE = (
+    "feature_store is {}, expected letters, digits, '_', '.' and '-' only: name the feature store "
+    "with feature_store (--feature-store)"
+)
+STRING = (
+    "feature_names is 'abcdefg', expected a list of names: one for each feature, in the order of "
+    "training"
 )
 TOO_FEW = "feature_names has 2 names, expected 7: one for each feature, in the order of training"
 
@@ -83,6 +93,20 @@ class TestRefused:
                 "linear", None, {"to": "solr", "feature_names": ["a", "", *"cdefg"]},
                 "feature_names has an empty name in place 1, expected a name for each",
             ),
+            (
+                "linear", None, {"to": "solr", "feature_names": "abcdefg"},
+                STRING,
+            ),
+            ("linear", None, {"to": "solr", "feature_store": ""}, STORE.format("''")),
+            ("linear", None, {"to": "opensearch", "feature_store": "a/b"}, STORE.format("'a/b'")),
+            (
+                "linear", None, {"to": "onnx", "feature_store": ""},
+                "feature_store is given, expected it left out: onnx has no such choice",
+            ),
+            (
+                "linear", None, {"to": "elasticsearch", "model_type": ""},
+                "model_type is '', expected 'linear' for a linear ranker in Elasticsearch",
+            ),
         ],
     )  # fmt: skip
     def test_before_anything_is_written(self, kind, how, options, sentence, rng, tmp_path):
@@ -110,6 +134,66 @@ class TestRefused:
                 export(ranker, tmp_path / name, to="solr")
         assert (tmp_path / "README.md").read_text() == "# Ours"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "folder"]
+
+    @pytest.mark.parametrize("place", [".", "/", "..", ""])
+    def test_a_folder(self, place, rng, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        ranker, _ = made("linear", None, rng)
+        with pytest.raises(ParameterError) as error:
+            export(ranker, place, to="solr")
+        expected = f"{place or '.'} is a folder, expected the name of a file"
+        assert str(error.value) == expected
+        assert not any(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("length", [250, 300])
+    def test_a_name_that_is_too_long(self, length, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        with pytest.raises(
+            CounterSampleError, match=r"a(\.md)?: cannot be written: File name too long$"
+        ):
+            export(ranker, tmp_path / ("a" * length), to="solr", name="a")
+        assert not any(tmp_path.iterdir())
+
+    def test_a_ranker_is_not_replaced(self, rng, tmp_path):
+        path = tmp_path / "ranker.json"
+        CounterSampleRanker(random_state=0).fit([[0.2], [0.9]], [0, 3]).save(path)
+        before = path.read_bytes()
+        with pytest.raises(ParameterError) as error:
+            export(made("linear", None, rng)[0], path, to="solr")
+        assert str(error.value) == (
+            f"{path} is a ranker, expected another name: the export would replace it"
+        )
+        assert path.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [path]
+
+    @pytest.mark.parametrize(
+        ("method", "name"), [("write_bytes", "r.json"), ("write_text", "r.md")]
+    )
+    def test_a_full_disk(self, method, name, rng, tmp_path, monkeypatch):
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(Path, method, full)
+        with pytest.raises(CounterSampleError) as error:
+            export(made("linear", None, rng)[0], tmp_path / "r.json", to="solr")
+        assert str(error.value) == f"{tmp_path / name}: cannot be written: No space left on device"
+        assert not any(tmp_path.iterdir())
+
+    def test_no_new_card_with_an_old_model(self, rng, tmp_path, monkeypatch):
+        ranker, _ = made("linear", None, rng)
+        written = export(ranker, tmp_path / "r.json", to="solr", name="old")
+        before = written.path.read_bytes(), written.card.read_bytes()
+        rename = Path.replace
+
+        def locked(path, target):
+            if Path(target) == written.path:
+                raise OSError(errno.EBUSY, "Device or resource busy")
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "replace", locked)
+        with pytest.raises(CounterSampleError, match=r"r\.json: cannot be written: Device"):
+            export(ranker, written.path, to="solr", name="new")
+        assert (written.path.read_bytes(), written.card.read_bytes()) == before
 
     def test_unfitted(self, tmp_path):
         with pytest.raises(UnfittedRankerError, match="is not fitted yet"):

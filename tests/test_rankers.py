@@ -16,6 +16,7 @@ from countersample import (
     ClickLog,
     PositionBias,
     RankingDataset,
+    estimate,
     evaluate,
     load_letor,
     simulate_clicks,
@@ -457,3 +458,45 @@ def test_the_normalizer_is_that_of_the_training_data(tiny):
     dataset, log = tiny
     ranker = CounterSampleRanker(steps=10, normalize="standard", random_state=SEED)
     assert ranker.fit_log(dataset, log).normalizer_ == Normalizer.fit(dataset, "standard")
+
+
+def test_evaluation_sees_names_and_queries(rng):
+    """A ranker gets the dataset itself, so that names are checked and queries are known."""
+    X, clicks = rng.random((40, 2), np.float32), rng.integers(0, 3, 40)
+    qid = np.repeat(np.arange(8), 5)
+    named = RankingDataset.from_arrays(X=X, y=clicks, qid=qid, feature_names=["a", "b"])
+    turned = RankingDataset.from_arrays(X=X, y=clicks, qid=qid, feature_names=["b", "a"])
+    log = ClickLog.from_labels(named)
+    ranker = CounterSampleRanker(steps=100, normalize="query-minmax", random_state=0)
+    ranker.fit_log(named, log)
+    scores = ranker.predict(named)
+    assert evaluate(ranker, named, "ndcg") == evaluate(scores, named, "ndcg")
+    assert estimate(ranker, log, named, rng=0).value == estimate(scores, log, named, rng=0).value
+    assert len(simulate_clicks(named, ranker, 10, relevant=1, rng=0)) == 10
+    for look in (
+        lambda: evaluate(ranker, turned, "ndcg"),
+        lambda: estimate(ranker, ClickLog.from_labels(turned), turned),
+        lambda: simulate_clicks(turned, ranker, 10, relevant=1),
+    ):
+        with pytest.raises(DataError, match="feature 0 of X is 'b', expected 'a'"):
+            look()
+
+
+def test_features_that_are_the_same_for_all_items_of_a_query(rng):
+    X = np.repeat(rng.random((10, 3), np.float32), 4, axis=0)
+    clicks = np.tile([1, 0, 0, 0], 10)
+    with pytest.raises(DataError, match="nothing to learn from"):
+        CounterSampleRanker().fit(X, clicks, qid=np.repeat(np.arange(10), 4))
+
+
+def test_a_random_state_that_is_none(table):
+    with pytest.raises(ParameterError, match="random_state is -1, expected an integer"):
+        fitted(table, random_state=-1)
+
+
+def test_names_in_another_order_are_one_sentence(rng):
+    frame = pd.DataFrame(rng.random((4, 3)), columns=list("abc"))
+    ranker = CounterSampleRanker(steps=10, random_state=0).fit(frame, [0, 1, 0, 2])
+    with pytest.raises(DataError) as raised:
+        ranker.predict(frame[list("acb")])
+    assert "\n" not in str(raised.value)

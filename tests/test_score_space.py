@@ -1,5 +1,6 @@
 """Objectives and their derivatives by the scores of many lists at once."""
 
+import re
 from math import log, log2
 
 import numpy as np
@@ -192,3 +193,23 @@ def test_large_scores_do_not_overflow(name):
 def test_refusal():
     with pytest.raises(ParameterError, match="objective is 'mrr', expected one of rank, log-rank"):
         get_loss("mrr")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"item": [3]}, "item is 3 in click 0, expected one of the 3 of its list"),
+        ({"item": [-1]}, "item is -1 in click 0"),
+        ({"offsets": [0, 2]}, "offsets do not rise from 0 to the number of scores"),
+        ({"offsets": [1, 3]}, "offsets do not rise"),
+        ({"offsets": [0, 4, 3], "starts": [0, 1, 1]}, "offsets do not rise"),
+        ({"scores": [[1.0, 2.0, 3.0]]}, "offsets do not rise"),
+        ({"starts": [0, 2]}, "starts do not rise from 0 to 1"),
+        ({"starts": [0, 1, 1]}, "starts do not rise from 0 to 1"),
+        ({"weight": [1.0, 2.0]}, "weight has shape"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, message):
+    given = {"scores": [1.0, 2.0, 3.0], "offsets": [0, 3], "starts": [0, 1], "item": [0]}
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        score_space(**(given | {"weight": [1.0]} | change))

@@ -197,6 +197,26 @@ def test_refusals(dataset, log, rng):
         collate([])
 
 
+def test_indices_that_are_not_those_of_examples(dataset, log):
+    examples = ClickDataset(dataset, log, unit="query")
+    assert examples[-1].item.tolist() == examples[len(examples) - 1].item.tolist()
+    assert examples.__getitems__([-1]).item.tolist() == examples[-1].item.tolist()
+    for index in (len(examples), -len(examples) - 1):
+        with pytest.raises(IndexError, match="must have the same log, unit and plan"):
+            examples[index]
+        with pytest.raises(IndexError, match="must have the same log, unit and plan"):
+            examples.__getitems__([0, index])
+    lists = DataLoader(examples, sampler=CounterSampler(log, batch_size=2), collate_fn=collate)
+    with pytest.raises(ParameterError, match="with a batch_size is the batch_sampler"):
+        next(iter(lists))
+    single = DataLoader(examples, batch_sampler=CounterSampler(log), collate_fn=collate)
+    with pytest.raises(ParameterError, match="one without is its sampler"):
+        next(iter(single))
+    whole = torch.zeros(len(examples[0].features), dtype=torch.int64)
+    with pytest.raises(ParameterError, match="expected a floating type"):
+        click_loss(whole, collate([examples[0]]))
+
+
 def test_without_torch(tmp_path):
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('hidden', name='torch')")
     code = (

@@ -32,13 +32,14 @@ class Fold(NamedTuple):
 
     learned: ClickLog
     judged: RankingDataset
-    rows: Ints  # the item of `judged` that each click is on
+    order: Ints  # the items of `judged`, shuffled within queries: so ties favour no row
+    rows: Ints  # the place in that order of the item that each click is on
     weights: Floats  # clicks / propensity
     group: Ints  # what is resampled together
 
     def worth(self, scores: Floats, metric: str) -> Floats:
         """Return λ(rank)/p of each click, (n_clicks,), for scores of the items of `judged`."""
-        ranks = ranks_of(scores, self.judged.offsets)[self.rows]
+        ranks = ranks_of(scores[self.order], self.judged.offsets)[self.rows]
         return rank_values(metric, ranks) * self.weights
 
     def value(self, scores: Floats, metric: str) -> float:
@@ -186,10 +187,15 @@ def _fold(dataset: RankingDataset, log: ClickLog, part: Ints | None, group_of_qu
         learned, held_out = log.of_queries(part, are_left_out=True), log.of_queries(part)
     queries, place = np.unique(held_out.query, return_inverse=True)
     judged = dataset.subset(queries)
+    query = np.repeat(np.arange(judged.n_queries), judged.query_sizes)
+    order = np.lexsort((np.random.default_rng(0).random(judged.n_items), query))
+    place_of_item = np.empty_like(order)
+    place_of_item[order] = np.arange(len(order))
     return Fold(
         learned,
         judged,
-        judged.offsets[place] + held_out.item,
+        order,
+        place_of_item[judged.offsets[place] + held_out.item],
         held_out.weights,
         group_of_query[held_out.query],
     )

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 __all__ = [
     "LOSSES",
@@ -228,8 +229,9 @@ def score_space(
     loss = get_loss(objective)
     given = np.ascontiguousarray(scores, np.float64)
     lists, clicks = np.asarray(offsets, np.int64), np.asarray(starts, np.int64)
-    found = ScoreSpace(np.empty(len(lists) - 1), np.empty_like(given), np.empty_like(given))
     items, weights = np.asarray(item, np.int64), np.asarray(weight, np.float64)
+    _check_lists(given, lists, clicks, items, weights)
+    found = ScoreSpace(np.empty(len(lists) - 1), np.empty_like(given), np.empty_like(given))
 
     def work(first: int, last: int) -> None:
         evaluate(
@@ -246,3 +248,36 @@ def score_space(
     with ThreadPoolExecutor(n_parts) as pool:
         list(pool.map(work, bounds[:-1], bounds[1:]))
     return found
+
+
+def _check_lists(scores: Floats, offsets: Ints, starts: Ints, item: Ints, weight: Floats) -> None:
+    """Refuse what would make the kernel read or write outside of its arrays."""
+    if scores.ndim != 1 or not _rises(offsets, len(scores)):
+        raise ParameterError(
+            f"offsets do not rise from 0 to the number of scores, which have shape {scores.shape}: "
+            "expected where each list starts, then their number"
+        )
+    if not _rises(starts, len(item)) or len(starts) != len(offsets):
+        raise ParameterError(
+            f"starts do not rise from 0 to {len(item)}, the number of clicked items: expected one "
+            "for each list, then that number"
+        )
+    if weight.shape != item.shape:
+        raise ParameterError(f"weight has shape {weight.shape}, expected {item.shape}, as item has")
+    room = np.repeat(np.diff(offsets), np.diff(starts))
+    is_good = (item >= 0) & (item < room)
+    if not is_good.all():
+        click = int(is_good.argmin())
+        raise ParameterError(
+            f"item is {item[click]} in click {click}, expected one of the {room[click]} of its list"
+        )
+
+
+def _rises(values: Ints, last: int) -> bool:
+    return (
+        values.ndim == 1
+        and len(values) > 0
+        and values[0] == 0
+        and values[-1] == last
+        and bool((values[1:] >= values[:-1]).all())
+    )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
 
 # of commands that read a raw log
 Columns = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
+from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -42,7 +42,7 @@ def simulate(
     impressions: Annotated[
         int, typer.Option(help="Write this many sessions as impressions instead of a click log.")
     ] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Simulate users who click on the rankings of a logging policy."""

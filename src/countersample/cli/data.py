@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
+from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
 
 if TYPE_CHECKING:
     from countersample.data.catalogue import KnownDataset
@@ -142,7 +142,7 @@ def make(
     target: Annotated[Path, typer.Argument(help="Where to write, as in convert.")],
     *,
     queries: Annotated[int | None, typer.Option(help="Number of queries.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Make a synthetic set of judged data."""

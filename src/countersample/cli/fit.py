@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Columns, Engine, Json, Master  # noqa: TC001 (typer reads them)
+from countersample.cli._options import Columns, Engine, Json, Master, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._places import check_place
 from countersample.cli.logs import parse_columns
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def fit(
     show_ids: Annotated[
         bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Make a ranker from a raw log: check, propensities, tuning, training, and the gain."""
@@ -107,10 +108,7 @@ def _check_places(out: Path, page: Path) -> None:
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
     for path in (out, page):
-        if not path.parent.is_dir():
-            raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
-        if path.is_dir():
-            raise ParameterError(f"{path} is a folder, expected the name of a file")
+        check_place(path)
 
 
 def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a law)

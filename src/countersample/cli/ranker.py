@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
+from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._places import check_place
 from countersample.cli.clicks import DataPath, load_train
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def train(
     normalize: Annotated[
         str | None, typer.Option(help="minmax, standard, query-minmax or none.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Train a ranker on a click log: linear, neural or boosted trees."""
@@ -66,12 +67,17 @@ def train(
         "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
         "learning_rate": learning_rate, "steps": steps, "clip": clip, "normalize": normalize,
     }  # fmt: skip
+    check_place(out)
     ranker = _make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     dataset = load_train(data)
     clicks = ClickLog.load(log, dataset)
     with share_progress(f"training {out.name}") as report:
         ranker.fit_log(dataset, clicks, report=report)
-    ranker.origin_ |= {"data": data.resolve().name, "log": {"file": log.name}}
+    ranker.origin_ |= {
+        "data": data.resolve().name,
+        "log": {"file": log.name},
+        "propensities": "as in the log",
+    }
     ranker.save(out)
     found = {
         name: getattr(ranker, f"{name}_", None)
@@ -190,6 +196,7 @@ def rank(
     from countersample._files import atomic_path
     from countersample.rankers import load_ranker
 
+    check_place(out)
     loaded = load_ranker(ranker)
     dataset = load_train(data)
     sizes = dataset.query_sizes

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from countersample.clicks.log import ClickLog
 from countersample.clicks.models import PAPER_BIAS, Steps, UserModel, make_user
+from countersample.data.scoring import scores_of
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -210,8 +211,7 @@ def _show(
 
 
 def _scores(dataset: RankingDataset, policy: Policy | ArrayLike) -> NDArray[np.float64]:
-    given: Any = policy
-    scores = np.asarray(given.predict(dataset.features) if hasattr(given, "predict") else given)
+    scores = np.asarray(scores_of(policy, dataset))
     if scores.dtype.kind not in "fiub":
         raise DataError(
             f"the policy's scores are of type {scores.dtype}, expected numbers, or a ranker with "

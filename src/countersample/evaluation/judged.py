@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from countersample._cores import available_cores
+from countersample.data.scoring import scores_of
 from countersample.errors import DataError
 from countersample.metrics import get_metric
 
@@ -71,10 +72,7 @@ def evaluate(
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     functions = {name: get_metric(name, **options) for name in names}
-    if hasattr(scores_or_ranker, "predict"):
-        scores = scores_or_ranker.predict(dataset.features)
-    else:
-        scores = scores_or_ranker
+    scores = scores_of(scores_or_ranker, dataset)
     return {
         name: _mean(function(dataset.labels, scores, dataset.offsets), name)
         for name, function in functions.items()

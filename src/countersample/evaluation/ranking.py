@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._ranked import DISCOUNTS, RankedLists
+from countersample.data.scoring import scores_of
 from countersample.errors import ParameterError
 from countersample.metrics import get_metric
 
@@ -50,8 +51,7 @@ def ranks_of(scores: Floats, offsets: Ints) -> Ints:
 
 def item_ranks(ranker_or_scores: ArrayLike | Ranker, dataset: RankingDataset) -> Ints:
     """Return the rank that a ranker, or its scores, gives each item of a dataset, (n_items,)."""
-    given: Any = ranker_or_scores
-    scores = given.predict(dataset.features) if hasattr(given, "predict") else given
+    scores = scores_of(ranker_or_scores, dataset)
     lists = RankedLists(
         dataset.labels, scores, dataset.offsets, k=None, ties="file", no_relevant="zero"
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MARK = "<!-- model card by countersample export: written anew with every export -->"
 _UNKNOWN = "not recorded"
+_SIZES = ("n_queries_", "n_features_in_")  # told with the data
 
 
 def card_of(ranker: ClickRanker, served: Served, translation: Translation) -> str:
@@ -44,7 +45,7 @@ def card_of(ranker: ClickRanker, served: Served, translation: Translation) -> st
         "## Features",
         _features(served),
         "## Versions",
-        _pairs(_versions(translation.system)),
+        _pairs(_versions(ranker, translation.system)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -86,11 +87,13 @@ def _gain(gain: Mapping[str, Any] | None) -> str:
 def _method(ranker: ClickRanker, served: Served) -> Iterable[tuple[str, str]]:
     yield "estimator", f"`{type(ranker).__name__}`"
     yield "scores by", _shape(served)
-    for name, value in ranker.get_params().items():
+    params = ranker.get_params()
+    for name, value in params.items():
         yield f"`{name}`", f"`{value!r}`"
     for name, value in vars(ranker).items():
-        if name.endswith("_") and name != "n_queries_" and isinstance(value, int | float):
-            yield f"`{name}` (found)", f"`{value!r}`"
+        if name.endswith("_") and name not in _SIZES and isinstance(value, int | float):
+            is_found = params.get(name[:-1], value) in ("auto", None)
+            yield f"`{name}`{' (found)' if is_found else ''}", f"`{value!r}`"
 
 
 def _shape(served: Served) -> str:
@@ -124,7 +127,14 @@ def _features(served: Served) -> str:
     return _table(list(columns), zip(*columns.values(), strict=True))
 
 
-def _versions(system: str) -> Iterable[tuple[str, str]]:
+def _versions(ranker: ClickRanker, system: str) -> Iterable[tuple[str, str]]:
+    trained_with = ranker.origin_.get("versions")
+    if trained_with:
+        yield (
+            "trained with",
+            ", ".join(f"{name} {version}" for name, version in trained_with.items()),
+        )
+        return
     yield "countersample", __version__
     yield "Python", platform.python_version()
     libraries = ["numpy", *(["onnx"] if system == "ONNX" else [])]

@@ -11,7 +11,8 @@ from countersample._files import atomic_path
 from countersample.errors import ParameterError
 from countersample.export import elasticsearch, onnx, solr
 from countersample.export.card import MARK, card_of
-from countersample.export.served import Served
+from countersample.export.served import Served, check_name
+from countersample.rankers._files import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ TARGETS: dict[str, tuple[Callable[..., Translation], frozenset[str]]] = {
     ),
     "solr": (solr.translate, frozenset({"feature_store"})),
 }
+_RANKER = f'{{"format": "{FORMAT}"'.encode()  # how the file of a ranker begins
 
 
 @dataclass(frozen=True)
@@ -126,12 +128,13 @@ def export(
         raise ParameterError(f"to is {to!r}, expected one of {', '.join(map(repr, TARGETS))}")
     translate, takes = TARGETS[to]
     options = {"model_type": model_type, "feature_store": feature_store, "one_query": one_query}
-    given = {option: value for option, value in options.items() if value}
+    given = {option: value for option, value in options.items() if value not in (None, False)}
     for option in given.keys() - takes:
         raise ParameterError(f"{option} is given, expected it left out: {to} has no such choice")
+    if feature_store is not None:
+        check_name(feature_store, option="feature_store")
     path = Path(path)
-    card = path.with_suffix(".md")
-    _check_places(path, card)
+    card = _check_places(path)
     served = Served.of(
         ranker,
         name=path.stem if name is None else name,
@@ -140,9 +143,10 @@ def export(
     )
     translation = translate(served, **given)
     text = card_of(ranker, served, translation)
-    with atomic_path(path) as model_file, atomic_path(card) as card_file:
-        model_file.write_bytes(translation.content)
+    with atomic_path(card) as card_file:
         card_file.write_text(text, "utf-8")
+        with atomic_path(path) as model_file:
+            model_file.write_bytes(translation.content)
     return Exported(
         path=path,
         card=card,
@@ -155,17 +159,36 @@ def export(
     )
 
 
-def _check_places(path: Path, card: Path) -> None:
-    """Refuse to write where it cannot be, or over a text that is not a card."""
-    if path == card:
-        raise ParameterError(f"{path}: the model's card is to be there, expected another ending")
-    if not path.parent.is_dir():
-        raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
-    for place in (path, card):
-        if place.is_dir():
-            raise ParameterError(f"{place} is a folder, expected the name of a file")
-    if card.exists() and not card.read_text("utf-8", errors="replace").startswith(MARK):
-        raise ParameterError(
-            f"{card}: the model's card is to be there, but another text is: give the model another "
-            "name, or move that text"
-        )
+def _check_places(path: Path) -> Path:
+    """Return where the card goes; refuse what cannot be written, or is neither model nor card."""
+    try:
+        if path.is_dir():
+            raise ParameterError(f"{path} is a folder, expected the name of a file")
+        card = path.with_suffix(".md")
+        if path == card:
+            raise ParameterError(
+                f"{path}: the model's card is to be there, expected another ending"
+            )
+        if not path.parent.is_dir():
+            raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
+        if card.is_dir():
+            raise ParameterError(f"{card} is a folder, expected the name of a file")
+        if _begins_with(path, _RANKER):
+            raise ParameterError(
+                f"{path} is a ranker, expected another name: the export would replace it"
+            )
+        if card.exists() and not _begins_with(card, MARK.encode()):
+            raise ParameterError(
+                f"{card}: the model's card is to be there, but another text is: give the model "
+                "another name, or move that text"
+            )
+    except OSError as error:
+        raise ParameterError(f"{path}: cannot be written: {error.strerror}") from error
+    return card
+
+
+def _begins_with(path: Path, start: bytes) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(start)) == start

@@ -11,18 +11,19 @@ from countersample._extras import MissingExtraError, need
 from countersample._version import __version__
 from countersample.errors import CounterSampleError, ParameterError
 from countersample.export.served import Translation
-from countersample.scorers import LinearScorer, NetworkScorer
+from countersample.export.trees import on_raw_features
+from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from countersample.export.served import Served
-    from countersample.scorers import TreesScorer
 
 OPSET, TREE_OPSET, IR_VERSION = 17, 3, 8  # of 2022: read by every onnxruntime since 1.12
 TOLERANCE = 1e-5  # of the largest score
 _PROBES = 64  # rows that are scored before anything is written
+_LEAST = np.finfo(np.float32).smallest_normal  # what is smaller may count as 0
 
 _LOADING = """\
 ```python
@@ -210,10 +211,7 @@ def _check_scores(content: bytes, served: Served) -> str:
         onnxruntime = need("onnxruntime")
     except MissingExtraError:
         return "The graph is valid; onnxruntime is not installed, so it was not run."
-    probes = np.random.default_rng(0).uniform(-0.5, 1.5, (_PROBES, served.n_features))
-    if served.normalizer is not None and served.normalizer.shift is not None:
-        probes = np.array(served.normalizer.shift) + np.array(served.normalizer.scale) * probes
-    features = probes.astype(np.float32)
+    features = _probes(served)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -227,6 +225,36 @@ def _check_scores(content: bytes, served: Served) -> str:
             "report this"
         )
     return f"onnxruntime {onnxruntime.__version__} gives the ranker's scores on {_PROBES} rows."
+
+
+def _probes(served: Served) -> NDArray[np.float32]:
+    """Return rows within and around the range of training; of trees, at and beside thresholds."""
+    rng = np.random.default_rng(0)
+    probes = rng.uniform(-0.5, 1.5, (_PROBES, served.n_features))
+    if served.normalizer is not None and served.normalizer.shift is not None:
+        probes = np.array(served.normalizer.shift) + np.array(served.normalizer.scale) * probes
+    features = probes.astype(np.float32)
+    if isinstance(served.scorer, TreesScorer):
+        by_item = None if served.is_by_query else served.normalizer
+        trees = on_raw_features(served.scorer, by_item)
+        for feature in np.unique(trees.feature[trees.feature != LEAF]):
+            values = _around(trees.threshold[trees.feature == feature])
+            features[:, feature] = rng.choice(values, _PROBES)
+        if served.is_by_query:  # values within [0, 1] are then normalised to themselves
+            features[:2] = [[0], [1]]
+    return features
+
+
+def _around(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the thresholds, and the float32 numbers right below and above each."""
+    with np.errstate(over="ignore"):
+        beside = [np.nextafter(thresholds, np.float32(end)) for end in (-np.inf, np.inf)]
+    values = np.concatenate([thresholds, *beside])
+    values = np.where(
+        (np.abs(values) < _LEAST) & (values != 0), np.copysign(_LEAST, values), values
+    )
+    finite: NDArray[np.float32] = values[np.isfinite(values)]
+    return finite
 
 
 def _limits(served: Served) -> tuple[str, ...]:

@@ -54,10 +54,11 @@ class Served:
     ) -> Served:
         """Take what is served out of a fitted ranker; names that are given replace its own."""
         ranker._check_fitted()  # noqa: SLF001 (the same error everywhere)
-        if not _NAME.fullmatch(name):
+        check_name(name, option="name")
+        if isinstance(feature_names, str):
             raise ParameterError(
-                f"name is {name!r}, expected letters, digits, '_', '.' and '-' only: name the "
-                "model with name (--name)"
+                f"feature_names is {feature_names!r}, expected a list of names: one for each "
+                "feature, in the order of training"
             )
         if feature_names is None:
             feature_names = getattr(ranker, "feature_names_in_", None)
@@ -175,6 +176,22 @@ def as_float32(value: float) -> float:
     0.10000000149011612
     """
     return float(np.float32(value))
+
+
+def check_name(name: str, *, option: str) -> None:
+    """Refuse a name that would need quoting in a request or a command.
+
+    Examples
+    --------
+    >>> from countersample.export.served import check_name
+    >>> check_name("shop-2", option="name")
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        what = {"name": "model", "feature_store": "feature store"}[option]
+        raise ParameterError(
+            f"{option} is {name!r}, expected letters, digits, '_', '.' and '-' only: name the "
+            f"{what} with {option} (--{option.replace('_', '-')})"
+        )
 
 
 def _check_names(names: tuple[str, ...], n_features: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +24,19 @@ FORMAT = "countersample-ranker"
 VERSION = 2
 
 
-def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
-    """Write plain values, with the versions of what made them and a checksum, atomically."""
-    versions = {
+def versions(*libraries: str) -> dict[str, str]:
+    """Return the versions of what rankers are made with, and of these libraries."""
+    return {
         "countersample": __version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
         "scikit-learn": sklearn.__version__,
-    }
-    text = _as_text({"written_by": versions, **content})
+    } | {name: str(import_module(name).__version__) for name in libraries}
+
+
+def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
+    """Write plain values, with the versions of what made them and a checksum, atomically."""
+    text = _as_text({"written_by": versions(), **content})
     header = {"format": FORMAT, "version": VERSION, "checksum": _checksum(text)}
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n", "utf-8")

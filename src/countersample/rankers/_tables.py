@@ -148,7 +148,7 @@ def own_errors() -> Iterator[None]:
         with np.errstate(over="ignore"):  # what overflows is said to be infinite
             yield
     except (TypeError, ValueError) as error:
-        raise DataError(str(error)) from error
+        raise DataError(" ".join(str(error).split())) from error
 
 
 def _check_rows(name: str, values: Floats, is_good: NDArray[np.bool_], expected: str) -> None:

@@ -17,7 +17,7 @@ from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.ranking import rank_values, ranks_of
 from countersample.rankers import _tables as tables
-from countersample.rankers._files import read_ranker, write_ranker
+from countersample.rankers._files import read_ranker, versions, write_ranker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,6 +66,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     """
 
     kind: ClassVar[str]
+    takes_datasets: ClassVar[bool] = True  # predict does: see `countersample.data.scoring`
     normalize: str | None
     random_state: int | np.random.Generator | None
     scorer_: Scorer
@@ -76,6 +77,10 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     ) -> None:
         """Set `scorer_` and the kind's own attributes, from features brought to scale."""
         raise NotImplementedError
+
+    def _libraries(self) -> tuple[str, ...]:
+        """Return the libraries it was trained with, beyond those that all need."""
+        return ()
 
     def _keep(self) -> dict[str, Any]:
         """Return the kind's own plain values, the scorer among them."""
@@ -124,10 +129,12 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             Called now and then.
         """
         log.check(dataset)
-        rng = np.random.default_rng(self.random_state)
+        rng = _as_generator(self.random_state)
         normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
         trained_on = dataset if normalizer is None else normalizer(dataset)
         unbound = ClickLog(log.query, log.item, log.propensity, log.count)  # of what is trained on
+        if not _can_be_learned(trained_on, unbound):
+            raise nothing_to_learn(dataset)
         self._train(trained_on, unbound, rng, report or (lambda _what, _share: None))
         self.normalizer_ = normalizer
         self.n_queries_ = dataset.n_queries
@@ -137,6 +144,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             "n_items": dataset.n_items,
             "mean_weight": log.mean_weight,
             "max_weight": log.max_weight,
+            "versions": versions(*self._libraries()),
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
         return self
@@ -310,6 +318,23 @@ def as_clip(clip: object) -> float | None:
     if clip is None or (isinstance(clip, Real) and 0 < float(clip) <= 1):
         return None if clip is None else float(clip)
     raise ParameterError(f"clip is {clip!r}, expected a number in (0, 1], 'auto' or None")
+
+
+def _as_generator(random_state: Any) -> np.random.Generator:  # noqa: ANN401 (anything)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"random_state is {random_state!r}, expected an integer of at least 0, a numpy "
+            "Generator or None"
+        ) from error
+
+
+def _can_be_learned(dataset: RankingDataset, log: ClickLog) -> bool:
+    """Tell whether a query with clicks has items that differ."""
+    queries = np.unique(log.query[log.clicks > 0])
+    lists = (dataset.features[dataset.offsets[q] : dataset.offsets[q + 1]] for q in queries)
+    return any((items != items[0]).any() for items in lists)
 
 
 def nothing_to_learn(dataset: RankingDataset) -> DataError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from countersample.errors import ParameterError
-from countersample.rankers.base import ClickRanker, as_clip, nothing_to_learn
+from countersample.rankers.base import ClickRanker, as_clip
 from countersample.scorers import LinearScorer
 from countersample.training import train
 from countersample.tuning import clips_to_try, number_of_steps, tune
@@ -141,8 +141,6 @@ class CounterSampleRanker(ClickRanker):
             checkpoints=CHECKPOINTS,
             report=lambda n, of: tell("training", begin + (1 - begin) * n / of), **options,
         )  # fmt: skip
-        if not result.coef.any():
-            raise nothing_to_learn(dataset)
         self.coef_, self.average_coef_ = result.coef, result.average_coef
         self.weights_ = result.weights
         self.scorer_ = LinearScorer(self.weights_)

@@ -11,7 +11,7 @@ from countersample.plans import PLANS, Examples, Plan, make_plan
 def plan_of(plan: str | Plan, examples: Examples) -> Plan:
     """Return the plan of a name, or the given plan if it can be one of these examples."""
     if not isinstance(plan, Plan):
-        if plan not in PLANS:
+        if not isinstance(plan, str) or plan not in PLANS:
             raise ParameterError(f"plan is {plan!r}, expected a Plan or one of {', '.join(PLANS)}")
         return make_plan(plan, examples)
     if len(plan.probabilities) != len(examples):

@@ -143,6 +143,8 @@ class ClickDataset(Dataset[ClickSample]):
 
         PyTorch has no tensors that are read-only, so features of a folder on disk are copied.
         """
+        index = index + len(self) if index < 0 else index
+        self._check_range(np.array([index]))
         query = self.examples.query[index]
         features = self._features[self._offsets[query] : self._offsets[query + 1]]
         begin, stop = self.examples.starts[index], self.examples.starts[index + 1]
@@ -152,12 +154,27 @@ class ClickDataset(Dataset[ClickSample]):
             torch.from_numpy(self._weight[begin:stop]),
         )
 
+    def _check_range(self, indices: Ints) -> None:
+        is_good = (indices >= 0) & (indices < len(self))
+        if not is_good.all():  # an IndexError, as of any sequence: a loop over it ends so
+            raise IndexError(
+                f"example {indices[is_good.argmin()]} of {len(self)}: sampler and dataset must "
+                "have the same log, unit and plan"
+            )
+
     def __getitems__(self, indices: ArrayLike) -> ClickBatch:
         """Return the batch of these examples, which is what a `DataLoader` asks for.
 
         The same as ``collate([self[i] for i in indices])``, without a loop over examples.
         """
         drawn = np.asarray(indices, np.int64)
+        if drawn.ndim != 1:
+            raise ParameterError(
+                f"indices have shape {drawn.shape}, expected a list: a CounterSampler with a "
+                "batch_size is the batch_sampler of a DataLoader, one without is its sampler"
+            )
+        drawn = np.where(drawn < 0, drawn + len(self), drawn)
+        self._check_range(drawn)
         query, starts = self.examples.query[drawn], self.examples.starts
         rows, offsets = _ranges(self._offsets[query], self._offsets[query + 1])
         clicked, of_lists = _ranges(starts[drawn], starts[drawn + 1])

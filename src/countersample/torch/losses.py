@@ -52,6 +52,8 @@ def click_loss(scores: torch.Tensor, batch: ClickBatch, *, objective: str = "ran
     """
     get_loss(objective)
     n_rows = len(batch.features)
+    if not scores.is_floating_point():
+        raise ParameterError(f"scores are of type {scores.dtype}, expected a floating type")
     if scores.shape != (n_rows,):
         raise ParameterError(
             f"scores have shape {tuple(scores.shape)}, expected ({n_rows},), one for each row of "

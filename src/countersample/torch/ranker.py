@@ -15,7 +15,7 @@ from countersample.errors import ParameterError
 from countersample.evaluation.ranking import parse_additive
 from countersample.objectives import get_loss
 from countersample.plans import UNITS, Examples
-from countersample.rankers.base import ClickRanker, as_clip, nothing_to_learn
+from countersample.rankers.base import ClickRanker, as_clip
 from countersample.scorers import NetworkScorer
 from countersample.torch._checks import whole_number
 from countersample.training import DivergedError
@@ -165,8 +165,6 @@ class NeuralRanker(ClickRanker):
         need("torch")
         self._check_params()
         log = log.take(log.clicks > 0)
-        if not _can_be_learned(dataset, log):
-            raise nothing_to_learn(dataset)
         self.clip_ = (
             choose_clip(dataset, log, rng=rng) if self.clip == "auto" else as_clip(self.clip)
         )
@@ -210,8 +208,9 @@ class NeuralRanker(ClickRanker):
             if not np.isfinite(scores).all():
                 raise DivergedError(training.step, self.learning_rate)
             value.append(fold.value(scores, self.metric))
-            tell(epoch / self.epochs)
-            if epoch - 1 - int(np.argmax(value)) >= patience:
+            last = min(self.epochs, 1 + int(np.argmax(value)) + patience)  # as it looks now
+            tell(epoch / last)
+            if epoch == last:
                 break
         return NeuralHistory(np.array(steps), np.array(objective), np.array(value))
 
@@ -255,6 +254,9 @@ class NeuralRanker(ClickRanker):
                 "metric is 'arp', of which less is better, expected dcg or precision"
             )
 
+    def _libraries(self) -> tuple[str, ...]:
+        return ("torch",)
+
     def _keep(self) -> dict[str, Any]:
         return {"scorer": self.scorer_.to_dict(), "n_steps": self.n_steps_, "clip": self.clip_}
 
@@ -263,15 +265,6 @@ class NeuralRanker(ClickRanker):
         self.scorer_ = NetworkScorer.from_dict(kept["scorer"])
         self.n_steps_, self.clip_ = kept["n_steps"], kept["clip"]
         self.history_ = None
-
-
-def _can_be_learned(dataset: RankingDataset, log: ClickLog) -> bool:
-    """Tell whether a clicked item differs from another item of its query."""
-    lists = (
-        dataset.features[dataset.offsets[query] : dataset.offsets[query + 1]]
-        for query in np.unique(log.query)
-    )
-    return any((items != items[0]).any() for items in lists)
 
 
 def _check_widths(hidden: object) -> None:

@@ -1,0 +1,28 @@
+"""Scores of the items of a dataset, as given or by a ranker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from countersample.data.dataset import RankingDataset
+
+
+def scores_of(scores_or_ranker: Any, dataset: RankingDataset) -> Any:  # noqa: ANN401 (array-like)
+    """Return the scores given, or those that a ranker's ``predict`` gives the items of a dataset.
+
+    A ranker of this package gets the dataset itself, and with it the names of features and the
+    queries; any other gets the features.
+
+    Examples
+    --------
+    >>> from countersample import RankingDataset
+    >>> from countersample.data.scoring import scores_of
+    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 1], qid=["a", "a"])
+    >>> scores_of([2.0, 1.0], data)
+    [2.0, 1.0]
+    """
+    if not hasattr(scores_or_ranker, "predict"):
+        return scores_or_ranker
+    takes_datasets = getattr(scores_or_ranker, "takes_datasets", False)
+    return scores_or_ranker.predict(dataset if takes_datasets else dataset.features)
