@@ -4,10 +4,12 @@
 import subprocess
 import sys
 
+import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
+from lightgbm.basic import _ConfigAliases
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_rankers import AGAINST_RANKING
@@ -22,10 +24,11 @@ from countersample import (
 )
 from countersample._extras import MissingExtraError
 from countersample.errors import DataError, ParameterError
-from countersample.gbdt import GBDTRanker
+from countersample.gbdt import GBDTRanker, backends
 from countersample.gbdt import ranker as module
 from countersample.rankers import CounterSampleRanker, UnfittedRankerError, load_ranker
 from countersample.scorers import TreesScorer
+from countersample.tuning import clips_to_try
 
 LIBRARIES = {"lightgbm": "num_threads", "xgboost": "nthread"}
 SMALL = {"n_trees": 30, "early_stopping": 5, "min_items_in_leaf": 10, "num_leaves": 7}
@@ -153,6 +156,45 @@ def test_backend_params_win(data):
     assert len(scorer.feature) == 3 * scorer.n_trees  # a split and two leaves
 
 
+@pytest.mark.parametrize(
+    ("backend", "name", "alias", "value"),
+    [
+        ("lightgbm", "learning_rate", "eta", 0.3),
+        ("lightgbm", "min_items_in_leaf", "min_child_samples", 40),
+        ("lightgbm", "num_leaves", "max_leaves", 3),
+        ("lightgbm", "l2", "reg_lambda", 50.0),
+        ("xgboost", "learning_rate", "learning_rate", 0.3),
+        ("xgboost", "l2", "reg_lambda", 50.0),
+    ],
+)
+def test_backend_params_win_under_an_alias(backend, name, alias, value, data):
+    dataset, _ = data
+    plain, named, aliased = (
+        one_core(backend, early_stopping=None, **params).fit_log(*data).predict(dataset)
+        for params in ({}, {name: value}, {"backend_params": {alias: value}})
+    )
+    np.testing.assert_array_equal(aliased, named)
+    assert not np.array_equal(aliased, plain)
+
+
+def test_the_aliases_are_all_that_lightgbm_has(data, monkeypatch):
+    seen = []
+    booster = lgb.Booster
+    monkeypatch.setattr(
+        lgb, "Booster", lambda params, table: seen.append(params) or booster(params, table)
+    )
+    one_core("lightgbm", early_stopping=None, n_trees=1).fit_log(*data)
+    for name in seen[0]:
+        if name != LIBRARIES["lightgbm"]:
+            known = {name, *backends.ALIASES["lightgbm"].get(name, ())}
+            assert _ConfigAliases.get(name) <= known
+
+
+def test_rows_first_in_lightgbm(data):
+    ranker = one_core("lightgbm", n_trees=2, backend_params={"force_row_wise": True})
+    assert ranker.fit_log(*data).n_trees_ >= 1  # its opposite is set by default
+
+
 def test_a_table_is_a_log(data):
     dataset, log = data
     merged = log.merge()
@@ -197,6 +239,9 @@ def test_the_history_is_the_snips_estimate_on_held_out_clicks(backend, data, mon
         left_out = np.setdiff1d(log.query, fold.learned.query)
         judged = log.of_queries(left_out)
         assert len(left_out) == fold.judged.n_queries
+        is_judged = np.isin(np.arange(dataset.n_queries), left_out)
+        rows = np.flatnonzero(np.repeat(is_judged, dataset.query_sizes))
+        scores[rows[fold.order]] -= 1e-12 * np.arange(len(rows))  # ties as the fold breaks them
         found = estimate(scores, judged, dataset, metric="dcg@10", estimator="snips", n_bootstrap=2)
         total += found.value * judged.weights.sum()
         weight += judged.weights.sum()
@@ -209,16 +254,35 @@ def test_without_early_stopping(data):
     assert ranker.history_ is None
 
 
-def test_it_tells_how_far_it_is(data):
+@pytest.mark.parametrize(
+    ("clip", "parts"), [(None, []), ("auto", [("choosing how far to clip", 0.2)])]
+)
+def test_it_tells_how_far_it_is(clip, parts, data):
     told = []
-    one_core("lightgbm").fit_log(*data, report=lambda what, share: told.append((what, share)))
-    assert list(dict.fromkeys(what for what, _ in told)) == [
-        "choosing the number of trees",
-        "training",
-    ]
+    few = made_up(40, np.random.default_rng(SEED))
+    dataset, log = (few, clicks_on(few, 1000)) if parts else data
+    ranker = one_core("lightgbm", n_trees=1000, clip=clip)
+    ranker.fit_log(dataset, log, report=lambda what, share: told.append((what, share)))
+    begin = parts[-1][1] if parts else 0.0
+    ends = dict(told)  # the last share of each
+    expected = [*parts, ("choosing the number of trees", 0.7 + 0.3 * begin), ("training", 1.0)]
+    assert list(ends) == [what for what, _ in expected]
+    assert list(ends.values()) == pytest.approx([share for _, share in expected])
     shares = [share for _, share in told]
     assert shares == sorted(shares)
-    assert told[-1] == ("training", 1.0)
+    assert shares[0] > 0
+
+
+def test_naive_clips_nothing(data):
+    dataset, log = data
+    steep = ClickLog(log.query, log.item, log.propensity**4)
+    assert len(clips_to_try(steep)) > 1
+    a, b = (
+        one_core("lightgbm", method="naive", clip=clip, early_stopping=None)
+        for clip in ("auto", None)
+    )
+    assert a.fit_log(dataset, steep).clip_ is None
+    np.testing.assert_array_equal(a.predict(dataset), b.fit_log(dataset, steep).predict(dataset))
 
 
 # -- files
@@ -285,7 +349,22 @@ def test_params_and_clone():
         ({"early_stopping": 0}, "early_stopping is 0, expected None or a whole number"),
         ({"holdout": 0.9}, "holdout is 0.9, expected a share above 0, at most 0.5"),
         ({"clip": 2.0}, "clip is 2.0"),
+        ({"num_leaves": ()}, r"num_leaves is \(\), expected a whole number"),
+        ({"num_leaves": "auto"}, "num_leaves is 'auto', expected a whole number"),
+        ({"min_items_in_leaf": "few"}, "min_items_in_leaf is 'few', expected 'auto' or a whole"),
+        ({"feature_fraction": np.ones(2)}, "feature_fraction is array"),
         ({"backend_params": {"objective": "l2"}}, "backend_params has 'objective'"),
+        ({"backend_params": {"application": "l2"}}, "backend_params has 'application'"),
+        ({"backend": "xgboost", "backend_params": {"objective": "x"}}, "has 'objective'"),
+        ({"backend_params": ["eta"]}, r"backend_params is \['eta'\], expected a dict"),
+        (
+            {"backend_params": {"max_leaves": 1}},
+            r"^lightgbm refuses these settings: Check failed: \(num_leaves\) > \(1\): look at back",
+        ),
+        (
+            {"backend": "xgboost", "backend_params": {"learning_rate": -1}},
+            "^xgboost refuses these settings: value -1 for .* equal to 0: look at backend_params$",
+        ),
     ],
 )
 def test_bad_parameters(params, match, data):
@@ -312,11 +391,57 @@ def test_nothing_to_learn(backend):
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_few_items(backend):
     X, clicks, qid = np.arange(8.0)[:, None], [0, 0, 0, 2, 0, 0, 1, 3], [1, 1, 1, 1, 2, 2, 2, 2]
-    with pytest.raises(ParameterError, match="min_items_in_leaf is 10, expected at most 4, half"):
+    with pytest.raises(ParameterError, match="min_items_in_leaf is 10, expected at most 2, half"):
         one_core(backend).fit(X, clicks, qid=qid)
     all_of_them = {"feature_fraction": 1.0, "bagging_fraction": 1.0}
     ranker = one_core(backend, min_items_in_leaf=1, **all_of_them).fit(X, clicks, qid=qid)
     assert ranker.rank([[6.5], [0.0]], [1, 1]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("n_queries", [8, 12, 20])
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_few_queries_are_learned_from(backend, n_queries):
+    dataset = made_up(n_queries, np.random.default_rng([SEED, n_queries]))
+    log = clicks_on(dataset, 2000)
+    threads = {LIBRARIES[backend]: 1}
+    ranker = GBDTRanker(backend, n_trees=30, random_state=SEED, backend_params=threads)
+    scores = ranker.fit_log(dataset, log).predict(dataset)
+    assert len(np.unique(scores)) > 1
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "early_stopping", "share"), [(20, None, 0.5), (20, 5, 0.5), (300, 5, 0.8)]
+)
+def test_items_in_a_leaf(n_queries, early_stopping, share, monkeypatch):
+    seen = []
+    monkeypatch.setitem(
+        module.BACKENDS, "lightgbm",
+        lambda learned, log, settings, held_out: (
+            seen.append((learned.n_items, settings["min_items_in_leaf"]))
+            or backends.LightGBM(learned, log, settings, held_out)
+        ),
+    )  # fmt: skip
+    dataset = made_up(n_queries, np.random.default_rng(SEED))
+    log = clicks_on(dataset, 2000)
+    params = {"early_stopping": early_stopping, "bagging_fraction": share, "n_trees": 5}
+    one_core("lightgbm", min_items_in_leaf="auto", **params).fit_log(dataset, log)
+    grown_on = int(share * min(items for items, _ in seen))
+    assert {least for _, least in seen} == {min(50, grown_on // 10)}
+    half = grown_on // 2
+    with pytest.raises(ParameterError, match=f"is {half + 1}, expected at most {half}, half of"):
+        one_core("lightgbm", min_items_in_leaf=half + 1, **params).fit_log(dataset, log)
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_no_split(backend):
+    """One item of 20 differs from the others and the clicked one, and no leaf may be so small."""
+    X = np.zeros((20, 1))
+    X[3] = 1
+    ranker = one_core(backend, bagging_fraction=1.0, min_items_in_leaf=8)
+    with pytest.raises(ParameterError, match="no tree has a split: min_items_in_leaf is 8 where"):
+        ranker.fit(X, np.arange(20) == 5)
+    ranker.set_params(min_items_in_leaf=1).fit(X, np.arange(20) == 5)
+    assert ranker.predict([[1]]) < ranker.predict([[0]])
 
 
 def test_features_of_another_number_order_or_kind(data):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from countersample._extras import need
+from countersample.errors import ParameterError
 from countersample.gbdt.objectives import lightgbm_objective, xgboost_objective
 from countersample.gbdt.trees import from_lightgbm, from_xgboost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -20,6 +23,65 @@ if TYPE_CHECKING:
     from countersample.scorers import TreesScorer
 
     Floats = NDArray[np.float64]
+
+# What each library also calls a parameter that is set here; force_row_wise excludes the other.
+ALIASES: dict[str, dict[str, tuple[str, ...]]] = {
+    "lightgbm": {
+        "objective": ("objective_type", "app", "application", "loss"),
+        "learning_rate": ("shrinkage_rate", "eta"),
+        "num_leaves": ("num_leaf", "max_leaves", "max_leaf", "max_leaf_nodes"),
+        "min_data_in_leaf": (
+            "min_data_per_leaf", "min_data", "min_child_samples", "min_samples_leaf",
+        ),
+        "lambda_l2": ("reg_lambda", "lambda", "l2_regularization"),
+        "feature_fraction": ("sub_feature", "colsample_bytree"),
+        "bagging_fraction": ("sub_row", "subsample", "bagging"),
+        "bagging_freq": ("subsample_freq",),
+        "seed": ("random_seed", "random_state"),
+        "force_col_wise": ("force_row_wise",),
+        "verbosity": ("verbose",),
+    },
+    "xgboost": {
+        "eta": ("learning_rate",),
+        "lambda": ("reg_lambda",),
+        "seed": ("random_state",),
+    },
+}  # fmt: skip
+PLACE = re.compile(r"^\[[\d:]+\] \S+: | at \S+, line \d+ \.$")  # in the library's own source
+
+
+def check_backend_params(backend: str, params: Mapping[str, Any]) -> None:
+    """Refuse an objective, under any name that the library has for it."""
+    for name in ("objective", *ALIASES[backend].get("objective", ())):
+        if name in params:
+            raise ParameterError(
+                f"backend_params has {name!r}, expected none: name it by the parameter objective"
+            )
+
+
+@contextmanager
+def plain_errors(backend: str) -> Iterator[None]:
+    """Turn the library's own errors into one of ours."""
+    library = need(backend)
+    refusal = library.basic.LightGBMError if backend == "lightgbm" else library.core.XGBoostError
+    try:
+        yield
+    except refusal as error:
+        reason = PLACE.sub("", str(error).strip().partition("\n")[0])
+        raise ParameterError(
+            f"{backend} refuses these settings: {reason}: look at backend_params"
+        ) from error
+
+
+def _with_own(backend: str, params: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters, but for those that the user's own set, under whatever name."""
+    aliases = ALIASES[backend]
+    kept = {
+        name: value
+        for name, value in params.items()
+        if not any(alias in own for alias in aliases.get(name, ()))
+    }
+    return kept | dict(own)
 
 
 class Boosting(Protocol):
@@ -56,7 +118,7 @@ class LightGBM:
         held_out: RankingDataset | None = None,
     ) -> None:
         lightgbm = need("lightgbm")
-        params = {
+        defaults = {
             "objective": "none",
             "learning_rate": settings["learning_rate"],
             "num_leaves": settings["num_leaves"],
@@ -71,7 +133,8 @@ class LightGBM:
             "deterministic": True,
             "force_col_wise": True,
             "verbosity": -1,
-        } | settings["backend_params"]
+        }
+        params = _with_own("lightgbm", defaults, settings["backend_params"])
         table = lightgbm.Dataset(dataset.features, label=np.zeros(dataset.n_items), params=params)
         self._booster = lightgbm.Booster(params, table)
         if held_out is not None:
@@ -113,7 +176,7 @@ class XGBoost:
         held_out: RankingDataset | None = None,
     ) -> None:
         xgboost = need("xgboost")
-        params = {
+        defaults = {
             "eta": settings["learning_rate"],
             "max_leaves": settings["num_leaves"],
             "grow_policy": "lossguide",
@@ -128,7 +191,8 @@ class XGBoost:
             "base_score": 0.0,
             "disable_default_eval_metric": True,
             "verbosity": 0,
-        } | settings["backend_params"]
+        }
+        params = _with_own("xgboost", defaults, settings["backend_params"])
         self._table = xgboost.DMatrix(dataset.features)
         self._held_out = None if held_out is None else xgboost.DMatrix(held_out.features)
         cache = [each for each in (self._table, self._held_out) if each is not None]

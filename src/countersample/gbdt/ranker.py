@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,25 +13,27 @@ from countersample._held_out import HeldOut
 from countersample.clicks import ClickLog
 from countersample.errors import ParameterError
 from countersample.evaluation.ranking import parse_additive
-from countersample.gbdt.backends import BACKENDS
+from countersample.gbdt.backends import BACKENDS, check_backend_params, plain_errors
 from countersample.gbdt.objectives import check_method
 from countersample.objectives import get_loss
-from countersample.rankers.base import ClickRanker, as_clip, nothing_to_learn
+from countersample.rankers.base import ClickRanker, as_clip
 from countersample.scorers import TreesScorer
 from countersample.tuning import choose_clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from countersample._held_out import Fold
     from countersample.data import RankingDataset
     from countersample.gbdt.backends import Boosting
     from countersample.rankers.base import Report
 
     Floats = NDArray[np.float64]
 
-CHOOSING_SHARE = 0.7  # of the time, about
+CLIPPING_SHARE, CHOOSING_SHARE = 0.2, 0.7  # of the time, about, and of what is left
+MOST_IN_LEAF, PARTS = 50, 10  # "auto" takes a tenth of what a tree is grown on, up to 50 items
 LARGEST_SEED = 2**31 - 1
 
 SETTINGS = (  # that are handed to the library, under the names it has for them
@@ -41,14 +44,16 @@ ABOVE_0, LARGEST = float(np.finfo(float).tiny), float(np.finfo(float).max)
 RANGES: dict[str, tuple[type, float, float, str]] = {
     "n_trees": (Integral, 1, np.inf, "a whole number of at least 1"),
     "num_leaves": (Integral, 2, np.inf, "a whole number of at least 2"),
-    "min_items_in_leaf": (Integral, 1, np.inf, "a whole number of at least 1"),
+    "min_items_in_leaf": (Integral, 1, np.inf, "'auto' or a whole number of at least 1"),
     "early_stopping": (Integral, 1, np.inf, "None or a whole number of at least 1"),
     "learning_rate": (Real, ABOVE_0, LARGEST, "a number above 0"),
     "l2": (Real, 0, LARGEST, "a number of at least 0"),
     "feature_fraction": (Real, ABOVE_0, 1, "'auto' or a number above 0 and at most 1"),
     "bagging_fraction": (Real, ABOVE_0, 1, "a number above 0 and at most 1"),
 }
-OPEN = {"early_stopping": None, "feature_fraction": "auto"}  # what is not a number
+OPEN = {  # what is not a number
+    "early_stopping": None, "feature_fraction": "auto", "min_items_in_leaf": "auto",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +95,10 @@ class GBDTRanker(ClickRanker):
         What the leaves of a tree are multiplied by.
     num_leaves : int
         The most leaves of a tree.
-    min_items_in_leaf : int
-        The fewest items of a leaf. For XGBoost, the least second-order term of a leaf, which is 1
-        an item on average when training begins.
+    min_items_in_leaf : "auto" or int
+        The fewest items of a leaf; "auto" takes a tenth of the items that a tree is grown on, at
+        least 1 and at most 50. For XGBoost, the least second-order term of a leaf, which is 1 an
+        item on average when training begins.
     l2 : float
         Added to the second-order term of each leaf.
     feature_fraction : "auto" or float in (0, 1]
@@ -115,7 +121,8 @@ class GBDTRanker(ClickRanker):
         How features are brought to a common scale. Trees need none; ``query-minmax`` helps where
         scales differ between queries.
     backend_params : dict, optional
-        Passed on to the library, and wins over what is set here.
+        Passed on to the library under its names or their aliases, and wins over what is set here;
+        the objective is not among them.
     random_state : int, numpy Generator or None
         Chooses the queries that are held out, and is the seed of the library.
 
@@ -154,7 +161,7 @@ class GBDTRanker(ClickRanker):
         n_trees: int = 1000,
         learning_rate: float = 0.1,
         num_leaves: int = 15,
-        min_items_in_leaf: int = 50,
+        min_items_in_leaf: int | str = "auto",
         l2: float = 0.0,
         feature_fraction: float | str = "auto",
         bagging_fraction: float = 0.5,
@@ -188,61 +195,98 @@ class GBDTRanker(ClickRanker):
         self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
     ) -> None:
         self._check_params()
-        log = log.take(log.clicks > 0)
-        most = int(dataset.query_sizes[np.unique(log.query)].sum()) // 2
-        if self.min_items_in_leaf > max(most, 1):
-            raise ParameterError(
-                f"min_items_in_leaf is {self.min_items_in_leaf}, expected at most {most}, half of "
-                "the items of the clicked queries: no tree could have a split"
-            )
+        with plain_errors(self.backend):
+            self._boost(dataset, log.take(log.clicks > 0), rng, tell)
+
+    def _boost(
+        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
+    ) -> None:
         if self.method == "naive":
             log = ClickLog(log.query, log.item, np.ones(log.n_rows), log.count)
-        self.clip_ = (
-            choose_clip(dataset, log, rng=rng) if self.clip == "auto" else as_clip(self.clip)
-        )
+        begin = 0.0
+        if self.clip == "auto":
+            begin = CLIPPING_SHARE
+            self.clip_ = choose_clip(
+                dataset, log, rng=rng,
+                report=lambda share: tell("choosing how far to clip", CLIPPING_SHARE * share),
+            )  # fmt: skip
+        else:
+            self.clip_ = as_clip(self.clip)
         settings = self._settings(dataset.n_features, rng)
-        history, n_trees, begin = None, self.n_trees, 0.0
-        if self.early_stopping is not None:
-            begin = CHOOSING_SHARE
+        folds = (
+            HeldOut(dataset, log, self.metric, self.holdout, rng).folds
+            if self.early_stopping is not None
+            else []
+        )
+        grown_on = self._grown_on(dataset, [log, *(fold.learned for fold in folds)])
+        settings["min_items_in_leaf"] = self._min_items_in_leaf(grown_on)
+        history, n_trees = None, self.n_trees
+        if folds:
+            chosen = begin + CHOOSING_SHARE * (1 - begin)
             history = self._choose(
-                dataset, log, settings, rng,
-                lambda share: tell("choosing the number of trees", begin * share),
+                dataset, folds, settings,
+                lambda share: tell(
+                    "choosing the number of trees", begin + (chosen - begin) * share
+                ),
             )  # fmt: skip
             n_trees = int(history.trees[self._best(history.value)])
+        else:
+            chosen = begin
         boosting = self._boosting(dataset, log, settings)
         for tree in range(1, n_trees + 1):
             boosting.grow()
-            tell("training", begin + (1 - begin) * tree / n_trees)
+            tell("training", chosen + (1 - chosen) * tree / n_trees)
         scorer = boosting.scorer()
         if len(scorer.feature) == scorer.n_trees:  # leaves alone
-            raise nothing_to_learn(dataset)
+            raise ParameterError(
+                f"no tree has a split: min_items_in_leaf is {settings['min_items_in_leaf']} where "
+                f"a tree is grown on {grown_on} items, expected one that leaves a split which "
+                "helps: set a smaller one, a larger bagging_fraction, or bring more clicks"
+            )
         self.scorer_ = scorer
         self.n_trees_ = n_trees
         self.history_ = history
 
+    def _grown_on(self, dataset: RankingDataset, logs: Sequence[ClickLog]) -> int:
+        """Return how many items are drawn for a tree, where they are fewest."""
+        items = min(int(dataset.query_sizes[np.unique(log.query)].sum()) for log in logs)
+        return int(self.bagging_fraction * items)
+
+    def _min_items_in_leaf(self, grown_on: int) -> int:
+        if isinstance(self.min_items_in_leaf, str):  # "auto"
+            return min(MOST_IN_LEAF, max(1, grown_on // PARTS))
+        most = max(1, grown_on // 2)
+        if self.min_items_in_leaf > most:
+            raise ParameterError(
+                f"min_items_in_leaf is {self.min_items_in_leaf}, expected at most {most}, half of "
+                f"the {grown_on} items that a tree is grown on (the share bagging_fraction of the "
+                "items of clicked queries, less those held out): set 'auto' or a smaller number"
+            )
+        return self.min_items_in_leaf
+
     def _choose(
         self,
         dataset: RankingDataset,
-        log: ClickLog,
+        folds: Sequence[Fold],
         settings: Mapping[str, Any],
-        rng: np.random.Generator,
         tell: Callable[[float], None],
     ) -> BoostingHistory:
         """Grow trees on what each fold learns from, until held-out clicks gain no more."""
-        folds = HeldOut(dataset, log, self.metric, self.holdout, rng).folds
         growing = [
             self._boosting(dataset, fold.learned, settings, held_out=fold.judged) for fold in folds
         ]
         total = sum(fold.weights.sum() for fold in folds)
         values: list[float] = []
-        patience = self.early_stopping or 0
+        patience, share = self.early_stopping or 0, 0.0
         while len(values) < self.n_trees and len(values) - self._best(values) <= patience:
             worth = 0.0
             for fold, boosting in zip(folds, growing, strict=True):
                 boosting.grow()
                 worth += fold.worth(boosting.held_out_scores(), self.metric).sum()
             values.append(worth / total)
-            tell(len(values) / self.n_trees)
+            to_grow = min(self.n_trees, self._best(values) + 1 + patience)
+            share = max(share, len(values) / to_grow)  # a better value moves the end away
+            tell(share)
         return BoostingHistory(np.arange(1, len(values) + 1), np.array(values))
 
     def _best(self, values: Sequence[float] | Floats) -> int:
@@ -265,10 +309,7 @@ class GBDTRanker(ClickRanker):
         clicked = ClickLog(place, log.item, log.propensity, log.count)
         if self.clip_ is not None:
             clicked = clicked.clip(self.clip_)
-        learned = dataset.subset(queries)
-        if (learned.features == learned.features[0]).all():
-            raise nothing_to_learn(dataset)
-        return BACKENDS[self.backend](learned, clicked, settings, held_out)
+        return BACKENDS[self.backend](dataset.subset(queries), clicked, settings, held_out)
 
     def _settings(self, n_features: int, rng: np.random.Generator) -> dict[str, Any]:
         settings = {name: getattr(self, name) for name in SETTINGS}
@@ -288,15 +329,21 @@ class GBDTRanker(ClickRanker):
         parse_additive(self.metric)
         for name, (kind, least, most, expected) in RANGES.items():
             value = getattr(self, name)
-            if OPEN.get(name, ()) == value:
+            is_word = value is None or isinstance(value, str)
+            if is_word and name in OPEN and value == OPEN[name]:
                 continue
             is_number = isinstance(value, kind) and not isinstance(value, bool)
             if not (is_number and least <= value <= most):
                 raise ParameterError(f"{name} is {value!r}, expected {expected}")
-        if "objective" in (self.backend_params or {}):
+        if not isinstance(self.backend_params, Mapping | None):
             raise ParameterError(
-                "backend_params has 'objective', expected none: name it by the parameter objective"
+                f"backend_params is {self.backend_params!r}, expected a dict of parameters of "
+                f"{self.backend}, or None"
             )
+        check_backend_params(self.backend, self.backend_params or {})
+
+    def _libraries(self) -> tuple[str, ...]:
+        return (self.backend,)
 
     def _keep(self) -> dict[str, Any]:
         return {"scorer": self.scorer_.to_dict(), "n_trees": self.n_trees_, "clip": self.clip_}
