@@ -160,7 +160,7 @@ def tune(
     method, unit : str
         As for `train`.
     holdout : float in (0, 0.5]
-        The share of the clicked queries that is held out at a time.
+        The share of the clicked queries that is held out at a time, as the nearest of 1/2, 1/3, ….
     rng : numpy Generator or seed
         Same seed, same choice.
     report : function of (share of all that is done), optional

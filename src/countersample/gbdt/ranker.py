@@ -110,8 +110,8 @@ class GBDTRanker(ClickRanker):
         The number of trees without a better estimate after which no more are tried. None grows
         `n_trees` on everything at once.
     holdout : float in (0, 0.5]
-        The share of the clicked queries in a part. As many parts are held out in turn as are needed
-        to judge by 1,000 queries, and their clicks judge together.
+        The share of the clicked queries in a part, as the nearest of 1/2, 1/3, …. As many parts are
+        held out in turn as are needed to judge by 1,000 queries, and their clicks judge together.
     metric : {"dcg@k", "dcg", "precision@k", "arp"}
         What the number of trees is chosen by, estimated from held-out clicks.
     clip : float, "auto" or None

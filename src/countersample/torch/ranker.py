@@ -82,7 +82,7 @@ class NeuralRanker(ClickRanker):
         The number of epochs without a better estimate after which no more are tried. None trains
         on everything for all epochs at once, and holds out nothing.
     holdout : float in (0, 0.5]
-        The share of the clicked queries that is held out.
+        The share of the clicked queries that is held out, as the nearest of 1/2, 1/3, ….
     metric : {"dcg@k", "dcg", "precision@k"}
         What the number of steps is chosen by, estimated from held-out clicks.
     clip : float, "auto" or None
