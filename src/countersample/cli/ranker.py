@@ -95,10 +95,16 @@ def train(
             }
         )
         return
-    settings = ranker.get_params()
+    _show_trained(model, clicks.n_clicks, ranker.get_params(), found)
+    _show.line(f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA")
+
+
+def _show_trained(
+    model: str, n_clicks: float, settings: dict[str, Any], found: dict[str, Any]
+) -> None:
     drawn = f", by {settings['unit']}" if "unit" in settings else ""
     lines = [
-        ("clicks", f"{clicks.n_clicks:,.0f}"),
+        ("clicks", f"{n_clicks:,.0f}"),
         ("model", model),
         ("method", f"{settings['method']}{drawn}"),
         ("objective", settings["objective"]),
@@ -108,12 +114,12 @@ def train(
     if "n_trees" in found:
         lines.append(("trees", f"{found['n_trees']:,}"))
     if "learning_rate" in found:
-        how = " (found)" if learning_rate is None else ""
+        how = " (found)" if settings["learning_rate"] == "auto" else ""
         lines.append(("learning rate", f"{found['learning_rate']:.3g}{how}"))
     if "clip" in found:
-        lines.append(("clipped at", f"{found['clip']:.3g}{' (found)' if clip == 'auto' else ''}"))
+        how = " (found)" if settings["clip"] == "auto" else ""
+        lines.append(("clipped at", f"{found['clip']:.3g}{how}"))
     _show.pairs(lines, indent=0)
-    _show.line(f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA")
 
 
 def _make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:
