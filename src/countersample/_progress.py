@@ -1,4 +1,8 @@
-"""Progress on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+"""How far something long has come: one object that is handed down, and how it is shown.
+
+`Progress` cuts work into parts without knowing how it is shown. On standard error it is a bar on a
+terminal, a plain line now and then elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,59 @@ PATIENCE = 2.0  # seconds before anything is shown
 PAUSE = 10.0  # seconds between two plain lines
 
 Report = Callable[[float], None]
+Show = Callable[[str, float], None]
+
+
+class Progress:
+    """What is going on, and the share of all that is done; each part of it is one of these.
+
+    Functions take ``progress=``, a function of (what is going on, share of all that is done) or one
+    of these, and begin with ``progress = Progress.of(progress)``.
+
+    Parameters
+    ----------
+    show : function of (what is going on, share of all that is done), optional
+        Without it nothing is shown.
+
+    Examples
+    --------
+    >>> from countersample._progress import Progress
+    >>> whole = Progress(lambda what, share: print(f"{what}: {share:.0%}"))
+    >>> tuning = whole.part(0.8, "tuning")
+    >>> tuning.update(0.5)
+    tuning: 40%
+    >>> whole.part(0.2, "training").update(1.0)
+    training: 100%
+    """
+
+    def __init__(self, show: Show | None = None) -> None:
+        self._show = show
+        self._what = ""
+        self._begin, self._span = 0.0, 1.0
+        self._given_away = 0.0  # the share of this one that parts have
+
+    @classmethod
+    def of(cls, progress: Progress | Show | None) -> Progress:
+        """Return the object for what a user gave."""
+        return progress if isinstance(progress, Progress) else cls(progress)
+
+    def part(self, share: float, what: str = "") -> Progress:
+        """Return the progress of what comes next and is this share of the whole."""
+        part = Progress(self._show)
+        part._what = what or self._what
+        part._begin = self._begin + self._span * self._given_away
+        part._span = self._span * share
+        self._given_away = min(1.0, self._given_away + share)
+        return part
+
+    def update(self, share: float) -> None:
+        """Say which share of this part is done."""
+        self(self._what, share)
+
+    def __call__(self, what: str, share: float) -> None:
+        """Say what is going on, and which share of this part is done."""
+        if self._show is not None:
+            self._show(what or self._what, self._begin + self._span * min(1.0, share))
 
 
 def _ignore(done: float) -> None:
