@@ -224,7 +224,7 @@ class TestSimulateAndInspect:
         assert "no such file" in run("inspect", "none.parquet", fails=True)
         (tmp_path / "bad.parquet").write_bytes(b"no parquet")
         assert "not a click log in Parquet" in run("inspect", "bad.parquet", fails=True)
-        error = run("simulate", data, "-o", "x.parquet", "--user", "martian", fails=True)
+        error = run("simulate", data, "-o", "x.parquet", "--click-model", "martian", fails=True)
         assert "martian" in error
         error = run("simulate", data, "-o", "x.parquet", "--gamma", -1, fails=True)
         assert "gamma is -1.0, expected a number of at least 0" in error

@@ -158,7 +158,7 @@ def test_sessions_may_be_named():
 def test_rows_of_some_queries():
     log = small(**SHOWN)
     assert columns_of(log.of_queries([1])) == [[1], [2], [0.5], [2]]
-    assert log.of_queries([1], are_left_out=True).session.tolist() == [7, 7, 9]
+    assert log.of_queries([1], exclude=True).session.tolist() == [7, 7, 9]
     assert columns_of(log.take(log.clicks > 1)) == columns_of(log.of_queries([1]))
     with pytest.raises(DataError, match="the click log is empty"):
         log.of_queries([5])

@@ -98,7 +98,7 @@ class TestTruth:
             pa.Table.from_pandas(part.drop(columns="key", errors="ignore"), preserve_index=False)
             for part in (order, moved[~some])
         ])  # fmt: skip
-        fit = fit_from_impressions(*opened(both, features), randomised="shuffled")
+        fit = fit_from_impressions(*opened(both, features), randomized="shuffled")
         assert fit.looks.source == "estimated by randomized"
         assert fit.looks.curve.n_impressions.sum() == some.sum()
 
@@ -248,8 +248,8 @@ class TestDoubts:
             ({"missing": "drop"}, "missing is 'drop', expected 'error' or 'skip'"),
             ({"metric": "arp"}, "metric is 'arp', expected dcg@k or precision@k"),
             ({"method": "guess"}, "method is 'guess', expected 'auto', 'logged', 'randomized'"),
-            ({"propensities": [1.0], "method": "em"}, "leave out method, randomised and depth"),
-            ({"randomised": "x"}, "randomised is 'x', expected a policy of the log: by-both"),
+            ({"propensities": [1.0], "method": "em"}, "leave out method, randomized and depth"),
+            ({"randomized": "x"}, "randomized is 'x', expected a policy of the log: by-both"),
         ],
     )
     def test_wrong_arguments(self, shop, options, told):

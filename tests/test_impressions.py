@@ -326,14 +326,14 @@ def test_one_position_or_no_click_gives_nothing():
     assert figures.warnings == ("The log has no click: there is nothing to learn from.",)
 
 
-def test_randomised_traffic_is_told_or_named():
+def test_randomized_traffic_is_told_or_named():
     table = pa.table({**GOOD, "policy": ["a", "random-shuffle"]})
     log = read_impressions(table)
     assert log.check().supports[0].is_supported
     assert "'random-shuffle' (1 rows), by the name" in log.check().supports[0].reason
-    assert log.check(randomised="a").supports[0].reason == "the rows of 'a' (1 rows)"
+    assert log.check(randomized="a").supports[0].reason == "the rows of 'a' (1 rows)"
     with pytest.raises(ParameterError, match="expected a policy of the log: a, random-shuffle"):
-        log.check(randomised="b")
+        log.check(randomized="b")
     plain = read_impressions(table.set_column(4, "policy", [["a", "b"]])).check().supports[0]
     assert not plain.is_supported
     assert not log_of().check().supports[0].is_supported
@@ -369,7 +369,7 @@ def test_the_command_describes_a_log(tmp_path, rng):
     assert said.exit_code == 0, said.output
     assert f"{path} (polars)" in said.output
     assert "2,000, of which 0 impossible" in said.output
-    assert "yes  randomised traffic" in said.output
+    assert "yes  randomized traffic" in said.output
     assert picture.read_bytes().startswith(b"\x89PNG")
     figures = json.loads(run(path, "--columns", "query_id=q", "--json").output)
     assert figures["rows"] == 2000

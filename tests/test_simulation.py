@@ -12,7 +12,7 @@ from conftest import SEED
 
 from countersample._kernels import clicks as kernels
 from countersample.clicks import (
-    USERS,
+    CLICK_MODELS,
     DynamicBayesian,
     PositionBased,
     PositionBias,
@@ -53,14 +53,14 @@ def ranked_rows(data, scores):
     ]
 
 
-def closed_forms(data, scores, user):
+def closed_forms(data, scores, click_model):
     """Propensity and probability of a click of each row, by the formulas of the twins."""
     propensity, click = np.empty(data.n_items), np.empty(data.n_items)
     setting = SETTING | {"bias": lambda rank: (rank + 1) ** -0.7}
     for rows in ranked_rows(data, scores):
         labels = data.labels[rows]
-        propensity[rows] = twins.propensities(user, labels, **setting)
-        attract = twins.attraction(user, labels, relevant=3, noise=0.2)
+        propensity[rows] = twins.propensities(click_model, labels, **setting)
+        attract = twins.attraction(click_model, labels, relevant=3, noise=0.2)
         click[rows] = propensity[rows] * attract
     return propensity, click
 
@@ -121,23 +121,25 @@ def test_clicks_shown_is_its_twin(rng, repeat):
 # -- every user against its closed form ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("user", USERS)
-def test_closed_forms(user):
+@pytest.mark.parametrize("click_model", CLICK_MODELS)
+def test_closed_forms(click_model):
     labels = [0, 4, 2, 3, 0, 1] * 5
-    model = USERS[user](**SETTING)
+    model = CLICK_MODELS[click_model](**SETTING)
     setting = SETTING | {"bias": lambda rank: (rank + 1) ** -0.7}
-    propensity = np.array(twins.propensities(user, labels, **setting))
-    attract = twins.attraction(user, labels, relevant=3, noise=0.2)
+    propensity = np.array(twins.propensities(click_model, labels, **setting))
+    attract = twins.attraction(click_model, labels, relevant=3, noise=0.2)
     np.testing.assert_allclose(model.propensities(labels), propensity, rtol=1e-12)
     np.testing.assert_allclose(model.click_probabilities(labels), propensity * attract, rtol=1e-12)
 
 
-@pytest.mark.parametrize("user", USERS)
-def test_impressions_follow_the_closed_form(data, rng, user):
+@pytest.mark.parametrize("click_model", CLICK_MODELS)
+def test_impressions_follow_the_closed_form(data, rng, click_model):
     """Over the whole table of (query, rank): clicks are binomial in the sessions of the query."""
     scores = rng.integers(6, size=data.n_items)
-    _, chance = closed_forms(data, scores, user)
-    table = simulate_impressions(data, scores, 50_000, **SETTING, user=user, top=None, rng=rng)
+    _, chance = closed_forms(data, scores, click_model)
+    table = simulate_impressions(
+        data, scores, 50_000, **SETTING, click_model=click_model, top=None, rng=rng
+    )
     query = np.array([int(name[1:]) for name in table["query_id"].to_pylist()])
     row = data.offsets[query] + table["item_id"].to_numpy()
     shown = np.bincount(row, minlength=data.n_items)
@@ -150,16 +152,16 @@ def test_impressions_follow_the_closed_form(data, rng, user):
     check_cells(cells | sessions)
 
 
-@pytest.mark.parametrize("user", USERS)
-def test_clicks_follow_the_closed_form(data, rng, user):
+@pytest.mark.parametrize("click_model", CLICK_MODELS)
+def test_clicks_follow_the_closed_form(data, rng, click_model):
     """Each item against the most clicked one of another query.
 
     A session has a click on at most one of the two, so of the clicks on either, in the order of
     the log, each is on the item with probability p/(p + p'): the first n are n throws of a coin.
     """
     scores = rng.integers(6, size=data.n_items)
-    propensity, chance = closed_forms(data, scores, user)
-    log = simulate_clicks(data, scores, 200_000, **SETTING, user=user, rng=rng)
+    propensity, chance = closed_forms(data, scores, click_model)
+    log = simulate_clicks(data, scores, 200_000, **SETTING, click_model=click_model, rng=rng)
     assert len(log) == 200_000
     row = data.offsets[log.query] + log.item
     np.testing.assert_allclose(log.propensity, propensity[row], rtol=1e-12)
@@ -176,16 +178,16 @@ def test_clicks_follow_the_closed_form(data, rng, user):
     check_cells(cells)
 
 
-@pytest.mark.parametrize("user", USERS)
-def test_whole_sessions_follow_the_model(rng, user):
+@pytest.mark.parametrize("click_model", CLICK_MODELS)
+def test_whole_sessions_follow_the_model(rng, click_model):
     """Which items are clicked together: all 16 patterns of clicks on a list of four."""
     labels = [1, 3, 0, 4]
     data = RankingDataset.from_arrays(X=np.zeros((4, 1)), y=labels, qid=[7] * 4)
     n = 50_000
-    table = simulate_impressions(data, np.zeros(4), n, **SETTING, user=user, rng=rng)
+    table = simulate_impressions(data, np.zeros(4), n, **SETTING, click_model=click_model, rng=rng)
     seen, counts = np.unique(table["click"].to_numpy().reshape(n, 4), axis=0, return_counts=True)
     counts = dict(zip(map(tuple, seen.tolist()), counts.tolist(), strict=True))
-    steps = USERS[user](**SETTING).steps(data.labels, np.arange(1, 5))
+    steps = CLICK_MODELS[click_model](**SETTING).steps(data.labels, np.arange(1, 5))
     expected = twins.patterns(steps)
     assert sum(expected.values()) == pytest.approx(1)
     check_cells({pattern: (counts.get(pattern, 0), n, p) for pattern, p in expected.items()})
@@ -204,8 +206,8 @@ def test_the_check_sees_a_wrong_model(data, rng):
 
 def test_weighted_clicks_are_unbiased_where_every_item_is_looked_at(data):
     """Σ P(click)/propensity is what a user who sees all would click; exact, nothing is drawn."""
-    for user in ("position-based", "near-random", "dbn"):
-        model = USERS[user](**SETTING)
+    for click_model in ("position-based", "near-random", "dbn"):
+        model = CLICK_MODELS[click_model](**SETTING)
         labels = data.labels[data.offsets[4] :]
         seen = model.steps(labels, np.arange(1, len(labels) + 1)).attract
         np.testing.assert_allclose(
@@ -279,7 +281,7 @@ def test_ties_rank_in_the_order_of_the_file():
 
 def test_the_last_session_is_cut():
     data = RankingDataset.from_arrays(X=np.zeros((4, 1)), y=[4] * 4, qid=[1] * 4)
-    log = simulate_clicks(data, np.zeros(4), 6, user="perfect", rng=SEED)
+    log = simulate_clicks(data, np.zeros(4), 6, click_model="perfect", rng=SEED)
     assert log.item.tolist() == [0, 1, 2, 3, 0, 1]
 
 
@@ -302,10 +304,10 @@ def test_a_user_model_of_ones_own():
             return Steps(look=1.0 * (ranks == 1), attract=on, after_click=on, after_skip=on)
 
     data = synthetic("tiny", rng=0)
-    log = simulate_clicks(data, -np.arange(data.n_items), 500, user=OnlyTheFirst, rng=SEED)
+    log = simulate_clicks(data, -np.arange(data.n_items), 500, click_model=OnlyTheFirst, rng=SEED)
     assert set(log.item.tolist()) == {0}
     hasty = partial(DynamicBayesian, continuation=0)
-    log = simulate_clicks(data, -np.arange(data.n_items), 500, user=hasty, rng=SEED)
+    log = simulate_clicks(data, -np.arange(data.n_items), 500, click_model=hasty, rng=SEED)
     assert set(log.item.tolist()) == {0}
     assert log.max_weight == 1
 
@@ -375,10 +377,16 @@ def test_a_policy_that_does_not_fit_is_refused(data, simulate, policy, message):
         ({"noise": -0.1}, "noise is -0.1"),
         ({"noise": np.nan}, "noise is nan"),
         ({"relevant": np.nan}, "relevant is nan, expected a label"),
-        ({"user": "human"}, "user is 'human', expected 'position-based', 'perfect', 'near-random'"),
-        ({"user": None}, "user is None, expected 'position-based'"),
-        ({"user": partial(DynamicBayesian, continuation=2)}, "continuation is 2, expected a prob"),
-        ({"user": partial(DynamicBayesian, satisfaction=-1)}, "satisfaction is -1"),
+        (
+            {"click_model": "human"},
+            "click_model is 'human', expected 'position-based', 'perfect', 'near-random'",
+        ),
+        ({"click_model": None}, "click_model is None, expected 'position-based'"),
+        (
+            {"click_model": partial(DynamicBayesian, continuation=2)},
+            "continuation is 2, expected a prob",
+        ),
+        ({"click_model": partial(DynamicBayesian, satisfaction=-1)}, "satisfaction is -1"),
     ],
 )
 def test_an_option_that_is_none_is_refused(data, simulate, options, message):
@@ -401,10 +409,10 @@ def test_a_number_that_is_none_is_refused(data, n):
     "options",
     [
         {"noise": 0, "relevant": 5},
-        {"user": "perfect", "relevant": 5},
+        {"click_model": "perfect", "relevant": 5},
         {"bias": TableBias([0.0, 0.0])},
         {"bias": TableBias([1e-300])},
-        {"user": "cascade", "noise": 0, "relevant": 5},
+        {"click_model": "cascade", "noise": 0, "relevant": 5},
     ],
 )
 def test_where_no_click_can_happen_it_says_so(data, options):

@@ -1,4 +1,4 @@
-"""Slow and obvious versions: of the click kernels, and of each user model by its definition."""
+"""Slow and obvious versions: of the click kernels, and of each click model by its definition."""
 
 from itertools import pairwise, product
 from math import prod
@@ -59,27 +59,27 @@ def clicks_shown(rng, offsets, click, after_click, after_skip, queries):
 # -- the users, by the formulas of their papers --------------------------------------------------
 
 
-def propensities(user, labels, *, bias, relevant, noise):
+def propensities(click_model, labels, *, bias, relevant, noise):
     """P(look) at each rank of one list; ``bias`` is a function of a rank."""
-    attract = attraction(user, labels, relevant=relevant, noise=noise)
+    attract = attraction(click_model, labels, relevant=relevant, noise=noise)
     satisfy = [0.7 if label >= relevant else 0 for label in labels]
     ranks = range(1, len(labels) + 1)
-    if user == "perfect":
+    if click_model == "perfect":
         return [1 for _ in ranks]
-    if user == "cascade":
+    if click_model == "cascade":
         return [prod(1 - attract[i] for i in range(r - 1)) for r in ranks]
-    if user == "dbn":
+    if click_model == "dbn":
         return [prod(0.9 * (1 - attract[i] * satisfy[i]) for i in range(r - 1)) for r in ranks]
     return [bias(r) for r in ranks]
 
 
-def attraction(user, labels, *, relevant, noise):
+def attraction(click_model, labels, *, relevant, noise):
     """P(click | look) at each rank of one list."""
     yes_no = {
         "perfect": lambda _: (1, 0),
         "near-random": lambda _: (0.6, 0.4),
         "trust-bias": lambda r: (1 - (min(r, 20) + 1) / 100, 0.65 / min(r, 10)),
-    }.get(user, lambda _: (1, noise))
+    }.get(click_model, lambda _: (1, noise))
     return [yes_no(r)[0 if label >= relevant else 1] for r, label in enumerate(labels, 1)]
 
 

@@ -184,7 +184,7 @@ def _fold(dataset: RankingDataset, log: ClickLog, part: Ints | None, group_of_qu
     """Hold out the queries of a part; None learns from everything, and judges by it."""
     learned, held_out = log, log
     if part is not None:
-        learned, held_out = log.of_queries(part, are_left_out=True), log.of_queries(part)
+        learned, held_out = log.of_queries(part, exclude=True), log.of_queries(part)
     queries, place = np.unique(held_out.query, return_inverse=True)
     judged = dataset.subset(queries)
     query = np.repeat(np.arange(judged.n_queries), judged.query_sizes)

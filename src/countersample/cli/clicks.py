@@ -30,7 +30,7 @@ def simulate(
     offset: Annotated[
         int, typer.Option(help="0: (1/rank)^gamma, the paper's equation; 1: its authors' code.")
     ] = 0,
-    user: Annotated[str, typer.Option(help="The user model.")] = "position-based",
+    click_model: Annotated[str, typer.Option(help="The click model.")] = "position-based",
     relevant: Annotated[float, typer.Option(help="Smallest relevant grade.")] = 3,
     noise: Annotated[float, typer.Option(help="Clicks on other items, once looked at.")] = 0.1,
     policy: Annotated[
@@ -59,7 +59,7 @@ def simulate(
 
         table = simulate_impressions(
             dataset, scores, n_sessions=impressions, bias=bias, relevant=relevant, noise=noise,
-            user=user, rng=seed,
+            click_model=click_model, rng=seed,
         )  # fmt: skip
         with atomic_path(out) as temporary:
             parquet.write_table(table, temporary)
@@ -69,7 +69,14 @@ def simulate(
             _show.line(f"{table.num_rows:,} impressions of {impressions:,} sessions are in {out}")
         return
     log = simulate_clicks(
-        dataset, scores, clicks, bias=bias, relevant=relevant, noise=noise, user=user, rng=seed
+        dataset,
+        scores,
+        clicks,
+        bias=bias,
+        relevant=relevant,
+        noise=noise,
+        click_model=click_model,
+        rng=seed,
     )
     log.save(out)
     if json:

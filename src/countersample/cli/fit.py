@@ -47,7 +47,7 @@ def fit(
             "regression-em."
         ),
     ] = "auto",
-    randomised: Annotated[
+    randomized: Annotated[
         str | None,
         typer.Option(help="A policy that shuffled: propensities are estimated from its rows."),
     ] = None,
@@ -88,7 +88,7 @@ def fit(
     )
     with log, share_progress(f"fitting {out.name}") as tell:
         found = fit_from_impressions(
-            log, table, propensities=given, method=propensity_method, randomised=randomised,
+            log, table, propensities=given, method=propensity_method, randomized=randomized,
             depth=depth, missing=missing, metric=metric, seed=seed, report=tell,  # type: ignore[arg-type]
         )  # fmt: skip
     write_page(page, found, command=_command(), show_ids=show_ids)

@@ -44,7 +44,7 @@ def check(
     temp_dir: Annotated[
         Path | None, typer.Option(help="Where DuckDB puts what does not fit in memory.")
     ] = None,
-    randomised: Annotated[
+    randomized: Annotated[
         str | None, typer.Option(help="The policy whose rankings were shuffled at random.")
     ] = None,
     plot: Annotated[
@@ -63,7 +63,7 @@ def check(
         memory_limit=memory_limit,
         temp_dir=temp_dir,
     ) as log:
-        figures = log.check(randomised=randomised)
+        figures = log.check(randomized=randomized)
     if plot is not None:
         from countersample.clicks.impressions.plotting import draw_click_rates
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-class Bias(Protocol):
+class PositionBiasCurve(Protocol):
     """A law of position bias."""
 
     def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:

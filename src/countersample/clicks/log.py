@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.clicks.bias import Bias
+    from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions import Impressions, PositionCounts, RowPropensities
     from countersample.data import RankingDataset
 
@@ -152,7 +152,7 @@ class ClickLog:
     def from_impressions(
         cls,
         impressions: Impressions | PositionCounts,
-        propensities: ArrayLike | Bias | RowPropensities,
+        propensities: ArrayLike | PositionBiasCurve | RowPropensities,
         dataset: RankingDataset,
         item_ids: ArrayLike | None = None,
         *,
@@ -241,17 +241,17 @@ class ClickLog:
         taken = {name: None if c is None else c[rows] for name, c in columns.items()}
         return self._with(**taken, n_sessions=None)
 
-    def of_queries(self, queries: ArrayLike, *, are_left_out: bool = False) -> ClickLog:
+    def of_queries(self, queries: ArrayLike, *, exclude: bool = False) -> ClickLog:
         """Return the rows of these queries, or of all others.
 
         Examples
         --------
         >>> from countersample import ClickLog
         >>> log = ClickLog(query=[0, 2, 2], item=[0, 1, 3], propensity=[1.0, 0.5, 0.25])
-        >>> log.of_queries([2]).item, log.of_queries([2], are_left_out=True).item
+        >>> log.of_queries([2]).item, log.of_queries([2], exclude=True).item
         (array([1, 3], dtype=int32), array([0], dtype=int32))
         """
-        return self.take(np.isin(self.query, queries, invert=are_left_out))
+        return self.take(np.isin(self.query, queries, invert=exclude))
 
     def merge(self, unit: str = "pair") -> ClickLog:
         """Return the log with one row for each query and item that was clicked.

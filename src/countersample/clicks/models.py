@@ -13,7 +13,7 @@ is sampled, follow for all models alike::
 The propensity is that of the item being looked at over all sessions of its query, so a click
 weighted by 1/propensity has mean attract(r): what the item does to a user who looks at it.
 
-A new model is one subclass of `UserModel` and one line in `USERS`.
+A new model is one subclass of `ClickModel` and one line in `CLICK_MODELS`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from countersample.clicks.bias import Bias, PositionBias
+from countersample.clicks.bias import PositionBias, PositionBiasCurve
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ class Steps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class UserModel(ABC):
+class ClickModel(ABC):
     """A user of ranked lists: the base of all models.
 
     Parameters
     ----------
-    bias : Bias
+    bias : PositionBiasCurve
         The law by which a rank is looked at, for models that have one.
     relevant : float
         The smallest label that is relevant.
@@ -78,7 +78,7 @@ class UserModel(ABC):
         that do not fix it themselves.
     """
 
-    bias: Bias = PAPER_BIAS
+    bias: PositionBiasCurve = PAPER_BIAS
     relevant: float = 3
     noise: float = 0.1
 
@@ -146,8 +146,8 @@ class UserModel(ABC):
 
 
 @dataclass(frozen=True)
-class PositionBased(UserModel):
-    """P(click) = bias(rank) · (1 if relevant, else noise). The user model of the paper.
+class PositionBased(ClickModel):
+    """P(click) = bias(rank) · (1 if relevant, else noise). The click model of the paper.
 
     Each item is looked at, and clicked, independently of the others. The propensity is bias(rank).
 
@@ -165,7 +165,7 @@ class PositionBased(UserModel):
 
 
 @dataclass(frozen=True)
-class Perfect(UserModel):
+class Perfect(ClickModel):
     """P(click) = 1 if relevant, else 0. The user sees everything and is never wrong.
 
     The propensity is 1; ``bias`` and ``noise`` are not used.
@@ -184,7 +184,7 @@ class Perfect(UserModel):
 
 
 @dataclass(frozen=True)
-class NearRandom(UserModel):
+class NearRandom(ClickModel):
     """P(click) = bias(rank) · (0.6 if relevant, else 0.4). The user hardly knows what is good.
 
     0.4 and 0.6 are the ends of the scale that Oosterhuis and de Rijke (ECIR 2019) give their
@@ -205,7 +205,7 @@ class NearRandom(UserModel):
 
 
 @dataclass(frozen=True)
-class Cascade(UserModel):
+class Cascade(ClickModel):
     """P(click at r) = a_r · Π_{i<r} (1 − a_i), with a = 1 if relevant, else noise.
 
     The user looks at one item after the other and stops at the first click (Craswell et al., WSDM
@@ -226,7 +226,7 @@ class Cascade(UserModel):
 
 
 @dataclass(frozen=True)
-class DynamicBayesian(UserModel):
+class DynamicBayesian(ClickModel):
     """P(click at r) = a_r · Π_{i<r} continuation · (1 − a_i·s_i).
 
     The dynamic Bayesian network of Chapelle and Zhang (WWW 2009): the user clicks an item with
@@ -267,7 +267,7 @@ class DynamicBayesian(UserModel):
 
 
 @dataclass(frozen=True)
-class TrustBias(UserModel):
+class TrustBias(ClickModel):
     """P(click at r) = bias(r) · (ε⁺_r if relevant, else ε⁻_r).
 
     Users trust what is ranked high and click it even where it is not relevant (Agarwal et al., WWW
@@ -294,7 +294,7 @@ class TrustBias(UserModel):
         return Steps(self._looks(ranks), self._by_relevance(labels, right, wrong), on, on)
 
 
-USERS: dict[str, Callable[..., UserModel]] = {
+CLICK_MODELS: dict[str, Callable[..., ClickModel]] = {
     "position-based": PositionBased,
     "perfect": Perfect,
     "near-random": NearRandom,
@@ -304,26 +304,30 @@ USERS: dict[str, Callable[..., UserModel]] = {
 }
 
 
-def make_user(
-    user: str | Callable[..., UserModel], *, bias: Bias, relevant: float, noise: float
-) -> UserModel:
-    """Return the user model of this name, or that this class or function makes.
+def make_click_model(
+    click_model: str | Callable[..., ClickModel],
+    *,
+    bias: PositionBiasCurve,
+    relevant: float,
+    noise: float,
+) -> ClickModel:
+    """Return the click model of this name, or that this class or function makes.
 
     Examples
     --------
     >>> from functools import partial
     >>> from countersample.clicks import DynamicBayesian, PositionBias
-    >>> from countersample.clicks.models import make_user
+    >>> from countersample.clicks.models import make_click_model
     >>> hasty = partial(DynamicBayesian, continuation=0.5)
-    >>> make_user(hasty, bias=PositionBias(), relevant=3, noise=0.1).continuation
+    >>> make_click_model(hasty, bias=PositionBias(), relevant=3, noise=0.1).continuation
     0.5
     """
-    maker = USERS.get(user) if isinstance(user, str) else user
+    maker = CLICK_MODELS.get(click_model) if isinstance(click_model, str) else click_model
     if not callable(maker):
-        known = ", ".join(map(repr, USERS))
+        known = ", ".join(map(repr, CLICK_MODELS))
         raise ParameterError(
-            f"user is {user!r}, expected {known}, or what makes a UserModel of bias, relevant and "
-            "noise: a class, or functools.partial of one"
+            f"click_model is {click_model!r}, expected {known}, or what makes a ClickModel of "
+            "bias, relevant and noise: a class, or functools.partial of one"
         )
     return maker(bias=bias, relevant=relevant, noise=noise)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from countersample.clicks.log import ClickLog
-from countersample.clicks.models import PAPER_BIAS, Steps, UserModel, make_user
+from countersample.clicks.models import PAPER_BIAS, ClickModel, Steps, make_click_model
 from countersample.data.scoring import scores_of
 from countersample.errors import DataError, ParameterError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.clicks.bias import Bias
+    from countersample.clicks.bias import PositionBiasCurve
     from countersample.data import RankingDataset
 
     Ints = NDArray[np.int64]
@@ -38,10 +38,10 @@ def simulate_clicks(
     policy: Policy | ArrayLike,
     n_clicks: int = 1_000_000,
     *,
-    bias: Bias = PAPER_BIAS,
+    bias: PositionBiasCurve = PAPER_BIAS,
     relevant: float = 3,
     noise: float = 0.1,
-    user: str | Callable[..., UserModel] = "position-based",
+    click_model: str | Callable[..., ClickModel] = "position-based",
     rng: np.random.Generator | int | None = None,
 ) -> ClickLog:
     """P(click) = bias(rank) · (1 if label >= relevant, else noise), until there are n_clicks.
@@ -57,13 +57,13 @@ def simulate_clicks(
     policy : Policy or array-like (n_items,)
         A ranker with ``predict``, or its scores.
     n_clicks : int
-    bias : Bias
+    bias : PositionBiasCurve
         How likely each rank is looked at; `PositionBias` or `TableBias`.
     relevant : float
         The smallest label that is relevant.
     noise : float in [0, 1]
         How likely a user who looks at an item that is not relevant clicks it.
-    user : str, or class or function that makes a UserModel of bias, relevant and noise
+    click_model : str, or class or function that makes a ClickModel of bias, relevant and noise
         One of ``"position-based"``, ``"perfect"``, ``"near-random"``, ``"cascade"``, ``"dbn"``,
         ``"trust-bias"``; or, say, ``functools.partial(DynamicBayesian, continuation=0.5)``.
     rng : numpy Generator or seed
@@ -91,7 +91,7 @@ def simulate_clicks(
     ClickLog(n_clicks=1_000, max_weight=2, mean_weight=2)
     """
     _check_count("n_clicks", n_clicks)
-    model = make_user(user, bias=bias, relevant=relevant, noise=noise)
+    model = make_click_model(click_model, bias=bias, relevant=relevant, noise=noise)
     shown = _show(dataset, policy, model)
     propensity = shown.steps.propensity(shown.offsets)
     n_expected = float(propensity @ shown.steps.attract) / max(1, dataset.n_queries)
@@ -119,10 +119,10 @@ def simulate_impressions(
     policy: Policy | ArrayLike,
     n_sessions: int = 100_000,
     *,
-    bias: Bias = PAPER_BIAS,
+    bias: PositionBiasCurve = PAPER_BIAS,
     relevant: float = 3,
     noise: float = 0.1,
-    user: str | Callable[..., UserModel] = "position-based",
+    click_model: str | Callable[..., ClickModel] = "position-based",
     top: int | None = 10,
     rng: np.random.Generator | int | None = None,
 ) -> pa.Table:
@@ -154,7 +154,7 @@ def simulate_impressions(
     >>> from countersample.clicks import simulate_impressions
     >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[4, 0], qid=["a", "a"])
     >>> scores = data.features[:, 0]
-    >>> simulate_impressions(data, scores, 1, user="perfect", rng=0).to_pylist()[1]
+    >>> simulate_impressions(data, scores, 1, click_model="perfect", rng=0).to_pylist()[1]
     {'session': 0, 'query_id': 'a', 'item_id': 0, 'position': 2, 'click': 1}
     """
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
@@ -166,7 +166,7 @@ def simulate_impressions(
         _check_count("top", top)
     if not dataset.n_queries:
         raise DataError("the dataset has no queries, expected at least one")
-    model = make_user(user, bias=bias, relevant=relevant, noise=noise)
+    model = make_click_model(click_model, bias=bias, relevant=relevant, noise=noise)
     shown = _show(dataset, policy, model, top=top)
     rng = np.random.default_rng(rng)
     queries = rng.integers(dataset.n_queries, size=int(n_sessions))
@@ -195,7 +195,11 @@ class _Shown(NamedTuple):
 
 
 def _show(
-    dataset: RankingDataset, policy: Policy | ArrayLike, model: UserModel, *, top: int | None = None
+    dataset: RankingDataset,
+    policy: Policy | ArrayLike,
+    model: ClickModel,
+    *,
+    top: int | None = None,
 ) -> _Shown:
     from countersample._kernels.metrics import rank  # noqa: PLC0415 (numba takes 0.5 s)
 

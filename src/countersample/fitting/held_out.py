@@ -74,7 +74,7 @@ def held_out_scores(
     steps, scores = np.empty(0, np.int64), np.empty((0, dataset.n_items))
     for part in range(n_parts):
         trained = clone(ranker).set_params(random_state=int(rng.integers(2**31))).fit_log(
-            dataset, learned.of_queries(np.flatnonzero(part_of == part), are_left_out=True),
+            dataset, learned.of_queries(np.flatnonzero(part_of == part), exclude=True),
             report=lambda _what, share, part=part: report((part + share) / n_parts),
         )  # fmt: skip
         history = trained.history_

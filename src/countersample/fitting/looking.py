@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike
 
-    from countersample.clicks.bias import Bias
+    from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions import Impressions, RowPropensities
     from countersample.fitting.shown import Matched
     from countersample.propensity import CrossCheck
@@ -32,7 +32,7 @@ class Looks:
 
     Attributes
     ----------
-    propensities : Propensities, Bias, RowPropensities or array
+    propensities : Propensities, PositionBiasCurve, RowPropensities or array
         As `join_features` takes them.
     source : str
         Where they are from, in words.
@@ -43,7 +43,7 @@ class Looks:
     warnings : tuple of str
     """
 
-    propensities: ArrayLike | Bias | RowPropensities
+    propensities: ArrayLike | PositionBiasCurve | RowPropensities
     source: str
     curve: Propensities | None = None
     cross_check: CrossCheck | None = None
@@ -54,17 +54,17 @@ def find_propensities(
     impressions: Impressions,
     matched: Matched,
     *,
-    given: ArrayLike | Bias | None,
+    given: ArrayLike | PositionBiasCurve | None,
     method: str,
-    randomised: str | None,
+    randomized: str | None,
     depth: int | None,
     rng: np.random.Generator,
 ) -> Looks:
     """Return the propensities to weigh clicks by; the arguments of `fit_from_impressions`."""
     if given is not None:
-        if method != "auto" or randomised is not None or depth is not None:
+        if method != "auto" or randomized is not None or depth is not None:
             raise ParameterError(
-                "propensities are given, so nothing is estimated: leave out method, randomised "
+                "propensities are given, so nothing is estimated: leave out method, randomized "
                 "and depth"
             )
         return Looks(given, "given", curve=given if isinstance(given, Propensities) else None)
@@ -72,17 +72,17 @@ def find_propensities(
         known = ", ".join(map(repr, METHODS))
         raise ParameterError(f"method is {method!r}, expected 'auto', {LOGGED!r}, {known}")
     has_own = "propensity" in impressions.columns
-    if method == LOGGED or (method == "auto" and has_own and randomised is None):
+    if method == LOGGED or (method == "auto" and has_own and randomized is None):
         return _logged(impressions, matched)
     counts = matched.counts
-    if randomised is not None:
-        counts = impressions.of_policy(randomised).counts()
+    if randomized is not None:
+        counts = impressions.of_policy(randomized).counts()
     if method == "regression-em":
         return _by_features(matched, depth, rng)
     try:
         curve = estimate(counts, method=method, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
     except DataError as error:
-        if method != "auto" or randomised is not None:
+        if method != "auto" or randomized is not None:
             raise DataError(f"{error}; {_INSTEAD}") from error
         doubt = (
             f"This log alone does not identify the propensities: {error}. The curve is that of "

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from countersample.clicks import ClickLog
-    from countersample.clicks.bias import Bias
+    from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.diagnosis import Diagnosis
     from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
     from countersample.evaluation import Estimate, Gain
@@ -165,9 +165,9 @@ def fit_from_impressions(
     impressions: Impressions,
     features: FeatureTable,
     *,
-    propensities: ArrayLike | Bias | None = None,
+    propensities: ArrayLike | PositionBiasCurve | None = None,
     method: str = "auto",
-    randomised: str | None = None,
+    randomized: str | None = None,
     depth: int | None = None,
     missing: Literal["error", "skip"] = "error",
     metric: str = "dcg@10",
@@ -187,14 +187,14 @@ def fit_from_impressions(
         See `read_impressions`.
     features : FeatureTable
         See `read_features`. Labels are not looked at.
-    propensities : Propensities, Bias or array-like, optional
+    propensities : Propensities, PositionBiasCurve or array-like, optional
         What is known of where users look, as `join_features` takes it. By default they are
         estimated.
     method : str
         How: ``"auto"``, ``"logged"`` (the log's own column) or a name in
         `countersample.propensity.METHODS`. ``"auto"`` takes the log's own, else the first of
-        randomised, all-pairs and regression-em that the log supports.
-    randomised : str, optional
+        randomized, all-pairs and regression-em that the log supports.
+    randomized : str, optional
         A policy whose rankings were shuffled: propensities are estimated from its rows.
     depth : int, optional
         The last position to estimate.
@@ -216,12 +216,12 @@ def fit_from_impressions(
     tell = _Progress(report)
     streams = np.random.default_rng(seed).spawn(5)
     tell("checking the log", 0.0)
-    check = impressions.check(randomised=randomised)
+    check = impressions.check(randomized=randomized)
     _check_log(check, missing)
     matched = Matched.of(check.counts, features)
     tell("estimating propensities", 0.0)
     looks = find_propensities(
-        impressions, matched, given=propensities, method=method, randomised=randomised,
+        impressions, matched, given=propensities, method=method, randomized=randomized,
         depth=depth, rng=streams[0],
     )  # fmt: skip
     dataset = features.dataset
@@ -267,7 +267,7 @@ def fit_from_impressions(
         tuning=tuning,
         heaviest=_heaviest(shown, rows, check),
         settings={
-            "metric": metric, "method": method, "randomised": randomised, "depth": depth,
+            "metric": metric, "method": method, "randomized": randomized, "depth": depth,
             "missing": missing, "seed": seed, "parts": PARTS,
         },
         warnings=(*check.warnings, *_of_join(join), *looks.warnings,

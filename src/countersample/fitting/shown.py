@@ -14,7 +14,7 @@ from countersample.clicks.impressions.joining import match_rows, propensity_of_r
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.clicks.bias import Bias
+    from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions import FeatureTable
 
     Ints = NDArray[np.int64]
@@ -51,7 +51,9 @@ class Matched:
         )  # fmt: skip
         return known, self.table.dataset.features[self.row[kept][known.pair_starts[:-1]]]
 
-    def shown(self, propensities: ArrayLike | Bias | RowPropensities) -> tuple[ClickLog, Ints]:
+    def shown(
+        self, propensities: ArrayLike | PositionBiasCurve | RowPropensities
+    ) -> tuple[ClickLog, Ints]:
         """Return the log of everything shown that has features and a propensity.
 
         Returns

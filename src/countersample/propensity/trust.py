@@ -11,7 +11,7 @@ from countersample.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.clicks.bias import Bias
+    from countersample.clicks.bias import PositionBiasCurve
 
     Floats = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def trust_correct(
     clicks: ArrayLike,
     position: ArrayLike,
-    theta: Bias,
+    theta: PositionBiasCurve,
     eps_plus: ArrayLike,
     eps_minus: ArrayLike,
     impressions: ArrayLike = 1,
@@ -36,7 +36,7 @@ def trust_correct(
     ----------
     clicks, position : array-likes (n,)
         Positions count from 1.
-    theta : Bias
+    theta : PositionBiasCurve
         `PositionBias`, `TableBias`, or `Propensities`.
     eps_plus, eps_minus : array-likes (K,)
         By position, from 1; both in [0, 1] and ε⁺ above ε⁻.

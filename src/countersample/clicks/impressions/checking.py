@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.reading import Impressions
 
 # Policies whose names say that rankings were shuffled.
-_RANDOMISED = re.compile(r"rand|shuffl|swap|explor|uniform", re.IGNORECASE)
+_RANDOMIZED = re.compile(r"rand|shuffl|swap|explor|uniform", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ class LogCheck:
         }
 
 
-def check(log: Impressions, *, randomised: str | None = None) -> LogCheck:
+def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
     """Validate and describe a log; see `Impressions.check`."""
     columns = log.columns
     policies = _policies(log) if "policy" in columns else None
-    if randomised is not None and randomised not in (policies or {}):
+    if randomized is not None and randomized not in (policies or {}):
         served = ", ".join(policies) if policies else "none: the log has no column 'policy'"
         raise ParameterError(
-            f"randomised is {randomised!r}, expected a policy of the log: {served}"
+            f"randomized is {randomized!r}, expected a policy of the log: {served}"
         )
     n_sessions = n_without = n_duplicates = None
     if "session" in columns:
@@ -149,16 +149,16 @@ def check(log: Impressions, *, randomised: str | None = None) -> LogCheck:
         policies=policies,
         n_pairs=len(starts) - 1,
         n_moved=int((np.diff(starts) > 1).sum()),
-        supports=tuple(supports(counts, policies, randomised)),
+        supports=tuple(supports(counts, policies, randomized)),
     )
 
 
 def supports(
-    counts: PositionCounts, policies: dict[str, int] | None, randomised: str | None
+    counts: PositionCounts, policies: dict[str, int] | None, randomized: str | None
 ) -> list[Support]:
     """Say which ways of estimating propensities a log allows, and why."""
     positions = counts.by_position[0]
-    names = ("randomised traffic", "intervention harvesting", "expectation maximisation")
+    names = ("randomized traffic", "intervention harvesting", "expectation maximisation")
     if len(positions) < 2 or not counts.n_clicks:
         why = (
             f"every impression is at position {positions[0]}: positions cannot be compared"
@@ -194,19 +194,19 @@ def supports(
             reason="it gives numbers, but they are not identified here: where no item moves "
             "between positions, position and relevance explain the clicks equally well",
         )
-    return [_randomised(names[0], policies, randomised), harvest, em]
+    return [_randomized(names[0], policies, randomized), harvest, em]
 
 
-def _randomised(name: str, policies: dict[str, int] | None, randomised: str | None) -> Support:
+def _randomized(name: str, policies: dict[str, int] | None, randomized: str | None) -> Support:
     if policies is None:
-        why = "the log has no column 'policy' that tells randomised rankings from others"
+        why = "the log has no column 'policy' that tells randomized rankings from others"
         return Support(name, is_supported=False, reason=why)
-    found = [randomised] if randomised else [p for p in policies if _RANDOMISED.search(p)]
+    found = [randomized] if randomized else [p for p in policies if _RANDOMIZED.search(p)]
     if not found:
         why = f"no policy of {', '.join(policies)} has a name that says so; name it if one is"
         return Support(name, is_supported=False, reason=why)
     said = " and ".join(f"{policy!r} ({policies[policy]:,} rows)" for policy in found)
-    why = f"the rows of {said}" + ("" if randomised else ", by the name")
+    why = f"the rows of {said}" + ("" if randomized else ", by the name")
     return Support(name, is_supported=True, reason=why)
 
 

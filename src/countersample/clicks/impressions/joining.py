@@ -13,7 +13,7 @@ from countersample.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.clicks.bias import Bias
+    from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.data import RankingDataset
 
@@ -80,7 +80,7 @@ class JoinReport:
 
 def join_features(
     counts: PositionCounts,
-    propensities: ArrayLike | Bias | RowPropensities,
+    propensities: ArrayLike | PositionBiasCurve | RowPropensities,
     dataset: RankingDataset,
     item_ids: ArrayLike | None = None,
     *,
@@ -91,7 +91,7 @@ def join_features(
     Parameters
     ----------
     counts : PositionCounts
-    propensities : array-like, Bias or RowPropensities
+    propensities : array-like, PositionBiasCurve or RowPropensities
         The propensity of position 1, 2, …; or a law of position bias with a method
         ``propensity(ranks)``, as estimates have; or the log's own ones.
     dataset : RankingDataset
@@ -204,7 +204,7 @@ def _positions(known: NDArray[Any], wanted: NDArray[Any], what: str) -> NDArray[
 
 
 def propensity_of_rows(
-    propensities: ArrayLike | Bias | RowPropensities, counts: PositionCounts
+    propensities: ArrayLike | PositionBiasCurve | RowPropensities, counts: PositionCounts
 ) -> tuple[NDArray[np.float64], int]:
     """Return the propensity of each row, NaN where there is none; and the last position."""
     deepest = int(counts.position.max())

@@ -96,22 +96,22 @@ class Impressions:
             raise DataError(f"{self.source}: the log has no rows, expected at least one impression")
         return counts
 
-    def check(self, *, randomised: str | None = None) -> LogCheck:
+    def check(self, *, randomized: str | None = None) -> LogCheck:
         """Validate and describe the log; see `LogCheck`.
 
         Parameters
         ----------
-        randomised : str, optional
+        randomized : str, optional
             The policy whose rankings were shuffled at random; by default one whose name says so.
         """
         from countersample.clicks.impressions.checking import (  # noqa: PLC0415 (it imports this)
             check,
         )
 
-        return check(self, randomised=randomised)
+        return check(self, randomized=randomized)
 
     def of_policy(self, policy: str) -> Impressions:
-        """Return the rows that one policy served, such as the randomised traffic."""
+        """Return the rows that one policy served, such as the randomized traffic."""
         if "policy" not in self.columns:
             raise DataError(f"{self.source}: no column 'policy', so its rows cannot be told apart")
         return replace(self, frame=self.frame.filter(nw.col("policy") == policy))
