@@ -12,7 +12,6 @@ import numpy as np
 from countersample.clicks import ClickLog, diagnose
 from countersample.study.design.grids import METHODS, Grid
 from countersample.study.findings.claims import Verdict
-from countersample.study.findings.results import Cell, StudyResult
 from countersample.study.findings.tables import rates_table, regret_table
 from countersample.study.report import (
     Figure,
@@ -24,6 +23,7 @@ from countersample.study.report import (
     summarize,
     write_report,
 )
+from countersample.study.results import Cell, StudyResult
 
 DATASETS = ("yahoo-like", "mq2008")
 NAMES = ("Biased-SGD", "IPS-SGD", "CounterSample")

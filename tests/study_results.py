@@ -3,7 +3,7 @@
 import numpy as np
 
 from countersample.study.design.grids import Grid, Method
-from countersample.study.findings.results import Cell, StudyResult
+from countersample.study.results import Cell, StudyResult
 
 BEST = 0.8
 METHODS = (

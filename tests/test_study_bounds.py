@@ -15,7 +15,7 @@ from twins_plans import risk
 from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic, train
 from countersample.errors import DataError
 from countersample.plans import Examples
-from countersample.study.findings.bounds import (
+from countersample.study.kinds.bounds import (
     Bounds,
     bounds_table,
     bounds_verdicts,

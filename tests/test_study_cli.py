@@ -24,7 +24,7 @@ methods = ["IPS-SGD", "CounterSample", "CounterSample by query"]
 [vary]
 trained_gamma = [0.5, 1.0]
 
-[protocol]
+[settings]
 queries = 60
 clicks = 600
 epochs = 1.0

@@ -13,7 +13,7 @@ from countersample.study.design.grids import METHODS, Grid
 from countersample.study.findings import drawing, figures
 from countersample.study.findings.drawing import STYLES, band, style_of
 from countersample.study.findings.figures import draw_panels, draw_versus
-from countersample.study.findings.results import Cell, StudyResult
+from countersample.study.results import Cell, StudyResult
 
 NAMES = ("Biased-SGD", "IPS-SGD", "CounterSample")
 FOLDS = ("Fold1", "Fold2", "Fold3")

@@ -6,7 +6,7 @@ import pytest
 
 from countersample.errors import ParameterError
 from countersample.study.design import grids
-from countersample.study.design.protocol import PAPER, Protocol, checked
+from countersample.study.design.config import PAPER, ExperimentConfig, checked
 
 GOOD = """
 title = "Mine"
@@ -18,7 +18,7 @@ methods = ["IPS-SGD", { name = "mine", plan = "countersample", unit = "pair" }]
 [vary]
 gamma = [0.5, 1]
 
-[protocol]
+[settings]
 clicks = 1000
 
 [[claims]]
@@ -52,15 +52,15 @@ class TestThePaper:
 
     @pytest.mark.parametrize("batch_size", [10, 20, 50])
     def test_looks_as_often_whatever_the_batch_size(self, batch_size):
-        protocol = PAPER.with_settings({"batch_size": batch_size})
-        assert protocol.steps() * batch_size == 5_000_000
-        assert len(protocol.points()) == 500
+        config = PAPER.with_settings({"batch_size": batch_size})
+        assert config.steps() * batch_size == 5_000_000
+        assert len(config.points()) == 500
 
     @pytest.mark.parametrize("clicks", [10, 100, 10_000, 10_000_000])
     def test_looks_20_to_500_times_however_many_clicks(self, clicks):
-        protocol = PAPER.with_settings({"clicks": clicks})
-        assert 20 <= len(protocol.points()) <= 501
-        assert protocol.points()[-1] == protocol.steps()
+        config = PAPER.with_settings({"clicks": clicks})
+        assert 20 <= len(config.points()) <= 501
+        assert config.points()[-1] == config.steps()
 
 
 @pytest.mark.parametrize("scale", grids.SCALES)
@@ -69,11 +69,11 @@ def test_the_grids_of_the_package_are_sound(name, scale):
     grid = grids.get(name, scale)
     assert grid.title
     assert grid.about
-    protocol, _ = grids.protocol_of(scale)
-    protocol = protocol.with_settings(grid.settings)
+    config, _ = grids.config_of(scale)
+    config = config.with_settings(grid.settings)
     if grid.axis:
         for value in grid.values:
-            protocol.with_settings({grid.axis: value})
+            config.with_settings({grid.axis: value})
 
 
 def test_all_studies_of_the_issue_are_there():
@@ -84,7 +84,7 @@ def test_all_studies_of_the_issue_are_there():
 
 
 def test_paper_scale_changes_nothing():
-    assert grids.protocol_of("paper") == (Protocol(), ())
+    assert grids.config_of("paper") == (ExperimentConfig(), ())
 
 
 def test_a_grid_of_a_user(tmp_path):
@@ -158,6 +158,6 @@ def test_unknown_names_have_hints():
     with pytest.raises(ParameterError, match=r"no study 'optimizer' \(did you mean optimizers\?\)"):
         grids.get("optimizer", "paper")
     with pytest.raises(ParameterError, match=r"no scale 'smal' \(did you mean small\?\)"):
-        grids.protocol_of("smal")
+        grids.config_of("smal")
     with pytest.raises(ParameterError, match="no setting 'x'"):
         checked("x", 1)

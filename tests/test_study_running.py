@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from countersample.errors import CounterSampleError, DataError, ParameterError
-from countersample.study.campaign import plan, read_campaign, versions
+from countersample.study.experiment import plan, read_experiment, versions
 from countersample.study.running.display import Display
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
@@ -27,7 +27,7 @@ methods = ["IPS-SGD", "CounterSample"]
 [vary]
 gamma = [0.5, 1.0]
 
-[protocol]
+[settings]
 queries = 60
 clicks = 400
 epochs = 1.0
@@ -38,14 +38,14 @@ learning_rates = [1e-3, 1e-2, 1e-1]
 
 
 @pytest.fixture
-def campaign(tmp_path):
+def experiment(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(GRID)
     return plan([path], scale="paper")
 
 
-def finish(campaign, store, workers=1, reverse=False):
-    work = campaign.work()
+def finish(experiment, store, workers=1, reverse=False):
+    work = experiment.work()
     state = state_of(work, store)
     jobs = list(state.missing.values())
     display = Display(jobs)
@@ -57,10 +57,10 @@ def finish(campaign, store, workers=1, reverse=False):
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     (folder / "mine.toml").write_text(GRID)
-    campaign = plan([folder / "mine.toml"], scale="paper")
+    experiment = plan([folder / "mine.toml"], scale="paper")
     store = Store(folder / "out")
-    store.claim(campaign.identity())
-    return campaign, store, finish(campaign, store)
+    store.claim(experiment.identity())
+    return experiment, store, finish(experiment, store)
 
 
 def results(work, store):
@@ -73,8 +73,8 @@ def results(work, store):
 
 
 class TestTheWorkList:
-    def test_has_every_job_once_and_needs_first(self, campaign):
-        work = campaign.work()
+    def test_has_every_job_once_and_needs_first(self, experiment):
+        work = experiment.work()
         stages = [job.stage for job in work.jobs.values()]
         assert {stage: stages.count(stage) for stage in set(stages)} == {
             "data": 1, "references": 1,
@@ -105,11 +105,11 @@ class TestTheWorkList:
          {"no_relevant": "zero"}],
         ids=lambda settings: next(iter(settings)),
     )  # fmt: skip
-    def test_any_other_setting_is_another_run(self, tmp_path, campaign, settings):
+    def test_any_other_setting_is_another_run(self, tmp_path, experiment, settings):
         other = plan([tmp_path / "mine.toml"], scale="paper", settings=settings)
         runs = [
             {key for key, job in each.work().jobs.items() if job.stage == "run"}
-            for each in (campaign, other)
+            for each in (experiment, other)
         ]
         assert not runs[0] & runs[1]
 
@@ -122,24 +122,24 @@ class TestTheWorkList:
 class TestRunning:
     @pytest.mark.parametrize(("workers", "reverse"), [(2, False), (3, True)])
     def test_results_do_not_depend_on_workers_or_order(self, finished, tmp_path, workers, reverse):
-        campaign, store, work = finished
+        experiment, store, work = finished
         other = Store(tmp_path / "other")
-        finish(campaign, other, workers, reverse)
+        finish(experiment, other, workers, reverse)
         assert results(work, other) == results(work, store)
 
     def test_a_second_call_does_nothing(self, finished):
-        campaign, store, _ = finished
-        assert not state_of(campaign.work(), store).missing
+        experiment, store, _ = finished
+        assert not state_of(experiment.work(), store).missing
 
     def test_what_is_missing_is_done_again_the_same(self, finished, tmp_path):
-        campaign, store, work = finished
+        experiment, store, work = finished
         copy = Store(tmp_path / "copy")
         shutil.copytree(store.folder, copy.folder)
         removed = [job for job in work.jobs.values() if job.stage == "run"][::2]
         for job in removed:
             copy.path(job).unlink()
         assert set(state_of(work, copy).missing) == {job.key for job in removed}
-        finish(campaign, copy)
+        finish(experiment, copy)
         assert results(work, copy) == results(work, store)
 
     def test_data_and_logs_may_go_once_nothing_needs_them(self, finished, tmp_path):
@@ -156,7 +156,7 @@ class TestRunning:
 
     @pytest.mark.parametrize("stage", ["data", "references", "clicks", "tuning", "run"])
     def test_a_damaged_result_is_found_and_made_again(self, finished, tmp_path, stage):
-        campaign, store, work = finished
+        experiment, store, work = finished
         copy = Store(tmp_path / "copy")
         shutil.copytree(store.folder, copy.folder)
         job = next(job for job in work.jobs.values() if job.stage == stage)
@@ -171,10 +171,10 @@ class TestRunning:
             )  # fmt: skip
             copy.path(run_job).unlink()
         assert [each.key for each in state_of(work, copy).damaged] == [job.key]
-        finish(campaign, copy)
+        finish(experiment, copy)
         assert results(work, copy) == results(work, store)
 
-    def test_an_error_ends_the_run_and_keeps_what_is_done(self, campaign, tmp_path, monkeypatch):
+    def test_an_error_ends_the_run_and_keeps_what_is_done(self, experiment, tmp_path, monkeypatch):
         store = Store(tmp_path / "out")
 
         def fail(*_):
@@ -182,11 +182,11 @@ class TestRunning:
 
         monkeypatch.setattr(Workbench, "_tuning", fail)
         with pytest.raises(DataError, match="no luck"):
-            finish(campaign, store, workers=2)
-        kept = {job.stage for job in state_of(campaign.work(), store).done.values()}
+            finish(experiment, store, workers=2)
+        kept = {job.stage for job in state_of(experiment.work(), store).done.values()}
         assert {"data", "references"} <= kept
 
-    def test_an_interrupt_stops_work_in_flight(self, campaign, tmp_path, monkeypatch):
+    def test_an_interrupt_stops_work_in_flight(self, experiment, tmp_path, monkeypatch):
         """Ctrl-C while two jobs are at work: both end, neither leaves a result."""
         store = Store(tmp_path / "out")
         real = Workbench._run
@@ -201,8 +201,8 @@ class TestRunning:
         monkeypatch.setattr(Workbench, "_run", slow)
         threading.Thread(target=lambda: (at_work.wait(60), _interrupt()), daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
-            finish(campaign, store, workers=2)
-        stages = [job.stage for job in state_of(campaign.work(), store).done.values()]
+            finish(experiment, store, workers=2)
+        stages = [job.stage for job in state_of(experiment.work(), store).done.values()]
         assert "run" not in stages
         assert "tuning" in stages
 
@@ -227,8 +227,8 @@ def _interrupt():
 
 class TestGathering:
     def test_a_cell_has_its_runs_and_regret(self, finished):
-        campaign, store, work = finished
-        result = gather(campaign.grids[0], ["tiny"], work, store)
+        experiment, store, work = finished
+        result = gather(experiment.grids[0], ["tiny"], work, store)
         assert len(result.cells) == 2 * 2
         for cell in result.cells.values():
             assert cell.runs == (("", 0), ("", 1))
@@ -249,8 +249,8 @@ class TestGathering:
                 assert found["learning_rate"] == best
 
     def test_parquet_has_a_row_an_evaluation_point(self, finished, tmp_path):
-        campaign, store, work = finished
-        write_results(campaign.grids, work, store, versions(), tmp_path / "results.parquet")
+        experiment, store, work = finished
+        write_results(experiment.grids, work, store, versions(), tmp_path / "results.parquet")
         table = pq.read_table(tmp_path / "results.parquet").to_pydict()
         assert len(table["ndcg"]) == 2 * 2 * 2 * 20
         assert set(table["method"]) == {"IPS-SGD", "CounterSample"}
@@ -265,7 +265,7 @@ class TestGathering:
     def test_a_run_that_diverges_counts_with_ndcg_0(self, tmp_path, monkeypatch):
         path = tmp_path / "mine.toml"
         path.write_text(GRID.replace("[1e-3, 1e-2, 1e-1]", "[1e300]"))
-        campaign = plan([path], scale="paper", settings={"optimizer": "adagrad"})
+        experiment = plan([path], scale="paper", settings={"optimizer": "adagrad"})
         store = Store(tmp_path / "out")
         from countersample.training import train_many
 
@@ -273,8 +273,8 @@ class TestGathering:
             return [_exploded(run) for run in train_many(*args, **options)]
 
         monkeypatch.setattr("countersample.study.running.stages.train_many", exploding)
-        work = finish(campaign, store)
-        result = gather(campaign.grids[0], ["tiny"], work, store)
+        work = finish(experiment, store)
+        result = gather(experiment.grids[0], ["tiny"], work, store)
         for cell in result.cells.values():
             assert cell.n_diverged == 2
             assert (cell.ndcg[:, :9] > 0).all()  # up to 180 clicks
@@ -292,16 +292,16 @@ def _exploded(run):
 
 
 class TestTheFolder:
-    def test_is_known_again(self, campaign, tmp_path):
+    def test_is_known_again(self, experiment, tmp_path):
         store = Store(tmp_path / "out")
-        store.claim(campaign.identity())
-        store.claim(campaign.identity())
-        assert read_campaign(store.identity()) == campaign
-        assert set(read_campaign(store.identity()).work().jobs) == set(campaign.work().jobs)
+        store.claim(experiment.identity())
+        store.claim(experiment.identity())
+        assert read_experiment(store.identity()) == experiment
+        assert set(read_experiment(store.identity()).work().jobs) == set(experiment.work().jobs)
 
-    def test_of_another_grid_is_refused_and_kept(self, campaign, tmp_path):
+    def test_of_another_grid_is_refused_and_kept(self, experiment, tmp_path):
         store = Store(tmp_path / "out")
-        store.claim(campaign.identity())
+        store.claim(experiment.identity())
         before = (store.folder / "study.json").read_text()
         other = plan([tmp_path / "mine.toml"], scale="paper", settings={"noise": 0.3})
         with pytest.raises(DataError, match=r"a setting .* has changed since\): choose another"):
@@ -311,29 +311,29 @@ class TestTheFolder:
             store.claim(small.identity())
         assert (store.folder / "study.json").read_text() == before
 
-    def test_of_another_version_is_refused(self, campaign, tmp_path):
+    def test_of_another_version_is_refused(self, experiment, tmp_path):
         store = Store(tmp_path / "out")
-        store.claim(campaign.identity())
+        store.claim(experiment.identity())
         known = json.loads((store.folder / "study.json").read_text())
         (store.folder / "study.json").write_text(json.dumps(known | {"version": "0.0.1"}))
         with pytest.raises(DataError, match=r"made by countersample 0\.0\.1, this is"):
-            store.claim(campaign.identity())
+            store.claim(experiment.identity())
 
-    def test_with_other_files_is_left_alone(self, campaign, tmp_path):
+    def test_with_other_files_is_left_alone(self, experiment, tmp_path):
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "letter.txt").write_text("dear")
         with pytest.raises(DataError, match=r"has files but no study\.json"):
-            Store(tmp_path / "out").claim(campaign.identity())
+            Store(tmp_path / "out").claim(experiment.identity())
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["letter.txt"]
 
-    def test_that_is_a_file_is_refused(self, campaign, tmp_path):
+    def test_that_is_a_file_is_refused(self, experiment, tmp_path):
         (tmp_path / "out").write_text("")
         with pytest.raises(DataError, match="is a file, expected a folder"):
-            Store(tmp_path / "out").claim(campaign.identity())
+            Store(tmp_path / "out").claim(experiment.identity())
 
-    def test_takes_one_run_at_a_time(self, campaign, tmp_path):
+    def test_takes_one_run_at_a_time(self, experiment, tmp_path):
         store = Store(tmp_path / "out")
-        store.claim(campaign.identity())
+        store.claim(experiment.identity())
         with store.lock():
             assert Store(store.folder).is_locked()
             with (
@@ -345,15 +345,15 @@ class TestTheFolder:
         with store.lock():
             pass
 
-    def test_that_cannot_be_written_is_told(self, campaign, tmp_path, monkeypatch):
+    def test_that_cannot_be_written_is_told(self, experiment, tmp_path, monkeypatch):
         store = Store(tmp_path / "out")
-        store.claim(campaign.identity())
+        store.claim(experiment.identity())
 
         def full(*_, **__):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr("pathlib.Path.write_text", full)
-        job = next(iter(campaign.work().jobs.values()))
+        job = next(iter(experiment.work().jobs.values()))
         with pytest.raises(CounterSampleError, match=r"cannot be written: No space left on device"):
             store.write(Job("run", "", job.config), {"a": 1})
 
@@ -380,12 +380,12 @@ class TestSources:
                 save_letor(part, tmp_path / "set" / fold / f"{name}.txt")
         path = tmp_path / "mine.toml"
         path.write_text(GRID)
-        campaign = plan([path], scale="paper", datasets=[str(tmp_path / "set")])
-        (source,) = campaign.studies[0][2]
+        experiment = plan([path], scale="paper", datasets=[str(tmp_path / "set")])
+        (source,) = experiment.studies[0][2]
         assert [fold.name for fold in source.folds] == ["Fold1", "Fold2"]
         store = Store(tmp_path / "out")
-        work = finish(campaign, store)
-        cell = gather(campaign.grids[0], ["set"], work, store).cells["set", "IPS-SGD", 1.0]
+        work = finish(experiment, store)
+        cell = gather(experiment.grids[0], ["set"], work, store).cells["set", "IPS-SGD", 1.0]
         assert cell.runs == (("Fold1", 0), ("Fold1", 1), ("Fold2", 0), ("Fold2", 1))
         assert len(cell.learning_rates) == 2
 
@@ -402,6 +402,6 @@ class TestSources:
         path.write_text("".join(f"0 qid:{q} 1:0.{q}\n0 qid:{q} 1:0.5\n" for q in range(10, 40)))
         grid = tmp_path / "mine.toml"
         grid.write_text(GRID)
-        campaign = plan([grid], scale="paper", datasets=[str(path)])
+        experiment = plan([grid], scale="paper", datasets=[str(path)])
         with pytest.raises(DataError, match="the training data has no relevant item"):
-            finish(campaign, Store(tmp_path / "out"))
+            finish(experiment, Store(tmp_path / "out"))

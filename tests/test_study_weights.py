@@ -11,8 +11,8 @@ from scipy import stats
 from countersample import simulate_clicks, synthetic
 from countersample.clicks import PositionBias
 from countersample.study.design.published import load_published
-from countersample.study.findings.shapes import Shape, shapes_table
-from countersample.study.findings.weights import draw_weights, weights_table, weights_verdicts
+from countersample.study.kinds.datasets import Shape, shapes_table
+from countersample.study.kinds.propensities import draw_weights, weights_table, weights_verdicts
 
 GAMMAS = (0.5, 0.75, 1.0, 1.25, 1.5)
 

@@ -15,8 +15,8 @@ from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countersample.study.campaign import Campaign
-    from countersample.study.products import Products
+    from countersample.study.artifacts import Artifacts
+    from countersample.study.experiment import Experiment
     from countersample.study.running.runner import State
 
 app = typer.Typer(no_args_is_help=True, help="Run studies of your own, and look after them.")
@@ -34,7 +34,7 @@ DataDir = Annotated[
 Workers = Annotated[int | None, typer.Option(help="Threads [all cores].", min=1)]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A setting of the protocol: name=value; may be repeated."),
+    typer.Option("--set", help="A setting of the study: name=value; may be repeated."),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done and how long it takes, no more.")
@@ -58,10 +58,10 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Repeat the paper's studies, and go beyond them."""
-    from countersample.study import campaign
+    from countersample.study import experiment
     from countersample.study.design import grids
 
-    planned = campaign.plan(
+    planned = experiment.plan(
         studies or grids.names(),
         scale=scale, datasets=data or (), settings=_settings(settings), data_dir=data_dir,
     )  # fmt: skip
@@ -82,9 +82,9 @@ def run_grid(
     json: Json = False,
 ) -> None:
     """Run a study of your own: a grid in TOML, as the package's own are."""
-    from countersample.study import campaign
+    from countersample.study import experiment
 
-    planned = campaign.plan(
+    planned = experiment.plan(
         [grid], scale=scale, datasets=data or (), settings=_settings(settings), data_dir=data_dir
     )
     _carry_out(planned, out or Path(grid.stem), workers, dry_run=dry_run, json=json)
@@ -109,18 +109,18 @@ def list_studies(*, json: Json = False) -> None:
 @app.command()
 def status(folder: Path, *, json: Json = False) -> None:
     """Say how far the study in a results folder is."""
-    from countersample.study.campaign import read_campaign
+    from countersample.study.experiment import read_experiment
     from countersample.study.running.runner import state_of
     from countersample.study.running.store import Store
 
     store = Store(folder)
-    campaign = read_campaign(store.identity())
-    state = state_of(campaign.work(), store)
+    experiment = read_experiment(store.identity())
+    state = state_of(experiment.work(), store)
     running = store.is_locked()
     if json:
         _show.as_json({
-            "folder": str(folder), "running": running, "scale": campaign.scale,
-            "studies": [grid.name for grid in campaign.grids], "datasets": campaign.datasets,
+            "folder": str(folder), "running": running, "scale": experiment.scale,
+            "studies": [grid.name for grid in experiment.grids], "datasets": experiment.datasets,
             "done": len(state.done), "missing": len(state.missing),
             "damaged": [str(store.path(job)) for job in state.damaged],
             "stages": {stage: {"done": done, "total": total}
@@ -129,9 +129,9 @@ def status(folder: Path, *, json: Json = False) -> None:
         return
     _show.pairs(
         [
-            ("studies", ", ".join(grid.name for grid in campaign.grids)),
-            ("datasets", ", ".join(campaign.datasets) or "none"),
-            ("scale", campaign.scale),
+            ("studies", ", ".join(grid.name for grid in experiment.grids)),
+            ("datasets", ", ".join(experiment.datasets) or "none"),
+            ("scale", experiment.scale),
             ("state", "a run is at work" if running else "no run is at work"),
         ]
     )
@@ -154,18 +154,18 @@ def _table_of_stages(state: State) -> None:
 
 
 def _carry_out(
-    campaign: Campaign, out: Path, workers: int | None, *, dry_run: bool, json: bool
+    experiment: Experiment, out: Path, workers: int | None, *, dry_run: bool, json: bool
 ) -> None:
     from countersample._cores import available_cores
     from countersample._progress import share_progress
-    from countersample.study.products import write_products
+    from countersample.study.artifacts import write_artifacts
     from countersample.study.running.runner import state_of
     from countersample.study.running.store import Store
 
     command = shlex.join(["countersample", *sys.argv[1:]])
-    store, work = Store(out), campaign.work()
+    store, work = Store(out), experiment.work()
     if not dry_run:
-        store.claim(campaign.identity())
+        store.claim(experiment.identity())
     state = state_of(work, store)
     if dry_run:
         _table_of_stages(state)
@@ -180,11 +180,11 @@ def _carry_out(
                   f"To go on: {command}")  # fmt: skip
             raise typer.Exit(130) from None
         with share_progress("study") as report:
-            products = write_products(campaign, work, store, command=command, report=report)
+            artifacts = write_artifacts(experiment, work, store, command=command, report=report)
     if json:
-        _show.as_json(_as_dict(products, out))
+        _show.as_json(_as_dict(artifacts, out))
     else:
-        _print(products, out)
+        _print(artifacts, out)
 
 
 def _work(state: State, store: Any, workers: int) -> None:  # noqa: ANN401 (a Store)
@@ -209,39 +209,39 @@ def _work(state: State, store: Any, workers: int) -> None:  # noqa: ANN401 (a St
         run(rest, store, display, workers=workers, is_done=done)
 
 
-def _print(products: Products, out: Path) -> None:
+def _print(artifacts: Artifacts, out: Path) -> None:
     from dataclasses import replace
 
     from countersample.study.findings.write_tables import to_text
     from countersample.study.report.summary import summarize
 
     told: set[str] = set()
-    for table in products.tables:
+    for table in artifacts.tables:
         new = tuple(note for note in table.notes if note not in told)
         told |= set(new)
         _show.line(to_text(replace(table, notes=new)))
-    for verdict in products.verdicts:
+    for verdict in artifacts.verdicts:
         where = f"{verdict.study}, {verdict.dataset}" if verdict.dataset else verdict.study
         _show.paragraph(f"{verdict.outcome.upper()} ({where}): {verdict.claim} {verdict.evidence}")
-    if products.verdicts:
+    if artifacts.verdicts:
         _show.line()
-    for text in summarize(products.verdicts):
+    for text in summarize(artifacts.verdicts):
         _show.paragraph(text)
     _show.line()
     _show.line(f"Tables: {out / 'tables'}, figures: {out / 'figures'}")
     if (out / "results.parquet").exists():
         _show.line(f"Learning curves, a row an evaluation point: {out / 'results.parquet'}")
-    _show.line(f"Results are in {products.report}")
+    _show.line(f"Results are in {artifacts.report}")
 
 
-def _as_dict(products: Products, out: Path) -> dict[str, Any]:
+def _as_dict(artifacts: Artifacts, out: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
         "folder": str(out),
-        "report": str(products.report),
-        "tables": [asdict(table) for table in products.tables],
-        "verdicts": [asdict(verdict) for verdict in products.verdicts],
+        "report": str(artifacts.report),
+        "tables": [asdict(table) for table in artifacts.tables],
+        "verdicts": [asdict(verdict) for verdict in artifacts.verdicts],
     }
 
 

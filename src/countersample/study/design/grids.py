@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from countersample.errors import ParameterError
 from countersample.study.design._toml import TomlFile
-from countersample.study.design.protocol import PAPER, Protocol, checked, nearest
+from countersample.study.design.config import PAPER, ExperimentConfig, checked, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,7 +112,7 @@ class Grid:
 
 KINDS = ("regret", "datasets", "propensities", "toy", "bounds")
 SCALES = ("smoke", "small", "paper")
-_KEYS = ("title", "about", "kind", "paper", "datasets", "methods", "reference", "vary", "protocol",
+_KEYS = ("title", "about", "kind", "paper", "datasets", "methods", "reference", "vary", "settings",
          "claims", "scale")  # fmt: skip
 _AXIS_TITLES = {
     "gamma": "Position bias (γ)",
@@ -151,13 +151,13 @@ def get(name: str, scale: str) -> Grid:
     return load(folder() / f"{name}.toml", scale)
 
 
-def protocol_of(scale: str) -> tuple[Protocol, tuple[str, ...]]:
+def config_of(scale: str) -> tuple[ExperimentConfig, tuple[str, ...]]:
     """Return the protocol of a scale, and the datasets it asks for (none: those of the grid)."""
     file = TomlFile(folder() / "scales.toml")
     if scale not in file.data:
         raise ParameterError(f"no scale {scale!r}{nearest(scale, list(file.data))}")
     return (
-        PAPER.with_settings(_settings(file, (scale, "protocol"), file.data[scale])),
+        PAPER.with_settings(_settings(file, (scale, "settings"), file.data[scale])),
         tuple(file.data[scale].get("datasets", ())),
     )
 
@@ -200,8 +200,8 @@ def load(path: Path, scale: str = "paper") -> Grid:
         axis=axis,
         axis_title=_AXIS_TITLES.get(axis, axis),
         values=values,
-        settings=_settings(file, ("protocol",), file.data)
-        | _settings(file, ("scale", scale, "protocol"), adapted),
+        settings=_settings(file, ("settings",), file.data)
+        | _settings(file, ("scale", scale, "settings"), adapted),
         claims=tuple(_claim(file, place) for place in range(len(file.data.get("claims", [])))),
     )
     _check_claims(file, grid)
@@ -247,9 +247,9 @@ def _at_scale(file: TomlFile, scale: str) -> dict[str, Any]:
         if name not in SCALES:
             raise file.error(("scale", name), f"no scale {name!r}{nearest(name, SCALES)}")
         for key in _table(file, ("scale", name), scales):
-            if key not in {"vary", "protocol"}:
+            if key not in {"vary", "settings"}:
                 place = ("scale", name, key)
-                raise file.error(place, f"unknown key {key!r}, expected vary or protocol")
+                raise file.error(place, f"unknown key {key!r}, expected vary or settings")
     return _table(file, ("scale", scale), scales)
 
 
@@ -262,7 +262,7 @@ def _axis(file: TomlFile, adapted: Mapping[str, Any]) -> tuple[str, tuple[Value,
     ((axis, values),) = (varied | _table(file, ("vary",), adapted)).items()
     key = ("vary", axis)
     if axis == "learning_rates":
-        raise file.error(key, "learning_rates are tuned, not varied: give them in [protocol]")
+        raise file.error(key, "learning_rates are tuned, not varied: give them in [settings]")
     if not isinstance(values, list) or not values:
         raise file.error(key, f"{axis} is {values!r}, expected a list of values")
     try:

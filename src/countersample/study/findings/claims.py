@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from countersample.study.design.grids import Claim, Grid, Value
-    from countersample.study.findings.results import Cell, StudyResult
     from countersample.study.findings.statistics import PairedTest
+    from countersample.study.results import Cell, StudyResult
 
     Floats = NDArray[np.float64]
 

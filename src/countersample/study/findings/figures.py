@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from countersample.study.design.grids import Grid, Method, Value
-    from countersample.study.findings.results import Cell, StudyResult
+    from countersample.study.results import Cell, StudyResult
 
     Floats = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.study.design.grids import Value
-    from countersample.study.findings.results import Cell, StudyResult
+    from countersample.study.results import Cell, StudyResult
 
     Floats = NDArray[np.float64]
     Runs = Sequence[tuple[str, int]]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from countersample.study.design.grids import Grid, Value
     from countersample.study.design.published import Published
-    from countersample.study.findings.results import Cell, StudyResult
     from countersample.study.findings.statistics import Contrast
+    from countersample.study.results import Cell, StudyResult
 
 _COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad"}
 

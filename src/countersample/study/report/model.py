@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from countersample.clicks import Diagnosis
     from countersample.study.findings.claims import Verdict
-    from countersample.study.findings.results import StudyResult
     from countersample.study.findings.tables import Table
+    from countersample.study.results import StudyResult
 
 
 @dataclass(frozen=True)

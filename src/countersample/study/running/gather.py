@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._files import atomic_path
-from countersample.study.findings.results import Cell, StudyResult
+from countersample.study.results import Cell, StudyResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

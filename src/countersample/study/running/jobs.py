@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from countersample.study.findings.bounds import STEPS
+from countersample.study.kinds.bounds import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from countersample.study.design.config import ExperimentConfig
     from countersample.study.design.grids import Grid, Method, Value
-    from countersample.study.design.protocol import Protocol
     from countersample.study.design.sources import Fold, Source
 
 FORMAT = 1  # of the results: another number when they would come out different
@@ -90,12 +90,12 @@ class WorkList:
         """Add a job, or return the one of the same key that is there."""
         return self.jobs.setdefault(job.key, job)
 
-    def data(self, fold: Fold, name: str, protocol: Protocol) -> Job:
+    def data(self, fold: Fold, name: str, protocol: ExperimentConfig) -> Job:
         """Judged data, normalised and split."""
         config = {"source": dict(fold.config), "normalization": protocol.normalization}
         return self.add(Job("data", f"data of {_named(name, fold)}", config))
 
-    def reference(self, fold: Fold, name: str, protocol: Protocol) -> Job:
+    def reference(self, fold: Fold, name: str, protocol: ExperimentConfig) -> Job:
         """w* and the logging policy."""
         data = self.data(fold, name, protocol)
         config = {"policy_fraction": protocol.policy_fraction, "no_relevant": protocol.no_relevant}
@@ -105,20 +105,20 @@ class WorkList:
         self.references[name, fold.name] = job
         return job
 
-    def clicks(self, fold: Fold, name: str, protocol: Protocol, seed: int) -> Job:
+    def clicks(self, fold: Fold, name: str, protocol: ExperimentConfig, seed: int) -> Job:
         """One click log."""
         config = {setting: getattr(protocol, setting) for setting in _CLICKS} | {"seed": seed}
         needs = (self.reference(fold, name, protocol),)
         title = f"{protocol.clicks:,} clicks on {_named(name, fold)}"
         return self.add(Job("clicks", title, config, needs))
 
-    def diagnosis(self, fold: Fold, name: str, protocol: Protocol, seed: int) -> Job:
+    def diagnosis(self, fold: Fold, name: str, protocol: ExperimentConfig, seed: int) -> Job:
         """Figures of the weights of a click log."""
         clicks = self.clicks(fold, name, protocol, seed)
         return self.add(Job("diagnosis", f"weights of {clicks.title}", {}, (clicks,)))
 
     def runs(
-        self, fold: Fold, name: str, protocol: Protocol, method: Method
+        self, fold: Fold, name: str, protocol: ExperimentConfig, method: Method
     ) -> list[tuple[str, int, Job, Job]]:
         """Tuning of a method, and a run for each click log."""
         config = {setting: getattr(protocol, setting) for setting in _TRAINING}
@@ -147,7 +147,7 @@ def _named(name: str, fold: Fold) -> str:
     return f"{name} {fold.name}" if fold.name else name
 
 
-def list_work(studies: Iterable[tuple[Grid, Protocol, tuple[Source, ...]]]) -> WorkList:
+def list_work(studies: Iterable[tuple[Grid, ExperimentConfig, tuple[Source, ...]]]) -> WorkList:
     """Return everything that some studies need.
 
     Parameters
@@ -161,7 +161,7 @@ def list_work(studies: Iterable[tuple[Grid, Protocol, tuple[Source, ...]]]) -> W
 
 
 def _plan_regret(
-    work: WorkList, grid: Grid, protocol: Protocol, sources: tuple[Source, ...]
+    work: WorkList, grid: Grid, protocol: ExperimentConfig, sources: tuple[Source, ...]
 ) -> None:
     for source in sources:
         for value in grid.values:
@@ -176,7 +176,7 @@ def _plan_regret(
 
 
 def _plan_propensities(
-    work: WorkList, grid: Grid, protocol: Protocol, sources: tuple[Source, ...]
+    work: WorkList, grid: Grid, protocol: ExperimentConfig, sources: tuple[Source, ...]
 ) -> None:
     for source in sources:
         for offset in (0, 1):  # the paper's equation; its authors' code
@@ -190,7 +190,7 @@ def _plan_propensities(
 
 
 def _plan_datasets(
-    work: WorkList, grid: Grid, protocol: Protocol, sources: tuple[Source, ...]
+    work: WorkList, grid: Grid, protocol: ExperimentConfig, sources: tuple[Source, ...]
 ) -> None:
     for source in sources:
         for fold in source.folds:
@@ -202,7 +202,7 @@ def _plan_datasets(
 
 
 def _plan_bounds(
-    work: WorkList, grid: Grid, protocol: Protocol, sources: tuple[Source, ...]
+    work: WorkList, grid: Grid, protocol: ExperimentConfig, sources: tuple[Source, ...]
 ) -> None:
     for source in sources:
         fold = source.folds[0]
@@ -212,7 +212,7 @@ def _plan_bounds(
         work.single[grid.name, source.name] = [work.add(Job("bounds", title, config, (log,)))]
 
 
-def _plan_toy(_: WorkList, __: Grid, ___: Protocol, ____: tuple[Source, ...]) -> None:
+def _plan_toy(_: WorkList, __: Grid, ___: ExperimentConfig, ____: tuple[Source, ...]) -> None:
     """Plan nothing: the toy example is made in a second, as it is written up."""
 
 

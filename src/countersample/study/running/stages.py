@@ -13,7 +13,7 @@ from countersample.clicks import ClickLog, PositionBias, diagnose, simulate_clic
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError
 from countersample.evaluation import learning_curve
-from countersample.study.design.protocol import PAPER
+from countersample.study.design.config import PAPER
 from countersample.study.design.sources import Fold
 from countersample.study.running.references import METRIC, logging_policy, supervised
 from countersample.training import train_many
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from countersample.data import RankingDataset
-    from countersample.study.design.protocol import Protocol
+    from countersample.study.design.config import ExperimentConfig
     from countersample.study.running.jobs import Job
     from countersample.study.running.store import Store
     from countersample.training import TrainingResult
@@ -214,7 +214,7 @@ class Workbench:
         return parts
 
     def _bounds(self, job: Job, tell: Callable[[int, int], None]) -> dict[str, Any]:
-        from countersample.study.findings.bounds import measure_bounds  # noqa: PLC0415 (scipy's solver)
+        from countersample.study.kinds.bounds import measure_bounds  # noqa: PLC0415 (scipy's solver)
 
         tell(0, 1)
         train_set, _, _ = self._data_of(job.needs[0])
@@ -246,14 +246,14 @@ def length_of(job: Job) -> tuple[int, int]:
     return protocol.steps() * protocol.batch_size, len(_points(protocol, n_points))
 
 
-def _length(config: Mapping[str, Any], clicks: Job) -> Protocol:
+def _length(config: Mapping[str, Any], clicks: Job) -> ExperimentConfig:
     names = ("batch_size", "epochs", "evaluate_every")
     return PAPER.with_settings(
         {name: config[name] for name in names} | {"clicks": clicks.config["clicks"]}
     )
 
 
-def _points(protocol: Protocol, n_wanted: int | None) -> list[int]:
+def _points(protocol: ExperimentConfig, n_wanted: int | None) -> list[int]:
     points = protocol.points()
     return points if n_wanted is None else [points[i] for i in _spread(len(points), n_wanted)]
 

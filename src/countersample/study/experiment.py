@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from countersample._version import __version__
 from countersample.study.design import grids as grids_module
+from countersample.study.design.config import as_config
 from countersample.study.design.grids import as_grid
-from countersample.study.design.protocol import as_protocol
 from countersample.study.design.sources import Fold, Source, find_source
 from countersample.study.running.jobs import FORMAT, list_work
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from countersample.study.design.config import ExperimentConfig
     from countersample.study.design.grids import Grid
-    from countersample.study.design.protocol import Protocol
     from countersample.study.running.jobs import WorkList
 
 
 @dataclass(frozen=True)
-class Campaign:
+class Experiment:
     """What is studied: grids with their protocols and datasets.
 
     Attributes
     ----------
     scale : str
-    studies : tuple of (Grid, Protocol, datasets)
+    studies : tuple of (Grid, ExperimentConfig, datasets)
     """
 
     scale: str
-    studies: tuple[tuple[Grid, Protocol, tuple[Source, ...]], ...]
+    studies: tuple[tuple[Grid, ExperimentConfig, tuple[Source, ...]], ...]
 
     @property
     def grids(self) -> list[Grid]:
@@ -51,7 +51,7 @@ class Campaign:
         return list_work(self.studies)
 
     def identity(self) -> dict[str, Any]:
-        """Return what tells this campaign from another: plain values, whole."""
+        """Return what tells this experiment from another: plain values, whole."""
         return {
             "format": FORMAT,
             "scale": self.scale,
@@ -60,7 +60,7 @@ class Campaign:
             "grids": {
                 grid.name: {
                     "grid": asdict(grid),
-                    "protocol": asdict(protocol),
+                    "config": asdict(protocol),
                     "folds": [dict(fold.config) for source in sources for fold in source.folds],
                     "sources": {s.name: [fold.name for fold in s.folds] for s in sources},
                 }
@@ -76,8 +76,8 @@ def plan(
     datasets: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     data_dir: Path | None = None,
-) -> Campaign:
-    """Return a campaign.
+) -> Experiment:
+    """Return an experiment.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def plan(
     data_dir : Path, optional
         Where sets of the catalogue are looked for first.
     """
-    base, of_scale = grids_module.protocol_of(scale)
+    base, of_scale = grids_module.config_of(scale)
     found: dict[tuple[str, int], Source] = {}
     planned = []
     for name in studies:
@@ -106,11 +106,11 @@ def plan(
                 found[place] = find_source(dataset, queries=protocol.queries, data_dir=data_dir)
         sources = tuple(found[dataset, protocol.queries] for dataset in wanted)
         planned.append((grid, protocol, sources))
-    return Campaign(scale, tuple(planned))
+    return Experiment(scale, tuple(planned))
 
 
-def read_campaign(identity: Mapping[str, Any]) -> Campaign:
-    """Return the campaign that a results folder says it holds (see `Campaign.identity`)."""
+def read_experiment(identity: Mapping[str, Any]) -> Experiment:
+    """Return the experiment that a results folder says it holds (see `Experiment.identity`)."""
     studies = []
     for entry in identity["grids"].values():
         folds = iter(entry["folds"])
@@ -118,8 +118,8 @@ def read_campaign(identity: Mapping[str, Any]) -> Campaign:
             Source(name, tuple(Fold(fold, next(folds)) for fold in names))
             for name, names in entry["sources"].items()
         )
-        studies.append((as_grid(entry["grid"]), as_protocol(entry["protocol"]), sources))
-    return Campaign(identity["scale"], tuple(studies))
+        studies.append((as_grid(entry["grid"]), as_config(entry["config"]), sources))
+    return Experiment(identity["scale"], tuple(studies))
 
 
 def versions() -> dict[str, str]:

@@ -17,7 +17,7 @@ PAPER_RATES = tuple(
 
 
 @dataclass(frozen=True)
-class Protocol:
+class ExperimentConfig:
     """The settings of a study; the defaults are the paper's.
 
     Attributes
@@ -94,25 +94,25 @@ class Protocol:
         every = max(1, min(every, steps // 20), -(-steps // 500))
         return sorted({*range(every, steps + 1, every), steps})
 
-    def with_settings(self, settings: Mapping[str, Any]) -> Protocol:
-        """Return a protocol with some settings changed, all of them checked.
+    def with_settings(self, settings: Mapping[str, Any]) -> ExperimentConfig:
+        """Return a configuration with some settings changed, all of them checked.
 
         Examples
         --------
-        >>> from countersample.study.design.protocol import Protocol
-        >>> Protocol().with_settings({"gamma": 0.5, "batch_size": 10}).steps()  # 5·1,000,000/10
+        >>> from countersample.study.design.config import PAPER
+        >>> PAPER.with_settings({"gamma": 0.5, "batch_size": 10}).steps()  # 5·1,000,000/10
         500000
         """
         return replace(self, **{name: checked(name, value) for name, value in settings.items()})
 
 
-PAPER = Protocol()
-SETTINGS = tuple(field.name for field in fields(Protocol))
+PAPER = ExperimentConfig()
+SETTINGS = tuple(field.name for field in fields(ExperimentConfig))
 
 
-def as_protocol(values: Mapping[str, Any]) -> Protocol:
-    """Return a protocol from plain values (see `dataclasses.asdict`)."""
-    return Protocol(**dict(values) | {"learning_rates": tuple(values["learning_rates"])})
+def as_config(values: Mapping[str, Any]) -> ExperimentConfig:
+    """Return a configuration from plain values (see `dataclasses.asdict`)."""
+    return ExperimentConfig(**dict(values) | {"learning_rates": tuple(values["learning_rates"])})
 
 
 _AT_LEAST_ONE = ("clicks", "seeds", "tuning_seeds", "evaluate_every", "batch_size")
@@ -131,7 +131,7 @@ def checked(name: str, value: Any) -> Any:  # noqa: ANN401 (what a user wrote)
 
     Examples
     --------
-    >>> from countersample.study.design.protocol import checked
+    >>> from countersample.study.design.config import checked
     >>> checked("gamma", 1)
     1.0
     """

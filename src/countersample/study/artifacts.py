@@ -1,4 +1,4 @@
-"""What comes out of a campaign: tables, figures, results.parquet and the report."""
+"""What comes out of an experiment: tables, figures, results.parquet and the report."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.clicks import Diagnosis
-from countersample.study.campaign import versions
 from countersample.study.design import grids as grids_module
-from countersample.study.design.protocol import PAPER, Protocol
+from countersample.study.design.config import PAPER, ExperimentConfig
 from countersample.study.design.published import load_published
-from countersample.study.findings.bounds import Bounds, bounds_table, bounds_verdicts, draw_bounds
+from countersample.study.experiment import versions
 from countersample.study.findings.claims import judge
 from countersample.study.findings.figures import draw_panels, draw_versus
-from countersample.study.findings.shapes import Shape, shapes_table
 from countersample.study.findings.tables import (
     final_table,
     rates_table,
@@ -30,8 +28,10 @@ from countersample.study.findings.toy import (
     toy_verdicts,
 )
 from countersample.study.findings.toy_figure import draw_toy
-from countersample.study.findings.weights import draw_weights, weights_table, weights_verdicts
 from countersample.study.findings.write_tables import write_table
+from countersample.study.kinds.bounds import Bounds, bounds_table, bounds_verdicts, draw_bounds
+from countersample.study.kinds.datasets import Shape, shapes_table
+from countersample.study.kinds.propensities import draw_weights, weights_table, weights_verdicts
 from countersample.study.report.model import (
     Figure,
     Link,
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from countersample.study.campaign import Campaign
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
     from countersample.study.design.sources import Source
+    from countersample.study.experiment import Experiment
     from countersample.study.findings.claims import Verdict
     from countersample.study.findings.tables import Table
     from countersample.study.running.jobs import WorkList
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Products:
+class Artifacts:
     """What was made, to be shown: the main table of each study, the verdicts, the report."""
 
     tables: tuple[Table, ...]
@@ -67,19 +67,19 @@ class Products:
     report: Path
 
 
-def write_products(
-    campaign: Campaign,
+def write_artifacts(
+    experiment: Experiment,
     work: WorkList,
     store: Store,
     *,
     command: str,
     report: Callable[[str, float], None] = lambda _what, _share: None,
-) -> Products:
-    """Write everything that comes out of a campaign whose jobs are done.
+) -> Artifacts:
+    """Write everything that comes out of an experiment whose jobs are done.
 
     Parameters
     ----------
-    campaign : Campaign
+    experiment : Experiment
     work : WorkList
     store : Store
     command : str
@@ -88,32 +88,32 @@ def write_products(
     """
     writer = _Writer(work, store, load_published(grids_module.folder() / "published.toml"))
     sections, verdicts = [], []
-    for position, (grid, protocol, sources) in enumerate(campaign.studies):
-        report(f"writing up {grid.name}", position / (len(campaign.studies) + 1))
+    for position, (grid, protocol, sources) in enumerate(experiment.studies):
+        report(f"writing up {grid.name}", position / (len(experiment.studies) + 1))
         section, judged = writer.write_up(grid, protocol, sources)
         sections.append(section)
         verdicts += judged
     report("writing the report", 1.0)
-    write_results(campaign.grids, work, store, versions(), store.folder / "results.parquet")
+    write_results(experiment.grids, work, store, versions(), store.folder / "results.parquet")
     files = [Link("study.json", "the grids, settings and datasets, whole")]
     if (store.folder / "results.parquet").exists():
         files.append(Link("results.parquet", "all learning curves: a row an evaluation point"))
     path = store.folder / "report.html"
     write_report(
         Report(
-            title=_title(campaign),
-            summary=(*summarize(verdicts), *_remarks(campaign)),
+            title=_title(experiment),
+            summary=(*summarize(verdicts), *_remarks(experiment)),
             verdicts=tuple(verdicts),
             sections=tuple(sections),
-            diagnoses=_diagnoses(campaign, work, store),
-            protocol=_protocol_lines(campaign),
+            diagnoses=_diagnoses(experiment, work, store),
+            protocol=_protocol_lines(experiment),
             versions=versions(),
             commands=(command,),
             files=tuple(files),
         ),
         path,
     )
-    return Products(
+    return Artifacts(
         tuple(section.tables[0] for section in sections if section.tables), tuple(verdicts), path
     )
 
@@ -136,7 +136,7 @@ class _Writer:
             folder.mkdir(exist_ok=True)
 
     def write_up(
-        self, grid: Grid, protocol: Protocol, sources: Sequence[Source]
+        self, grid: Grid, protocol: ExperimentConfig, sources: Sequence[Source]
     ) -> tuple[Section, list[Verdict]]:
         """Write the tables and figures of a study; return its part of the report."""
         parts: dict[str, Any]
@@ -157,7 +157,7 @@ class _Writer:
         return section, verdicts
 
     def _regret(
-        self, grid: Grid, _: Protocol, sources: Sequence[Source]
+        self, grid: Grid, _: ExperimentConfig, sources: Sequence[Source]
     ) -> tuple[dict[str, Any], list[Verdict]]:
         result = gather(grid, [source.name for source in sources], self.work, self.store)
         draw_panels(result, self.figures / grid.name)
@@ -170,7 +170,7 @@ class _Writer:
         return {"tables": tables, "curves": result, "stems": stems}, judge(result)
 
     def _datasets(
-        self, grid: Grid, _: Protocol, sources: Sequence[Source]
+        self, grid: Grid, _: ExperimentConfig, sources: Sequence[Source]
     ) -> tuple[dict[str, Any], list[Verdict]]:
         shapes = {
             source.name: Shape(**self.store.read(self.work.single[grid.name, source.name][0]))
@@ -179,7 +179,7 @@ class _Writer:
         return {"tables": (shapes_table(shapes, self.published),), "stems": []}, []
 
     def _propensities(
-        self, grid: Grid, _: Protocol, sources: Sequence[Source]
+        self, grid: Grid, _: ExperimentConfig, sources: Sequence[Source]
     ) -> tuple[dict[str, Any], list[Verdict]]:
         weights = {
             (dataset, offset, gamma): [
@@ -202,7 +202,7 @@ class _Writer:
         return parts, weights_verdicts(weights, self.published)
 
     def _toy(
-        self, grid: Grid, _: Protocol, __: Sequence[Source]
+        self, grid: Grid, _: ExperimentConfig, __: Sequence[Source]
     ) -> tuple[dict[str, Any], list[Verdict]]:
         rng = np.random.default_rng(0)
         toy = make_toy(rng)
@@ -216,7 +216,7 @@ class _Writer:
         return parts, toy_verdicts(result)
 
     def _bounds(
-        self, grid: Grid, _: Protocol, sources: Sequence[Source]
+        self, grid: Grid, _: ExperimentConfig, sources: Sequence[Source]
     ) -> tuple[dict[str, Any], list[Verdict]]:
         measured = {
             source.name: Bounds.from_dict(self.store.read(job))
@@ -239,26 +239,26 @@ class _Writer:
         ]
 
 
-def _title(campaign: Campaign) -> str:
-    if all(grid.name in grids_module.names() for grid in campaign.grids):
+def _title(experiment: Experiment) -> str:
+    if all(grid.name in grids_module.names() for grid in experiment.grids):
         return "Weigh clicks or draw by weight? The CounterSample study, repeated"
-    return ", ".join(grid.title for grid in campaign.grids)
+    return ", ".join(grid.title for grid in experiment.grids)
 
 
-def _remarks(campaign: Campaign) -> tuple[str, ...]:
+def _remarks(experiment: Experiment) -> tuple[str, ...]:
     remarks = []
-    if campaign.scale != "paper":
+    if experiment.scale != "paper":
         remarks.append(
-            f"This is the {campaign.scale} scale: fewer clicks, steps and queries than the "
+            f"This is the {experiment.scale} scale: fewer clicks, steps and queries than the "
             "paper's. Differences between methods are larger early in training, so regret is not "
             "comparable in size with the paper's, only in order."
         )
-    if campaign.scale == "smoke":
+    if experiment.scale == "smoke":
         remarks.append(
             "So little data and so few runs show that everything works, and decide nothing: "
             "intervals are wide, and most verdicts are open."
         )
-    made = [name for name in campaign.datasets if name.endswith("-like")]
+    made = [name for name in experiment.datasets if name.endswith("-like")]
     if made:
         remarks.append(
             f"{' and '.join(made)}: made-up data of the shape of a real set. The paper's numbers "
@@ -267,10 +267,10 @@ def _remarks(campaign: Campaign) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-def _diagnoses(campaign: Campaign, work: WorkList, store: Store) -> tuple[LogDiagnosis, ...]:
+def _diagnoses(experiment: Experiment, work: WorkList, store: Store) -> tuple[LogDiagnosis, ...]:
     """Return the diagnosis of one log of each dataset and γ of the studies of regret."""
     found: dict[str, LogDiagnosis] = {}
-    for grid, _, _ in campaign.studies:
+    for grid, _, _ in experiment.studies:
         if grid.kind == "regret" and grid.axis in {"gamma", "optimizer"}:
             for (study, dataset, _, gamma), jobs in work.logs.items():
                 title = f"{dataset}, γ = {gamma:g}"
@@ -281,11 +281,11 @@ def _diagnoses(campaign: Campaign, work: WorkList, store: Store) -> tuple[LogDia
     return tuple(found.values())
 
 
-def _protocol_lines(campaign: Campaign) -> tuple[ProtocolLine, ...]:
+def _protocol_lines(experiment: Experiment) -> tuple[ProtocolLine, ...]:
     """Return every setting that is the same in all studies, beside the paper's."""
-    protocols = [protocol for grid, protocol, _ in campaign.studies if grid.kind == "regret"]
+    protocols = [protocol for grid, protocol, _ in experiment.studies if grid.kind == "regret"]
     lines = []
-    for field in fields(Protocol):
+    for field in fields(ExperimentConfig):
         values = {getattr(protocol, field.name) for protocol in protocols}
         if len(values) == 1:
             here, paper = values.pop(), getattr(PAPER, field.name)

@@ -1,0 +1,1 @@
+"""Kinds of study: each plans its work, does it and writes it up."""
