@@ -1,0 +1,40 @@
+"""One look for every page and figure: a style, a shell, tables, drawings.
+
+Pages are single files that ask the network for nothing. Functions take plain text, and return HTML
+in which it is escaped; what is HTML already is called content. It knows no logs and no rankers.
+"""
+
+from countersample.pages.parts import (
+    card,
+    cards,
+    code,
+    details,
+    facts,
+    notebook_table,
+    notice,
+    paragraphs,
+    picture,
+    scroll_box,
+    section,
+    table,
+    warning_list,
+)
+from countersample.pages.shell import render_page, write_page
+
+__all__ = [
+    "card",
+    "cards",
+    "code",
+    "details",
+    "facts",
+    "notebook_table",
+    "notice",
+    "paragraphs",
+    "picture",
+    "render_page",
+    "scroll_box",
+    "section",
+    "table",
+    "warning_list",
+    "write_page",
+]

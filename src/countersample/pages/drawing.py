@@ -1,0 +1,263 @@
+"""How everything is drawn: colours of methods, settings of matplotlib, files, drawings in pages.
+
+Matplotlib is imported only where something is drawn. The same results give the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from countersample._files import atomic_path
+from countersample.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from os import PathLike
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+
+class Style(NamedTuple):
+    """How a method is drawn everywhere: an "#rrggbb" colour and a dash pattern of matplotlib."""
+
+    colour: str
+    dash: Any
+
+
+# Okabe and Ito's colours, told apart by colour-blind readers too; and a dash pattern each, for
+# print without colour. By plan and unit.
+STYLES = {
+    ("naive", "click"): Style("#6E6E6E", (0, (1, 1.2))),
+    ("ips", "click"): Style("#D55E00", (0, (5, 1.8))),
+    ("ips", "pair"): Style("#E69F00", (0, (5, 1.8, 1, 1.8))),
+    ("ips", "query"): Style("#CC79A7", (0, (5, 1.8, 1, 1.8, 1, 1.8))),
+    ("countersample", "click"): Style("#0072B2", "-"),
+    ("countersample", "pair"): Style("#56B4E9", (0, (9, 1.5))),
+    ("countersample", "query"): Style("#009E73", (0, (9, 1.5, 2, 1.5))),
+}
+OTHER = Style("#000000", (0, (2, 2)))
+MAIN = STYLES["countersample", "click"].colour  # of what is not a method
+MARKED = (  # a colour and a marker, for lines that are not methods
+    ("#000000", "o"), ("#E69F00", "s"), ("#56B4E9", "^"), ("#009E73", "v"),
+    ("#0072B2", "D"), ("#D55E00", "P"), ("#CC79A7", "X"),
+)  # fmt: skip
+SMALL = 8  # points: what is not a title
+_METADATA = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+_SETTINGS: dict[Any, Any] = {
+    "svg.hashsalt": "countersample",  # the same names of clips and markers in every file
+    "pdf.fonttype": 42,  # TrueType, as publishers ask
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": SMALL,
+    "legend.frameon": False,
+}
+# What each colour is called in style.css, where it has another shade in the dark.
+_NAMED = {
+    "#000000": "ink", "#b0b0b0": "muted", "#808080": "muted", "#ffffff": "ground",
+    **{style.colour.lower(): "-".join(method) for method, style in STYLES.items()},
+}  # fmt: skip
+_ATTRIBUTES = re.compile(r"(fill|stroke|font|opacity|text-anchor)[\w-]*$")
+
+
+def style_of(plan: str, unit: str) -> Style:
+    """Return how a method is drawn.
+
+    Examples
+    --------
+    >>> style_of("countersample", "click")
+    Style(colour='#0072B2', dash='-')
+    """
+    return STYLES.get((plan, unit), OTHER)
+
+
+def short_number(number: float, _: object = None) -> str:
+    """Return a number in a few letters, for the ticks of an axis.
+
+    Examples
+    --------
+    >>> short_number(0.25), short_number(120_000), short_number(2_500_000)
+    ('0.25', '120k', '2.5M')
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:g}{letter}"
+    return f"{number:g}"
+
+
+# -- figures -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Give what is drawn within, or by the function it decorates, the style of all figures."""
+    from matplotlib import rc_context  # noqa: PLC0415 (heavy)
+
+    with rc_context(_SETTINGS):
+        yield
+
+
+def new_panels(
+    rows: int,
+    columns: int,
+    *,
+    width: float,
+    height: float,
+    sharey: Literal["none", "row"] = "none",
+) -> tuple[Figure, NDArray[Any]]:
+    """Return a figure and its panels, (rows, columns); those of a column share their x axis.
+
+    Parameters
+    ----------
+    rows, columns : int
+    width, height : float
+        Of the figure, in inches.
+    sharey : {"none", "row"}
+        Whether the panels of a row share their y axis.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415 (heavy)
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, sharex="col", sharey=sharey)
+
+
+def add_legend(figure: Figure, axes: Axes) -> None:
+    """Add the one legend of a figure above its panels, from the lines of one of them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", handlelength=2.8, columnspacing=1.4,
+                  ncols=_legend_columns(labels, figure.get_figwidth()))  # fmt: skip
+
+
+def _legend_columns(labels: Sequence[str], width: float) -> int:
+    """Return the most columns that fit into `width` inches: matplotlib fills one after another."""
+    for n_columns in range(len(labels), 1, -1):
+        columns = np.array_split([0.6 + 0.065 * len(label) for label in labels], n_columns)
+        if sum(column.max() for column in columns) <= width:
+            return n_columns
+    return 1
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def save_figure(
+    figure: Figure, stem: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]
+) -> None:
+    """Write stem.png, .svg and .pdf, and the rows that the figure draws as stem.csv.
+
+    Parameters
+    ----------
+    figure : Figure
+    stem : Path
+        Without a suffix.
+    columns : sequence of str
+        The header of the rows.
+    rows : iterable of sequences
+        Floats are written with 6 digits that count.
+    """
+    for suffix in _METADATA:
+        save_picture(figure, _with_suffix(stem, suffix))
+    write_rows(_with_suffix(stem, "csv"), columns, ([_plain(cell) for cell in row] for row in rows))
+
+
+def save_picture(figure: Figure, path: str | PathLike[str]) -> None:
+    """Write a figure as PNG, SVG or PDF, whichever the path ends in."""
+    suffix = Path(path).suffix[1:]
+    if suffix not in _METADATA:
+        raise ParameterError(f"{path}: expected a name that ends in .png, .svg or .pdf")
+    with figure_style(), atomic_path(path) as temporary:
+        figure.savefig(temporary, format=suffix, dpi=150, metadata=_METADATA[suffix])
+
+
+def write_rows(
+    path: str | PathLike[str], columns: Sequence[str], rows: Iterable[Sequence[object]]
+) -> None:
+    """Write a header and rows as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text.getvalue(), encoding="utf-8")
+
+
+def _with_suffix(stem: Path, suffix: str) -> Path:
+    return stem.with_name(f"{stem.name}.{suffix}")  # a name may have a dot of its own
+
+
+def _plain(cell: object) -> object:
+    return f"{cell:.6g}" if isinstance(cell, float | np.floating) else cell
+
+
+# -- in pages ------------------------------------------------------------------------------------
+
+
+def inline_figure(figure: Figure, label: str) -> str:
+    """Return a figure as SVG that stands in a page and follows its colours and its font.
+
+    Parameters
+    ----------
+    figure : Figure
+    label : str
+        What it shows, for those who cannot see it; no two figures of a page have the same.
+
+    Examples
+    --------
+    >>> from countersample.pages.drawing import inline_figure, new_panels
+    >>> figure, panels = new_panels(1, 1, width=4, height=2)
+    >>> _ = panels[0, 0].plot([1, 2], [3, 1], color="#0072B2")
+    >>> text = inline_figure(figure, "a line that falls")
+    >>> 'aria-label="a line that falls"' in text, 'stroke="var(--countersample-click)"' in text
+    (True, True)
+    """
+    from matplotlib import rc_context  # noqa: PLC0415 (heavy)
+
+    drawn = io.StringIO()
+    for axes in figure.axes:
+        axes.set_facecolor("none")
+    # Names of clips and markers come from the salt, so that those of two figures differ.
+    with figure_style(), rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+        figure.savefig(drawn, format="svg", facecolor="none", metadata={"Date": None})
+    text = drawn.getvalue()
+    size = re.search(r'viewBox="[^"]*"', text)
+    body = text[text.index("</defs>") + len("</defs>") :]
+    named = set(re.findall(r"#(\w+)", body))
+    body = re.sub(r"<!--.*?-->|\n", " ", body, flags=re.DOTALL)
+    body = re.sub(r' id="([^"]*)"', lambda id_: id_[0] if id_[1] in named else "", body)
+    body = re.sub(r' style="([^"]*)"', _attributes, body)
+    return (
+        f'<figure class="drawing"><svg role="img" aria-label="{escape(label)}" {size and size[0]}'
+        f' stroke-linejoin="round">{re.sub(r" +", " ", body)}</figure>'
+    )
+
+
+def _attributes(style: re.Match[str]) -> str:
+    """Return what a style says as attributes, which the policy of a page allows."""
+    found = {}
+    for declaration in style[1].split(";"):
+        name, _, value = (part.strip() for part in declaration.partition(":"))
+        if name == "font" and (size := re.search(r"[\d.]+px", value)):  # before matplotlib 3.10
+            name, value = "font-size", size[0]
+        if _ATTRIBUTES.match(name) and name != "font-family":
+            found[name] = f"var(--{_NAMED[value]})" if value in _NAMED else value
+    return "".join(f' {name}="{escape(value)}"' for name, value in found.items())

@@ -1,0 +1,220 @@
+"""The page kit: whole pages of escaped text, that need no network, in one style."""
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from countersample import pages
+from countersample.errors import CounterSampleError, ParameterError
+from countersample.pages.drawing import (
+    STYLES,
+    figure_style,
+    inline_figure,
+    new_panels,
+    save_figure,
+    save_picture,
+    style_of,
+)
+
+NASTY = '<b onclick="x">&</b></script><!--'
+VOID = {"meta", "img", "path", "use", "rect", "circle"}
+
+
+class Page(HTMLParser):
+    """The page as a list of elements with their text, with balance checked."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self._open = [], []
+        self.feed(text)
+        assert not self._open, f"never closed: {self._open}"
+
+    def handle_starttag(self, tag, attrs):
+        element = {"tag": tag, "text": "", **dict(attrs)}
+        self.elements.append(element)
+        if tag not in VOID:
+            self._open.append(element)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append({"tag": tag, "text": "", **dict(attrs)})
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self._open.pop()["tag"] == tag
+
+    def handle_data(self, data):
+        for element in self._open:
+            element["text"] += data
+
+    def all(self, tag, **attributes):
+        return [
+            element
+            for element in self.elements
+            if element["tag"] == tag
+            and all(element.get(key) == value for key, value in attributes.items())
+        ]
+
+
+def a_figure(colour="#0072B2"):
+    with figure_style():
+        figure, panels = new_panels(1, 1, width=4, height=2.5)
+        axes = panels[0, 0]
+        axes.errorbar([1, 2, 3], [3, 2, 1], [0.1, 0.2, 0.3], color=colour, marker="o")
+        axes.fill_between([1, 2, 3], [2, 1, 0], [4, 3, 2], color="black", alpha=0.2)
+        axes.set(xlabel="position <x>", ylabel="propensity")
+    return figure
+
+
+def a_page(**options):
+    content = [
+        pages.notice(NASTY, "good"),
+        pages.warning_list([NASTY]),
+        pages.section(NASTY, pages.paragraphs([NASTY, " "]), name="first"),
+        pages.cards(pages.card(NASTY, pages.facts([(NASTY, NASTY)]))),
+        pages.details(NASTY, pages.table([NASTY, NASTY], [[NASTY, NASTY]], caption=NASTY)),
+        inline_figure(a_figure(), NASTY),
+        inline_figure(a_figure("#D55E00"), "Another"),
+        pages.code(NASTY),
+    ]
+    return Page(pages.render_page(NASTY, content, kind=NASTY, **options))
+
+
+class TestPage:
+    def test_texts_are_escaped_and_tags_balanced(self):
+        page = a_page(contents={"first": NASTY}, data='{"a": "</script>"}', js="start();")
+        assert not [element for element in page.elements if "onclick" in element]
+        for tag in ("title", "h1", "h2", "caption", "dd", "code", "summary"):
+            assert page.all(tag)[0]["text"] == NASTY, tag
+        assert [e["aria-label"] for e in page.all("svg")] == [NASTY, "Another"]
+        (data,) = page.all("script", id="page-data")
+        assert data["text"] == '{"a": "\\u003c/script>"}'
+
+    def test_the_policy_allows_this_style_and_program_only(self):
+        page = a_page(css="p { color: red; }", js="start();")
+        (meta,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+        for kind in ("style", "script"):
+            (element,) = page.all(kind)
+            digest = base64.b64encode(hashlib.sha256(element["text"].encode()).digest()).decode()
+            assert f"{kind}-src 'sha256-{digest}'" in meta["content"]
+        assert meta["content"].startswith("default-src 'none'")
+        assert "unsafe" not in meta["content"]
+        assert all("style" not in element for element in page.elements)  # the policy forbids them
+
+    def test_nothing_is_fetched_and_no_program_is_not_there(self, tmp_path):
+        save_picture(a_figure(), tmp_path / "a.png")
+        page = Page(pages.render_page("A", [pages.picture(tmp_path / "a.png", "A line")], kind="a"))
+        assert not page.all("link") + page.all("script")
+        (image,) = page.all("img", alt="A line")
+        assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))[1:4] == b"PNG"
+        css = page.all("style")[0]["text"]
+        assert "url(" not in css
+        assert "@import" not in css
+
+    def test_names_are_used_once(self):
+        page = a_page(contents={"first": "First"})
+        ids = [element["id"] for element in page.elements if "id" in element]
+        assert len(ids) == len(set(ids))
+        text = {e.get("href", "").removeprefix("#") for e in page.all("a")}
+        assert text <= set(ids)
+
+    def test_readers_who_cannot_see_are_told(self):
+        page = a_page()
+        assert all(th["scope"] in {"col", "row"} for th in page.all("th"))
+        (box,) = page.all("div", **{"class": "scroll"})
+        assert (box["role"], box["tabindex"], box["aria-label"]) == ("region", "0", NASTY)
+        assert all(svg["role"] == "img" for svg in page.all("svg"))
+
+    def test_written_whole_or_not_at_all(self, tmp_path):
+        pages.write_page(tmp_path / "a.html", "é")
+        assert (tmp_path / "a.html").read_bytes() == "é".encode()
+        with pytest.raises(CounterSampleError, match="cannot be written"):
+            pages.write_page(tmp_path / "none" / "a.html", "")
+
+
+def test_a_table_for_notebooks_takes_any_values():
+    page = Page(pages.notebook_table(["a", "b"], [[1, None], [NASTY, 0.5]]))
+    assert [td["text"] for td in page.all("td")] == ["None", "0.5"]
+    assert [th["text"] for th in page.all("th")] == ["a", "b", "1", NASTY]
+    assert not page.all("caption")
+
+
+class TestDrawing:
+    def test_a_drawing_follows_the_colours_and_the_font_of_its_page(self):
+        text = inline_figure(a_figure(), "A line")
+        css = files("countersample.pages").joinpath("style.css").read_text()
+        named = set(re.findall(r"var\(--([\w-]+)\)", text))
+        assert named == {"countersample-click", "ink", "muted"}
+        assert all(f"--{name}:" in css for name in named)
+        assert "#0072b2" not in text
+        assert "font-family" not in text
+        assert ">position &lt;x&gt;</text>" in text
+
+    def test_every_method_has_a_colour_and_a_style_of_its_own(self):
+        assert len({style.colour for style in STYLES.values()}) == len(STYLES)
+        assert len({style.dash for style in STYLES.values()}) == len(STYLES)
+        published = {"#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
+        assert {style.colour for style in STYLES.values()} - published == {"#6E6E6E"}
+        assert style_of("mine", "click") not in STYLES.values()
+
+    def test_the_same_figure_gives_the_same_bytes(self, tmp_path):
+        for stem in ("a.1", "b.1"):
+            save_figure(a_figure(), tmp_path / stem, ["x", "y"], [[1, np.float64(1) / 3]])
+        assert inline_figure(a_figure(), "A") == inline_figure(a_figure(), "A")
+        for suffix in ("png", "svg", "pdf", "csv"):
+            first, second = (tmp_path / f"{stem}.1.{suffix}" for stem in "ab")
+            assert first.read_bytes() == second.read_bytes()
+        assert (tmp_path / "a.1.csv").read_text() == "x,y\n1,0.333333\n"
+
+    def test_settings_of_matplotlib_stay_as_they_were(self):
+        before = dict(mpl.rcParams)
+        inline_figure(a_figure(), "A")
+        assert dict(mpl.rcParams) == before
+
+    def test_other_formats_are_refused(self, tmp_path):
+        with pytest.raises(ParameterError, match=r"a name that ends in \.png, \.svg or \.pdf"):
+            save_picture(a_figure(), tmp_path / "a.jpeg")
+
+
+def luminance(colour):
+    """WCAG 2: the relative luminance of #rrggbb."""
+    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+class TestColours:
+    @pytest.fixture(params=["light", "dark"])
+    def colours(self, request):
+        css = files("countersample.pages").joinpath("style.css").read_text()
+        light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)[:2]
+        named = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
+        changed = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark)
+        assert {name for name, _ in named} == {name for name, _ in changed}
+        return dict(named if request.param == "light" else changed)
+
+    def test_contrast_by_its_definition(self):
+        assert contrast("#000000", "#ffffff") == pytest.approx(21)
+
+    def test_text_can_be_read(self, colours):
+        for ground in ("ground", "card"):
+            for ink in ("ink", "muted", "link", "bad"):
+                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+        for outcome in ("good", "part", "bad"):
+            assert contrast(colours[outcome], colours["ground"]) >= 4.5, outcome
+            assert contrast(colours[outcome], colours[f"{outcome}-ground"]) >= 4.5, outcome
+
+    def test_lines_can_be_seen(self, colours):
+        for method in STYLES:
+            for ground in ("ground", "card"):
+                assert contrast(colours["-".join(method)], colours[ground]) >= 3, method
