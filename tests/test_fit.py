@@ -17,7 +17,7 @@ from countersample import CounterSampleRanker, PositionBias
 from countersample.clicks.impressions import PositionCounts, read_features
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import fit_from_impressions, write_page
-from countersample.fitting.held_out import held_out_scores
+from countersample.fitting.pipeline import _held_out_scores
 from countersample.fitting.shown import Matched
 from countersample.propensity import Propensities
 
@@ -129,9 +129,9 @@ class TestHeldOut:
         ranker = CounterSampleRanker(learning_rate=0.01, steps=300)
 
         def scores(log):
-            found = held_out_scores(ranker, dataset, log, rng=np.random.default_rng(SEED),
-                                    report=lambda _share: None)  # fmt: skip
-            return found.scores[-1]
+            rng = np.random.default_rng(SEED)
+            stages = _held_out_scores(ranker, dataset, log, "dcg@10", rng, lambda _share: None)
+            return stages[-1][1]
 
         before = scores(fit.shown)
         query = int(fit.shown.query[fit.shown.clicks > 0][0])

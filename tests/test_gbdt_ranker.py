@@ -225,8 +225,8 @@ def test_the_history_is_the_snips_estimate_on_held_out_clicks(backend, data, mon
     seen = []
 
     class Spied(module.HeldOut):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
             seen.append(self)
 
     monkeypatch.setattr(module, "HeldOut", Spied)
@@ -235,10 +235,10 @@ def test_the_history_is_the_snips_estimate_on_held_out_clicks(backend, data, mon
     n_trees, total, weight = 4, 0.0, 0.0
     for fold in seen[0].folds:
         learner = one_core(backend, n_trees=n_trees, early_stopping=None, **whole)
-        scores = learner.fit_log(dataset, fold.learned).predict(dataset)
-        left_out = np.setdiff1d(log.query, fold.learned.query)
+        scores = learner.fit_log(dataset, fold.train).predict(dataset)
+        left_out = np.setdiff1d(log.query, fold.train.query)
         judged = log.of_queries(left_out)
-        assert len(left_out) == fold.judged.n_queries
+        assert len(left_out) == fold.validation.n_queries
         is_judged = np.isin(np.arange(dataset.n_queries), left_out)
         rows = np.flatnonzero(np.repeat(is_judged, dataset.query_sizes))
         scores[rows[fold.order]] -= 1e-12 * np.arange(len(rows))  # ties as the fold breaks them

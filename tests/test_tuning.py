@@ -14,9 +14,9 @@ from countersample import (
     train,
 )
 from countersample import tuning as tunings
-from countersample._held_out import HeldOut
 from countersample.errors import CounterSampleError, ParameterError
 from countersample.evaluation import estimate
+from countersample.evaluation.held_out import HeldOut
 from countersample.tuning import (
     _Attempt,
     _best,
@@ -78,15 +78,17 @@ def test_the_better_half_goes_on(found):
 
 def test_a_clip_has_to_be_better_by_a_standard_error(data, log, rng):
     """Σ d / √Σ (d − b·Σd/Σb)² over groups, d the difference and b what both are divided by."""
-    held_out = HeldOut(data, log, "dcg@10", 0.2, rng)
-    n = len(held_out._bottom)
-    plain = 0.5 * held_out._bottom
-    noise = rng.standard_normal(n) * held_out._bottom
-    noise -= held_out._bottom * noise.sum() / held_out._bottom.sum()  # without effect on the value
-    error = np.sqrt(noise @ noise) / held_out._bottom.sum()
+    held_out = HeldOut(data, log, "dcg@10", rng=rng)
+    n = len(held_out.weight_sums)
+    plain = 0.5 * held_out.weight_sums
+    noise = rng.standard_normal(n) * held_out.weight_sums
+    noise -= (
+        held_out.weight_sums * noise.sum() / held_out.weight_sums.sum()
+    )  # without effect on the value
+    error = np.sqrt(noise @ noise) / held_out.weight_sums.sum()
 
     def choice(errors_above):
-        sums = plain + noise + errors_above * error * held_out._bottom
+        sums = plain + noise + errors_above * error * held_out.weight_sums
         assert held_out.z_score(sums, plain) == pytest.approx(errors_above)
         attempts = [
             _Attempt(_Scale(clip), 0, 10, sums, held_out.value(sums))
@@ -216,14 +218,14 @@ def test_rates_that_all_diverge_are_followed_by_smaller_ones(data, log, monkeypa
 
 def test_queries_are_held_out_whole(data, log, rng):
     clicked = set(log.query)
-    held_out = HeldOut(data, log, "dcg", 0.2, rng)
+    held_out = HeldOut(data, log, "dcg", rng=rng)
     assert len(held_out.folds) == 5
     seen = []
     for fold in held_out.folds:
-        judged = set(np.searchsorted(data.query_ids, fold.judged.query_ids))
-        assert not set(fold.learned.query) & judged
-        assert set(fold.learned.query) | judged == clicked
-        assert len(fold.learned) + len(fold.rows) == len(log)
+        judged = set(np.searchsorted(data.query_ids, fold.validation.query_ids))
+        assert not set(fold.train.query) & judged
+        assert set(fold.train.query) | judged == clicked
+        assert len(fold.train) + len(fold.rows) == len(log)
         seen += judged
     assert sorted(seen) == sorted(clicked)
 
@@ -232,24 +234,25 @@ def test_queries_are_held_out_whole(data, log, rng):
 def test_as_many_parts_as_needed_are_held_out(n, holdout, folds, rng):
     many = synthetic("tiny", n_queries=n, rng=0)
     log = ClickLog(np.arange(n), np.zeros(n, int), np.ones(n))
-    held_out = HeldOut(many, log, "dcg", holdout, rng)
+    held_out = HeldOut(many, log, "dcg", holdout=holdout, rng=rng)
     assert len(held_out.folds) == folds
     if n < 5:  # too few to leave some out
-        assert held_out.folds[0].learned is log
+        assert held_out.folds[0].train is log
         assert held_out.n_queries == n
 
 
 def test_its_value_is_the_snips_estimate(data, log, rng):
-    held_out = HeldOut(data, log, "dcg@10", 0.2, rng)
+    held_out = HeldOut(data, log, "dcg@10", rng=rng)
     trained = [
-        train(data, fold.learned, learning_rate=0.01, steps=200, rng=1) for fold in held_out.folds
+        train(data, fold.train, learning_rate=0.01, steps=200, rng=1) for fold in held_out.folds
     ]
     scores = np.zeros(data.n_items)
     for fold, result in zip(held_out.folds, trained, strict=True):
-        for query in np.searchsorted(data.query_ids, fold.judged.query_ids):
+        for query in np.searchsorted(data.query_ids, fold.validation.query_ids):
             rows = slice(data.offsets[query], data.offsets[query + 1])
             scores[rows] = data.features[rows] @ result.weights.astype(np.float32)
-    (sums,) = held_out.sums([trained])
+    weights = [result.weights.astype(np.float32) for result in trained]
+    sums = held_out.sums([lambda part, w=w: part.features @ w for w in weights])
     expected = estimate(scores, log, data, estimator="snips", n_bootstrap=2000, rng=rng)
     assert held_out.value(sums) == pytest.approx(expected.value, rel=1e-9)
     low, high = held_out.intervals(sums[None], rng)[0]
@@ -299,7 +302,7 @@ def test_number_of_steps(n, batch_size, steps):
         ({"learning_rate": 0.1}, "tune takes no learning_rate, expected learning_rates"),
         ({"clip": 0.1}, "tune takes no clip, expected clips"),
         ({"epochs": 1}, "tune takes no epochs, expected steps"),
-        ({"holdout": 0.7}, "holdout is 0.7, expected a share above 0, at most 0.5"),
+        ({"holdout": 0.7}, "holdout is 0.7, expected a number above 0 and at most 0.5"),
         ({"metric": "arp"}, "metric is 'arp', of which less is better"),
         ({"metric": "ndcg@10"}, "'ndcg@10' cannot be estimated from clicks"),
         ({"steps": 0}, "steps is 0"),

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from countersample._cores import available_cores
-from countersample._held_out import HeldOut
 from countersample._runs import PLAN_SETTINGS
 from countersample.data.normalize import Normalizer
 from countersample.errors import ParameterError
+from countersample.evaluation.held_out import HeldOut
 from countersample.plans import Examples, make_plan
 from countersample.theory import gradient_bounds, step_size
 from countersample.training import train_many
@@ -196,7 +196,7 @@ def tune(
     if steps is None:
         steps = number_of_steps(log, unit=unit, batch_size=options.get("batch_size", 1))
     options = {"methods": [method], "unit": unit, "checkpoints": 0} | options
-    held_out = HeldOut(dataset, log, metric, holdout, rng)
+    held_out = HeldOut(dataset, log, metric, holdout=holdout, rng=rng)
     seed = int(rng.integers(2**63))
     make_scale = partial(_make_scale, dataset, log, learning_rates, steps, options, seed)
     scales = [make_scale(clip) for clip in dict.fromkeys(clips)]
@@ -426,7 +426,7 @@ def _run(
         scale, fold = jobs[job]
         rates = [scale.rate(k) for k in by_scale[scale]]
         return train_many(
-            dataset, fold.learned, learning_rates=rates, steps=steps, clip=scale.clip, workers=1,
+            dataset, fold.train, learning_rates=rates, steps=steps, clip=scale.clip, workers=1,
             report=progress, **options,
         )  # fmt: skip
 
@@ -437,11 +437,24 @@ def _run(
     for scale, ks in by_scale.items():
         lanes = list(zip(*(next(by_fold) for _ in held_out.folds), strict=True))
         sound = [n for n, runs in enumerate(lanes) if all(r.diverged_at is None for r in runs)]
-        sums = dict(zip(sound, held_out.sums([lanes[n] for n in sound]), strict=True))
+        sums = dict(zip(sound, _sums(held_out, [lanes[n] for n in sound]), strict=True))
         for n, k in enumerate(ks):
             value = held_out.value(sums[n]) if n in sums else -np.inf
             attempts.append(_Attempt(scale, k, steps, sums.get(n), value))
     return attempts
+
+
+def _sums(held_out: HeldOut, rankers: Sequence[Sequence[TrainingResult]]) -> Floats:
+    """Return the sums over held-out clicks of each ranker, (n_rankers, n_groups).
+
+    A ranker is what training gave on each fold. The scores of all are one matrix product a fold.
+    """
+    sums = np.zeros((len(rankers), len(held_out.weight_sums)))
+    for fold, of_fold in zip(held_out.folds, zip(*rankers, strict=True), strict=False):
+        weights = np.array([result.weights for result in of_fold], np.float32)
+        scores = (weights @ fold.validation.features.T).astype(np.float64)
+        sums += [fold.sums(of_ranker) for of_ranker in scores]
+    return sums
 
 
 def _first_of_each_clip(attempts: list[_Attempt]) -> list[_Attempt]:

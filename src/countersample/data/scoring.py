@@ -12,7 +12,7 @@ def scores_of(scores_or_ranker: Any, dataset: RankingDataset) -> Any:  # noqa: A
     """Return the scores given, or those that a ranker's ``predict`` gives the items of a dataset.
 
     A ranker of this package gets the dataset itself, and with it the names of features and the
-    queries; any other gets the features.
+    queries; any other gets the features. A function gets the dataset.
 
     Examples
     --------
@@ -21,8 +21,10 @@ def scores_of(scores_or_ranker: Any, dataset: RankingDataset) -> Any:  # noqa: A
     >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 1], qid=["a", "a"])
     >>> scores_of([2.0, 1.0], data)
     [2.0, 1.0]
+    >>> scores_of(lambda items: -items.features[:, 0], data)
+    array([-0.1, -0.9], dtype=float32)
     """
     if not hasattr(scores_or_ranker, "predict"):
-        return scores_or_ranker
+        return scores_or_ranker(dataset) if callable(scores_or_ranker) else scores_or_ranker
     takes_datasets = getattr(scores_or_ranker, "takes_datasets", False)
     return scores_or_ranker.predict(dataset if takes_datasets else dataset.features)

@@ -1,12 +1,23 @@
-"""Queries that are held out, and what their clicks say of rankers trained on the others."""
+"""Queries that are held out: the one way in which candidates are judged by clicks.
+
+Queries are cut into parts. What is trained without the clicks of a part is judged by them, with the
+`snips` estimate of `countersample.evaluation`:
+
+    value = Σ_clicks λ(rank)/p  /  Σ_clicks 1/p
+
+Both sums are kept by group of queries, so that values have intervals and two candidates can be
+compared pair by pair. A candidate is anything that scores items: see `Scorer`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.errors import ParameterError
+from countersample._params import number
+from countersample.data.scoring import scores_of
 from countersample.evaluation.ranking import parse_additive, rank_values, ranks_of
 from countersample.evaluation.resampling import MOST_GROUPS, add_up, interval, resample
 
@@ -17,185 +28,215 @@ if TYPE_CHECKING:
 
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.training import TrainingResult
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-JUDGED = 1_000  # queries: so many parts are held out in turn that there are as many
+__all__ = ["Fold", "HeldOut", "Scorer"]
+
+VALIDATION_QUERIES = 1_000  # so many parts are held out in turn that there are as many
 CONFIDENCE = 0.95
 N_BOOTSTRAP = 200
 
+# Scores of the items of a dataset, a function that gives them, or a ranker with `predict`.
+Scorer = Any
 
-class Fold(NamedTuple):
-    """A log to learn from, and the clicks of other queries to judge by."""
 
-    learned: ClickLog
-    judged: RankingDataset
-    order: Ints  # the items of `judged`, shuffled within queries: so ties favour no row
-    rows: Ints  # the place in that order of the item that each click is on
-    weights: Floats  # clicks / propensity
-    group: Ints  # what is resampled together
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A log to train on, and the clicks of other queries to judge by.
 
-    def worth(self, scores: Floats, metric: str) -> Floats:
-        """Return λ(rank)/p of each click, (n_clicks,), for scores of the items of `judged`."""
-        ranks = ranks_of(scores[self.order], self.judged.offsets)[self.rows]
-        return rank_values(metric, ranks) * self.weights
+    Attributes
+    ----------
+    train : ClickLog
+        The clicks of all queries that are not held out.
+    validation : RankingDataset
+        The queries that are held out.
+    queries : int64 (n_queries,)
+        Which queries of the whole dataset these are.
+    weights : float64 (n_clicks,)
+        clicks / propensity of each row of the log on them.
+    """
 
-    def value(self, scores: Floats, metric: str) -> float:
+    train: ClickLog
+    validation: RankingDataset
+    queries: Ints
+    weights: Floats
+    metric: str
+    order: Ints  # the items of `validation`, shuffled within queries: so ties favour no row
+    rows: Ints  # the index in that order of the item that each click is on
+    group: Ints  # of each click: what is resampled together
+    n_groups: int
+
+    def reward(self, scorer: Scorer) -> Floats:
+        """Return λ(rank)/p of each click, (n_clicks,), where a scorer ranks the held-out items."""
+        scores = np.asarray(scores_of(scorer, self.validation))
+        ranks = ranks_of(scores[self.order], self.validation.offsets)[self.rows]
+        return rank_values(self.metric, ranks) * self.weights
+
+    def value(self, scorer: Scorer) -> float:
         """Return Σ λ(rank)/p / Σ 1/p, the ``snips`` estimate."""
-        return float(self.worth(scores, metric).sum() / self.weights.sum())
+        return float(self.reward(scorer).sum() / self.weights.sum())
+
+    def sums(self, scorer: Scorer) -> Floats:
+        """Return Σ λ(rank)/p over the clicks of each group, (n_groups,)."""
+        return add_up(self.group, self.reward(scorer), self.n_groups)
+
+    @property
+    def weight_sums(self) -> Floats:
+        """Σ 1/p over the clicks of each group, (n_groups,)."""
+        return add_up(self.group, self.weights, self.n_groups)
 
 
 class HeldOut:
-    """The clicks of held-out queries: value = Σ λ(rank)/p / Σ 1/p, the ``snips`` estimate.
+    """Queries cut into parts, which are held out in turn and judge what was trained without them.
 
-    Queries are cut into parts, and as many parts are held out in turn as are needed for 1,000
-    queries. A log of fewer queries than parts is judged by what was learned from.
+    A log with clicks on fewer queries than there are parts is judged by what was trained on.
 
     Parameters
     ----------
     dataset : RankingDataset
     log : ClickLog
-        Without rows that have no clicks.
-    metric : str
+        What was clicked; with rows of what was shown and not clicked, the queries of those are in
+        the parts as well, to be scored.
+    metric : {"dcg@k", "dcg", "precision@k", "arp"}
         See `countersample.evaluation.ranking.rank_values`.
     holdout : float in (0, 0.5]
-        The share of the queries in a part.
+        The share of the queries in a part, as the nearest of 1/2, 1/3, ….
+    least_queries : int or None
+        As many parts are held out in turn as are needed for so many clicked queries; None holds out
+        each of them, 1 a single one.
     rng : numpy Generator
+
+    Attributes
+    ----------
+    folds : list of Fold
+    n_queries : int
+        How many clicked queries are held out, in all folds.
 
     Examples
     --------
+    A ranker is trained on the clicks of each fold and judged by those it has not seen:
+
     >>> import numpy as np
-    >>> from countersample import ClickLog, synthetic
-    >>> from countersample._held_out import HeldOut
+    >>> from countersample import ClickLog, synthetic, train
+    >>> from countersample.evaluation.held_out import HeldOut
     >>> data = synthetic("tiny", rng=0)
     >>> log = ClickLog.from_labels(data)
-    >>> held_out = HeldOut(data, log, "dcg@10", 0.2, np.random.default_rng(0))
+    >>> held_out = HeldOut(data, log, "dcg@10", rng=np.random.default_rng(0))
     >>> len(held_out.folds), held_out.n_queries
     (5, 99)
+    >>> trained = [train(data, fold.train, learning_rate=0.01, steps=500, rng=0)
+    ...            for fold in held_out.folds]
+    >>> scorers = [lambda part, w=each.weights: part.features @ w for each in trained]
+    >>> by_chance = [np.zeros(fold.validation.n_items) for fold in held_out.folds]
+    >>> held_out.z_score(held_out.sums(scorers), held_out.sums(by_chance)) > 2
+    True
     """
 
     def __init__(
         self,
         dataset: RankingDataset,
         log: ClickLog,
-        metric: str,
-        holdout: float,
+        metric: str = "dcg@10",
+        *,
+        holdout: float = 0.2,
+        least_queries: int | None = VALIDATION_QUERIES,
         rng: np.random.Generator,
     ) -> None:
-        queries = _shuffled_queries(log, holdout, rng)
+        number("holdout", holdout, above=0, most=0.5)
         parse_additive(metric)  # refuses what is not additive
-        self._metric = metric
-        n_parts = round(1 / holdout)
+        clicked = log if (log.clicks > 0).all() else log.take(log.clicks > 0)
+        queries = rng.permutation(np.unique(clicked.query))
         group_of_query = np.zeros(dataset.n_queries, np.int64)
         group_of_query[queries] = np.arange(len(queries)) % MOST_GROUPS
+        self._query_sizes = dataset.query_sizes
         self.folds = [
-            _fold(dataset, log, part, group_of_query) for part in _held_out(queries, n_parts)
-        ] or [_fold(dataset, log, None, group_of_query)]
-        self._n_groups = min(len(queries), MOST_GROUPS)
-        self._bottom = np.zeros(self._n_groups)
-        for fold in self.folds:
-            self._bottom += add_up(fold.group, fold.weights, self._n_groups)
-        self.n_queries = sum(fold.judged.n_queries for fold in self.folds)
+            _fold(dataset, clicked, part, metric, group_of_query, min(len(queries), MOST_GROUPS))
+            for part in _parts(queries, np.setdiff1d(log.query, queries), holdout, least_queries)
+        ]
+        self.weight_sums: Floats = np.sum([fold.weight_sums for fold in self.folds], axis=0)
+        self.n_queries = int(sum(np.isin(queries, fold.queries).sum() for fold in self.folds))
 
-    def sums(self, rankers: Sequence[Sequence[TrainingResult]]) -> Floats:
-        """Return Σ λ/p over the clicks of each group, for each ranker, (n_rankers, n_groups).
-
-        Parameters
-        ----------
-        rankers : sequence of sequences
-            For each ranker, what training gave on what each fold learned.
-        """
-        sums = np.zeros((len(rankers), self._n_groups))
-        for fold, of_fold in zip(self.folds, zip(*rankers, strict=True), strict=False):
-            weights = np.array([result.weights for result in of_fold], np.float32)
-            scores = (weights @ fold.judged.features.T).astype(np.float64)
-            for ranker, of_ranker in enumerate(scores):
-                worth = fold.worth(of_ranker, self._metric)
-                sums[ranker] += add_up(fold.group, worth, self._n_groups)
-        return sums
+    def sums(self, scorers: Sequence[Scorer]) -> Floats:
+        """Return Σ λ(rank)/p over the clicks of each group, (n_groups,); a scorer for each fold."""
+        by_fold = [fold.sums(scorer) for fold, scorer in zip(self.folds, scorers, strict=True)]
+        total: Floats = np.sum(by_fold, axis=0)
+        return total
 
     def value(self, sums: Floats) -> float:
         """Return the estimate that has these sums."""
-        return float(sums.sum() / self._bottom.sum())
+        return float(sums.sum() / self.weight_sums.sum())
 
     def z_score(self, sums: Floats, others: Floats) -> float:
         """Return how many standard errors the estimate of one ranker is above another's.
 
-        The difference is Σ_groups (sums − others) / Σ_groups bottom, and its error that of a ratio.
+        The difference is Σ_groups (sums − others) / Σ_groups 1/p, and its error that of a ratio.
         """
         difference = sums - others
-        left = difference - difference.sum() / self._bottom.sum() * self._bottom
+        left = difference - difference.sum() / self.weight_sums.sum() * self.weight_sums
         return float(difference.sum() / (np.sqrt(left @ left) or np.inf))
 
     def intervals(self, sums: Floats, rng: np.random.Generator) -> Floats:
         """Return the bootstrap interval over queries of each ranker, (n_rankers, 2)."""
-        columns = np.column_stack([sums.T, self._bottom])
+        columns = np.column_stack([sums.T, self.weight_sums])
         drawn = resample(columns, 0, n_bootstrap=N_BOOTSTRAP, rng=rng)
         return np.array([interval(ratios, CONFIDENCE) for ratios in drawn.T])
 
+    def scores(self, scorers: Sequence[Scorer]) -> Floats:
+        """Return the score of each item by the scorer of the fold that holds it out, (n_items,).
 
-def hold_out(
-    dataset: RankingDataset, log: ClickLog, holdout: float, rng: np.random.Generator
+        0 for the items of queries that no fold holds out.
+        """
+        scores = np.zeros(self._query_sizes.sum())
+        is_held_out = np.zeros(len(self._query_sizes), bool)
+        for fold, scorer in zip(self.folds, scorers, strict=True):
+            is_held_out[:] = False
+            is_held_out[fold.queries] = True
+            scores[np.repeat(is_held_out, self._query_sizes)] = scores_of(scorer, fold.validation)
+        return scores
+
+
+def _parts(
+    clicked: Ints, others: Ints, holdout: float, least_queries: int | None
+) -> list[Ints | None]:
+    """Cut queries into parts; None where there are too few to hold out any."""
+    n_parts = round(1 / holdout)
+    if len(clicked) < n_parts:
+        return [None]
+    parts = np.array_split(clicked, n_parts)
+    if least_queries is not None:
+        parts = parts[: -(-least_queries // len(parts[0]))]
+    return [np.append(part, others[k::n_parts]) for k, part in enumerate(parts)]
+
+
+def _fold(
+    dataset: RankingDataset,
+    clicked: ClickLog,
+    part: Ints | None,
+    metric: str,
+    group_of_query: Ints,
+    n_groups: int,
 ) -> Fold:
-    """Return one part of the clicked queries to judge by, and the log of the others.
-
-    A log of fewer queries than parts is judged by what was learned from.
-
-    Parameters
-    ----------
-    dataset : RankingDataset
-    log : ClickLog
-        Without rows that have no clicks.
-    holdout : float in (0, 0.5]
-        The share of the queries in the part.
-    rng : numpy Generator
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample import ClickLog, synthetic
-    >>> from countersample._held_out import hold_out
-    >>> data = synthetic("tiny", rng=0)
-    >>> fold = hold_out(data, ClickLog.from_labels(data), 0.2, np.random.default_rng(0))
-    >>> fold.judged.n_queries, len(np.unique(fold.learned.query))
-    (20, 79)
-    """
-    queries = _shuffled_queries(log, holdout, rng)
-    parts = _held_out(queries, round(1 / holdout))
-    return _fold(dataset, log, parts[0] if parts else None, np.zeros(dataset.n_queries, np.int64))
-
-
-def _shuffled_queries(log: ClickLog, holdout: float, rng: np.random.Generator) -> Ints:
-    if not 0 < holdout <= 0.5:
-        raise ParameterError(f"holdout is {holdout}, expected a share above 0, at most 0.5")
-    return rng.permutation(np.unique(log.query))
-
-
-def _held_out(queries: Ints, n_parts: int) -> list[Ints]:
-    if len(queries) < n_parts:
-        return []
-    parts = np.array_split(queries, n_parts)
-    return parts[: -(-JUDGED // len(parts[0]))]
-
-
-def _fold(dataset: RankingDataset, log: ClickLog, part: Ints | None, group_of_query: Ints) -> Fold:
-    """Hold out the queries of a part; None learns from everything, and judges by it."""
-    learned, held_out = log, log
+    """Hold out the queries of a part; None trains on everything, and judges by it."""
+    train, held_out = clicked, clicked
     if part is not None:
-        learned, held_out = log.of_queries(part, exclude=True), log.of_queries(part)
-    queries, place = np.unique(held_out.query, return_inverse=True)
-    judged = dataset.subset(queries)
-    query = np.repeat(np.arange(judged.n_queries), judged.query_sizes)
-    order = np.lexsort((np.random.default_rng(0).random(judged.n_items), query))
-    place_of_item = np.empty_like(order)
-    place_of_item[order] = np.arange(len(order))
+        train, held_out = clicked.of_queries(part, exclude=True), clicked.of_queries(part)
+    queries = np.unique(held_out.query if part is None else part)
+    index = np.searchsorted(queries, held_out.query)
+    validation = dataset.subset(queries)
+    query = np.repeat(np.arange(validation.n_queries), validation.query_sizes)
+    order = np.lexsort((np.random.default_rng(0).random(validation.n_items), query))
+    index_in_order = np.empty_like(order)
+    index_in_order[order] = np.arange(len(order))
     return Fold(
-        learned,
-        judged,
-        order,
-        place_of_item[judged.offsets[place] + held_out.item],
-        held_out.weights,
-        group_of_query[held_out.query],
+        train=train,
+        validation=validation,
+        queries=queries.astype(np.int64),
+        weights=held_out.weights,
+        metric=metric,
+        order=order,
+        rows=index_in_order[validation.offsets[index] + held_out.item],
+        group=group_of_query[held_out.query],
+        n_groups=n_groups,
     )

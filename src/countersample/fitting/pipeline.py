@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from sklearn.base import clone
 
 from countersample.clicks import diagnose
 from countersample.clicks.impressions import join_features
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import estimate, estimate_gain
-from countersample.fitting.held_out import PARTS, held_out_scores
+from countersample.evaluation.held_out import HeldOut
 from countersample.fitting.looking import find_propensities
 from countersample.fitting.shown import Matched
 from countersample.propensity import choose_clip
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.diagnosis import Diagnosis
     from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
+    from countersample.data import RankingDataset
     from countersample.evaluation import Estimate, Gain
     from countersample.fitting.looking import Looks
     from countersample.propensity import ClipChoice
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[str, float], None]
 
+PARTS = 5  # that queries are cut into
 CURVE_BOOTSTRAP = 200  # draws for each point of the learning curve
 HEAVIEST = 10  # rows that are shown
 
@@ -239,17 +242,18 @@ def fit_from_impressions(
     ranker = CounterSampleRanker(
         learning_rate=tuning.learning_rate, steps=tuning.steps, clip=tuning.clip, random_state=seed
     )
-    held_out = held_out_scores(
-        ranker, dataset, shown, rng=streams[2],
-        report=lambda share: tell("judging held-out queries", share),
+    stages = _held_out_scores(
+        ranker, dataset, shown, metric, streams[2],
+        lambda share: tell("judging held-out queries", share),
     )  # fmt: skip
-    gain = estimate_gain(held_out.scores[-1], shown, dataset, metric=metric, rng=streams[3])
-    at_ends = _gain_at_ends(held_out.scores[-1], matched, looks, metric)
+    _, scores = stages[-1]
+    gain = estimate_gain(scores, shown, dataset, metric=metric, rng=streams[3])
+    at_ends = _gain_at_ends(scores, matched, looks, metric)
     same = int(streams[4].integers(2**63))  # draws for every point, so that the curve is smooth
     curve = [
         (steps, estimate(scores, shown, dataset, metric=metric, n_bootstrap=CURVE_BOOTSTRAP,
                          rng=same))
-        for steps, scores in zip(held_out.steps.tolist(), held_out.scores, strict=True)
+        for steps, scores in stages
     ]  # fmt: skip
     ranker.fit_log(dataset, log, report=lambda _what, share: tell("training", share))
     ranker.origin_ |= _origin(check, looks, gain)
@@ -305,6 +309,43 @@ def _check_log(check: LogCheck, missing: str) -> None:
         )
     if not check.counts.n_clicks:
         raise DataError(f"{check.source}: the log has no click, so there is nothing to learn from")
+
+
+def _held_out_scores(
+    ranker: CounterSampleRanker,
+    dataset: RankingDataset,
+    shown: ClickLog,
+    metric: str,
+    rng: np.random.Generator,
+    report: Callable[[float], None],
+) -> list[tuple[int, np.ndarray[Any, Any]]]:
+    """Score each query by a ranker that is trained without it, in the course of training.
+
+    Returns
+    -------
+    list of (steps, scores of the items)
+        The last are those of the trained rankers.
+    """
+    n_clicked = len(np.unique(shown.query[shown.clicks > 0]))
+    if n_clicked < 2:
+        raise DataError(
+            "the log has clicks on one query only, expected at least two: a ranker is judged by "
+            "queries that it was not trained on"
+        )
+    n_parts = min(PARTS, n_clicked)
+    held_out = HeldOut(dataset, shown, metric, holdout=1 / n_parts, least_queries=None, rng=rng)
+    by_fold = []
+    for part, fold in enumerate(held_out.folds):
+        seed = int(rng.integers(2**31))
+        trained = clone(ranker).set_params(random_state=seed).fit_log(
+            dataset, fold.train,
+            report=lambda _what, share, part=part: report((part + share) / n_parts),
+        )  # fmt: skip
+        by_fold.append(trained.staged_predict(fold.validation))
+    return [
+        (stages[0][0], held_out.scores([scores for _, scores in stages]))
+        for stages in zip(*by_fold, strict=True)
+    ]
 
 
 def _origin(check: LogCheck, looks: Looks, gain: Gain) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from countersample._held_out import HeldOut
 from countersample.clicks import ClickLog
 from countersample.errors import ParameterError
+from countersample.evaluation.held_out import HeldOut
 from countersample.evaluation.ranking import parse_additive
 from countersample.gbdt.backends import BACKENDS, check_backend_params, plain_errors
 from countersample.gbdt.objectives import check_method
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from countersample._held_out import Fold
     from countersample.data import RankingDataset
     from countersample.gbdt.backends import Boosting
     from countersample.rankers.base import Report
@@ -213,18 +212,17 @@ class GBDTRanker(ClickRanker):
         else:
             self.clip_ = as_clip(self.clip)
         settings = self._settings(dataset.n_features, rng)
-        folds = (
-            HeldOut(dataset, log, self.metric, self.holdout, rng).folds
-            if self.early_stopping is not None
-            else []
-        )
-        grown_on = self._grown_on(dataset, [log, *(fold.learned for fold in folds)])
+        held_out, trained_on = None, [log]
+        if self.early_stopping is not None:
+            held_out = HeldOut(dataset, log, self.metric, holdout=self.holdout, rng=rng)
+            trained_on += [fold.train for fold in held_out.folds]
+        grown_on = self._grown_on(dataset, trained_on)
         settings["min_items_in_leaf"] = self._min_items_in_leaf(grown_on)
         history, n_trees = None, self.n_trees
-        if folds:
+        if held_out is not None:
             chosen = begin + CHOOSING_SHARE * (1 - begin)
             history = self._choose(
-                dataset, folds, settings,
+                dataset, held_out, settings,
                 lambda share: tell(
                     "choosing the number of trees", begin + (chosen - begin) * share
                 ),
@@ -267,23 +265,22 @@ class GBDTRanker(ClickRanker):
     def _choose(
         self,
         dataset: RankingDataset,
-        folds: Sequence[Fold],
+        held_out: HeldOut,
         settings: Mapping[str, Any],
         tell: Callable[[float], None],
     ) -> BoostingHistory:
         """Grow trees on what each fold learns from, until held-out clicks gain no more."""
         growing = [
-            self._boosting(dataset, fold.learned, settings, held_out=fold.judged) for fold in folds
+            self._boosting(dataset, fold.train, settings, held_out=fold.validation)
+            for fold in held_out.folds
         ]
-        total = sum(fold.weights.sum() for fold in folds)
         values: list[float] = []
         patience, share = self.early_stopping or 0, 0.0
         while len(values) < self.n_trees and len(values) - self._best(values) <= patience:
-            worth = 0.0
-            for fold, boosting in zip(folds, growing, strict=True):
+            for boosting in growing:
                 boosting.grow()
-                worth += fold.worth(boosting.held_out_scores(), self.metric).sum()
-            values.append(worth / total)
+            sums = held_out.sums([boosting.held_out_scores() for boosting in growing])
+            values.append(held_out.value(sums))
             to_grow = min(self.n_trees, self._best(values) + 1 + patience)
             share = max(share, len(values) / to_grow)  # a better value moves the end away
             tell(share)

@@ -16,9 +16,13 @@ from countersample.tuning import clips_to_try, number_of_steps, tune
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.rankers.base import Report
+
+    Floats = NDArray[np.float64]
 
 CHECKPOINTS = 10
 TUNING_SHARE = 0.8  # of the time, about
@@ -148,6 +152,29 @@ class CounterSampleRanker(ClickRanker):
         self.learning_rate_, self.clip_ = result.settings["learning_rate"], as_clip(clip)
         self.tuning_ = tuning
         self.n_steps_ = result.n_steps
+
+    def staged_predict(self, dataset: RankingDataset) -> list[tuple[int, Floats]]:
+        """Return the scores of items in the course of training: (steps, scores), in turn.
+
+        Parameters
+        ----------
+        dataset : RankingDataset
+
+        Examples
+        --------
+        >>> from countersample import CounterSampleRanker, simulate_clicks, synthetic
+        >>> data = synthetic("tiny", rng=0)
+        >>> log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=1000, rng=0)
+        >>> ranker = CounterSampleRanker(learning_rate=0.01, steps=100, random_state=0)
+        >>> [steps for steps, _ in ranker.fit_log(data, log).staged_predict(data)]
+        [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+        """
+        features = self._features(dataset)
+        if self.normalizer_ is not None:
+            features = self.normalizer_.transform(features, dataset.offsets)
+        history = self.history_
+        weights = history.average_coef if self.average else history.coef
+        return list(zip(history.steps.tolist(), weights @ features.T, strict=True))
 
     def _training_options(self, log: ClickLog) -> dict[str, Any]:
         """Return the options of `train`, with the number of steps decided."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from countersample._extras import need
-from countersample._held_out import hold_out
 from countersample.errors import ParameterError
+from countersample.evaluation.held_out import HeldOut
 from countersample.evaluation.ranking import parse_additive
 from countersample.objectives import get_loss
 from countersample.plans import UNITS, Examples
@@ -196,18 +196,21 @@ class NeuralRanker(ClickRanker):
         tell: Callable[[float], None],
     ) -> NeuralHistory:
         """Train on what is not held out, until held-out clicks gain no more."""
-        fold = hold_out(dataset, log, self.holdout, rng)
-        training = self._begin(dataset, fold.learned, rng)
-        n_steps = self._steps_an_epoch(fold.learned)
+        held_out = HeldOut(
+            dataset, log, self.metric, holdout=self.holdout, least_queries=1, rng=rng
+        )
+        (fold,) = held_out.folds
+        training = self._begin(dataset, fold.train, rng)
+        n_steps = self._steps_an_epoch(fold.train)
         steps, objective, value = [], [], []
         for epoch in range(1, self.epochs + 1):
             objective.append(training.advance(n_steps))
             steps.append(training.step)
             with np.errstate(over="ignore", invalid="ignore"):  # said below
-                scores = training.scorer().predict(fold.judged.features)
+                scores = training.scorer().predict(fold.validation.features)
             if not np.isfinite(scores).all():
                 raise DivergedError(training.step, self.learning_rate)
-            value.append(fold.value(scores, self.metric))
+            value.append(fold.value(scores))
             last = min(self.epochs, 1 + int(np.argmax(value)) + patience)  # as it looks now
             tell(epoch / last)
             if epoch == last:
