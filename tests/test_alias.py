@@ -177,5 +177,5 @@ def test_weights_that_are_refused(weights, message):
 
 
 def test_a_size_that_is_refused(rng):
-    with pytest.raises(ParameterError, match="size is -1, expected at least 0"):
+    with pytest.raises(ParameterError, match="size is -1, expected a whole number of at least 0"):
         AliasTable([1.0]).sample(-1, rng)

@@ -149,7 +149,7 @@ def test_probabilities_and_shares_sum_to_1(name, unit, problem):
     assert plan.probabilities.sum() == pytest.approx(1, rel=1e-12)
     assert plan.probabilities.min() >= 0
     np.testing.assert_allclose(np.add.reduceat(plan.shares, examples.starts[:-1]), 1, rtol=1e-12)
-    assert plan.scale == plan.multipliers[plan.probabilities > 0].max()
+    assert plan.max_multiplier == plan.multipliers[plan.probabilities > 0].max()
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -215,24 +215,26 @@ def test_naive_is_right_up_to_a_factor_where_propensities_are_equal(unit, proble
     np.testing.assert_allclose(drawn, expected, rtol=1e-10, atol=1e-12)
 
 
-# -- scale ---------------------------------------------------------------------------------------
+# -- largest multipliers -------------------------------------------------------------------------
 
 
 @for_random_problems
-def test_by_click_the_scales_are_those_of_the_theorems(problem):
+def test_by_click_the_largest_multipliers_are_those_of_the_theorems(problem):
     clicks = Examples.of(problem.log, "click")
-    assert ips(clicks).scale == pytest.approx(problem.log.max_weight, rel=1e-12)  # M
-    assert countersample(clicks).scale == pytest.approx(problem.log.mean_weight, rel=1e-12)  # M̄
+    assert ips(clicks).max_multiplier == pytest.approx(problem.log.max_weight, rel=1e-12)  # M
+    assert countersample(clicks).max_multiplier == pytest.approx(
+        problem.log.mean_weight, rel=1e-12
+    )  # M̄
 
 
 @for_random_problems
 @pytest.mark.parametrize("unit", UNITS)
-def test_no_unbiased_plan_has_a_smaller_scale_than_countersample(unit, problem):
+def test_no_unbiased_plan_has_a_smaller_largest_multiplier_than_countersample(unit, problem):
     examples = Examples.of(problem.log, unit)
-    least = countersample(examples).scale
+    least = countersample(examples).max_multiplier
     assert least == pytest.approx(problem.log.mean_weight, rel=1e-12)
     for name in ("ips", "proposal"):
-        assert problem.plan(name, examples).scale >= least * (1 - 1e-12)
+        assert problem.plan(name, examples).max_multiplier >= least * (1 - 1e-12)
 
 
 @for_random_problems

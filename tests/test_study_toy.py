@@ -142,7 +142,11 @@ def test_trajectories_start_at_zero_and_draw_by_their_plan(toy, rng):
 def test_the_theorems_hold(toy, rng, method):
     """With their step size no step leads away from w*, so G = 2·max ‖x‖²·B bounds gradients."""
     longest = 2 * (toy.features**2).sum(axis=1).max() * START
-    known = {"scale": toy.plan(method.plan).scale, "gradient_bound": longest, "radius": START}
+    known = {
+        "max_multiplier": toy.plan(method.plan).max_multiplier,
+        "gradient_bound": longest,
+        "radius": START,
+    }
     rate = step_size(**known, steps=STEPS)
     paths = many_trajectories(toy, rate, (300, STEPS), rng)[method.name]
     averages = paths[:, :-1].mean(axis=1)

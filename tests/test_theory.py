@@ -103,18 +103,18 @@ def test_unknown_objective():
         gradient_bounds(data, Examples.of(log, "click"), objective="ndcg")
 
 
-def test_the_worst_case_is_at_most_scale_times_the_largest_bound():
+def test_the_worst_case_is_at_most_the_largest_multiplier_times_the_largest_bound():
     data, log = make_problem(SEED)
     for unit in UNITS:
         examples = Examples.of(log, unit)
         bounds = gradient_bounds(data, examples)
         for plan in (ips(examples), countersample(examples), bounded(examples, bounds=bounds)):
-            assert worst_case(plan, bounds) <= plan.scale * bounds.max() * (1 + 1e-12)
+            assert worst_case(plan, bounds) <= plan.max_multiplier * bounds.max() * (1 + 1e-12)
 
 
 # -- the formulas --------------------------------------------------------------------------------
 
-KNOWN = {"scale": 4.0, "gradient_bound": 3.0, "radius": 0.5}  # m, G, B
+KNOWN = {"max_multiplier": 4.0, "gradient_bound": 3.0, "radius": 0.5}  # m, G, B
 
 
 def test_formulas():
@@ -125,8 +125,8 @@ def test_formulas():
 
 
 @given(st.floats(0.01, 100), st.floats(0.01, 100), st.floats(0.01, 100), st.floats(0.001, 1))
-def test_steps_needed_are_enough_and_not_more(scale, gradient_bound, radius, epsilon):
-    known = {"scale": scale, "gradient_bound": gradient_bound, "radius": radius}
+def test_steps_needed_are_enough_and_not_more(max_multiplier, gradient_bound, radius, epsilon):
+    known = {"max_multiplier": max_multiplier, "gradient_bound": gradient_bound, "radius": radius}
     steps = steps_needed(**known, epsilon=epsilon)
     assert suboptimality_bound(**known, steps=steps) <= epsilon * (1 + 1e-12)
     if steps > 1:
@@ -137,7 +137,7 @@ def test_predicted_gain_is_the_ratio_of_the_steps_needed():
     _, log = make_problem(SEED)
     clicks = Examples.of(log, "click")
     needed = [
-        steps_needed(scale=plan.scale, gradient_bound=1, radius=1, epsilon=1e-4)
+        steps_needed(max_multiplier=plan.max_multiplier, gradient_bound=1, radius=1, epsilon=1e-4)
         for plan in (ips(clicks), countersample(clicks))
     ]
     assert predicted_gain(log) == pytest.approx(needed[0] / needed[1], rel=1e-6)
@@ -145,12 +145,12 @@ def test_predicted_gain_is_the_ratio_of_the_steps_needed():
 
 
 @pytest.mark.parametrize("bad", [0, -1, np.nan, np.inf])
-@pytest.mark.parametrize("name", ["scale", "gradient_bound", "radius", "steps", "epsilon"])
+@pytest.mark.parametrize("name", ["max_multiplier", "gradient_bound", "radius", "steps", "epsilon"])
 def test_arguments_that_are_refused(name, bad):
     functions = {"steps": [suboptimality_bound, step_size], "epsilon": [steps_needed]}
     for last, group in functions.items():
         for function in group if name in {*KNOWN, last} else []:
-            with pytest.raises(ParameterError, match=f"{name} is {bad}, expected a finite number"):
+            with pytest.raises(ParameterError, match=f"{name} is {bad}, expected a number above 0"):
                 function(**KNOWN | {last: 1} | {name: bad})
 
 
@@ -195,18 +195,18 @@ def rank_minimiser(data, log):
 @pytest.mark.parametrize("unit", ["click", "query"])
 @pytest.mark.parametrize("name", ["ips", "countersample", "bounded"])
 def test_rank_objective(name, unit, rng):
-    """The mean of 20 runs is below the bound; `bounded` has max m_i·L_i for scale·G."""
+    """The mean of 20 runs is below the bound; `bounded` has max m_i·L_i for m·G."""
     data, log = make_problem(SEED)
     examples = Examples.of(log, unit)
     bounds = gradient_bounds(data, examples)
     options = {"bounds": bounds} if name == "bounded" else {}
     plan = make_plan(name, examples, **options)
-    scale, longest = plan.scale, bounds.max()
+    largest, longest = plan.max_multiplier, bounds.max()
     if name == "bounded":
-        scale, longest = 1, worst_case(plan, bounds)
+        largest, longest = 1, worst_case(plan, bounds)
     best = rank_minimiser(data, log)
     radius = np.linalg.norm(best)
-    known = {"scale": scale, "gradient_bound": longest, "radius": radius, "steps": 400}
+    known = {"max_multiplier": largest, "gradient_bound": longest, "radius": radius, "steps": 400}
 
     def gradient(i, w):
         clicked = range(examples.starts[i], examples.starts[i + 1])
@@ -234,7 +234,12 @@ def test_regression_of_the_paper(make, rng):
     plan = make(Examples.of(log, "click"))
     radius = np.linalg.norm(best)
     longest = 2 * (x**2).sum(axis=1).max() * radius
-    known = {"scale": plan.scale, "gradient_bound": longest, "radius": radius, "steps": 50}
+    known = {
+        "max_multiplier": plan.max_multiplier,
+        "gradient_bound": longest,
+        "radius": radius,
+        "steps": 50,
+    }
 
     def gradient(i, w):
         result = 2 * (x[i] @ w - y[i]) * x[i]

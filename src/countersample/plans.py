@@ -1,4 +1,6 @@
-"""Plans: how examples are drawn and scaled. Here is the one formula that all training goes through.
+"""Plans: how examples are drawn and multiplied. All training goes through this one formula.
+
+A plan is an importance-sampling scheme, in the words of the field.
 
 A log of N clicks gives *examples* i = 1..n, each with a weight v_i (a sum of 1/propensity) and a
 number of clicks c_i. The objective is R(w) = (1/N) Σ v_i f_i(w). A plan draws example i with
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countersample._params import choice, whole_number
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -100,15 +103,13 @@ class AliasTable:
         """Draw `size` independent values, int64 (size,)."""
         from countersample._kernels.alias import draw  # noqa: PLC0415 (imports numba)
 
-        places = _uniform(len(self), size, rng)
-        draw(self._threshold, self._alias, places, rng.random(size))
-        return places
+        drawn = _uniform(len(self), size, rng)
+        draw(self._threshold, self._alias, drawn, rng.random(size))
+        return drawn
 
 
 def _uniform(n: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    if size < 0:
-        raise ParameterError(f"size is {size}, expected at least 0")
-    return rng.integers(0, n, size)
+    return rng.integers(0, n, whole_number("size", size, least=0))
 
 
 def _as_weights(values: ArrayLike, name: str, n: int | None = None) -> Floats:
@@ -201,9 +202,7 @@ class Examples:
         pair [1. 4. 4.]
         query [5. 4.]
         """
-        if unit not in UNITS:
-            raise ParameterError(f"unit is {unit!r}, expected one of {', '.join(UNITS)}")
-        return UNITS[unit](log)
+        return UNITS[choice("unit", unit, UNITS)](log)
 
 
 def _by_click(log: ClickLog) -> Examples:
@@ -250,7 +249,7 @@ class Plan:
     shares: Floats
 
     @property
-    def scale(self) -> float:
+    def max_multiplier(self) -> float:
         """The largest m_i of an example that can be drawn: what slows convergence."""
         return float(self.multipliers[self.probabilities > 0].max())
 
@@ -387,13 +386,12 @@ def make_plan(name: str, examples: Examples, **options: ArrayLike) -> Plan:
     >>> from countersample.plans import Examples, make_plan
     >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25])
     >>> clicks = Examples.of(log, "click")
-    >>> make_plan("ips", clicks).scale, make_plan("countersample", clicks).scale  # M, M̄
-    (4.0, 2.5)
+    >>> [make_plan(name, clicks).max_multiplier for name in ("ips", "countersample")]  # M, M̄
+    [4.0, 2.5]
     """
-    if name not in PLANS:
-        raise ParameterError(f"method is {name!r}, expected one of {', '.join(PLANS)}")
+    make = PLANS[choice("method", name, PLANS)]
     try:
-        signature(PLANS[name]).bind(examples, **options)
+        signature(make).bind(examples, **options)
     except TypeError as error:
         raise ParameterError(f"plan {name!r}: {error}") from error
-    return PLANS[name](examples, **options)
+    return make(examples, **options)

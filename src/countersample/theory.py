@@ -5,21 +5,23 @@ a convex objective and the step size η gives an averaged iterate w̄ with
 
     E[R(w̄) − R(w*)] ≤ B·m·G / √T,      η = B / (m·G·√T),
 
-where m = max m_i is the plan's scale (M for `ips` by click, M̄ for `countersample`), G bounds the
-norm of every example's gradient, B bounds ‖w*‖ and T is the number of steps. The theorems bound the
-worst case: they order the plans by it, and promise nothing about a particular log.
+where m = max m_i is the plan's largest multiplier (M for `ips` by click, M̄ for `countersample`),
+G bounds the norm of every example's gradient, B bounds ‖w*‖ and T is the number of steps. The
+theorems bound the worst case: they order the plans by it, and promise nothing about a particular
+log.
 
 Of the objectives only `rank` is convex, as λ(x) = x is; the bounds on gradients hold for all.
 """
 
 from __future__ import annotations
 
-from math import ceil, isfinite, sqrt
+from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.errors import DataError, ParameterError
+from countersample._params import number
+from countersample.errors import DataError
 from countersample.objectives import get_objective
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def gradient_bounds(
     """
     steepest = get_objective(objective).steepest
     query = np.repeat(examples.query, np.diff(examples.starts))
-    _check_places(dataset, query, examples.item)
+    _check_items(dataset, query, examples.item)
     distances = np.zeros(dataset.n_items)
     for q in np.unique(examples.query):
         rows = slice(dataset.offsets[q], dataset.offsets[q + 1])
@@ -85,7 +87,7 @@ def gradient_bounds(
     return added
 
 
-def _check_places(
+def _check_items(
     dataset: RankingDataset, query: NDArray[np.int32], item: NDArray[np.int32]
 ) -> None:
     if query.max() >= dataset.n_queries or (item >= dataset.query_sizes[query]).any():
@@ -106,8 +108,8 @@ def _summed_distances(features: NDArray[np.float32]) -> Floats:
 def worst_case(plan: Plan, bounds: ArrayLike) -> float:
     """Return max_i m_i·L_i over the examples that can be drawn: no drawn gradient is longer.
 
-    At most scale·G, and smallest for `bounded`, which makes m_i·L_i the same for all i. The
-    theorems hold with it in the place of scale·G: give it as the gradient bound, with a scale of 1.
+    At most m·G, with m = max m_i, and smallest for `bounded`, which makes m_i·L_i the same for all
+    i. The theorems hold with it in the place of m·G: give it as the gradient bound, with an m of 1.
 
     Parameters
     ----------
@@ -133,13 +135,15 @@ def worst_case(plan: Plan, bounds: ArrayLike) -> float:
     return float(lengths[plan.probabilities > 0].max())
 
 
-def suboptimality_bound(*, scale: float, gradient_bound: float, radius: float, steps: int) -> float:
+def suboptimality_bound(
+    *, max_multiplier: float, gradient_bound: float, radius: float, steps: int
+) -> float:
     """Return B·m·G / √T ≥ E[R(w̄) − R(w*)] (Theorem 1 with m = M, Theorem 3 with m = M̄).
 
     Parameters
     ----------
-    scale : float
-        m, the plan's `scale`.
+    max_multiplier : float
+        m, the plan's `max_multiplier`.
     gradient_bound : float
         G ≥ ‖∇f_i(w_t)‖, such as the largest of `gradient_bounds`.
     radius : float
@@ -149,38 +153,46 @@ def suboptimality_bound(*, scale: float, gradient_bound: float, radius: float, s
 
     Examples
     --------
+    15 / √900:
+
     >>> from countersample.theory import suboptimality_bound
-    >>> suboptimality_bound(scale=2.5, gradient_bound=6.0, radius=1.0, steps=900)  # 15 / 30
+    >>> suboptimality_bound(max_multiplier=2.5, gradient_bound=6.0, radius=1.0, steps=900)
     0.5
     """
-    _check_positive(scale=scale, gradient_bound=gradient_bound, radius=radius, steps=steps)
-    return radius * scale * gradient_bound / sqrt(steps)
+    _check_positive(
+        max_multiplier=max_multiplier, gradient_bound=gradient_bound, radius=radius, steps=steps
+    )
+    return radius * max_multiplier * gradient_bound / sqrt(steps)
 
 
-def step_size(*, scale: float, gradient_bound: float, radius: float, steps: int) -> float:
+def step_size(*, max_multiplier: float, gradient_bound: float, radius: float, steps: int) -> float:
     """Return η = B / (m·G·√T), with which `suboptimality_bound` holds.
 
     Parameters
     ----------
-    scale, gradient_bound, radius, steps
+    max_multiplier, gradient_bound, radius, steps
         m, G, B and T, as in `suboptimality_bound`.
 
     Examples
     --------
     >>> from countersample.theory import step_size
-    >>> step_size(scale=2.5, gradient_bound=4.0, radius=1.0, steps=100)  # 1 / (10 · 10)
+    >>> step_size(max_multiplier=2.5, gradient_bound=4.0, radius=1.0, steps=100)  # 1 / (10 · 10)
     0.01
     """
-    _check_positive(scale=scale, gradient_bound=gradient_bound, radius=radius, steps=steps)
-    return radius / (scale * gradient_bound * sqrt(steps))
+    _check_positive(
+        max_multiplier=max_multiplier, gradient_bound=gradient_bound, radius=radius, steps=steps
+    )
+    return radius / (max_multiplier * gradient_bound * sqrt(steps))
 
 
-def steps_needed(*, scale: float, gradient_bound: float, radius: float, epsilon: float) -> int:
+def steps_needed(
+    *, max_multiplier: float, gradient_bound: float, radius: float, epsilon: float
+) -> int:
     """Return the smallest T with T ≥ (B·m·G / ε)²: so many steps bring the bound down to ε.
 
     Parameters
     ----------
-    scale, gradient_bound, radius
+    max_multiplier, gradient_bound, radius
         m, G and B, as in `suboptimality_bound`.
     epsilon : float
         ε, the suboptimality that is good enough.
@@ -188,11 +200,13 @@ def steps_needed(*, scale: float, gradient_bound: float, radius: float, epsilon:
     Examples
     --------
     >>> from countersample.theory import steps_needed
-    >>> steps_needed(scale=2.5, gradient_bound=6.0, radius=1.0, epsilon=0.5)  # (15 / 0.5)²
+    >>> steps_needed(max_multiplier=2.5, gradient_bound=6.0, radius=1.0, epsilon=0.5)  # (15 / 0.5)²
     900
     """
-    _check_positive(scale=scale, gradient_bound=gradient_bound, radius=radius, epsilon=epsilon)
-    root = radius * scale * gradient_bound / epsilon
+    _check_positive(
+        max_multiplier=max_multiplier, gradient_bound=gradient_bound, radius=radius, epsilon=epsilon
+    )
+    root = radius * max_multiplier * gradient_bound / epsilon
     _check_positive(steps=root * root)
     return ceil(root * root)
 
@@ -217,5 +231,4 @@ def predicted_gain(log: ClickLog) -> float:
 
 def _check_positive(**values: float) -> None:
     for name, value in values.items():
-        if not (value > 0 and isfinite(value)):
-            raise ParameterError(f"{name} is {value}, expected a finite number above 0")
+        number(name, value, above=0)

@@ -343,7 +343,7 @@ def _theoretical_rate(
     if options.get("optimizer", "sgd") == "sgd":
         (method,) = options["methods"]
         for_plan = {name: options[name] for name in PLAN_SETTINGS if name in options}
-        scale = make_plan(method, Examples.of(log, options["unit"]), **for_plan).scale
+        scale = make_plan(method, Examples.of(log, options["unit"]), **for_plan).max_multiplier
         queries = np.random.default_rng(seed).permutation(np.unique(log.query))[:SAMPLED]
         sampled = Examples.of(log.of_queries(queries), options["unit"])
         objective = options.get("objective", "rank")
@@ -351,7 +351,7 @@ def _theoretical_rate(
         size = scale * float(longest) or 1.0
     radius = options.get("radius", np.inf)
     reach = radius if np.isfinite(radius) else 1.0
-    return step_size(scale=1.0, gradient_bound=size, radius=reach, steps=steps)
+    return step_size(max_multiplier=1.0, gradient_bound=size, radius=reach, steps=steps)
 
 
 def _halve(

@@ -217,8 +217,8 @@ def measure_bounds(
     scale, bound, excess = {}, {}, {}
     for method in COMPARED:
         plan = make_plan(method.plan, examples)
-        scale[method.name] = plan.scale
-        known = {"scale": plan.scale, "gradient_bound": longest, "radius": radius}
+        scale[method.name] = plan.max_multiplier
+        known = {"max_multiplier": plan.max_multiplier, "gradient_bound": longest, "radius": radius}
         promised, measured = [], []
         for n_steps in steps:
             promised.append(suboptimality_bound(**known, steps=n_steps))
