@@ -9,10 +9,11 @@ import pytest
 from matplotlib.colors import to_hex
 from scipy import stats
 
+from countersample.pages.drawing import OTHER, style_of
 from countersample.study.design.grids import METHODS, Grid
-from countersample.study.findings import drawing, figures
-from countersample.study.findings.drawing import STYLES, band, style_of
+from countersample.study.findings import figures
 from countersample.study.findings.figures import draw_panels, draw_versus
+from countersample.study.findings.statistics import band
 from countersample.study.results import Cell, StudyResult
 
 NAMES = ("Biased-SGD", "IPS-SGD", "CounterSample")
@@ -127,15 +128,10 @@ class TestBand:
 
 class TestStyles:
     def test_all_known_methods_differ_in_colour_and_in_dashes(self):
-        styles = [style_of(method) for method in METHODS.values()]
-        assert drawing._OTHER not in styles
+        styles = [style_of(method.plan, method.unit) for method in METHODS.values()]
+        assert OTHER not in styles
         assert len({style.colour for style in styles}) == len(METHODS)
         assert len({style.dash for style in styles}) == len(METHODS)
-
-    def test_colours_are_of_okabe_and_ito_or_grey(self):
-        published = {"#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
-        colours = {style.colour for style in STYLES.values()}
-        assert colours - published == {"#6E6E6E"}
 
 
 class TestPanels:
@@ -168,7 +164,10 @@ class TestPanels:
         draw_panels(make_result(rng), "stem")
         for name in NAMES:
             (line,) = (x for x in drawn["figure"].axes[0].lines if x.get_label() == name)
-            assert to_hex(line.get_color()).upper() == style_of(METHODS[name]).colour
+            assert (
+                to_hex(line.get_color()).upper()
+                == style_of(METHODS[name].plan, METHODS[name].unit).colour
+            )
 
     @pytest.mark.parametrize(("log_x", "first"), [(False, 0), (True, 100)])
     def test_the_axis_of_clicks(self, rng, drawn, log_x, first):

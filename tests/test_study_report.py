@@ -351,7 +351,7 @@ class TestColours:
             assert contrast(colours[line], colours["ground"]) >= 3, line
 
     def test_every_style_of_a_figure_has_one_here(self):
-        from countersample.study.findings.drawing import STYLES
+        from countersample.pages.drawing import STYLES
 
         css = files("countersample.study.report").joinpath("report.css").read_text()
         for plan, unit in STYLES:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.study.findings.drawing import (
+from countersample.pages.drawing import (
     add_legend,
-    band,
-    looks,
+    figure_style,
     new_panels,
     save_figure,
+    short_number,
     style_of,
 )
+from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import column_title
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-def _panel_title(grid: Grid, value: Value) -> str:
+def panel_title(grid: Grid, value: Value) -> str:
     """Return "γ = 0.5" for the axis "Position bias (γ)", "Batch size: 10", "Adam"."""
     if isinstance(value, str):
         return column_title(value)
@@ -39,18 +40,10 @@ def _panel_title(grid: Grid, value: Value) -> str:
     return before + column_title(value)
 
 
-def _short(number: float, _: object = None) -> str:
-    """Return 250,000 as 250k and 5,000,000 as 5M, for the ticks of an axis."""
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
-            return f"{number / size:g}{letter}"
-    return f"{number:g}"
-
-
 # -- learning curves -----------------------------------------------------------------------------
 
 
-@looks()
+@figure_style()
 def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> None:
     """Draw nDCG@10 against clicks drawn: a row a dataset, a column a value of the axis.
 
@@ -76,7 +69,7 @@ def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> None
         row[0].set_ylabel(f"{dataset}\nnDCG@10")
         row[0].set_ylim(_limits(result, dataset))
     for axes, value in zip(panels[0], values, strict=True):
-        axes.set_title(_panel_title(result.grid, value))
+        axes.set_title(panel_title(result.grid, value))
     for axes, value in zip(panels[-1], values, strict=True):
         drawn = [cell.drawn for _, of_cell, _, cell in _in_order(result) if of_cell == value]
         first, last = min(points[0] for points in drawn), max(points[-1] for points in drawn)
@@ -85,7 +78,7 @@ def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> None
             axes.set_xscale("log")
         else:
             axes.locator_params(axis="x", nbins=5)
-            axes.xaxis.set_major_formatter(_short)
+            axes.xaxis.set_major_formatter(short_number)
     figure.supxlabel("clicks drawn", fontsize=9)
     add_legend(figure, panels[0, 0])
     rows = (
@@ -100,7 +93,7 @@ def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) ->
     diverged = []
     for method in result.grid.methods:
         cell = result.cells[dataset, method.name, value]
-        style = style_of(method)
+        style = style_of(method.plan, method.unit)
         curve = band(cell.ndcg, cell.runs)
         axes.plot(cell.drawn, curve.mean, color=style.colour, ls=style.dash, lw=1.5,
                   label=method.name)  # fmt: skip
@@ -134,7 +127,7 @@ def _limits(result: StudyResult, dataset: str) -> tuple[float, float]:
 # -- against the value of the axis ---------------------------------------------------------------
 
 
-@looks()
+@figure_style()
 def draw_versus(result: StudyResult, stem: Path) -> None:
     """Draw regret ×100 against the value of the axis, a panel a dataset, a line a method.
 
@@ -164,7 +157,7 @@ def draw_versus(result: StudyResult, stem: Path) -> None:
     for axes in panels[1:].flat:
         _set_log_seconds(axes)
     for axes in panels[-1]:
-        _set_places(axes, result.grid.values)
+        _set_positions(axes, result.grid.values)
         axes.set_xlabel(result.grid.axis_title)
     add_legend(figure, panels[0, 0])
     rows = (
@@ -179,13 +172,13 @@ def draw_versus(result: StudyResult, stem: Path) -> None:
 def _draw_lines(
     axes: Axes, result: StudyResult, dataset: str, measure: Callable[[Cell], Floats]
 ) -> None:
-    places = _places(result.grid.values)
+    positions = axis_positions(result.grid.values)
     for method in result.grid.methods:
-        style = style_of(method)
+        style = style_of(method.plan, method.unit)
         cells = [result.cells[dataset, method.name, value] for value in result.grid.values]
         mean, _, high = np.array([_whole(measure(cell), cell) for cell in cells]).T
         half = np.where([cell.n_diverged for cell in cells], np.nan, high - mean)
-        axes.errorbar(places, mean, half, color=style.colour, ls=style.dash, lw=1.5, marker="o",
+        axes.errorbar(positions, mean, half, color=style.colour, ls=style.dash, lw=1.5, marker="o",
                       ms=3.5, capsize=2, elinewidth=0.9, label=method.name)  # fmt: skip
 
 
@@ -197,16 +190,17 @@ def _whole(values: Floats, cell: Cell) -> list[float]:
 def _limit_regret(axes: Axes, result: StudyResult, dataset: str) -> None:
     """Show from 0 what the sound cells need, and say where runs diverged: they may be far above."""
     sound = [0.0]
-    for place, value in zip(_places(result.grid.values), result.grid.values, strict=True):
+    for position, value in zip(axis_positions(result.grid.values), result.grid.values, strict=True):
         n_notes = 0
         for method in result.grid.methods:
             cell = result.cells[dataset, method.name, value]
             if not cell.n_diverged:
                 sound += _whole(100 * cell.regrets, cell)
                 continue
-            axes.annotate(f"{cell.n_diverged} diverged", (place, 1), ha="center", va="top",
+            colour = style_of(method.plan, method.unit).colour
+            axes.annotate(f"{cell.n_diverged} diverged", (position, 1), ha="center", va="top",
                           xycoords=("data", "axes fraction"), textcoords="offset points",
-                          xytext=(0, -9 * n_notes), fontsize=6.5, color=style_of(method).colour,
+                          xytext=(0, -9 * n_notes), fontsize=6.5, color=colour,
                           bbox={"fc": "white", "ec": "none", "pad": 0.5})  # fmt: skip
             n_notes += 1
     margin = 0.06 * (max(sound) - min(sound)) or 1.0
@@ -222,12 +216,12 @@ def _set_log_seconds(axes: Axes) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _spacing(values: Sequence[Value]) -> str:
+def spacing(values: Sequence[Value]) -> str:
     """Return how an axis has these values: "even" for names, and for 0 beside small and large.
 
     Examples
     --------
-    >>> [_spacing(values) for values in ((0.5, 1), (1e3, 1e6), (0, 1e-3, 0.1), ("sgd", "adam"))]
+    >>> [spacing(values) for values in ((0.5, 1), (1e3, 1e6), (0, 1e-3, 0.1), ("sgd", "adam"))]
     ['linear', 'log', 'even', 'even']
     """
     numbers = [value for value in values if not isinstance(value, str)]
@@ -239,17 +233,17 @@ def _spacing(values: Sequence[Value]) -> str:
     return "log" if len(above_zero) == len(numbers) else "even"
 
 
-def _places(values: Sequence[Value]) -> Floats:
+def axis_positions(values: Sequence[Value]) -> Floats:
     """Return where on the x axis each value of a study is, (n_values,)."""
-    evenly = _spacing(values) == "even"
+    evenly = spacing(values) == "even"
     return np.asarray(range(len(values)) if evenly else values, np.float64)
 
 
-def _set_places(axes: Axes, values: Sequence[Value]) -> None:
-    if _spacing(values) == "log":
+def _set_positions(axes: Axes, values: Sequence[Value]) -> None:
+    if spacing(values) == "log":
         axes.set_xscale("log")
     else:
-        axes.set_xticks(_places(values), [column_title(value) for value in values])
+        axes.set_xticks(axis_positions(values), [column_title(value) for value in values])
 
 
 def _in_order(result: StudyResult) -> Iterable[tuple[str, Value, Method, Cell]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import copysign, inf, nan
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -111,6 +111,37 @@ def independent(values: ArrayLike, runs: Runs) -> Floats:
     of_run = np.array([folds.index(fold) for fold, _ in runs])
     means: Floats = np.bincount(of_run, weights=sample) / np.bincount(of_run)
     return means
+
+
+class Band(NamedTuple):
+    """A mean over runs and its 95 % interval (Student's); low = high = mean for a single run."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def band(values: Floats, runs: Runs) -> Band:
+    """Mean ± t·s/√n over the runs, or over the means of folds where there are several.
+
+    Parameters
+    ----------
+    values : float64 (n_runs, n)
+    runs : sequence of (fold, seed)
+
+    Returns
+    -------
+    Band of float64 (n,)
+
+    Examples
+    --------
+    >>> band(np.array([[0.25, 1.0], [0.75, 1.0]]), [("", 0), ("", 1)]).mean
+    array([0.5, 1. ])
+    """
+    columns = [independent(column, runs) for column in values.T]
+    mean = np.array([column.mean() for column in columns])
+    half = np.nan_to_num([interval(column) for column in columns])
+    return Band(mean, mean - half, mean + half)
 
 
 def common_runs(*cells: Cell) -> Runs:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.study.findings.drawing import (
+from countersample.pages.drawing import (
     add_legend,
-    looks,
+    figure_style,
     new_panels,
     save_figure,
     style_of,
@@ -31,7 +31,7 @@ RATES = (0.01, 0.03, 0.06)
 RUNS = 20
 
 
-@looks()
+@figure_style()
 def draw_toy(toy: Toy, stem: Path, *, rng: np.random.Generator) -> None:
     """Draw the paths of both methods over the contours of the risk, a panel a learning rate.
 
@@ -73,7 +73,7 @@ def _draw_paths(axes: Axes, toy: Toy, runs: Mapping[str, Floats]) -> None:
     axes.contour(*sides, risk, levels, colors="black", linewidths=0.4, alpha=0.35)
     said = [f"strayed of {RUNS}, median distance left"]
     for method in COMPARED:
-        paths, style = runs[method.name], style_of(method)
+        paths, style = runs[method.name], style_of(method.plan, method.unit)
         away = np.nan_to_num(np.linalg.norm(paths - toy.optimum, axis=-1), nan=np.inf)
         typical = paths[np.argsort(away[:, -1])[RUNS // 2]]
         axes.plot(*paths.T, color=style.colour, lw=0.5, alpha=0.35)

@@ -15,16 +15,16 @@ import numpy as np
 
 from countersample.clicks import ClickLog
 from countersample.errors import DataError
-from countersample.plans import Examples, make_plan
-from countersample.study.design.grids import METHODS
-from countersample.study.findings.claims import Verdict
-from countersample.study.findings.drawing import (
+from countersample.pages.drawing import (
     add_legend,
-    looks,
+    figure_style,
     new_panels,
     save_figure,
     style_of,
 )
+from countersample.plans import Examples, make_plan
+from countersample.study.design.grids import METHODS
+from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.theory import gradient_bounds, step_size, suboptimality_bound
@@ -324,14 +324,14 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
     ]
 
 
-@looks()
+@figure_style()
 def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
     """Draw measured suboptimality and bounds against T, both by logarithm, a panel a dataset."""
     figure, (panels,) = new_panels(1, len(results), width=max(4.5, 3.5 * len(results)), height=3.4)
     rows = []
     for axes, (dataset, result) in zip(panels, results.items(), strict=True):
         for method in COMPARED:
-            colour, dash = style_of(method)
+            colour, dash = style_of(method.plan, method.unit)
             excess = result.excess[method.name]
             means = excess.mean(axis=1)
             halves = np.nan_to_num([interval(runs) for runs in excess])

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample.data.synthetic import SHAPES
+from countersample.pages.drawing import add_legend, figure_style, new_panels, save_figure
 from countersample.study.design.published import PAPER_DATASETS
 from countersample.study.findings.claims import Verdict
-from countersample.study.findings.drawing import add_legend, looks, new_panels, save_figure
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
 
@@ -196,7 +196,7 @@ def _verdict(
 # -- the figure ----------------------------------------------------------------------------------
 
 
-@looks()
+@figure_style()
 def draw_weights(weights: Weights, published: Published, stem: Path) -> None:
     """Draw M and M̄ against γ by logarithm, under both laws, the paper's as hollow markers.
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample.pages.drawing import STYLES
 from countersample.study.design.grids import METHODS
-from countersample.study.findings.drawing import STYLES, band
+from countersample.study.findings.figures import axis_positions, panel_title, spacing
+from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import column_title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from countersample.study.design.grids import Grid, Method, Value
+    from countersample.study.design.grids import Method
     from countersample.study.results import Cell, StudyResult
 
     Floats = NDArray[np.float64]
@@ -84,7 +85,7 @@ def _row(result: StudyResult, dataset: str) -> dict[str, Any]:
         cells = [result.cells[dataset, method.name, value] for method in grid.methods]
         in_view += [cell.mean_curve for cell in cells if not cell.n_diverged]
         lines = [_curve(cell) for cell in cells]
-        panels.append({"title": _panel_title(grid, value), "lines": lines})
+        panels.append({"title": panel_title(grid, value), "lines": lines})
     return {
         "title": dataset,
         "rules": [{"label": label, "y": round(y, _DECIMALS)} for label, y in rules.items()],
@@ -110,15 +111,6 @@ def _curve(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _panel_title(grid: Grid, value: Value) -> str:
-    """Return "γ = 0.5" for the axis "Position bias (γ)", "Batch size: 10", "Adam"."""
-    if isinstance(value, str):
-        return column_title(value)
-    symbol = re.search(r"\((.+)\)$", grid.axis_title)
-    before = f"{symbol[1]} = " if symbol else f"{grid.axis_title}: "
-    return before + column_title(value)
-
-
 def _divergence(cell: Cell) -> str:
     return f"{cell.n_diverged} of {len(cell.runs)} runs diverged" if cell.n_diverged else ""
 
@@ -128,16 +120,16 @@ def _divergence(cell: Cell) -> str:
 
 def _versus(result: StudyResult) -> dict[str, Any]:
     grid = result.grid
-    log, places = _places([float(value) for value in grid.values])
+    positions = axis_positions(grid.values).tolist()
     return {
         "axis": grid.axis_title,
-        "log": log,
-        "ticks": [[p, column_title(v)] for p, v in zip(places, grid.values, strict=True)],
-        "panels": [_regrets(result, dataset, places) for dataset in result.datasets],
+        "log": spacing(grid.values) == "log",
+        "ticks": [[x, column_title(v)] for x, v in zip(positions, grid.values, strict=True)],
+        "panels": [_regrets(result, dataset, positions) for dataset in result.datasets],
     }
 
 
-def _regrets(result: StudyResult, dataset: str, places: list[float]) -> dict[str, Any]:
+def _regrets(result: StudyResult, dataset: str, positions: list[float]) -> dict[str, Any]:
     lines, in_view = [], [0.0]
     for method in result.grid.methods:
         cells = [result.cells[dataset, method.name, value] for value in result.grid.values]
@@ -153,7 +145,7 @@ def _regrets(result: StudyResult, dataset: str, places: list[float]) -> dict[str
         ]
         lines.append(
             {
-                "x": places,
+                "x": positions,
                 "mean": _rounded(mean),
                 "half": _rounded(half) if len(cells[0].runs) > 1 else None,
                 "runs": [],
@@ -161,24 +153,6 @@ def _regrets(result: StudyResult, dataset: str, places: list[float]) -> dict[str
             }
         )
     return {"title": dataset, "lines": lines, "range": _range([np.array(in_view)])}
-
-
-def _places(values: Sequence[float]) -> tuple[bool, list[float]]:
-    """Return whether the axis is logarithmic, and where on it each value is.
-
-    Examples
-    --------
-    >>> _places([0.5, 1, 1.5]), _places([1e3, 1e6])
-    ((False, [0.5, 1, 1.5]), (True, [1000.0, 1000000.0]))
-    >>> _places([0, 1e-3, 0.1])  # zero beside small and large: one after the other
-    (False, [0.0, 1.0, 2.0])
-    """
-    above_zero = [value for value in values if value > 0]
-    if not above_zero or max(above_zero) < 30 * min(above_zero):
-        return False, list(values)
-    if len(above_zero) == len(values):
-        return True, list(values)
-    return False, [float(place) for place in range(len(values))]
 
 
 # -- numbers -------------------------------------------------------------------------------------
