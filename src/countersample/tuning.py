@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from countersample._cores import available_cores
-from countersample._runs import PLAN_SETTINGS
 from countersample.data.normalize import Normalizer
 from countersample.errors import ParameterError
 from countersample.evaluation.held_out import HeldOut
-from countersample.plans import Examples, make_plan
+from countersample.plans import Examples
 from countersample.theory import gradient_bounds, step_size
-from countersample.training import train_many
+from countersample.training import TrainingOptions, train_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -195,7 +194,7 @@ def tune(
     rng = np.random.default_rng(rng)
     if steps is None:
         steps = number_of_steps(log, unit=unit, batch_size=options.get("batch_size", 1))
-    options = {"methods": [method], "unit": unit, "checkpoints": 0} | options
+    options = {"method": method, "unit": unit, "checkpoints": 0} | options
     held_out = HeldOut(dataset, log, metric, holdout=holdout, rng=rng)
     seed = int(rng.integers(2**63))
     make_scale = partial(_make_scale, dataset, log, learning_rates, steps, options, seed)
@@ -341,9 +340,8 @@ def _theoretical_rate(
     """η₀ = B / (m·G·√T), B being the radius or 1; an adaptive optimizer divides by m·G itself."""
     size = 1.0
     if options.get("optimizer", "sgd") == "sgd":
-        (method,) = options["methods"]
-        for_plan = {name: options[name] for name in PLAN_SETTINGS if name in options}
-        scale = make_plan(method, Examples.of(log, options["unit"]), **for_plan).max_multiplier
+        trained = TrainingOptions(**options)
+        scale = trained.plan(Examples.of(log, trained.unit)).max_multiplier
         queries = np.random.default_rng(seed).permutation(np.unique(log.query))[:SAMPLED]
         sampled = Examples.of(log.of_queries(queries), options["unit"])
         objective = options.get("objective", "rank")
@@ -418,16 +416,16 @@ def _run(
     done, lock = [0.0] * len(jobs), Lock()
 
     def work(job: int) -> list[TrainingResult]:
-        def progress(n_done: int, n_steps: int) -> None:
+        def progress(_what: str, share: float) -> None:
             with lock:  # one call at a time, and never less than before
-                done[job] = n_done / n_steps
+                done[job] = share
                 tell(sum(done) / len(jobs))
 
         scale, fold = jobs[job]
         rates = [scale.rate(k) for k in by_scale[scale]]
         return train_many(
             dataset, fold.train, learning_rates=rates, steps=steps, clip=scale.clip, workers=1,
-            report=progress, **options,
+            progress=progress, **options,
         )  # fmt: skip
 
     with ThreadPoolExecutor(available_cores()) as pool:
