@@ -32,9 +32,9 @@ if hasattr(os, "sched_setaffinity"):  # before any library counts the cores
 import numba
 import numpy as np
 
-from countersample import _runs as runs
 from countersample import simulate_clicks, synthetic
 from countersample.clicks import ClickLog
+from countersample.training import TrainingOptions, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +46,6 @@ RATE = 1e-3
 RATES = [1e-4 * 2.0**k for k in range(8)]
 BURST = 256  # steps
 ROUNDS = 60
-DEFAULTS: dict[str, Any] = {
-    "objective": "rank", "optimizer": "sgd", "batch_size": 1, "steps": 10**12, "epochs": None,
-    "average": True, "checkpoints": 0, "l2": 0.0, "radius": np.inf, "clip": None, "settings": {},
-}  # fmt: skip
-
 # What must hold: the figure, what it is divided by, and at least how often
 BARS = (
     ("ours", "PyTorch", 40.0),
@@ -90,8 +85,8 @@ class Ours:
     """Runs of the package, which draw for themselves."""
 
     def __init__(self, data: RankingDataset, log: ClickLog, unit: str, rates: list[float]) -> None:
-        setups = runs.Setup.of(data, log, ["countersample"], unit=unit, **DEFAULTS)
-        self.setup = setups["countersample"]
+        options = TrainingOptions(unit=unit, steps=10**12, checkpoints=0)
+        (self.setup,) = runs.Setup.of(data, log, options)
         self.run = runs.Run(self.setup, rates, np.random.default_rng(len(rates)))
 
         sizes = data.query_sizes[self.setup.examples.query]

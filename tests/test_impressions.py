@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from countersample.cli import logs
 from countersample.clicks.impressions import PositionCounts, read_impressions
-from countersample.clicks.impressions.plotting import wilson_interval
 from countersample.errors import DataError, ParameterError
+from countersample.plotting import wilson_interval
 
 GOOD = {"query_id": [1, 1], "item_id": [1, 2], "position": [1, 2], "click": [0, 1]}
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from countersample import ClickLog, RankingDataset
 from countersample.errors import ParameterError
-from countersample.optimizers import OPTIMIZERS, get_optimizer
-from countersample.training import train
+from countersample.training import OPTIMIZERS, TrainingOptions, train
 
 WIDTH, STEPS = 7, 500
 SETTINGS = {
@@ -35,8 +34,8 @@ def both(name, rate, seed, l2=0.0):
     kind, ours, theirs = SETTINGS[name]
     w, total, first, second = np.zeros((4, WIDTH))
     small = np.zeros(WIDTH, np.float32)
-    optimizer = get_optimizer(kind.lower())
-    array = optimizer.settings(rate, l2=l2, radius=np.inf, **ours)
+    optimizer = OPTIMIZERS[kind.lower()]
+    array = TrainingOptions(optimizer=optimizer.name, l2=l2, **ours).kernel_settings(rate)
     weights = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
     peer = getattr(torch.optim, kind)([weights], lr=rate, weight_decay=l2, **theirs)
     of_ours, of_peer = [], []
@@ -81,7 +80,7 @@ def test_a_step_that_is_huge_but_projected_is_no_divergence():
     ("optimizer", "given", "message"),
     [
         ("adam", {"momentum": 0.9}, "adam takes no setting 'momentum', its settings: beta1, beta2"),
-        ("sgd", {"momentum": 1.0}, r"momentum is 1.0, expected a number within \[0, 1\)"),
+        ("sgd", {"momentum": 1.0}, "momentum is 1.0, expected a number of at least 0 and below 1"),
         ("adam", {"beta2": np.nan}, "beta2 is nan"),
         ("adam", {"epsilon": 0}, "epsilon is 0, expected a number above 0"),
         ("sgd", {"l2": -1.0}, "l2 is -1.0"),
@@ -91,12 +90,12 @@ def test_a_step_that_is_huge_but_projected_is_no_divergence():
     ],
 )
 def test_refusals(optimizer, given, message):
+    given = dict(given)
+    rate = given.pop("learning_rate", 0.1)
     with pytest.raises(ParameterError, match=message):
-        OPTIMIZERS[optimizer].settings(
-            **{"learning_rate": 0.1, "l2": 0.0, "radius": np.inf} | given
-        )
+        TrainingOptions(optimizer=optimizer, **given).kernel_settings(rate)
 
 
 def test_unknown():
     with pytest.raises(ParameterError, match="expected one of sgd, adam, adagrad"):
-        get_optimizer("lbfgs")
+        TrainingOptions(optimizer="lbfgs")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from conftest import SEED
 
-from countersample import resuming, simulate_clicks, synthetic
+from countersample import simulate_clicks, synthetic
 from countersample.errors import CounterSampleError, DataError
-from countersample.training import DivergedError, train
+from countersample.training import DivergedError, resuming, train
 
 OPTIONS = {
     "learning_rate": 1e-4, "steps": 3_000_000, "optimizer": "adam", "unit": "query",
@@ -20,8 +20,8 @@ OPTIONS = {
 
 CHILD = """
 import sys
-from countersample import resuming, simulate_clicks, synthetic
-from countersample.training import train
+from countersample import simulate_clicks, synthetic
+from countersample.training import resuming, train
 resuming.SECONDS_BETWEEN_SAVES = 0
 data = synthetic("tiny", n_queries=60, rng=0)
 log = simulate_clicks(data, data.features[:, 0], 3000, rng=0)
@@ -65,7 +65,7 @@ def test_killed_at_random_moments(shop, tmp_path, rng):
 @pytest.mark.parametrize("bits", ["PCG64", "MT19937", "Philox", "SFC64"])
 def test_stopped_after_any_chunk(shop, tmp_path, monkeypatch, bits):
     monkeypatch.setattr(resuming, "SECONDS_BETWEEN_SAVES", 0)
-    monkeypatch.setattr("countersample._runs.CHUNK", 100)
+    monkeypatch.setattr("countersample.training.runs.CHUNK", 100)
     data, log = shop
     options = OPTIONS | {"steps": 1050, "batch_size": 3, "optimizer": "sgd", "momentum": 0.5}
 
@@ -154,5 +154,5 @@ def test_another_kind_of_file_is_refused(shop, tmp_path):
 def test_a_path_that_cannot_be_written_is_found_out_at_once(shop, tmp_path):
     told = []
     with pytest.raises(CounterSampleError, match="cannot be written"):
-        train(*shop, **OPTIONS, rng=0, resume=tmp_path / "no" / "x.npz", report=told.append)
+        train(*shop, **OPTIONS, rng=0, resume=tmp_path / "no" / "x.npz", progress=told.append)
     assert not told

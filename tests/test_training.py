@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic
-from countersample._runs import Run, Setup
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.plans import UNITS, Examples
-from countersample.training import DivergedError, train, train_many
+from countersample.training import DivergedError, TrainingOptions, train, train_many
+from countersample.training.runs import Run, Setup
 
 RATES = {"sgd": 0.003, "adam": 0.005, "adagrad": 0.02}
 # Where gradients cancel out, float32 leaves 1e-9 or so of them; with the default epsilon Adam and
@@ -117,7 +117,7 @@ def test_weights_are_the_average_unless_asked_otherwise(rng):
 
 def test_chunks_do_not_show(rng, monkeypatch):
     """Checkpoints and sums go on across chunks of draws; the twin draws by the same chunks."""
-    monkeypatch.setattr("countersample._runs.CHUNK", 10)
+    monkeypatch.setattr("countersample.training.runs.CHUNK", 10)
     monkeypatch.setattr("twins_training.CHUNK", 10)
     data, log = random_problem(rng)
     options = {
@@ -180,11 +180,11 @@ def test_results_say_what_they_are(rng):
     assert {"version", "dataset", "unit", "objective", "optimizer"} <= set(settings)
 
 
-def test_report(rng):
+def test_progress(rng):
     data, log = random_problem(rng)
     told = []
-    train(data, log, learning_rate=1e-3, steps=200_000, rng=0, report=lambda *at: told.append(at))
-    assert told[-1] == (200_000, 200_000)
+    train(data, log, learning_rate=1e-3, steps=200_000, rng=0, progress=lambda *at: told.append(at))
+    assert told[-1] == ("training", 1.0)
     assert len(told) > 2
 
 
@@ -201,6 +201,7 @@ def test_report(rng):
         ({"steps": None, "epochs": np.nan}, "epochs is nan"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"batch_size": 2.5}, "batch_size is 2.5"),
+        ({"batch_size": True}, "batch_size is True"),
         ({"checkpoints": -1}, "checkpoints is -1"),
         ({"checkpoints": [0, 5]}, "steps from 1 to 10"),
         ({"checkpoints": [5, 11]}, "steps from 1 to 10"),
@@ -211,8 +212,8 @@ def test_report(rng):
         ({"unit": "session"}, "expected one of click, pair, query"),
         ({"objective": "mrr"}, "expected one of rank"),
         ({"optimizer": "lbfgs"}, "expected one of sgd"),
-        ({"momentun": 0.9}, "sgd takes no setting 'momentun'"),
-        ({"clip": 0.0}, "min_propensity is 0.0"),
+        ({"momentun": 0.9}, "training takes no option 'momentun', expected 'momentum'"),
+        ({"clip": 0.0}, "clip is 0.0, expected a number above 0 and at most 1"),
         ({"resume": "x"}, "resume needs rng"),
     ],
 )
@@ -276,9 +277,9 @@ def shop():
 
 
 @pytest.mark.parametrize("optimizer", RATES)
-def test_lanes_equal_single_runs(shop, optimizer):
+def test_batched_runs_equal_single_runs(shop, optimizer):
     data, log = shop
-    rates = [RATES[optimizer] * 10.0 ** (-k / 4) for k in range(11)]  # 8 + 3 lanes
+    rates = [RATES[optimizer] * 10.0 ** (-k / 4) for k in range(11)]  # 8 + 3 at a time
     options = {"steps": 500, "optimizer": optimizer, "unit": "query", "checkpoints": 4}
     many = train_many(data, log, learning_rates=rates, seeds=[SEED], **options)
     for rate, result in zip(rates, many, strict=True):
@@ -295,8 +296,8 @@ def test_order_and_workers(shop):
         "learning_rates": [0.001, 0.01], "methods": ["naive", "ips"], "seeds": [3, 4], "steps": 200,
     }  # fmt: skip
     told = []
-    alone = train_many(data, log, workers=1, **options, report=lambda *at: told.append(at))
-    assert told[-1] == (800, 800)
+    alone = train_many(data, log, workers=1, **options, progress=lambda *at: told.append(at))
+    assert told[-1] == ("training", 1.0)
     found = [tuple(r.settings[k] for k in ("method", "seed", "learning_rate")) for r in alone]
     assert found == [(m, s, r) for m in ("naive", "ips") for s in (3, 4) for r in (0.001, 0.01)]
     for workers in (2, 5):
@@ -327,13 +328,27 @@ def test_train_many_refuses_what_is_not_its_own(shop):
 
 def test_methods_share_their_examples(shop):
     data, log = shop
-    setups = Setup.of(
-        data, log, METHODS, unit="query", objective="rank", optimizer="sgd", batch_size=1, steps=1,
-        epochs=None, average=True, checkpoints=1, l2=0.0, radius=np.inf, clip=None, settings={},
-    )  # fmt: skip
-    assert len({id(setup.examples) for setup in setups.values()}) == 1
-    assert Run(setups["ips"], [0.1], np.random.default_rng(0)).step == 0
-    assert len(setups["ips"].multipliers) == len(Examples.of(log, "query"))
+    options = TrainingOptions(unit="query", steps=1)
+    setups = Setup.of(data, log, options, METHODS)
+    assert [setup.options.method for setup in setups] == list(METHODS)
+    assert len({id(setup.examples) for setup in setups}) == 1
+    assert Run(setups[0], [0.1], np.random.default_rng(0)).step == 0
+    assert len(setups[0].multipliers) == len(Examples.of(log, "query"))
+
+
+def test_settings_win_over_options(shop):
+    data, log = shop
+    options = TrainingOptions(unit="query", steps=10, optimizer="adam")
+    result = train(data, log, learning_rate=0.01, options=options, steps=20, rng=0)
+    assert (result.n_steps, result.options.unit, result.options.optimizer) == (20, "query", "adam")
+    same = train(data, log, learning_rate=0.01, unit="query", optimizer="adam", steps=20, rng=0)
+    assert result.coef.tobytes() == same.coef.tobytes()
+
+
+def test_a_result_scores_by_its_weights(shop):
+    data, log = shop
+    result = train(data, log, learning_rate=0.01, steps=100, rng=0)
+    np.testing.assert_allclose(result.predict(data.features), data.features @ result.weights)
 
 
 def test_units_have_the_same_goal(shop):

@@ -3,8 +3,8 @@
 import numpy as np
 from twins_plans import click_gradient, features_of
 
-from countersample._runs import CHUNK
 from countersample.plans import Examples, make_plan
+from countersample.training.runs import CHUNK
 
 KINK = 1e-4  # far above what rounding adds up to in the steps of a test
 

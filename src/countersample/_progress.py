@@ -7,6 +7,7 @@ terminal, a plain line now and then elsewhere.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,6 +60,20 @@ class Progress:
         part._span = self._span * share
         self._given_away = min(1.0, self._given_away + share)
         return part
+
+    def side_by_side(self, n: int) -> list[Progress]:
+        """Return the progress of n like pieces of work that go on at once, in threads."""
+        done, lock = [0.0] * n, threading.Lock()
+
+        def make(index: int) -> Progress:
+            def show(_what: str, share: float) -> None:
+                with lock:  # one call at a time, and never less than before
+                    done[index] = max(done[index], share)
+                    self.update(sum(done) / n)
+
+            return Progress(show)
+
+        return [make(index) for index in range(n)]
 
     def update(self, share: float) -> None:
         """Say which share of this part is done."""

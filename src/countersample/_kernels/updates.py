@@ -1,4 +1,4 @@
-"""Updates of the weights: what `countersample.optimizers` names, one pass over the weights each.
+"""Updates of the weights: what `countersample.training.optimizers` names, one pass over them each.
 
 Every update adds the old weights to their sum, writes the new ones as float64 and as float32, and
 returns the squared norm of the new ones.

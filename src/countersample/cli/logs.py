@@ -48,7 +48,8 @@ def check(
         str | None, typer.Option(help="The policy whose rankings were shuffled at random.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the click rate by position into this .png.")
+        Path | None,
+        typer.Option(help="Draw click rates by position into this .png, .svg or .pdf."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -65,9 +66,12 @@ def check(
     ) as log:
         figures = log.check(randomized=randomized)
     if plot is not None:
-        from countersample.clicks.impressions.plotting import draw_click_rates
+        from countersample.pages.drawing import new_axes, save_picture
+        from countersample.plotting import plot_click_rates
 
-        draw_click_rates(figures.counts, plot)
+        figure, axes = new_axes(8, 4.5)
+        plot_click_rates(figures.counts, ax=axes)
+        save_picture(figure, plot)
     if json:
         _show.as_json(figures.to_dict())
     else:

@@ -133,14 +133,13 @@ def _if_wrong(fit: Fit) -> str:
 
 
 def _positions(fit: Fit) -> Card:
-    curve, check = fit.propensity_source.curve, fit.propensity_source.cross_check
+    curve, check = fit.looks.curve, fit.looks.cross_check
     title = "Where users look"
     if curve is None:
         known = _mean_propensities(fit)
         drawn = points_figure([known], x_label="position", y_label="propensity")
         text = (
-            f"Propensities: {fit.propensity_source.source}. Shown is their mean over the clicks of "
-            "a position."
+            f"Propensities: {fit.looks.source}. Shown is their mean over the clicks of a position."
         )
         return title, text, drawn
     places = curve.position.tolist()
@@ -154,7 +153,7 @@ def _positions(fit: Fit) -> Card:
     drawn = points_figure([main, *others], x_label="position", y_label="propensity")
     text = (
         f"The probability to be looked at, relative to position {curve.reference}: {curve.method}, "
-        f"{fit.propensity_source.source}, with {curve.confidence:.0%} intervals."
+        f"{fit.looks.source}, with {curve.confidence:.0%} intervals."
     )
     if check is None:
         return title, text, drawn
@@ -252,7 +251,7 @@ def _settings(fit: Fit) -> Card:
     tuning, ranker = fit.tuning, fit.ranker
     rows = [
         ("method", f"{ranker.method}, by {ranker.unit}"),
-        ("propensities", fit.propensity_source.source),
+        ("propensities", fit.looks.source),
         ("learning rate", f"{tuning.learning_rate:.3g}"),
         ("steps", f"{tuning.steps:,}"),
         ("clip", "none" if tuning.clip is None else f"{tuning.clip:.3g}"),

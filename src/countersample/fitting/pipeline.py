@@ -15,10 +15,11 @@ from countersample.data.normalize import Normalizer
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import estimate, estimate_gain
 from countersample.evaluation.held_out import HeldOut
-from countersample.fitting.propensity_source import find_propensities
+from countersample.fitting.looking import find_propensities
 from countersample.fitting.shown import Matched
+from countersample.propensity import choose_clip
 from countersample.rankers import CounterSampleRanker
-from countersample.tuning import clips_to_try, tune
+from countersample.tuning import tune
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
     from countersample.data import RankingDataset
     from countersample.evaluation import Estimate, Gain
-    from countersample.fitting.propensity_source import PropensitySource
-    from countersample.tuning import ClipChoice, TuningResult
+    from countersample.fitting.looking import Looks
+    from countersample.propensity import ClipChoice
+    from countersample.tuning import TuningResult
 
     Report = Callable[[str, float], None]
 
@@ -77,7 +79,7 @@ class Fit:
     learning_curve : tuple of (steps, Estimate)
         The value of such rankers in the course of training.
     check : LogCheck
-    propensity_source : PropensitySource
+    looks : Looks
         The propensities, where they are from, and what other methods say.
     join : JoinReport
     shown : ClickLog
@@ -85,7 +87,7 @@ class Fit:
     weights : Diagnosis
         Of the clicks among it.
     clip : ClipChoice
-        How far propensities are clipped in training, and what was tried.
+        The clipping with the least estimated error, which was tried beside none.
     tuning : TuningResult
     heaviest : tuple of HeavyRow
         The ten rows with the most weight. They have ids; nothing else here has.
@@ -100,7 +102,7 @@ class Fit:
     gain_at_ends: tuple[float, float] | None
     learning_curve: tuple[tuple[int, Estimate], ...]
     check: LogCheck
-    propensity_source: PropensitySource
+    looks: Looks
     join: JoinReport
     shown: ClickLog
     weights: Diagnosis
@@ -135,7 +137,7 @@ class Fit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; no id is among them."""
-        propensity_source = self.propensity_source
+        looks = self.looks
         return {
             "verdict": self.verdict,
             "is_better": self.is_better,
@@ -145,13 +147,9 @@ class Fit:
             "log": self.check.to_dict(),
             "join": self.join.to_dict(),
             "propensities": {
-                "source": propensity_source.source,
-                "curve": None
-                if propensity_source.curve is None
-                else propensity_source.curve.to_dict(),
-                "cross_check": None
-                if propensity_source.cross_check is None
-                else propensity_source.cross_check.to_dict(),
+                "source": looks.source,
+                "curve": None if looks.curve is None else looks.curve.to_dict(),
+                "cross_check": None if looks.cross_check is None else looks.cross_check.to_dict(),
             },
             "weights": self.weights.to_dict(),
             "clip": self.tuning.clip,
@@ -191,9 +189,9 @@ def fit_from_impressions(
     impressions : Impressions
         See `read_impressions`.
     features : FeatureTable
-        See `read_features`. Labels are not read.
+        See `read_features`. Labels are not looked at.
     propensities : Propensities, PositionBiasCurve or array-like, optional
-        What is known of examination probabilities, as `join_features` takes it. By default they are
+        What is known of where users look, as `join_features` takes it. By default they are
         estimated.
     method : str
         How: ``"auto"``, ``"logged"`` (the log's own column) or a name in
@@ -225,18 +223,21 @@ def fit_from_impressions(
     _check_log(check, missing)
     matched = Matched.of(check.counts, features)
     tell("estimating propensities", 0.0)
-    propensity_source = find_propensities(
+    looks = find_propensities(
         impressions, matched, given=propensities, method=method, randomized=randomized,
         depth=depth, rng=streams[0],
     )  # fmt: skip
     dataset = features.dataset
     log, join = join_features(
-        check.counts, propensity_source.propensities, dataset, features.item_ids, missing=missing
+        check.counts, looks.propensities, dataset, features.item_ids, missing=missing
     )
-    shown, rows = matched.shown(propensity_source.propensities)
+    shown, rows = matched.shown(looks.propensities)
+    clip = choose_clip(log)
+    clips = [None, clip.min_propensity] if clip.is_clipping else [None]
     tuning = tune(
-        Normalizer.fit(dataset, "minmax")(dataset), log.detached(), clips=clips_to_try(log),
-        metric=metric, rng=streams[1], progress=tell,
+        Normalizer.fit(dataset, "minmax")(dataset), _unbound(log), clips=clips, metric=metric,
+        rng=streams[1],
+        report=lambda share: tell("trying settings on held-out queries", share),
     )  # fmt: skip
     ranker = CounterSampleRanker(
         learning_rate=tuning.learning_rate, steps=tuning.steps, clip=tuning.clip, random_state=seed
@@ -247,7 +248,7 @@ def fit_from_impressions(
     )  # fmt: skip
     _, scores = stages[-1]
     gain = estimate_gain(scores, shown, dataset, metric=metric, rng=streams[3])
-    at_ends = _gain_at_ends(scores, matched, propensity_source, metric)
+    at_ends = _gain_at_ends(scores, matched, looks, metric)
     same = int(streams[4].integers(2**63))  # draws for every point, so that the curve is smooth
     curve = [
         (steps, estimate(scores, shown, dataset, metric=metric, n_bootstrap=CURVE_BOOTSTRAP,
@@ -255,25 +256,25 @@ def fit_from_impressions(
         for steps, scores in stages
     ]  # fmt: skip
     ranker.fit_log(dataset, log, report=lambda _what, share: tell("training", share))
-    ranker.origin_ |= _origin(check, propensity_source, gain)
+    ranker.origin_ |= _origin(check, looks, gain)
     return Fit(
         ranker=ranker,
         gain=gain,
         gain_at_ends=at_ends,
         learning_curve=tuple(curve),
         check=check,
-        propensity_source=propensity_source,
+        looks=looks,
         join=join,
         shown=shown,
         weights=diagnose(log),
-        clip=tuning.clip_choice,
+        clip=clip,
         tuning=tuning,
         heaviest=_heaviest(shown, rows, check),
         settings={
             "metric": metric, "method": method, "randomized": randomized, "depth": depth,
             "missing": missing, "seed": seed, "parts": PARTS,
         },
-        warnings=(*check.warnings, *_of_join(join), *propensity_source.warnings,
+        warnings=(*check.warnings, *_of_join(join), *looks.warnings,
                   *_of_gain(gain, at_ends)),
     )  # fmt: skip
 
@@ -347,7 +348,7 @@ def _held_out_scores(
     ]
 
 
-def _origin(check: LogCheck, propensity_source: PropensitySource, gain: Gain) -> dict[str, Any]:
+def _origin(check: LogCheck, looks: Looks, gain: Gain) -> dict[str, Any]:
     """Return what the ranker's card will say of the log, the propensities and the gain."""
     return {
         "log": {
@@ -356,7 +357,7 @@ def _origin(check: LogCheck, propensity_source: PropensitySource, gain: Gain) ->
             "clicks": check.counts.n_clicks,
             "sessions": check.n_sessions,
         },
-        "propensities": propensity_source.source,
+        "propensities": looks.source,
         "gain": {
             "metric": gain.new.metric,
             "per": gain.new.per,
@@ -368,6 +369,11 @@ def _origin(check: LogCheck, propensity_source: PropensitySource, gain: Gain) ->
             "new": gain.new.value,
         },
     }
+
+
+def _unbound(log: ClickLog) -> ClickLog:
+    """Return the log without the fingerprint of its data, whose features are about to change."""
+    return type(log)(log.query, log.item, log.propensity, log.count)
 
 
 def _of_join(join: JoinReport) -> list[str]:
@@ -385,10 +391,10 @@ def _of_gain(gain: Gain, at_ends: tuple[float, float] | None) -> list[str]:
 
 
 def _gain_at_ends(
-    scores: np.ndarray[Any, Any], matched: Matched, propensity_source: PropensitySource, metric: str
+    scores: np.ndarray[Any, Any], matched: Matched, looks: Looks, metric: str
 ) -> tuple[float, float] | None:
     """Return the relative gain with all propensities at the ends of their intervals."""
-    curve, dataset = propensity_source.curve, matched.table.dataset
+    curve, dataset = looks.curve, matched.table.dataset
     if curve is None or not curve.low.all():
         return None
     ends = []

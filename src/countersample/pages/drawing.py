@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 
 class Style(NamedTuple):
@@ -137,8 +137,32 @@ def new_panels(
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 (heavy)
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, sharex="col", sharey=sharey)
+    with figure_style():
+        figure = Figure(figsize=(width, height), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False, sharex="col", sharey=sharey)
+    return figure, panels
+
+
+def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of this size, in inches, and its Axes; pyplot knows nothing of it."""
+    figure, panels = new_panels(1, 1, width=width, height=height)
+    return figure, panels[0, 0]
+
+
+def draw_band(
+    axes: Axes,
+    x: ArrayLike,
+    middle: ArrayLike,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    *,
+    style: Style,
+    label: str = "",
+) -> None:
+    """Draw a line in a method's style, and what is between two others as a band."""
+    axes.plot(x, middle, color=style.colour, ls=style.dash, lw=1.5, label=label)
+    if low is not None and high is not None:
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.18, lw=0)
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:
@@ -177,7 +201,7 @@ def save_figure(
     """
     for suffix in _METADATA:
         save_picture(figure, _with_suffix(stem, suffix))
-    write_rows(_with_suffix(stem, "csv"), columns, ([_plain(cell) for cell in row] for row in rows))
+    write_csv(_with_suffix(stem, "csv"), columns, ([_plain(cell) for cell in row] for row in rows))
 
 
 def save_picture(figure: Figure, path: str | PathLike[str]) -> None:
@@ -189,7 +213,7 @@ def save_picture(figure: Figure, path: str | PathLike[str]) -> None:
         figure.savefig(temporary, format=suffix, dpi=150, metadata=_METADATA[suffix])
 
 
-def write_rows(
+def write_csv(
     path: str | PathLike[str], columns: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> None:
     """Write a header and rows as CSV."""

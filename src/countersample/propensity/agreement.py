@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._files import atomic_path
 from countersample.errors import DataError
+from countersample.pages.drawing import new_axes, save_picture, write_csv
+from countersample.plotting import plot_propensities
 from countersample.propensity.cells import positions_text
 from countersample.propensity.estimation import METHODS, estimate, supported
 
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# Okabe and Ito's colours, told apart by colour-blind readers too; and a marker each.
-STYLES = (
-    ("#000000", "o"), ("#E69F00", "s"), ("#56B4E9", "^"), ("#009E73", "v"),
-    ("#0072B2", "D"), ("#D55E00", "P"), ("#CC79A7", "X"),
-)  # fmt: skip
 _NEAR = 1 + 1e-3  # ends of intervals this close meet: the estimators that iterate stop somewhere
 _HEADER = ("method", "position", "value", "low", "high", "n_impressions")
 
@@ -78,36 +73,13 @@ class CrossCheck:
 
     def write_csv(self, path: str | PathLike[str]) -> None:
         """Write a row a method and position."""
-        with atomic_path(path) as temporary, temporary.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(_HEADER)
-            writer.writerows(self.rows())
+        write_csv(path, _HEADER, self.rows())
 
     def draw(self, path: str | PathLike[str]) -> None:
-        """Draw all curves with their intervals as PNG, on a logarithmic scale."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (heavy)
-        from matplotlib.figure import Figure  # noqa: PLC0415
-
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        styles = dict(zip(METHODS, STYLES, strict=True))
-        for place, (name, curve) in enumerate(self.estimates.items()):
-            colour, marker = styles[name]
-            shift = 0.08 * (place - (len(self.estimates) - 1) / 2)  # beside each other
-            low = np.maximum(curve.low, curve.value / 1000)  # 0 is not on the scale
-            error = np.abs(np.stack([low, curve.high]) - curve.value)
-            axes.errorbar(curve.position + shift, curve.value, error, label=name, color=colour,
-                          marker=marker, ms=4, lw=1, capsize=2)  # fmt: skip
-        first = next(iter(self.estimates.values()))
-        axes.set_yscale("log")
-        axes.set_xticks(first.position if len(first.value) <= 20 else first.position[::10])
-        axes.set_xlabel("position")
-        axes.set_ylabel(f"propensity relative to position {first.reference}")
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, dpi=150, format="png")
+        """Draw all curves with their intervals, on a logarithmic scale, as PNG, SVG or PDF."""
+        figure, axes = new_axes(8, 4.5)
+        plot_propensities(self.estimates, log=True, ax=axes)
+        save_picture(figure, path)
 
 
 def cross_check(

@@ -137,20 +137,19 @@ class CounterSampleRanker(ClickRanker):
                 dataset, log, fewer_steps=False, rng=rng,
                 learning_rates=None if rate == "auto" else [_as_rate(rate)],
                 clips=clips_to_try(log) if clip == "auto" else [as_clip(clip)],
-                progress=lambda _what, share: tell("trying learning rates", begin * share),
-                **options,
+                report=lambda share: tell("trying learning rates", begin * share), **options,
             )  # fmt: skip
             rate, clip = tuning.learning_rate, tuning.clip
         result = train(
             dataset, log, learning_rate=_as_rate(rate), clip=as_clip(clip), rng=rng,
             checkpoints=CHECKPOINTS,
-            report=lambda n, of: tell("training", begin + (1 - begin) * n / of), **options,
+            progress=lambda what, share: tell(what, begin + (1 - begin) * share), **options,
         )  # fmt: skip
         self.coef_, self.average_coef_ = result.coef, result.average_coef
         self.weights_ = result.weights
         self.scorer_ = LinearScorer(self.weights_)
         self.history_ = result.history
-        self.learning_rate_, self.clip_ = result.settings["learning_rate"], as_clip(clip)
+        self.learning_rate_, self.clip_ = result.learning_rate, as_clip(clip)
         self.tuning_ = tuning
         self.n_steps_ = result.n_steps
 

@@ -171,7 +171,7 @@ def _checked_name(name: str, value: Any) -> str:  # noqa: ANN401 (what a user wr
     from countersample._ranked import NO_RELEVANT  # noqa: PLC0415 (these import numpy)
     from countersample.data.normalize import METHODS as NORMALIZATIONS  # noqa: PLC0415
     from countersample.objectives import OBJECTIVES  # noqa: PLC0415
-    from countersample.optimizers import OPTIMIZERS  # noqa: PLC0415
+    from countersample.training.optimizers import OPTIMIZERS  # noqa: PLC0415
 
     known: dict[str, Collection[str]] = {
         "optimizer": OPTIMIZERS,

@@ -9,6 +9,7 @@ import numpy as np
 
 from countersample.pages.drawing import (
     add_legend,
+    draw_band,
     figure_style,
     new_panels,
     save_figure,
@@ -95,12 +96,10 @@ def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) ->
         cell = result.cells[dataset, method.name, value]
         style = style_of(method.plan, method.unit)
         curve = band(cell.ndcg, cell.runs)
-        axes.plot(cell.drawn, curve.mean, color=style.colour, ls=style.dash, lw=1.5,
-                  label=method.name)  # fmt: skip
-        if not cell.n_diverged:
-            axes.fill_between(cell.drawn, curve.low, curve.high, color=style.colour, alpha=0.18,
-                              lw=0)  # fmt: skip
-        else:  # an interval over sound and fallen runs would cover the panel: each run instead
+        # An interval over sound and fallen runs would cover the panel: each run instead.
+        ends = () if cell.n_diverged else (curve.low, curve.high)
+        draw_band(axes, cell.drawn, curve.mean, *ends, style=style, label=method.name)
+        if cell.n_diverged:
             axes.plot(cell.drawn, cell.ndcg.T, color=style.colour, lw=0.6, alpha=0.6)
             diverged.append(f"{method.name}: {cell.n_diverged} of {len(cell.ndcg)} diverged")
     axes.axhline(result.best[dataset], color="black", lw=0.7, label="w* (all labels)")

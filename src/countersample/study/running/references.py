@@ -29,7 +29,7 @@ def supervised(
     *,
     steps: int,
     seed: int,
-    report: Callable[[int, int], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Floats:
     """Return w*: trained on all labels, at the learning rate that is best on validation data."""
     runs = train_many(
@@ -39,7 +39,7 @@ def supervised(
         seeds=[seed],
         unit="query",
         steps=steps,
-        report=report,
+        progress=progress,
     )
     sound = [run.average_coef for run in runs if run.diverged_at is None]
     return sound[int(learning_curve(np.array(sound), vali, METRIC).argmax())]

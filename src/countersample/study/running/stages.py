@@ -96,7 +96,13 @@ class Workbench:
         train_set, vali, test = self._data(job.needs[0])
         # Enough to converge: by query, many passes over the queries.
         steps = int(np.clip(20 * train_set.n_queries, 20_000, 300_000))
-        best = supervised(train_set, vali, steps=steps, seed=0, report=tell)
+        best = supervised(
+            train_set,
+            vali,
+            steps=steps,
+            seed=0,
+            progress=lambda _, share: tell(round(1e6 * share), 10**6),
+        )
         policy = logging_policy(train_set, fraction=job.config["policy_fraction"], seed=0)
         ndcg = learning_curve(
             np.array([best, policy]), test, METRIC, no_relevant=job.config["no_relevant"]
@@ -205,7 +211,7 @@ class Workbench:
             clip=config["clip"] or None,
             checkpoints=_points(protocol, n_points),
             workers=1,
-            report=tell,
+            progress=lambda _, share: tell(round(1e6 * share), 10**6),
         )
 
     def _data_of(self, clicks: Job) -> tuple[RankingDataset, ...]:

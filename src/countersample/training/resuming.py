@@ -16,10 +16,10 @@ from countersample._files import atomic_path
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from os import PathLike
 
-    from countersample._runs import Run
+    from countersample._progress import Progress
+    from countersample.training.runs import Run
 
 VERSION = 1
 SECONDS_BETWEEN_SAVES = 5.0
@@ -31,9 +31,7 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-def run_resumable(
-    run: Run, path: str | PathLike[str], report: Callable[[int, int], None] | None = None
-) -> None:
+def run_resumable(run: Run, path: str | PathLike[str], progress: Progress) -> None:
     """Take all steps of a run, keeping its state in a file and starting from what that holds.
 
     Parameters
@@ -42,7 +40,7 @@ def run_resumable(
         One that has not started.
     path : path
         The file; it is left there at the end, so that a further call has nothing to do.
-    report : function of (steps done, steps in all), optional
+    progress : Progress
 
     Raises
     ------
@@ -58,8 +56,7 @@ def run_resumable(
     saved = time.monotonic()
     while not run.is_over:
         run.advance()
-        if report is not None:
-            report(run.step, run.setup.n_steps)
+        progress.update(run.step / run.setup.n_steps)
         if run.is_over or time.monotonic() - saved >= SECONDS_BETWEEN_SAVES:
             _save(run, path, identity)
             saved = time.monotonic()
@@ -71,11 +68,10 @@ def _identity(run: Run) -> str:
     described: dict[str, Any] = {
         "version": VERSION,
         "dataset": setup.dataset.fingerprint,
-        "options": {k: repr(v) for k, v in setup.options.items() if k != "checkpoints"},
+        "options": {k: repr(v) for k, v in setup.options.to_dict().items() if k != "checkpoints"},
         "n_steps": setup.n_steps,
         "record_at": setup.record_at,
         "steps_at_once": setup.steps_at_once,
-        "optimizer": setup.optimizer_settings,
         "learning_rates": run.learning_rates,
         "rng": run.rng.bit_generator.state,  # as it was handed over
     }

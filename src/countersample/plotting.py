@@ -1,0 +1,262 @@
+"""Functions that draw what others have computed, and return the Axes: the index of plots.
+
+Each takes ``ax``, the Axes to draw on, or makes new ones with pyplot. Matplotlib is imported when
+something is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample.pages.drawing import (
+    MAIN,
+    MARKED,
+    draw_band,
+    figure_style,
+    short_number,
+    style_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.clicks import Diagnosis
+    from countersample.clicks.impressions import PositionCounts
+    from countersample.evaluation import Gain
+    from countersample.propensity import Propensities
+
+    Floats = NDArray[np.float64]
+
+__all__ = [
+    "plot_click_rates",
+    "plot_gain",
+    "plot_learning_curve",
+    "plot_propensities",
+    "plot_weights",
+    "wilson_interval",
+]
+_Z = 1.959963984540054  # of a 95 % interval
+_SIGNS = {True: "#009E73", False: "#D55E00", None: "#6E6E6E"}  # above 0, below, neither
+
+
+@figure_style()
+def plot_propensities(
+    curves: Propensities | Mapping[str, Propensities],
+    *,
+    log: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the examination probability of each position with its interval.
+
+    Parameters
+    ----------
+    curves : Propensities, or a mapping of names to them
+        Such as `CrossCheck.estimates`; several stand beside each other.
+    log : bool
+        Whether the axis of propensities is logarithmic.
+    ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> from countersample.plotting import plot_propensities
+    >>> from countersample.propensity import Propensities
+    >>> curve = Propensities([1, 0.5], low=[1, 0.4], high=[1, 0.6], n_impressions=[9, 9],
+    ...                      method="all-pairs")
+    >>> plot_propensities(curve).get_ylabel()
+    'propensity relative to position 1'
+    """
+    ax = _new_axes() if ax is None else ax
+    several = curves if isinstance(curves, Mapping) else {curves.method: curves}
+    first = next(iter(several.values()))
+    for at, (name, curve) in enumerate(several.items()):
+        colour, marker = MARKED[at % len(MARKED)] if len(several) > 1 else (MAIN, "o")
+        shift = 0.08 * (at - (len(several) - 1) / 2)  # beside each other
+        low = np.maximum(curve.low, curve.value / 1000 if log else 0)  # a log axis has no 0
+        error = np.abs(np.stack([low, curve.high]) - curve.value)
+        ax.errorbar(curve.position + shift, curve.value, error, label=name, color=colour,
+                    marker=marker, ms=4, lw=1.2, elinewidth=0.9, capsize=2)  # fmt: skip
+    if log:
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(bottom=0)
+    if len(several) > 1:
+        ax.legend()
+    _position_axis(ax)
+    ax.set_ylabel(f"propensity relative to position {first.reference}")
+    return ax
+
+
+@figure_style()
+def plot_click_rates(counts: PositionCounts, *, ax: Axes | None = None) -> Axes:
+    """Draw the click rate of each position with its 95 % interval (Wilson's).
+
+    Parameters
+    ----------
+    counts : PositionCounts
+    ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> from countersample.clicks.impressions import PositionCounts
+    >>> from countersample.plotting import plot_click_rates
+    >>> counts = PositionCounts.from_columns(
+    ...     query_id=["a", "a"], item_id=[7, 8], position=[1, 2], click=[6, 3],
+    ...     impressions=[10, 10],
+    ... )
+    >>> plot_click_rates(counts).lines[0].get_ydata()
+    array([0.6, 0.3])
+    """
+    ax = _new_axes() if ax is None else ax
+    positions, impressions, clicks = counts.by_position
+    rate = clicks / impressions
+    low, high = wilson_interval(clicks, impressions)
+    error = np.clip([rate - low, high - rate], 0, None)
+    ax.errorbar(positions, rate, error, fmt="o-", color=MAIN, capsize=2, lw=1.5, ms=4)
+    ax.set_ylim(bottom=0)
+    ax.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
+    _position_axis(ax)
+    ax.set_ylabel("click rate, with 95 % interval")
+    return ax
+
+
+@figure_style()
+def plot_weights(diagnosis: Diagnosis, *, ax: Axes | None = None) -> Axes:
+    """Draw how many clicks have which weight, 1/propensity: a bar for each doubling.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        What `countersample.clicks.diagnose` says of a log.
+    ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.clicks import diagnose
+    >>> from countersample.plotting import plot_weights
+    >>> log = ClickLog(query=[0, 0, 1], item=[0, 1, 0], propensity=[1, 0.5, 1])
+    >>> [float(bar.get_height()) for bar in plot_weights(diagnose(log)).patches]
+    [2.0, 1.0]
+    """
+    ax = _new_axes() if ax is None else ax
+    names = [f"{low:g}–{high:g}" for low, high, _ in diagnosis.histogram]
+    ax.bar(names, [clicks for _, _, clicks in diagnosis.histogram], color=MAIN)
+    ax.grid(visible=False, axis="x")
+    ax.yaxis.set_major_formatter(short_number)
+    if len(names) > 6:
+        ax.tick_params(axis="x", labelrotation=45)
+    ax.set(xlabel="weight, 1/propensity", ylabel="clicks")
+    return ax
+
+
+@figure_style()
+def plot_learning_curve(
+    steps: ArrayLike,
+    values: ArrayLike,
+    *,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    label: str = "",
+    method: tuple[str, str] = ("countersample", "click"),
+    metric: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a metric in the course of training; once for each method, on the same Axes.
+
+    Parameters
+    ----------
+    steps : array (n_points,)
+    values : array (n_points,) or (n_runs, n_points)
+        Of several runs the mean is drawn, within the range of all.
+    low, high : arrays (n_points,), optional
+        The ends of an interval, drawn as a band.
+    label : str
+        What the legend calls it.
+    method : pair of str
+        Plan and unit, which have a colour and dashes of their own.
+    metric : str
+        Beside the axis.
+    ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> from countersample.plotting import plot_learning_curve
+    >>> ax = plot_learning_curve([100, 200], [[0.5, 0.75], [0.75, 1]], metric="ndcg@10")
+    >>> ax.lines[0].get_ydata()
+    array([0.625, 0.875])
+    """
+    ax = _new_axes() if ax is None else ax
+    runs = np.atleast_2d(np.asarray(values, np.float64))
+    if low is None and len(runs) > 1:
+        low, high = runs.min(axis=0), runs.max(axis=0)
+    draw_band(ax, steps, runs.mean(axis=0), low, high, style=style_of(*method), label=label)
+    ax.xaxis.set_major_formatter(short_number)
+    if label:
+        ax.legend()
+    ax.set(xlabel="steps", ylabel=metric)
+    return ax
+
+
+@figure_style()
+def plot_gain(gain: Gain, *, ax: Axes | None = None) -> Axes:
+    """Draw the relative gain of a ranker over what was logged, with its interval, beside 0.
+
+    Parameters
+    ----------
+    gain : Gain
+        What `countersample.estimate_gain` says.
+    ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from countersample.plotting import plot_gain
+    >>> gain = SimpleNamespace(relative=0.16, relative_low=0.14, relative_high=0.18)
+    >>> plot_gain(gain).get_xlabel()
+    'gain over what was logged'
+    """
+    ax = _new_axes(height=1.2) if ax is None else ax
+    low, high = gain.relative_low, gain.relative_high
+    colour = _SIGNS[True if low > 0 else False if high < 0 else None]
+    ax.axvline(0, color="black", lw=0.9, ls=(0, (4, 3)))
+    ax.plot([low, high], [0, 0], color=colour, lw=5, alpha=0.5, solid_capstyle="round")
+    ax.plot(gain.relative, 0, "o", color=colour, ms=7)
+    ax.margins(x=0.12)
+    ax.set(yticks=[], xlabel="gain over what was logged")
+    ax.spines["left"].set_visible(False)
+    ax.xaxis.set_major_formatter(lambda x, _: f"{100 * x:+g} %" if x else "0")
+    return ax
+
+
+def wilson_interval(
+    clicks: NDArray[np.int64], impressions: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """Return Wilson's 95 % interval of a rate: (p̂ + z²/2n ± z√(p̂(1−p̂)/n + z²/4n²)) / (1 + z²/n).
+
+    >>> low, high = wilson_interval(np.array([5]), np.array([10]))
+    >>> round(float(low[0]), 3), round(float(high[0]), 3)
+    (0.237, 0.763)
+    """
+    n = impressions.astype(np.float64)
+    rate = clicks / n
+    middle = rate + _Z**2 / (2 * n)
+    half = _Z * np.sqrt(rate * (1 - rate) / n + _Z**2 / (4 * n**2))
+    whole = 1 + _Z**2 / n
+    return np.maximum((middle - half) / whole, 0), np.minimum((middle + half) / whole, 1)
+
+
+def _new_axes(width: float = 5.5, height: float = 3.3) -> Axes:
+    from matplotlib import pyplot as plt  # noqa: PLC0415 (heavy)
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def _position_axis(ax: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 (heavy)
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("position")

@@ -1,0 +1,203 @@
+"""Training by gradient steps: one run, or a grid of runs in one pass over memory.
+
+Algorithms 1 and 2 of the paper, exactly: w₁ = 0; at step t draw a batch, w_{t+1} = w_t − step; the
+averaged iterate after T steps is w̄ = (w₁ + … + w_T)/T.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._cores import available_cores
+from countersample._params import whole_number
+from countersample._progress import Progress
+from countersample.errors import ParameterError
+from countersample.training.options import TrainingOptions
+from countersample.training.results import DivergedError, History, TrainingResult
+from countersample.training.runs import Run, Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from countersample._progress import Show
+    from countersample.clicks import ClickLog
+    from countersample.data import RankingDataset
+
+__all__ = ["train", "train_many"]
+
+MOST_BATCHED_RUNS = 8  # learning rates served by one pass over memory
+
+
+def train(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    learning_rate: float,
+    rng: np.random.Generator | int | None = None,
+    resume: str | PathLike[str] | None = None,
+    progress: Progress | Show | None = None,
+    options: TrainingOptions | None = None,
+    **settings: Any,  # noqa: ANN401 (the fields of TrainingOptions)
+) -> TrainingResult:
+    """Train a linear ranker on a click log.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+    log : ClickLog
+    learning_rate : float
+        η.
+    rng : numpy Generator or seed
+        Same seed, same bytes.
+    resume : path, optional
+        Keep the state of the run in this file, and go on from it where it exists. The end is the
+        same to the byte as that of a run that was not stopped. Needs `rng`.
+    progress : function of (what is going on, share of all that is done), optional
+        Called now and then.
+    options : TrainingOptions, optional
+        All that can be said about training; by default its defaults.
+    **settings
+        Single fields of `TrainingOptions`, which win over `options`: ``method``, ``unit``,
+        ``objective``, ``optimizer``, ``batch_size``, ``steps`` or ``epochs``, ``average``,
+        ``checkpoints``, ``l2``, ``radius``, ``clip``, those of the optimizer and the plan.
+
+    Returns
+    -------
+    TrainingResult
+
+    Raises
+    ------
+    DivergedError
+        When the weights explode.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog, RankingDataset, train
+    >>> data = RankingDataset.from_arrays(X=[[1, 0], [0, 1]], y=[1, 0], qid=[7, 7])
+    >>> log = ClickLog(query=[0], item=[0], propensity=[0.5])
+    >>> train(data, log, learning_rate=0.125, steps=3, rng=0).coef  # m = M̄ = 2: steps of 0.25
+    array([ 0.5, -0.5])
+    """
+    (setup,) = Setup.of(dataset, log, TrainingOptions.of(options, settings))
+    run = Run(setup, [learning_rate], np.random.default_rng(rng))
+    part = Progress.of(progress).part(1.0, "training")
+    if resume is None:
+        run.finish(part)
+    elif rng is None:
+        raise ParameterError("resume needs rng: a seed, so that a run can be told from another")
+    else:
+        from countersample.training.resuming import run_resumable  # noqa: PLC0415 (where asked for)
+
+        run_resumable(run, resume, part)
+    (result,) = _results(run, seed=rng if isinstance(rng, Integral) else None)
+    if result.diverged_at is not None:
+        raise DivergedError(result.diverged_at, learning_rate)
+    return result
+
+
+def train_many(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    learning_rates: Sequence[float],
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0,),
+    workers: int | None = None,
+    progress: Progress | Show | None = None,
+    options: TrainingOptions | None = None,
+    **settings: Any,  # noqa: ANN401 (the fields of TrainingOptions)
+) -> list[TrainingResult]:
+    """Train a grid of methods, seeds and learning rates on one copy of the data.
+
+    Runs of the same method and seed draw the same examples, so up to eight learning rates take
+    their steps together: one pass over memory serves them all. A run whose weights explode does
+    not end the others: its `diverged_at` says so, and its weights are NaN.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+    log : ClickLog
+    learning_rates : sequence of float
+    methods : sequence of str, optional
+        By default that of the options.
+    seeds : sequence of int
+    workers : int, optional
+        Threads; all cores by default. The results do not depend on it.
+    progress : function of (what is going on, share of all that is done), optional
+    options, **settings
+        As for `train`.
+
+    Returns
+    -------
+    list of TrainingResult
+        By method, then seed, then learning rate.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog, RankingDataset, train_many
+    >>> data = RankingDataset.from_arrays(X=[[1, 0], [0, 1]], y=[1, 0], qid=[7, 7])
+    >>> log = ClickLog(query=[0], item=[0], propensity=[0.5])
+    >>> runs = train_many(data, log, learning_rates=[0.125, 0.25], methods=["ips"], steps=1)
+    >>> [run.coef[0] for run in runs]  # 2 · 0.125, 2 · 0.25
+    [0.25, 0.5]
+    """
+    for name in ("rng", "resume"):
+        if name in settings:
+            raise ParameterError(f"train_many takes no {name}: its seeds say what is drawn")
+    n_threads = available_cores() if workers is None else whole_number("workers", workers, least=1)
+    setups = Setup.of(dataset, log, TrainingOptions.of(options, settings), methods)
+    for setup in setups:
+        setup.prepare()
+    seeded = [
+        (seed, Run(setup, rates, np.random.default_rng(seed)))
+        for setup in setups
+        for seed in seeds
+        for rates in _batches(learning_rates)
+    ]
+    parts = Progress.of(progress).part(1.0, "training").side_by_side(len(seeded))
+
+    def work(index: int) -> list[TrainingResult]:
+        seed, run = seeded[index]
+        run.finish(parts[index])
+        parts[index].update(1.0)  # also where all have diverged
+        return _results(run, seed=seed)
+
+    with ThreadPoolExecutor(n_threads) as pool:
+        return [result for results in pool.map(work, range(len(seeded))) for result in results]
+
+
+def _batches(learning_rates: Sequence[float]) -> list[Sequence[float]]:
+    starts = range(0, len(learning_rates), MOST_BATCHED_RUNS)
+    return [learning_rates[start : start + MOST_BATCHED_RUNS] for start in starts]
+
+
+def _results(run: Run, seed: int | None) -> list[TrainingResult]:
+    """Return the results of batched runs; of weights that exploded come NaN, never a model."""
+    setup, state = run.setup, run.state
+    results = []
+    for k, rate in enumerate(run.learning_rates):
+        stopped = int(state["stopped"][k])
+        w, average = state["w"][k].copy(), state["total"][k] / run.step
+        w_at, average_at = state["weights_at"][k].copy(), state["averages_at"][k].copy()
+        if stopped:
+            w[:] = average[:] = np.nan
+            w_at[setup.record_at >= stopped] = average_at[setup.record_at >= stopped] = np.nan
+        results.append(
+            TrainingResult(
+                coef=w,
+                average_coef=average,
+                n_steps=stopped or run.step,
+                diverged_at=stopped or None,
+                history=History(setup.record_at, w_at, average_at),
+                learning_rate=rate,
+                options=setup.options,
+                seed=seed,
+                fingerprint=setup.log.fingerprint,
+            )
+        )
+    return results

@@ -1,0 +1,47 @@
+"""How a gradient becomes a step: SGD, Adam, Adagrad, with the settings and defaults of PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["OPTIMIZERS", "Optimizer"]
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """An update rule and its settings.
+
+    Attributes
+    ----------
+    name : str
+    formula : str
+        The step from w to w − …, with g the gradient and η the learning rate.
+    code : int
+        Which update the kernel takes (`_kernels.updates`).
+    defaults : mapping
+        The settings it takes, fields of `TrainingOptions`, and their values where none are given.
+    """
+
+    name: str
+    formula: str
+    code: int
+    defaults: Mapping[str, float] = field(default_factory=dict)
+
+
+OPTIMIZERS = {
+    optimizer.name: optimizer
+    for optimizer in (
+        Optimizer("sgd", "η·u, u = momentum·u + g", 0, {"momentum": 0.0}),
+        Optimizer(
+            "adam",
+            "η·m̂/(√v̂ + ε), m = β₁m + (1−β₁)g, v = β₂v + (1−β₂)g²",
+            1,
+            {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
+        ),
+        Optimizer("adagrad", "η·g/(√Σg² + ε)", 2, {"epsilon": 1e-10}),
+    )
+}

@@ -1,0 +1,189 @@
+"""What can be said about training: declared once, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._params import choice, number, whole_number
+from countersample.errors import ParameterError
+from countersample.objectives import OBJECTIVES
+from countersample.plans import PLANS, UNITS, make_plan
+from countersample.training.optimizers import OPTIMIZERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.plans import Examples, Plan
+    from countersample.training.optimizers import Optimizer
+
+__all__ = ["TrainingOptions"]
+
+OF_PLANS = ("bounds", "probabilities")
+_DECAY = {"least": 0, "below": 1}
+_RANGES: dict[str, dict[str, Any]] = {  # what a number may be
+    "epochs": {"above": 0},
+    "l2": {"least": 0},
+    "clip": {"above": 0, "most": 1},
+    "momentum": _DECAY,
+    "beta1": _DECAY,
+    "beta2": _DECAY,
+    "epsilon": {"above": 0},
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingOptions:
+    """How a linear ranker is trained, but for the learning rate and the random numbers.
+
+    Parameters
+    ----------
+    method : {"countersample", "ips", "naive", "bounded", "proposal"}
+        The plan: see `countersample.plans`.
+    unit : {"click", "pair", "query"}
+        What one example is.
+    objective : {"rank", "log-rank", "dcg"}
+    optimizer : {"sgd", "adam", "adagrad"}
+    batch_size : int
+        Examples a step; their gradients are averaged.
+    steps, epochs : int, float
+        One of them: the number of steps, or how often as many examples are drawn as the log has
+        rows, whatever the unit.
+    average : bool
+        Whether `TrainingResult.weights` is w̄ or w.
+    checkpoints : int or list of int
+        Steps at which w and w̄ are kept in the history, or how many such steps, evenly spaced.
+    l2 : float
+        Adds (l2/2)·‖w‖² to the objective.
+    radius : float
+        Keeps ‖w‖ ≤ radius, by projection after each step.
+    clip : float, optional
+        The smallest propensity: see `ClickLog.clip`.
+    momentum, beta1, beta2, epsilon : float, optional
+        Of the optimizers that take them; by default as `OPTIMIZERS` has them.
+    bounds, probabilities : array-like, optional
+        Of the plans ``"bounded"`` and ``"proposal"``, which need them.
+
+    Raises
+    ------
+    ParameterError
+        For a value that is out of its range, or that the optimizer does not take.
+
+    Examples
+    --------
+    >>> from countersample.training import TrainingOptions
+    >>> TrainingOptions(optimizer="adam", steps=1000, beta1=0.8).optimizer_settings
+    {'beta1': 0.8, 'beta2': 0.999, 'epsilon': 1e-08}
+    """
+
+    method: str = "countersample"
+    unit: str = "click"
+    objective: str = "rank"
+    optimizer: str = "sgd"
+    batch_size: int = 1
+    steps: int | None = None
+    epochs: float | None = None
+    average: bool = True
+    checkpoints: int | Sequence[int] = 1
+    l2: float = 0.0
+    radius: float = np.inf
+    clip: float | None = None
+    momentum: float | None = None
+    beta1: float | None = None
+    beta2: float | None = None
+    epsilon: float | None = None
+    bounds: ArrayLike | None = None
+    probabilities: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        """Check all that can be checked without data."""
+        choice("method", self.method, PLANS)
+        choice("unit", self.unit, UNITS)
+        choice("objective", self.objective, OBJECTIVES)
+        choice("optimizer", self.optimizer, OPTIMIZERS)
+        whole_number("batch_size", self.batch_size, least=1)
+        if self.steps is not None:
+            whole_number("steps", self.steps, least=1)
+        for name, bounds in _RANGES.items():
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name), **bounds)
+        if self.radius != np.inf:
+            number("radius", self.radius, above=0, or_else="infinity")
+        if self.steps is not None and self.epochs is not None:
+            raise ParameterError("give either steps or epochs")
+        _check_taken(self)
+
+    @classmethod
+    def of(cls, options: TrainingOptions | None, given: dict[str, Any]) -> TrainingOptions:
+        """Return the options, or the defaults, with what is given changed."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                meant = f", expected {near[0]!r}" if near else f", its options: {', '.join(known)}"
+                raise ParameterError(f"training takes no option {name!r}{meant}")
+        return cls(**given) if options is None else replace(options, **given)
+
+    @property
+    def optimizer_settings(self) -> dict[str, float]:
+        """The settings that the optimizer takes, as given or by default."""
+        defaults = OPTIMIZERS[self.optimizer].defaults
+        given = {name: getattr(self, name) for name in defaults}
+        return {name: defaults[name] if x is None else float(x) for name, x in given.items()}
+
+    def plan(self, examples: Examples) -> Plan:
+        """Return the plan of the method for these examples."""
+        given = {name: getattr(self, name) for name in OF_PLANS}
+        return make_plan(self.method, examples, **{k: v for k, v in given.items() if v is not None})
+
+    def n_steps(self, n_rows: int) -> int:
+        """Return the number of steps for a log of so many rows."""
+        if self.steps is not None:
+            return int(self.steps)
+        if self.epochs is None:
+            raise ParameterError("give either steps or epochs")
+        return max(1, -(-round(self.epochs * n_rows) // self.batch_size))
+
+    def record_at(self, n_steps: int) -> NDArray[np.int64]:
+        """Return the steps to keep the weights at, rising."""
+        if isinstance(self.checkpoints, Integral):
+            n = min(whole_number("checkpoints", self.checkpoints, least=0), n_steps)
+            return -(-np.arange(1, n + 1, dtype=np.int64) * n_steps // max(n, 1))  # rounded up
+        steps = np.unique(np.asarray(self.checkpoints))
+        if len(steps) and not (steps.dtype.kind in "iu" and steps[0] >= 1 and steps[-1] <= n_steps):
+            raise ParameterError(
+                "checkpoints must be a number of them, or steps from 1 to "
+                f"{n_steps} (whole numbers)"
+            )
+        return steps.astype(np.int64)
+
+    def kernel_settings(self, learning_rate: float) -> NDArray[np.float64]:
+        """Return the array of settings that the kernel takes, (7,)."""
+        number("learning_rate", learning_rate, above=0)
+        taken = {"momentum": 0.0, "beta1": 0.0, "beta2": 0.0, "epsilon": 1.0}
+        taken |= self.optimizer_settings
+        return np.array([learning_rate, *taken.values(), self.l2, self.radius])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was said and what the optimizer takes, without the arrays of plans."""
+        unset = {"momentum", "beta1", "beta2", "epsilon", *OF_PLANS}
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in unset}
+        return said | self.optimizer_settings
+
+
+def _check_taken(options: TrainingOptions) -> None:
+    """Refuse settings of another optimizer."""
+    optimizer: Optimizer = OPTIMIZERS[options.optimizer]
+    every = dict.fromkeys(name for each in OPTIMIZERS.values() for name in each.defaults)
+    for name in every:
+        if getattr(options, name) is not None and name not in optimizer.defaults:
+            takes = ", ".join(optimizer.defaults) or "none"
+            raise ParameterError(
+                f"{optimizer.name} takes no setting {name!r}, its settings: {takes}"
+            )

@@ -1,0 +1,110 @@
+"""What training gives: weights, their history, or the error of weights that exploded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._version import __version__
+from countersample.errors import CounterSampleError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from countersample.training.options import TrainingOptions
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["DivergedError", "History", "TrainingResult"]
+
+
+class DivergedError(CounterSampleError):
+    """Training whose weights exploded: the learning rate is too large.
+
+    Attributes
+    ----------
+    step : int
+        The step at which it happened.
+    learning_rate : float
+    """
+
+    def __init__(self, step: int, learning_rate: float) -> None:
+        self.step = step
+        self.learning_rate = learning_rate
+        super().__init__(
+            f"training diverged at step {step:,} with learning rate {learning_rate:g}: "
+            "take a smaller one"
+        )
+
+    def __reduce__(self) -> tuple[type[DivergedError], tuple[int, float]]:
+        return DivergedError, (self.step, self.learning_rate)  # so that it can leave a process
+
+
+@dataclass(frozen=True)
+class History:
+    """The weights at the steps asked for; NaN from where they exploded.
+
+    Attributes
+    ----------
+    steps : int64 (n,)
+    coef, average_coef : float64 (n, n_features)
+    """
+
+    steps: NDArray[np.int64]
+    coef: Floats
+    average_coef: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """What training gives.
+
+    Attributes
+    ----------
+    coef : float64 (n_features,)
+        w, the weights after the last step; NaN if they exploded.
+    average_coef : float64 (n_features,)
+        w̄, the mean of the weights over all steps, the algorithms' answer; NaN if they exploded.
+    n_steps : int
+        The steps taken.
+    diverged_at : int or None
+        The step at which the weights exploded; None for a sound run.
+    history : History
+    learning_rate : float
+    options : TrainingOptions
+    seed : int or None
+        What the random numbers came from, where it was a number.
+    fingerprint : str or None
+        That of the data, as the log has it.
+    """
+
+    coef: Floats
+    average_coef: Floats
+    n_steps: int
+    diverged_at: int | None
+    history: History
+    learning_rate: float
+    options: TrainingOptions
+    seed: int | None
+    fingerprint: str | None
+
+    @property
+    def weights(self) -> Floats:
+        """w̄, or w where it was trained with ``average=False``."""
+        return self.average_coef if self.options.average else self.coef
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that it was trained with, as plain values, with the version of this package."""
+        return self.options.to_dict() | {
+            "learning_rate": self.learning_rate,
+            "seed": self.seed,
+            "dataset": self.fingerprint,
+            "version": __version__,
+        }
+
+    def predict(self, features: ArrayLike) -> Floats:
+        """Return the score w̄·x of each row, float64 (n_rows,), so that it can be evaluated."""
+        return np.asarray(features, np.float64) @ self.weights
