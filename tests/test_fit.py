@@ -319,7 +319,12 @@ class TestPage:
         assert "nan" not in text
         assert fit.verdict in text
         assert "countersample fit a&lt;b" in text
-        for title in ("Where users look", "How clicks are weighted", "Learning", "The gain over"):
+        for title in (
+            "Examination by position",
+            "How clicks are weighted",
+            "Learning",
+            "The gain over",
+        ):
             assert title in text
 
     def test_no_ids_unless_asked(self, page, fit, shop):
@@ -343,7 +348,8 @@ class TestPage:
     def test_of_given_propensities(self, shop, tmp_path):
         fit = fit_from_impressions(*opened(*shop), propensities=PositionBias(1.0))
         write_page(tmp_path / "page.html", fit, command="")
-        assert ">5: 0.2</title>" in (tmp_path / "page.html").read_text("utf-8")
+        text = (tmp_path / "page.html").read_text("utf-8")
+        assert '<th scope="row">5</th><td>0.2</td>' in text
 
 
 def test_progress_never_goes_back(shop):

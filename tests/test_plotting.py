@@ -132,6 +132,12 @@ class TestLearningCurve:
         assert [t.get_text() for t in ax.get_legend().get_texts()] == ["ips", "countersample"]
         assert not ax.collections
 
+    def test_levels_to_compare_with(self, ax):
+        plot_learning_curve([1, 2], [3, 4], levels={"logged": 2.5, "best": 5}, ax=ax)
+        assert [list(line.get_ydata()) for line in ax.lines[1:]] == [[2.5, 2.5], [5, 5]]
+        assert len({line.get_linestyle() for line in ax.lines[1:]}) == 2
+        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["logged", "best"]
+
 
 @pytest.mark.parametrize(
     ("low", "high", "colour"),

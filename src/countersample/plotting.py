@@ -40,6 +40,7 @@ __all__ = [
     "wilson_interval",
 ]
 _Z = 1.959963984540054  # of a 95 % interval
+_LEVELS = ("-", (0, (4, 3)), (0, (1, 2)))  # dashes of lines to compare with
 _SIGNS = {True: "#009E73", False: "#D55E00", None: "#6E6E6E"}  # above 0, below, neither
 
 
@@ -67,7 +68,7 @@ def plot_propensities(
     >>> curve = Propensities([1, 0.5], low=[1, 0.4], high=[1, 0.6], n_impressions=[9, 9],
     ...                      method="all-pairs")
     >>> plot_propensities(curve).get_ylabel()
-    'propensity relative to position 1'
+    'propensity, position 1 = 1'
     """
     ax = _new_axes() if ax is None else ax
     several = curves if isinstance(curves, Mapping) else {curves.method: curves}
@@ -86,7 +87,7 @@ def plot_propensities(
     if len(several) > 1:
         ax.legend()
     _position_axis(ax)
-    ax.set_ylabel(f"propensity relative to position {first.reference}")
+    ax.set_ylabel(f"propensity, position {first.reference} = 1")
     return ax
 
 
@@ -144,7 +145,9 @@ def plot_weights(diagnosis: Diagnosis, *, ax: Axes | None = None) -> Axes:
     """
     ax = _new_axes() if ax is None else ax
     names = [f"{low:g}–{high:g}" for low, high, _ in diagnosis.histogram]
-    ax.bar(names, [clicks for _, _, clicks in diagnosis.histogram], color=MAIN)
+    bars = ax.bar(names, [clicks for _, _, clicks in diagnosis.histogram], color=MAIN)
+    ax.bar_label(bars, fmt="{:,.0f}", fontsize=7, padding=1)
+    ax.margins(y=0.1)
     ax.grid(visible=False, axis="x")
     ax.yaxis.set_major_formatter(short_number)
     if len(names) > 6:
@@ -163,6 +166,7 @@ def plot_learning_curve(
     label: str = "",
     method: tuple[str, str] = ("countersample", "click"),
     metric: str = "",
+    levels: Mapping[str, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw a metric in the course of training; once for each method, on the same Axes.
@@ -180,6 +184,8 @@ def plot_learning_curve(
         Plan and unit, which have a colour and dashes of their own.
     metric : str
         Beside the axis.
+    levels : mapping of str to float, optional
+        What to compare with, by name: a line across each.
     ax : matplotlib Axes, optional
 
     Examples
@@ -194,8 +200,10 @@ def plot_learning_curve(
     if low is None and len(runs) > 1:
         low, high = runs.min(axis=0), runs.max(axis=0)
     draw_band(ax, steps, runs.mean(axis=0), low, high, style=style_of(*method), label=label)
+    for (name, level), dash in zip((levels or {}).items(), _LEVELS, strict=False):
+        ax.axhline(level, color="black", lw=0.9, ls=dash, label=name)
     ax.xaxis.set_major_formatter(short_number)
-    if label:
+    if ax.get_legend_handles_labels()[1]:
         ax.legend()
     ax.set(xlabel="steps", ylabel=metric)
     return ax

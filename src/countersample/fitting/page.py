@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import platform
-from html import escape
-from importlib import metadata, resources
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample._files import atomic_path
+from countersample import pages
 from countersample._version import __version__
-from countersample.fitting.drawing import (
-    Series,
-    bars_figure,
-    interval_figure,
-    line_figure,
-    points_figure,
+from countersample.pages.drawing import MAIN, inline_figure, new_axes
+from countersample.plotting import (
+    plot_gain,
+    plot_learning_curve,
+    plot_propensities,
+    plot_weights,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from os import PathLike
+
+    from numpy.typing import NDArray
 
     from countersample.fitting.pipeline import Fit
 
@@ -29,31 +29,7 @@ N_FEATURES = 15  # the largest weights that are shown
 N_POSITIONS = 10  # that have a line in the table
 _ENGINES = ("duckdb", "polars", "pandas", "pyspark")
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "narwhals", "pyarrow")
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="robots" content="noindex">
-<title>{title}</title>
-<style>
-{css}</style>
-</head>
-<body>
-<p class="eyebrow">countersample fit</p>
-<h1>{title}</h1>
-<div class="verdict {sign}"><p>{verdict}</p></div>
-{warnings}
-<div class="cards">
-{cards}
-</div>
-<h2>To repeat it</h2>
-<pre>{command}</pre>
-<p class="small">{versions}</p>
-</body>
-</html>
-"""
+_SIZE = (4.0, 2.5)  # of a plot, in inches: text can be read on a phone
 
 
 def write_page(
@@ -71,41 +47,29 @@ def write_page(
         Whether the rows with the most weight are told by their query and item id. Else the page
         has no id at all.
     """
-    gain = fit.gain
-    sign = "good" if fit.is_better else "bad" if gain.high < 0 else "unsure"
-    page = _PAGE.format(
-        title=f"A ranker from {fit.check.counts.n_clicks:,} clicks",
-        css=resources.files("countersample.fitting").joinpath("page.css").read_text("utf-8"),
-        sign=sign,
-        verdict=escape(fit.verdict),
-        warnings=_warnings(fit.warnings),
-        cards="\n".join(
-            _card(title, text, *content)
-            for title, text, *content in (
-                _gain(fit),
-                _positions(fit),
-                _learning(fit),
-                _weights(fit),
-                _features(fit),
-                _heaviest(fit, show_ids=show_ids),
-                _log(fit),
-                _settings(fit),
-            )
+    sign: pages.Sign = "good" if fit.is_better else "bad" if fit.gain.high < 0 else "unsure"
+    content = [
+        pages.notice(fit.verdict, sign),
+        pages.warning_list(fit.warnings),
+        pages.cards(
+            _gain(fit),
+            _positions(fit),
+            _learning(fit),
+            _weights(fit),
+            _features(fit),
+            _heaviest(fit, show_ids=show_ids),
+            _log(fit),
+            _settings(fit),
         ),
-        command=escape(command),
-        versions=escape(_versions()),
-    )
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+        pages.section("To repeat it", pages.code(command), pages.small(_versions()), name="repeat"),
+    ]
+    title = f"A ranker from {fit.check.counts.n_clicks:,} clicks"
+    pages.write_page(path, pages.render_page(title, content, kind="countersample fit"))
 
 
-Card = tuple[str, ...]  # a title, a text, and what follows as HTML
-
-
-def _gain(fit: Fit) -> Card:
+def _gain(fit: Fit) -> str:
     gain = fit.gain
     rows = [
-        ("", "estimate", "low", "high"),
         ("logged", *_numbers(gain.logged.value, gain.logged.low, gain.logged.high)),
         ("new ranker", *_numbers(gain.new.value, gain.new.low, gain.new.high)),
         ("gain", *_numbers(gain.value, gain.low, gain.high)),
@@ -118,8 +82,15 @@ def _gain(fit: Fit) -> Card:
         f"is a bootstrap over {gain.new.resampled}. The value rests on as much as "
         f"{gain.new.effective_clicks:,.0f} clicks of equal weight. {_if_wrong(fit)}"
     )
-    drawn = interval_figure(gain.relative, gain.relative_low, gain.relative_high)
-    return "The gain over what was logged", text, drawn, _table(rows[0], rows[1:])
+    figure, axes = new_axes(_SIZE[0], 0.9)
+    plot_gain(gain, ax=axes)
+    drawn = inline_figure(
+        figure,
+        f"{gain.relative:+.1%}, interval {gain.relative_low:+.1%} to {gain.relative_high:+.1%}",
+    )
+    caption = f"{gain.new.metric} a {gain.new.per}"
+    table = pages.table(("", "estimate", "low", "high"), rows, caption=caption)
+    return pages.card("The gain over what was logged", pages.paragraphs([text]), drawn, table)
 
 
 def _if_wrong(fit: Fit) -> str:
@@ -132,81 +103,78 @@ def _if_wrong(fit: Fit) -> str:
     )
 
 
-def _positions(fit: Fit) -> Card:
-    curve, check = fit.looks.curve, fit.looks.cross_check
-    title = "Where users look"
-    if curve is None:
-        known = _mean_propensities(fit)
-        drawn = points_figure([known], x_label="position", y_label="propensity")
+def _positions(fit: Fit) -> str:
+    source = fit.looks
+    figure, axes = new_axes(*_SIZE)
+    if source.curve is None:
+        positions, mean = _mean_propensities(fit)
+        axes.plot(positions, mean, "o-", color=MAIN, ms=4)
+        axes.set(xlabel="position", ylabel="propensity", ylim=(0, None))
+        text = f"Propensities: {source.source}. Shown is their mean over the clicks of a position."
+        rows = [[str(k), f"{value:.3g}"] for k, value in zip(positions, mean, strict=True)]
+        header = ["position", "propensity"]
+    else:
+        curve, check = source.curve, source.cross_check
+        others = {} if check is None else dict(check.estimates)
+        others.pop(curve.method, None)
+        plot_propensities({curve.method: curve, **others}, ax=axes)
         text = (
-            f"Propensities: {fit.looks.source}. Shown is their mean over the clicks of a position."
+            f"The probability to be examined, relative to position {curve.reference}: "
+            f"{curve.method}, {source.source}, with {curve.confidence:.0%} intervals. "
+            f"{'' if check is None else check.sentence}"
         )
-        return title, text, drawn
-    places = curve.position.tolist()
-    main = Series(
-        curve.method, places, curve.value.tolist(), curve.low.tolist(), curve.high.tolist()
-    )
-    others = [] if check is None else [
-        Series(name, each.position.tolist(), each.value.tolist())
-        for name, each in check.estimates.items() if name != curve.method
-    ]  # fmt: skip
-    drawn = points_figure([main, *others], x_label="position", y_label="propensity")
-    text = (
-        f"The probability to be looked at, relative to position {curve.reference}: {curve.method}, "
-        f"{fit.looks.source}, with {curve.confidence:.0%} intervals."
-    )
-    if check is None:
-        return title, text, drawn
-    faint = " Faint: the other methods." if others else ""
-    names = list(check.estimates)
-    rows = [
-        [str(place), *(f"{check.estimates[name].value[place - 1]:.3f}" for name in names)]
-        for place in places[:N_POSITIONS]
-    ]
-    return title, f"{text}{faint} {check.sentence}", drawn, _table(["position", *names], rows)
+        header = ["position", curve.method, "interval", *others]
+        rows = [
+            [str(k + 1), f"{curve.value[k]:.3f}", f"{curve.low[k]:.3f} to {curve.high[k]:.3f}",
+             *(f"{other.value[k]:.3f}" for other in others.values())]
+            for k in range(len(curve.value))
+        ]  # fmt: skip
+    drawn = inline_figure(figure, "Propensity by position")
+    table = pages.table(header, rows[:N_POSITIONS], caption="Propensity by position")
+    return pages.card("Examination by position", pages.paragraphs([text]), drawn, table)
 
 
-def _mean_propensities(fit: Fit) -> Series:
-    """Return clicks / Σ clicks/propensity by position."""
+def _mean_propensities(fit: Fit) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the positions and clicks / Σ clicks/propensity of each."""
     log = fit.shown
     assert log.position is not None  # noqa: S101 (it has them)
     clicks = np.bincount(log.position, log.clicks)
     weights = np.bincount(log.position, log.weights)
-    places = np.flatnonzero(weights > 0)
-    return Series("", places.tolist(), (clicks[places] / weights[places]).tolist())
+    positions = np.flatnonzero(weights > 0)
+    return positions, clicks[positions] / weights[positions]
 
 
-def _learning(fit: Fit) -> Card:
-    steps = [steps for steps, _ in fit.learning_curve]
-    found = [each for _, each in fit.learning_curve]
-    line = Series(
-        "held-out queries", steps, [each.value for each in found],
-        [each.low for each in found], [each.high for each in found],
-    )  # fmt: skip
+def _learning(fit: Fit) -> str:
     metric = fit.gain.new.metric
-    drawn = line_figure(line, ("logged", fit.gain.logged.value), x_label="steps", y_label=metric)
+    found = [each for _, each in fit.learning_curve]
+    figure, axes = new_axes(*_SIZE)
+    plot_learning_curve(
+        [steps for steps, _ in fit.learning_curve], [each.value for each in found],
+        low=[each.low for each in found], high=[each.high for each in found],
+        label="held-out queries", metric=metric, levels={"logged": fit.gain.logged.value}, ax=axes,
+    )  # fmt: skip
     text = (
         f"{metric} of held-out queries in the course of training, estimated from clicks, with its "
         "interval."
     )
-    return "Learning", text, drawn
+    drawn = inline_figure(figure, f"{metric} by steps")
+    return pages.card("Learning", pages.paragraphs([text]), drawn)
 
 
-def _weights(fit: Fit) -> Card:
-    figures = fit.weights
-    bars = [(f"{low:g}", clicks) for low, _, clicks in figures.histogram]
-    drawn = bars_figure(
-        bars, x_label="weight, 1/propensity: from this to twice as much", y_label="clicks"
-    )
+def _weights(fit: Fit) -> str:
+    found = fit.weights
+    figure, axes = new_axes(*_SIZE)
+    plot_weights(found, ax=axes)
     text = (
-        f"The mean weight of a click is {figures.mean_weight:.3g}, the largest "
-        f"{figures.max_weight:.3g}; as much as {figures.effective_clicks:,.0f} of "
-        f"{figures.n_clicks:,.0f} clicks of equal weight. {fit.clip.sentence}"
+        f"The mean weight of a click is {found.mean_weight:.3g}, the largest "
+        f"{found.max_weight:.3g}; as much as {found.effective_clicks:,.0f} of "
+        f"{found.n_clicks:,.0f} clicks of equal weight. {fit.clip.sentence}"
     )
-    return "How clicks are weighted", text, drawn
+    drawn = inline_figure(figure, "Clicks by weight")
+    return pages.card("How clicks are weighted", pages.paragraphs([text]), drawn)
 
 
-def _features(fit: Fit) -> Card:
+def _features(fit: Fit) -> str:
     ranker = fit.ranker
     names = getattr(ranker, "feature_names_in_", None)
     largest = np.argsort(-np.abs(ranker.weights_), kind="stable")[:N_FEATURES]
@@ -214,22 +182,22 @@ def _features(fit: Fit) -> Card:
         (f"feature {k + 1}" if names is None else str(names[k]), f"{ranker.weights_[k]:+.4g}")
         for k in largest
     ]
-    text = "The largest weights of the ranker, for features brought to [0, 1]."
-    return "What it learned", text, _table(("feature", "weight"), rows)
+    caption = "The largest weights of the ranker, for features brought to [0, 1]"
+    return pages.card("What it learned", pages.table(("feature", "weight"), rows, caption=caption))
 
 
-def _heaviest(fit: Fit, *, show_ids: bool) -> Card:
+def _heaviest(fit: Fit, *, show_ids: bool) -> str:
     header = [*(["query", "item"] if show_ids else []), "position", "clicks", "weight", "of all"]
     rows = [
         [*([str(row.query_id), str(row.item_id)] if show_ids else []), str(row.position),
          f"{row.clicks:,}", f"{row.weight:,.1f}", f"{row.share:.2%}"]
         for row in fit.heaviest
     ]  # fmt: skip
-    text = "The rows of the log that have the most weight."
-    return "What counts most", text, _table(header, rows)
+    caption = "The rows of the log that have the most weight"
+    return pages.card("What counts most", pages.table(header, rows, caption=caption))
 
 
-def _log(fit: Fit) -> Card:
+def _log(fit: Fit) -> str:
     check, counts = fit.check, fit.check.counts
     rows = [
         ("rows", f"{check.problems.n_rows:,}"),
@@ -244,10 +212,10 @@ def _log(fit: Fit) -> Card:
         ("at several positions", f"{check.n_moved / check.n_pairs:.1%}"),
         ("counted by", check.engine),
     ]
-    return "The log", "", _table(("", ""), rows)
+    return pages.card("The log", pages.facts(rows))
 
 
-def _settings(fit: Fit) -> Card:
+def _settings(fit: Fit) -> str:
     tuning, ranker = fit.tuning, fit.ranker
     rows = [
         ("method", f"{ranker.method}, by {ranker.unit}"),
@@ -261,28 +229,7 @@ def _settings(fit: Fit) -> Card:
           and name not in {"metric", "method"}),
     ]  # fmt: skip
     text = "Learning rate, steps and clipping were chosen by the clicks of held-out queries."
-    return "Settings", text, _table(("", ""), rows)
-
-
-def _card(title: str, text: str, *content: str) -> str:
-    told = f"<p>{escape(text)}</p>" if text else ""
-    return f'<section class="card"><h2>{escape(title)}</h2>{told}{"".join(content)}</section>'
-
-
-def _warnings(warnings: Sequence[str]) -> str:
-    if not warnings:
-        return ""
-    items = "".join(f"<li>{escape(text)}</li>" for text in warnings)
-    return f'<div class="warnings"><b>Look at this first</b><ul>{items}</ul></div>'
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    top = f"<thead><tr>{head}</tr></thead>" if any(header) else ""
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>'
+    return pages.card("Settings", pages.paragraphs([text]), pages.facts(rows))
 
 
 def _numbers(*values: float) -> tuple[str, ...]:

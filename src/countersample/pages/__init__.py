@@ -5,6 +5,7 @@ in which it is escaped; what is HTML already is called content. It knows no logs
 """
 
 from countersample.pages.parts import (
+    Sign,
     card,
     cards,
     code,
@@ -16,12 +17,14 @@ from countersample.pages.parts import (
     picture,
     scroll_box,
     section,
+    small,
     table,
     warning_list,
 )
 from countersample.pages.shell import render_page, write_page
 
 __all__ = [
+    "Sign",
     "card",
     "cards",
     "code",
@@ -34,6 +37,7 @@ __all__ = [
     "render_page",
     "scroll_box",
     "section",
+    "small",
     "table",
     "warning_list",
     "write_page",

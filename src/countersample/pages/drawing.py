@@ -271,7 +271,7 @@ def inline_figure(figure: Figure, label: str) -> str:
     body = re.sub(r' style="([^"]*)"', _attributes, body)
     return (
         f'<figure class="drawing"><svg role="img" aria-label="{escape(label)}" {size and size[0]}'
-        f' stroke-linejoin="round">{re.sub(r" +", " ", body)}</figure>'
+        f' fill="var(--ink)" stroke-linejoin="round">{re.sub(r" +", " ", body)}</figure>'
     )
 
 

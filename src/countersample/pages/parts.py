@@ -28,6 +28,11 @@ def paragraphs(texts: Iterable[str]) -> str:
     return "\n".join(f"<p>{escape(text.strip())}</p>" for text in texts if text.strip())
 
 
+def small(text: str) -> str:
+    """Return a paragraph in small type."""
+    return f'<p class="small">{escape(text)}</p>'
+
+
 def notice(text: str, sign: Sign) -> str:
     """Return the one sentence that matters, in a box whose colour says how good it is."""
     return f'<div class="notice {sign}"><p>{escape(text)}</p></div>'

@@ -26,8 +26,7 @@ _PAGE = """<!doctype html>
 <style>{css}</style>
 </head>
 <body>
-<a class="skip" href="#main">To the text</a>
-<header>
+{skip}<header>
 <p class="eyebrow">{kind}</p>
 <h1>{title}</h1>
 {lead}
@@ -92,6 +91,7 @@ def render_page(
         css=style,
         kind=escape(kind),
         lead=lead,
+        skip='<a class="skip" href="#main">To the text</a>\n' if contents else "",
         layout=" beside" if contents else "",
         contents=_contents(contents) if contents else "",
         body="\n".join(part for part in content if part),
