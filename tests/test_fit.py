@@ -315,7 +315,8 @@ class TestPage:
         assert tags.seen["svg"] == 4
         assert not tags.addresses
         assert not tags.seen["script"]
-        assert "http" not in text
+        assert "http:" not in text
+        assert "https:" not in text
         assert "nan" not in text
         assert fit.verdict in text
         assert "countersample fit a&lt;b" in text
