@@ -147,7 +147,7 @@ def test_a_fit_remembers_its_origin(tmp_path):
     fit.ranker.save(tmp_path / "ranker.json")
     ranker = load_ranker(tmp_path / "ranker.json")
     origin, gain = ranker.origin_, fit.gain
-    assert origin["propensities"] == fit.looks.source
+    assert origin["propensities"] == fit.propensity_source.source
     assert origin["log"]["impressions"] == fit.check.counts.n_impressions
     assert origin["log"]["sessions"] == 1000
     assert origin["gain"]["relative"] == gain.relative
@@ -155,7 +155,7 @@ def test_a_fit_remembers_its_origin(tmp_path):
     names = [f"f{place}" for place in range(ranker.n_features_in_)]
     card = card_of(ranker, tmp_path, to="solr", feature_names=names)
     assert f"**{gain.relative:+.1%} dcg@10** over what was logged" in card
-    assert f"| propensities | {fit.looks.source} |" in card
+    assert f"| propensities | {fit.propensity_source.source} |" in card
 
 
 class TestCommand:

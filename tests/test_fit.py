@@ -49,7 +49,9 @@ class TestTruth:
 
     def test_the_curve_is_the_true_one(self, fit):
         truth = 1 / np.arange(1, 11)
-        inside = (fit.looks.curve.low <= truth) & (truth <= fit.looks.curve.high)
+        inside = (fit.propensity_source.curve.low <= truth) & (
+            truth <= fit.propensity_source.curve.high
+        )
         assert inside.mean() >= 0.7
 
     def test_no_gain_is_not_called_one(self):
@@ -99,8 +101,8 @@ class TestTruth:
             for part in (order, moved[~some])
         ])  # fmt: skip
         fit = fit_from_impressions(*opened(both, features), randomized="shuffled")
-        assert fit.looks.source == "estimated by randomized"
-        assert fit.looks.curve.n_impressions.sum() == some.sum()
+        assert fit.propensity_source.source == "estimated by randomized"
+        assert fit.propensity_source.curve.n_impressions.sum() == some.sum()
 
 
 class TestRepeatable:
@@ -193,7 +195,7 @@ class TestDoubts:
     def test_items_that_never_move(self):
         log, features = make(SEED, policies=["by-sales"], queries=40, sessions=3000)
         fit = fit_from_impressions(*opened(log, features))
-        assert fit.looks.source == "estimated by regression-em"
+        assert fit.propensity_source.source == "estimated by regression-em"
         (told,) = [text for text in fit.warnings if "does not identify" in text]
         assert "no query-item pair was shown both in position 1 and in positions 2–10" in told
 
@@ -203,7 +205,7 @@ class TestDoubts:
         with pytest.raises(DataError, match=r"position 1 only.*--gamma.*shuffle the results"):
             fit_from_impressions(*opened(top, features))
         fit = fit_from_impressions(*opened(top, features), propensities=PositionBias(1.0))
-        assert fit.looks.source == "given"
+        assert fit.propensity_source.source == "given"
 
     def test_thin_support(self, shop):
         log, features = shop
@@ -219,7 +221,7 @@ class TestDoubts:
         click = log["click"].to_numpy() | (by_price & (rng.random(len(log)) < 0.25))
         log = log.set_column(log.column_names.index("click"), "click", [click.astype(np.int8)])
         fit = fit_from_impressions(*opened(log, features))
-        assert not fit.looks.cross_check.is_agreed
+        assert not fit.propensity_source.cross_check.is_agreed
         assert any(
             text.startswith("The curve of propensities is in doubt") for text in fit.warnings
         )
@@ -263,7 +265,7 @@ class TestPropensities:
         own = log.append_column("propensity", [1 / log["position"].to_numpy()])
         logged = fit_from_impressions(*opened(own, features))
         given = fit_from_impressions(*opened(log, features), propensities=PositionBias(1.0))
-        assert logged.looks.source == "the log's own column 'propensity'"
+        assert logged.propensity_source.source == "the log's own column 'propensity'"
         assert np.allclose(logged.ranker.weights_, given.ranker.weights_, rtol=1e-6)
         assert np.isclose(logged.gain.relative, given.gain.relative)
 
@@ -271,8 +273,8 @@ class TestPropensities:
         value = 1 / np.arange(1, 11)
         curve = Propensities(value, 0.9 * value, np.minimum(1.1 * value, 1), np.ones(10), "em")
         fit = fit_from_impressions(*opened(*shop), propensities=curve)
-        assert fit.looks.curve is curve
-        assert fit.looks.cross_check is None
+        assert fit.propensity_source.curve is curve
+        assert fit.propensity_source.cross_check is None
 
 
 class _Tags(HTMLParser):
@@ -344,7 +346,9 @@ class TestPage:
         assert weights == sorted(weights, reverse=True)
         assert np.isclose(weights[0], fit.shown.weights.max())
         row = fit.heaviest[0]
-        assert np.isclose(row.weight, row.clicks / fit.looks.propensities.propensity(row.position))
+        assert np.isclose(
+            row.weight, row.clicks / fit.propensity_source.propensities.propensity(row.position)
+        )
 
     def test_of_given_propensities(self, shop, tmp_path):
         fit = fit_from_impressions(*opened(*shop), propensities=PositionBias(1.0))

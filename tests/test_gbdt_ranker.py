@@ -347,7 +347,7 @@ def test_params_and_clone():
         ({"feature_fraction": 1.5}, "feature_fraction is 1.5, expected 'auto' or a number"),
         ({"bagging_fraction": 0}, "bagging_fraction is 0, expected a number above 0"),
         ({"early_stopping": 0}, "early_stopping is 0, expected None or a whole number"),
-        ({"holdout": 0.9}, "holdout is 0.9, expected a share above 0, at most 0.5"),
+        ({"holdout": 0.9}, "holdout is 0.9, expected a number above 0 and at most 0.5"),
         ({"clip": 2.0}, "clip is 2.0"),
         ({"num_leaves": ()}, r"num_leaves is \(\), expected a whole number"),
         ({"num_leaves": "auto"}, "num_leaves is 'auto', expected a whole number"),

@@ -338,7 +338,7 @@ def test_a_file_of_another_kind(tiny, tmp_path):
         ({"batch_size": 0}, "batch_size is 0, expected a whole number of at least 1"),
         ({"epochs": 1.5}, "epochs is 1.5, expected a whole number of at least 1"),
         ({"patience": 0}, "patience is 0, expected a whole number of at least 1"),
-        ({"holdout": 0.9}, "holdout is 0.9, expected a share above 0, at most 0.5"),
+        ({"holdout": 0.9}, "holdout is 0.9, expected a number above 0 and at most 0.5"),
         ({"metric": "ndcg"}, "metric"),
         ({"metric": "arp"}, "metric is 'arp', of which less is better"),
         ({"clip": 2.0}, "clip is 2.0"),

@@ -1,4 +1,4 @@
-"""What is done with propensities: files, cross-checks, clipping, the correction of trust."""
+"""What is done with propensities: files, cross-checks, the correction of trust."""
 
 import csv
 import json
@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from twins_propensity import served
 
-from countersample import ClickLog, PositionBias
+from countersample import PositionBias
 from countersample.clicks import PositionBased, TableBias, TrustBias
 from countersample.clicks.impressions import PositionCounts
 from countersample.errors import DataError, ParameterError
 from countersample.propensity import (
     METHODS,
     Propensities,
-    choose_clip,
     cross_check,
     estimate,
     supported,
@@ -250,85 +249,6 @@ def test_the_real_log(shared, tmp_path):
     # And em says itself why it is the odd one.
     assert any("em is biased" in note for note in check.estimates["em"].notes)
     check.save(tmp_path)
-
-
-# -- choose_clip
-
-
-def clicked_log(propensity, count):
-    rows = np.arange(len(propensity))
-    return ClickLog(query=rows, item=rows, propensity=propensity, count=count)
-
-
-def test_bias_and_variance_are_those_of_repeated_logs(rng):
-    """Logs with Poisson clicks, rate · p of each row, clipped at 0.2."""
-    propensity, level = np.array([1, 0.5, 0.2, 0.02]), 0.2
-    rate = np.array([10, 10, 100, 30])
-    weight = 1 / np.maximum(propensity, level)
-    clicks = rng.poisson(propensity * rate, (1000, 4))
-    estimates = []
-    for row in clicks:
-        log = clicked_log(propensity[row > 0], row[row > 0])
-        found = {level: errors for level, *errors in choose_clip(log).candidates}
-        estimates.append(np.array(found[level]) * row.sum() ** 2)
-    (bias, variance), spread = np.mean(estimates, axis=0), np.std(estimates, axis=0)
-    # The clipped sum misses 30 − 30·0.02/0.2 = 27 of 150 and has the variance Σ rate·p·v².
-    expected = rate * propensity @ weight**2
-    assert abs(variance - expected) < 5 * spread[1] / np.sqrt(1000)
-    assert (clicks @ weight).var() == pytest.approx(expected, rel=0.25)
-    assert (clicks @ weight).mean() == pytest.approx(150 - 27, rel=0.05)
-    assert abs(bias - 27**2) < 5 * spread[0] / np.sqrt(1000)  # 0 or 45²·n·(n − 1): never cut off
-
-
-def test_short_logs_are_clipped_and_long_ones_hardly(rng):
-    propensity = PositionBias(1.5).propensity(np.arange(1, 51))
-    errors = {}
-    for times in (1, 1000):
-        plain, chosen = [], []
-        for _ in range(1000):
-            row = rng.poisson(0.3 * times * propensity)
-            if row.any():
-                log = clicked_log(propensity[row > 0], row[row > 0])
-                clipped = log.clip(choose_clip(log).min_propensity)
-                plain.append(log.weights.sum() - 15 * times)
-                chosen.append(clipped.weights.sum() - 15 * times)
-        errors[times] = np.mean(np.square(chosen)) / np.mean(np.square(plain))
-    assert errors[1] < 0.9
-    assert 0.5 < errors[1000] < 1.1
-
-
-def test_the_choice_is_the_least_of_its_candidates():
-    propensity = np.array([1.0] * 20 + [0.3] * 5 + [0.002])
-    values = np.linspace(1, 2, 26)
-    choice = choose_clip(propensity, values=values)
-    for level, bias, variance in choice.candidates:
-        clipped = values / np.maximum(propensity, level)
-        lost = values / propensity - clipped
-        assert variance * 26**2 == pytest.approx((clipped**2).sum())
-        assert bias * 26**2 == pytest.approx(max(0, lost.sum() ** 2 - (lost**2).sum()))
-    errors = [bias + variance for _, bias, variance in choice.candidates]
-    assert choice.min_propensity == choice.candidates[int(np.argmin(errors))][0]
-    assert choice.is_clipping
-    assert f"at {choice.min_propensity:.3g}," in choice.sentence
-    assert choice.to_dict()["min_propensity"] == choice.min_propensity
-
-
-def test_many_propensities_are_thinned(rng):
-    choice = choose_clip(rng.uniform(0.01, 1, 5000))
-    assert len(choice.candidates) <= 200
-    assert not choice.is_clipping
-    assert choice.sentence.startswith("No clipping")
-
-
-@pytest.mark.parametrize("values", [[1.0], [np.nan, 1.0], [[1.0, 1.0]]])
-def test_values_that_do_not_fit_are_refused(values):
-    with pytest.raises(DataError, match="expected a finite number for each of 2 rows"):
-        choose_clip([1.0, 0.5], values=values)
-
-
-def test_no_propensity_of_zero_to_clip():
-    with pytest.raises(DataError, match=r"propensity is 0.0 in row 1"):
-        choose_clip([1.0, 0.0])
 
 
 # -- trust

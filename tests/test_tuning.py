@@ -1,5 +1,7 @@
 """Settings chosen from clicks: what is tried, what is judged by, and what is chosen."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import SEED
@@ -13,19 +15,12 @@ from countersample import (
     synthetic,
     train,
 )
-from countersample import tuning as tunings
 from countersample.errors import CounterSampleError, ParameterError
 from countersample.evaluation import estimate
 from countersample.evaluation.held_out import HeldOut
-from countersample.tuning import (
-    _Attempt,
-    _best,
-    _Scale,
-    choose_clip,
-    clips_to_try,
-    number_of_steps,
-    tune,
-)
+from countersample.tuning import choose_clip, choosing, clips_to_try, number_of_steps, rates, tune
+from countersample.tuning.rates import RateGrid
+from countersample.tuning.search import Attempt, Search, best_of
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +86,10 @@ def test_a_clip_has_to_be_better_by_a_standard_error(data, log, rng):
         sums = plain + noise + errors_above * error * held_out.weight_sums
         assert held_out.z_score(sums, plain) == pytest.approx(errors_above)
         attempts = [
-            _Attempt(_Scale(clip), 0, 10, sums, held_out.value(sums))
+            Attempt(RateGrid(clip), 0, 10, sums, held_out.value(sums))
             for clip, sums in ((None, plain), (0.1, sums))
         ]
-        return _best(attempts, [0, 1], held_out)
+        return best_of(attempts, [0, 1], held_out)
 
     assert choice(1.1) == 1
     assert choice(0.9) == 0
@@ -104,9 +99,29 @@ def test_a_clip_has_to_be_better_by_a_standard_error(data, log, rng):
 def test_clips_that_change_nothing_are_not_tried(data, log, monkeypatch):
     assert clips_to_try(log) == [None, *(clip for clip in (0.03, 0.1) if clip > 1 / log.max_weight)]
     scaled = data.with_features(1000 * data.features)
-    assert choose_clip(scaled, log.take(slice(None)), rng=SEED) in clips_to_try(log)
-    monkeypatch.setattr(tunings, "tune", None)  # nothing to try
-    assert choose_clip(data, log.clip(0.5)) is None
+    choice = choose_clip(scaled, log.take(slice(None)), rng=SEED)
+    assert [trial.clip for trial in choice.trials] == clips_to_try(log)
+    assert choice.clip in clips_to_try(log)
+    monkeypatch.setattr(choosing, "tune", None)  # nothing to try
+    plain = choose_clip(data, log.clip(0.5))
+    assert (plain.clip, plain.trials) == (None, ())
+    assert plain.sentence == "Propensities are not clipped."
+
+
+def test_the_choice_of_a_clip_says_what_was_tried(found):
+    choice = found.clip_choice
+    assert choice.clip == found.clip
+    best = {clip: max(t.value for t in found.trials if t.clip == clip) for clip in (None, 0.3)}
+    values = {trial.clip: trial.value for trial in choice.trials}
+    assert list(values) == [None, 0.3]
+    assert values == best | {found.clip: found.best.value}
+    told = replace(choice, clip=None).sentence
+    assert told.startswith("Propensities are not clipped: clipping (tried: 0.3) is not better")
+    told = replace(choice, clip=0.3).sentence
+    assert told.startswith("Propensities are clipped at 0.3: on held-out clicks dcg@10 is ")
+    assert replace(choice, clip=0.3, trials=choice.trials[1:]).sentence == (
+        "Propensities are clipped at 0.3."
+    )
 
 
 @pytest.mark.parametrize("learning_rate", ["auto", 0.001])
@@ -176,21 +191,21 @@ def test_every_setting_can_be_tuned(data, log, options):
 
 
 def test_it_goes_on_while_the_best_is_at_an_end(data, log, monkeypatch):
-    monkeypatch.setattr(tunings, "_theoretical_rate", lambda *_: 1.0)
+    monkeypatch.setattr(rates, "theoretical_rate", lambda *_: 1.0)
 
     def tried(peak):
-        def run(_dataset, held_out, _options, chosen, steps, _tell):
-            sums = np.zeros(held_out.n_queries)
+        def run(search, chosen, steps, _progress):
+            sums = np.zeros(search.held_out.n_queries)
             return [
-                tunings._Attempt(s, k, steps, sums, -abs(np.log10(s.rate(k)) - peak))
-                for s, k in chosen
+                Attempt(grid, k, steps, sums, -abs(np.log10(grid.rate(k)) - peak))
+                for grid, k in chosen
             ]
 
-        monkeypatch.setattr(tunings, "_run", run)
+        monkeypatch.setattr(Search, "run", run)
         found = tune(data, log, steps=8, rng=SEED)
-        rates = [trial.learning_rate for trial in found.trials if trial.steps == 2]
-        assert rates == sorted(rates)
-        return found.learning_rate, len(rates)
+        first = [trial.learning_rate for trial in found.trials if trial.steps == 2]
+        assert first == sorted(first)
+        return found.learning_rate, len(first)
 
     assert tried(0.5) == (pytest.approx(10**0.5), 8)  # 10^-1 … 10^2.5
     assert tried(-4) == (pytest.approx(1e-4), 16)
@@ -207,7 +222,7 @@ def test_a_rate_that_diverges_is_never_chosen(data, log):
 
 
 def test_rates_that_all_diverge_are_followed_by_smaller_ones(data, log, monkeypatch):
-    monkeypatch.setattr(tunings, "_theoretical_rate", lambda *_: 1e4)
+    monkeypatch.setattr(rates, "theoretical_rate", lambda *_: 1e4)
     found = tune(data, log, l2=1e3, steps=400, rng=SEED)
     assert found.best.value > 0
     assert found.learning_rate < 1e3
@@ -277,7 +292,8 @@ def test_what_was_shown_but_not_clicked_does_not_matter(data, log):
 
 def test_it_tells_how_far_it_is(data, log):
     told = []
-    tune(data, log, clips=[None, 0.5], steps=100, rng=SEED, report=told.append)
+    tune(data, log, clips=[None, 0.5], steps=100, rng=SEED,
+         progress=lambda _what, share: told.append(share))  # fmt: skip
     assert told == sorted(told)
     assert told[0] > 0
     assert told[-1] == 1
@@ -296,7 +312,7 @@ def test_number_of_steps(n, batch_size, steps):
     ("options", "sentence"),
     [
         ({"clips": []}, "clips are empty"),
-        ({"clips": [0.0]}, "min_propensity is 0.0"),
+        ({"clips": [0.0]}, "clip is 0.0, expected a number above 0"),
         ({"learning_rates": []}, "learning_rates are empty"),
         ({"learning_rates": [-1.0]}, "learning_rate is -1.0"),
         ({"learning_rate": 0.1}, "tune takes no learning_rate, expected learning_rates"),

@@ -134,7 +134,7 @@ def _show_fit(found: Fit) -> None:
         [
             ("log", _size(found)),
             ("clicks used", f"{found.join.n_joined:,} of {found.join.n_clicks:,}"),
-            ("propensities", f"{found.looks.source}{_curve_text(found)}"),
+            ("propensities", f"{found.propensity_source.source}{_curve_text(found)}"),
             (
                 "weights",
                 f"mean {found.weights.mean_weight:.3g}, largest {found.weights.max_weight:.3g}",
@@ -161,7 +161,7 @@ def _show_fit(found: Fit) -> None:
 
 
 def _curve_text(found: Fit) -> str:
-    curve = found.looks.curve
+    curve = found.propensity_source.curve
     if curve is None:
         return ""
     value, low, high = (column[-1] for column in (curve.value, curve.low, curve.high))

@@ -288,6 +288,21 @@ class ClickLog:
             **dict.fromkeys(("session", "position", "impressions")),
         )
 
+    def detached(self) -> ClickLog:
+        """Return its queries, items, propensities and counts, of no dataset in particular.
+
+        For the same items with other features, whose fingerprint is another.
+
+        Examples
+        --------
+        >>> from countersample import ClickLog, synthetic
+        >>> data = synthetic("tiny", rng=0)
+        >>> log = ClickLog.from_labels(data)
+        >>> log.fingerprint == data.fingerprint, log.detached().fingerprint
+        (True, None)
+        """
+        return ClickLog(self.query, self.item, self.propensity, self.count)
+
     def _with(self, **columns: Any) -> ClickLog:  # noqa: ANN401 (the columns)
         present = {name: getattr(self, name) for name in (*_COLUMNS, *_FACTS)}
         return ClickLog(**(present | columns))

@@ -104,7 +104,7 @@ def _if_wrong(fit: Fit) -> str:
 
 
 def _positions(fit: Fit) -> str:
-    source = fit.looks
+    source = fit.propensity_source
     figure, axes = new_axes(*_SIZE)
     if source.curve is None:
         positions, mean = _mean_propensities(fit)
@@ -219,7 +219,7 @@ def _settings(fit: Fit) -> str:
     tuning, ranker = fit.tuning, fit.ranker
     rows = [
         ("method", f"{ranker.method}, by {ranker.unit}"),
-        ("propensities", fit.looks.source),
+        ("propensities", fit.propensity_source.source),
         ("learning rate", f"{tuning.learning_rate:.3g}"),
         ("steps", f"{tuning.steps:,}"),
         ("clip", "none" if tuning.clip is None else f"{tuning.clip:.3g}"),

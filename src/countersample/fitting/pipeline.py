@@ -15,11 +15,10 @@ from countersample.data.normalize import Normalizer
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import estimate, estimate_gain
 from countersample.evaluation.held_out import HeldOut
-from countersample.fitting.looking import find_propensities
+from countersample.fitting.propensity_source import find_propensities
 from countersample.fitting.shown import Matched
-from countersample.propensity import choose_clip
 from countersample.rankers import CounterSampleRanker
-from countersample.tuning import tune
+from countersample.tuning import clips_to_try, tune
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
     from countersample.data import RankingDataset
     from countersample.evaluation import Estimate, Gain
-    from countersample.fitting.looking import Looks
-    from countersample.propensity import ClipChoice
-    from countersample.tuning import TuningResult
+    from countersample.fitting.propensity_source import PropensitySource
+    from countersample.tuning import ClipChoice, TuningResult
 
     Report = Callable[[str, float], None]
 
@@ -79,7 +77,7 @@ class Fit:
     learning_curve : tuple of (steps, Estimate)
         The value of such rankers in the course of training.
     check : LogCheck
-    looks : Looks
+    propensity_source : PropensitySource
         The propensities, where they are from, and what other methods say.
     join : JoinReport
     shown : ClickLog
@@ -87,7 +85,7 @@ class Fit:
     weights : Diagnosis
         Of the clicks among it.
     clip : ClipChoice
-        The clipping with the least estimated error, which was tried beside none.
+        How far propensities are clipped in training, and what was tried.
     tuning : TuningResult
     heaviest : tuple of HeavyRow
         The ten rows with the most weight. They have ids; nothing else here has.
@@ -102,7 +100,7 @@ class Fit:
     gain_at_ends: tuple[float, float] | None
     learning_curve: tuple[tuple[int, Estimate], ...]
     check: LogCheck
-    looks: Looks
+    propensity_source: PropensitySource
     join: JoinReport
     shown: ClickLog
     weights: Diagnosis
@@ -137,7 +135,7 @@ class Fit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; no id is among them."""
-        looks = self.looks
+        propensity_source = self.propensity_source
         return {
             "verdict": self.verdict,
             "is_better": self.is_better,
@@ -147,9 +145,13 @@ class Fit:
             "log": self.check.to_dict(),
             "join": self.join.to_dict(),
             "propensities": {
-                "source": looks.source,
-                "curve": None if looks.curve is None else looks.curve.to_dict(),
-                "cross_check": None if looks.cross_check is None else looks.cross_check.to_dict(),
+                "source": propensity_source.source,
+                "curve": None
+                if propensity_source.curve is None
+                else propensity_source.curve.to_dict(),
+                "cross_check": None
+                if propensity_source.cross_check is None
+                else propensity_source.cross_check.to_dict(),
             },
             "weights": self.weights.to_dict(),
             "clip": self.tuning.clip,
@@ -189,9 +191,9 @@ def fit_from_impressions(
     impressions : Impressions
         See `read_impressions`.
     features : FeatureTable
-        See `read_features`. Labels are not looked at.
+        See `read_features`. Labels are not read.
     propensities : Propensities, PositionBiasCurve or array-like, optional
-        What is known of where users look, as `join_features` takes it. By default they are
+        What is known of examination probabilities, as `join_features` takes it. By default they are
         estimated.
     method : str
         How: ``"auto"``, ``"logged"`` (the log's own column) or a name in
@@ -223,21 +225,18 @@ def fit_from_impressions(
     _check_log(check, missing)
     matched = Matched.of(check.counts, features)
     tell("estimating propensities", 0.0)
-    looks = find_propensities(
+    propensity_source = find_propensities(
         impressions, matched, given=propensities, method=method, randomized=randomized,
         depth=depth, rng=streams[0],
     )  # fmt: skip
     dataset = features.dataset
     log, join = join_features(
-        check.counts, looks.propensities, dataset, features.item_ids, missing=missing
+        check.counts, propensity_source.propensities, dataset, features.item_ids, missing=missing
     )
-    shown, rows = matched.shown(looks.propensities)
-    clip = choose_clip(log)
-    clips = [None, clip.min_propensity] if clip.is_clipping else [None]
+    shown, rows = matched.shown(propensity_source.propensities)
     tuning = tune(
-        Normalizer.fit(dataset, "minmax")(dataset), _unbound(log), clips=clips, metric=metric,
-        rng=streams[1],
-        report=lambda share: tell("trying settings on held-out queries", share),
+        Normalizer.fit(dataset, "minmax")(dataset), log.detached(), clips=clips_to_try(log),
+        metric=metric, rng=streams[1], progress=tell,
     )  # fmt: skip
     ranker = CounterSampleRanker(
         learning_rate=tuning.learning_rate, steps=tuning.steps, clip=tuning.clip, random_state=seed
@@ -248,7 +247,7 @@ def fit_from_impressions(
     )  # fmt: skip
     _, scores = stages[-1]
     gain = estimate_gain(scores, shown, dataset, metric=metric, rng=streams[3])
-    at_ends = _gain_at_ends(scores, matched, looks, metric)
+    at_ends = _gain_at_ends(scores, matched, propensity_source, metric)
     same = int(streams[4].integers(2**63))  # draws for every point, so that the curve is smooth
     curve = [
         (steps, estimate(scores, shown, dataset, metric=metric, n_bootstrap=CURVE_BOOTSTRAP,
@@ -256,25 +255,25 @@ def fit_from_impressions(
         for steps, scores in stages
     ]  # fmt: skip
     ranker.fit_log(dataset, log, report=lambda _what, share: tell("training", share))
-    ranker.origin_ |= _origin(check, looks, gain)
+    ranker.origin_ |= _origin(check, propensity_source, gain)
     return Fit(
         ranker=ranker,
         gain=gain,
         gain_at_ends=at_ends,
         learning_curve=tuple(curve),
         check=check,
-        looks=looks,
+        propensity_source=propensity_source,
         join=join,
         shown=shown,
         weights=diagnose(log),
-        clip=clip,
+        clip=tuning.clip_choice,
         tuning=tuning,
         heaviest=_heaviest(shown, rows, check),
         settings={
             "metric": metric, "method": method, "randomized": randomized, "depth": depth,
             "missing": missing, "seed": seed, "parts": PARTS,
         },
-        warnings=(*check.warnings, *_of_join(join), *looks.warnings,
+        warnings=(*check.warnings, *_of_join(join), *propensity_source.warnings,
                   *_of_gain(gain, at_ends)),
     )  # fmt: skip
 
@@ -348,7 +347,7 @@ def _held_out_scores(
     ]
 
 
-def _origin(check: LogCheck, looks: Looks, gain: Gain) -> dict[str, Any]:
+def _origin(check: LogCheck, propensity_source: PropensitySource, gain: Gain) -> dict[str, Any]:
     """Return what the ranker's card will say of the log, the propensities and the gain."""
     return {
         "log": {
@@ -357,7 +356,7 @@ def _origin(check: LogCheck, looks: Looks, gain: Gain) -> dict[str, Any]:
             "clicks": check.counts.n_clicks,
             "sessions": check.n_sessions,
         },
-        "propensities": looks.source,
+        "propensities": propensity_source.source,
         "gain": {
             "metric": gain.new.metric,
             "per": gain.new.per,
@@ -369,11 +368,6 @@ def _origin(check: LogCheck, looks: Looks, gain: Gain) -> dict[str, Any]:
             "new": gain.new.value,
         },
     }
-
-
-def _unbound(log: ClickLog) -> ClickLog:
-    """Return the log without the fingerprint of its data, whose features are about to change."""
-    return type(log)(log.query, log.item, log.propensity, log.count)
 
 
 def _of_join(join: JoinReport) -> list[str]:
@@ -391,10 +385,10 @@ def _of_gain(gain: Gain, at_ends: tuple[float, float] | None) -> list[str]:
 
 
 def _gain_at_ends(
-    scores: np.ndarray[Any, Any], matched: Matched, looks: Looks, metric: str
+    scores: np.ndarray[Any, Any], matched: Matched, propensity_source: PropensitySource, metric: str
 ) -> tuple[float, float] | None:
     """Return the relative gain with all propensities at the ends of their intervals."""
-    curve, dataset = looks.curve, matched.table.dataset
+    curve, dataset = propensity_source.curve, matched.table.dataset
     if curve is None or not curve.low.all():
         return None
     ends = []

@@ -207,8 +207,8 @@ class GBDTRanker(ClickRanker):
             begin = CLIPPING_SHARE
             self.clip_ = choose_clip(
                 dataset, log, rng=rng,
-                report=lambda share: tell("choosing how far to clip", CLIPPING_SHARE * share),
-            )  # fmt: skip
+                progress=lambda _, share: tell("choosing how far to clip", CLIPPING_SHARE * share),
+            ).clip  # fmt: skip
         else:
             self.clip_ = as_clip(self.clip)
         settings = self._settings(dataset.n_features, rng)

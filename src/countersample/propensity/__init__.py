@@ -1,7 +1,6 @@
 """Where users look, estimated from what they clicked."""
 
 from countersample.propensity.agreement import CrossCheck, cross_check
-from countersample.propensity.clipping import ClipChoice, choose_clip
 from countersample.propensity.curve import Propensities
 from countersample.propensity.estimation import METHODS, estimate, supported
 from countersample.propensity.power_law import PowerLaw, estimate_gamma
@@ -10,11 +9,9 @@ from countersample.propensity.trust import trust_correct
 
 __all__ = [
     "METHODS",
-    "ClipChoice",
     "CrossCheck",
     "PowerLaw",
     "Propensities",
-    "choose_clip",
     "cross_check",
     "estimate",
     "estimate_gamma",

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError, ParameterError
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample.clicks import ClickLog
     from countersample.scorers import Scorer
 
     Floats = NDArray[np.float64]
@@ -132,10 +132,10 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         rng = _as_generator(self.random_state)
         normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
         trained_on = dataset if normalizer is None else normalizer(dataset)
-        unbound = ClickLog(log.query, log.item, log.propensity, log.count)  # of what is trained on
-        if not _can_be_learned(trained_on, unbound):
+        detached = log.detached()  # of what is trained on
+        if not _can_be_learned(trained_on, detached):
             raise nothing_to_learn(dataset)
-        self._train(trained_on, unbound, rng, report or (lambda _what, _share: None))
+        self._train(trained_on, detached, rng, report or (lambda _what, _share: None))
         self.normalizer_ = normalizer
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from countersample.errors import ParameterError
 from countersample.rankers.base import ClickRanker, as_clip
 from countersample.scorers import LinearScorer
-from countersample.training import train
+from countersample.training import TrainingOptions, train
 from countersample.tuning import clips_to_try, number_of_steps, tune
 
 if TYPE_CHECKING:
@@ -137,13 +138,14 @@ class CounterSampleRanker(ClickRanker):
                 dataset, log, fewer_steps=False, rng=rng,
                 learning_rates=None if rate == "auto" else [_as_rate(rate)],
                 clips=clips_to_try(log) if clip == "auto" else [as_clip(clip)],
-                report=lambda share: tell("trying learning rates", begin * share), **options,
+                progress=lambda _what, share: tell("trying learning rates", begin * share),
+                options=options,
             )  # fmt: skip
             rate, clip = tuning.learning_rate, tuning.clip
         result = train(
             dataset, log, learning_rate=_as_rate(rate), clip=as_clip(clip), rng=rng,
-            checkpoints=CHECKPOINTS,
-            progress=lambda what, share: tell(what, begin + (1 - begin) * share), **options,
+            checkpoints=CHECKPOINTS, options=options,
+            progress=lambda what, share: tell(what, begin + (1 - begin) * share),
         )  # fmt: skip
         self.coef_, self.average_coef_ = result.coef, result.average_coef
         self.weights_ = result.weights
@@ -176,16 +178,17 @@ class CounterSampleRanker(ClickRanker):
         weights = history.average_coef if self.average else history.coef
         return list(zip(history.steps.tolist(), weights @ features.T, strict=True))
 
-    def _training_options(self, log: ClickLog) -> dict[str, Any]:
-        """Return the options of `train`, with the number of steps decided."""
-        names = ("method", "unit", "objective", "optimizer", "batch_size", "average", "l2")
-        steps = self.steps
-        if steps is None:
-            steps = number_of_steps(log, unit=self.unit, batch_size=self.batch_size)
-        return {name: getattr(self, name) for name in names} | {
-            "radius": np.inf if self.radius is None else self.radius,
-            "steps": steps,
-        }
+    def _training_options(self, log: ClickLog) -> TrainingOptions:
+        """Return how it is trained, with the number of steps decided."""
+        names = ("method", "unit", "objective", "optimizer", "batch_size", "average", "l2", "steps")
+        options = TrainingOptions(
+            radius=np.inf if self.radius is None else self.radius,
+            **{name: getattr(self, name) for name in names},
+        )
+        if options.steps is not None:
+            return options
+        steps = number_of_steps(log, unit=self.unit, batch_size=self.batch_size)
+        return replace(options, steps=steps)
 
     def _keep(self) -> dict[str, Any]:
         return {

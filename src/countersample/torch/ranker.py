@@ -166,7 +166,7 @@ class NeuralRanker(ClickRanker):
         self._check_params()
         log = log.take(log.clicks > 0)
         self.clip_ = (
-            choose_clip(dataset, log, rng=rng) if self.clip == "auto" else as_clip(self.clip)
+            choose_clip(dataset, log, rng=rng).clip if self.clip == "auto" else as_clip(self.clip)
         )
         history, begin = None, 0.0
         if self.patience is None:

@@ -27,8 +27,8 @@ _INSTEAD = (
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
-    """How likely users look at each position, and where that is known from.
+class PropensitySource:
+    """How likely each position is examined, and where that is known from.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ def find_propensities(
     randomized: str | None,
     depth: int | None,
     rng: np.random.Generator,
-) -> Looks:
+) -> PropensitySource:
     """Return the propensities to weigh clicks by; the arguments of `fit_from_impressions`."""
     if given is not None:
         if method != "auto" or randomized is not None or depth is not None:
@@ -67,7 +67,9 @@ def find_propensities(
                 "propensities are given, so nothing is estimated: leave out method, randomized "
                 "and depth"
             )
-        return Looks(given, "given", curve=given if isinstance(given, Propensities) else None)
+        return PropensitySource(
+            given, "given", curve=given if isinstance(given, Propensities) else None
+        )
     if method not in {"auto", LOGGED, *METHODS}:
         known = ", ".join(map(repr, METHODS))
         raise ParameterError(f"method is {method!r}, expected 'auto', {LOGGED!r}, {known}")
@@ -94,32 +96,32 @@ def find_propensities(
         except DataError:
             raise DataError(f"{error}; {_INSTEAD}") from error
     checked = cross_check(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
-    return _looks(curve, checked)
+    return _estimated(curve, checked)
 
 
-def _logged(impressions: Impressions, matched: Matched) -> Looks:
+def _logged(impressions: Impressions, matched: Matched) -> PropensitySource:
     try:
         own = impressions.logged_propensities(matched.counts)
     except DataError as error:
         raise DataError(f"{error} (--propensity-method all-pairs)") from error
-    return Looks(own, "the log's own column 'propensity'")
+    return PropensitySource(own, "the log's own column 'propensity'")
 
 
 def _by_features(
     matched: Matched, depth: int | None, rng: np.random.Generator, *doubts: str
-) -> Looks:
+) -> PropensitySource:
     counts, features = matched.with_features()
     checked = cross_check(  # the usual intervals, as one of its curves is the answer
         counts, features=features, n_bootstrap=FEW_BOOTSTRAP, confidence=0.95, depth=depth, rng=rng
     )
     if "regression-em" not in checked.estimates:
         raise DataError(checked.unsupported["regression-em"])
-    return _looks(checked.estimates["regression-em"], checked, *doubts)
+    return _estimated(checked.estimates["regression-em"], checked, *doubts)
 
 
-def _looks(curve: Propensities, checked: CrossCheck, *doubts: str) -> Looks:
+def _estimated(curve: Propensities, checked: CrossCheck, *doubts: str) -> PropensitySource:
     warnings = list(doubts)
     if not checked.is_agreed:
         warnings.append(f"The curve of propensities is in doubt. {checked.sentence}")
     warnings += [f"Propensities ({curve.method}): {note}." for note in curve.notes]
-    return Looks(curve, f"estimated by {curve.method}", curve, checked, tuple(warnings))
+    return PropensitySource(curve, f"estimated by {curve.method}", curve, checked, tuple(warnings))

@@ -1,0 +1,127 @@
+"""What was tried, and what was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+STANDARD_ERRORS = 1.0  # that a clip has to be better by
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting that was tried, and how it did on clicks it had not seen.
+
+    Attributes
+    ----------
+    learning_rate : float
+    steps : int
+    clip : float or None
+        The smallest propensity that was trained with.
+    value, low, high : float
+        The estimate and its bootstrap interval; −inf where the weights exploded.
+    """
+
+    learning_rate: float
+    steps: int
+    clip: float | None
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ClipChoice:
+    """How far to clip, as held-out clicks decided it.
+
+    Clipping is a bias that held-out clicks cannot see in full, so that it has to be better than no
+    clipping by more than the standard error of the difference.
+
+    Attributes
+    ----------
+    clip : float or None
+        The smallest propensity to train with, for `ClickLog.clip`; None for those of the log.
+    trials : tuple of Trial
+        The best of each clip that was tried; a single one where there was nothing to choose.
+    metric : str
+        What the values of the trials are of, by the ``snips`` estimate.
+
+    Examples
+    --------
+    >>> from countersample.tuning import ClipChoice, Trial
+    >>> plain = Trial(0.01, 1000, None, value=0.40, low=0.38, high=0.42)
+    >>> clipped = Trial(0.01, 1000, 0.03, value=0.44, low=0.42, high=0.46)
+    >>> print(ClipChoice(0.03, (plain, clipped), "dcg@10").sentence)
+    Propensities are clipped at 0.03: on held-out clicks dcg@10 is 0.44, and 0.4 without.
+    """
+
+    clip: float | None
+    trials: tuple[Trial, ...]
+    metric: str
+
+    @property
+    def sentence(self) -> str:
+        """The choice, in words."""
+        clips = [trial.clip for trial in self.trials if trial.clip is not None]
+        if self.clip is None and not clips:
+            return "Propensities are not clipped."
+        if self.clip is None:
+            tried = ", ".join(f"{clip:.3g}" for clip in clips)
+            return (
+                f"Propensities are not clipped: clipping (tried: {tried}) is not better on "
+                "held-out clicks by more than the standard error."
+            )
+        by_clip = {trial.clip: trial.value for trial in self.trials}
+        told = f"Propensities are clipped at {self.clip:.3g}"
+        if None not in by_clip:
+            return f"{told}."
+        return (
+            f"{told}: on held-out clicks {self.metric} is {by_clip[self.clip]:.4g}, and "
+            f"{by_clip[None]:.4g} without."
+        )
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """What was tried, and what was best.
+
+    Attributes
+    ----------
+    best : Trial
+    trials : tuple of Trial
+        By steps, then clip, then learning rate.
+    metric : str
+        What the values are of, by the ``snips`` estimate.
+    n_queries : int
+        How many queries were held out and judged by.
+    seconds : float
+    """
+
+    best: Trial
+    trials: tuple[Trial, ...]
+    metric: str
+    n_queries: int
+    seconds: float = field(compare=False)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the best trial."""
+        return self.best.learning_rate
+
+    @property
+    def steps(self) -> int:
+        """Those of the best trial."""
+        return self.best.steps
+
+    @property
+    def clip(self) -> float | None:
+        """That of the best trial."""
+        return self.best.clip
+
+    @property
+    def clip_choice(self) -> ClipChoice:
+        """The choice between the clips that were tried."""
+        by_clip = {self.best.clip: self.best}
+        for trial in sorted(self.trials, key=lambda trial: -trial.value):
+            by_clip.setdefault(trial.clip, trial)
+        trials = sorted(by_clip.values(), key=lambda trial: trial.clip or 0.0)
+        return ClipChoice(self.clip, tuple(trials), self.metric)

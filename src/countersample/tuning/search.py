@@ -1,0 +1,172 @@
+"""Successive halving: all rates take a quarter of the steps, the better ones more."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from countersample._cores import available_cores
+from countersample.training import train_many
+from countersample.tuning.results import STANDARD_ERRORS, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from countersample._progress import Progress
+    from countersample.data import RankingDataset
+    from countersample.evaluation.held_out import HeldOut
+    from countersample.training import TrainingOptions, TrainingResult
+    from countersample.tuning.rates import RateGrid
+
+    Floats = NDArray[np.float64]
+
+MOST_PASSES = 3
+PARTS_OF_STEPS = (4, 2, 1)
+
+
+class Attempt(NamedTuple):
+    """One setting under way: its sums over held-out clicks, None where weights exploded."""
+
+    grid: RateGrid
+    k: int
+    steps: int
+    sums: Floats | None
+    value: float
+
+    @property
+    def rate(self) -> float:
+        """The learning rate."""
+        return self.grid.rate(self.k)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Trains settings on what is not held out, and judges them by what is.
+
+    Attributes
+    ----------
+    dataset : RankingDataset
+    held_out : HeldOut
+    options : TrainingOptions
+        But for the steps and the clip, which are those of each setting.
+    seed : int
+        Of what is drawn, in every run.
+    """
+
+    dataset: RankingDataset
+    held_out: HeldOut
+    options: TrainingOptions
+    seed: int
+
+    def halve(self, grids: Sequence[RateGrid], steps: int, progress: Progress) -> list[Attempt]:
+        """Try all rates with a quarter of the steps, and the better halves of them with more."""
+        rungs = sorted({-(-steps // part) for part in PARTS_OF_STEPS})
+        found = latest = self._widen(grids, rungs[0], progress.part(1 / len(rungs)))
+        for n_steps in rungs[1:]:
+            latest = sorted(latest, key=lambda attempt: (-attempt.value, abs(attempt.k)))
+            half = latest[: -(-len(latest) // 2)]
+            of_others = [each for each in _first_of_each_clip(latest) if each not in half]
+            better = [(each.grid, each.k) for each in half + of_others]
+            latest = self.run(better, n_steps, progress.part(1 / len(rungs)))
+            found = found + latest
+        progress.update(1.0)
+        return found
+
+    def _widen(self, grids: Sequence[RateGrid], steps: int, progress: Progress) -> list[Attempt]:
+        """Try the first rates of each grid, and more where the best of them is at an end."""
+        found: list[Attempt] = []
+        chosen = [(grid, k) for grid in grids for k in grid.first]
+        for _ in range(MOST_PASSES):
+            found += self.run(chosen, steps, progress.part(1 / MOST_PASSES))
+            chosen = [
+                (grid, k)
+                for grid in grids
+                for k in grid.more({each.k: each.value for each in found if each.grid is grid})
+            ]
+            if not chosen:
+                break
+        return found
+
+    def run(
+        self, chosen: Sequence[tuple[RateGrid, int]], steps: int, progress: Progress
+    ) -> list[Attempt]:
+        """Train the chosen rates of each grid on each fold, side by side, and judge them."""
+        by_grid: dict[RateGrid, list[int]] = {}
+        for grid, k in chosen:
+            by_grid.setdefault(grid, []).append(k)
+        folds = self.held_out.folds
+        jobs = [(grid, fold) for grid in by_grid for fold in folds]
+        parts = progress.side_by_side(len(jobs))
+
+        def work(job: int) -> list[TrainingResult]:
+            grid, fold = jobs[job]
+            return train_many(
+                self.dataset, fold.train, learning_rates=[grid.rate(k) for k in by_grid[grid]],
+                seeds=[self.seed], workers=1, progress=parts[job],
+                options=replace(self.options, steps=steps, clip=grid.clip),
+            )  # fmt: skip
+
+        with ThreadPoolExecutor(available_cores()) as pool:
+            results = iter(list(pool.map(work, range(len(jobs)))))
+        attempts = []
+        for grid, ks in by_grid.items():
+            runs = list(zip(*(next(results) for _ in folds), strict=True))
+            for k, sums in zip(ks, self._sums(runs), strict=True):
+                value = -np.inf if sums is None else self.held_out.value(sums)
+                attempts.append(Attempt(grid, k, steps, sums, value))
+        return attempts
+
+    def _sums(self, runs: Sequence[Sequence[TrainingResult]]) -> list[Floats | None]:
+        """Return the sums over held-out clicks of each ranker; None where weights exploded.
+
+        A ranker is what training gave on each fold. The scores of all are one matrix product a
+        fold.
+        """
+        sound = [n for n, of_run in enumerate(runs) if all(r.diverged_at is None for r in of_run)]
+        sums = np.zeros((len(sound), len(self.held_out.weight_sums)))
+        for i, fold in enumerate(self.held_out.folds if sound else ()):
+            weights = np.array([runs[n][i].weights for n in sound], np.float32)
+            scores = (weights @ fold.validation.features.T).astype(np.float64)
+            sums += [fold.sums(of_ranker) for of_ranker in scores]
+        by_run = dict(zip(sound, sums, strict=True))
+        return [by_run.get(n) for n in range(len(runs))]
+
+
+def _first_of_each_clip(attempts: Sequence[Attempt]) -> list[Attempt]:
+    return list({each.grid: each for each in reversed(attempts)}.values())
+
+
+def best_of(attempts: Sequence[Attempt], eligible: Sequence[int], held_out: HeldOut) -> int:
+    """Return the index of the highest value; one that clips has to be clearly better.
+
+    It has to be better than no clipping by more than the standard error of the difference: see
+    `ClipChoice`.
+    """
+    by_value = sorted(eligible, key=lambda n: (-attempts[n].value, attempts[n].rate))
+    plain = next((n for n in by_value if attempts[n].grid.clip is None), by_value[0])
+    without = attempts[plain].sums
+    for n in by_value:
+        sums = attempts[n].sums
+        if n == plain or without is None or sums is None:
+            break
+        if held_out.z_score(sums, without) > STANDARD_ERRORS:
+            return n
+    return plain if without is not None else by_value[0]
+
+
+def trials_of(
+    attempts: Sequence[Attempt], held_out: HeldOut, rng: np.random.Generator
+) -> list[Trial]:
+    """Return the attempts with their intervals."""
+    sums = [each.sums for each in attempts if each.sums is not None]
+    intervals = iter(held_out.intervals(np.array(sums), rng).tolist() if sums else ())
+    trials = []
+    for grid, k, steps, of_attempt, value in attempts:
+        low, high = (-np.inf, -np.inf) if of_attempt is None else next(intervals)
+        trials.append(Trial(grid.rate(k), steps, grid.clip, value, low, high))
+    return trials
