@@ -8,6 +8,7 @@ import sys
 import pyarrow as pa
 import pytest
 
+from countersample._extras import MissingExtraError
 from countersample.clicks.impressions import read_impressions
 from countersample.errors import DataError, ParameterError
 
@@ -58,7 +59,7 @@ def test_an_unreachable_master():
 
 def test_without_pyspark(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(ParameterError, match=r'pip install "countersample\[spark\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "countersample\[spark\]"'):
         read_impressions(TABLE, engine="spark")
 
 

@@ -15,6 +15,10 @@ EXTRAS = {
     "lightgbm": "gbdt",
     "onnx": "export",
     "onnxruntime": "export",
+    "pandas": "pandas",
+    "polars": "polars",
+    "py4j": "spark",
+    "pyspark": "spark",
     "torch": "torch",
     "xgboost": "gbdt",
 }
@@ -24,8 +28,8 @@ class MissingExtraError(CounterSampleError, ImportError):
     """A library that is not installed."""
 
 
-def need(library: str) -> ModuleType:
-    """Import a library that is not needed by everyone.
+def need(module: str) -> ModuleType:
+    """Import a library that is not needed by everyone, or a module of one.
 
     Raises
     ------
@@ -38,10 +42,11 @@ def need(library: str) -> ModuleType:
     >>> need("lightgbm").__name__
     'lightgbm'
     """
+    library = module.partition(".")[0]
     try:
-        return import_module(library)
+        return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != library:
+        if (error.name or "").partition(".")[0] != library:
             raise
         raise MissingExtraError(
             f"this needs {library}, which is not installed: run "

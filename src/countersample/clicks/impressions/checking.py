@@ -10,7 +10,6 @@ import narwhals as nw
 import numpy as np
 
 from countersample.clicks.impressions import aggregation
-from countersample.clicks.impressions.engines import collect
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
     n_sessions = n_without = n_duplicates = None
     if "session" in columns:
         n_sessions, n_without = _sessions(log)
-    table = collect(aggregation.group(log.frame), log.engine, log.source)
+    table = log.collect(aggregation.group(log.frame))
     counts, problems = aggregation.finish(
         table, has_text_ids=log.has_text_ids, n_sessions=n_sessions
     )
@@ -242,7 +241,7 @@ def _ranges(positions: list[int]) -> str:
 
 def _policies(log: Impressions) -> dict[str, int]:
     rows = log.frame.group_by("policy").agg(nw.len().alias("rows"))
-    table = collect(rows, log.engine, log.source)
+    table = log.collect(rows)
     found = zip(table["policy"].to_pylist(), table["rows"].to_pylist(), strict=True)
     return dict(sorted((policy or "(none)", rows) for policy, rows in found))
 
@@ -255,7 +254,7 @@ def _sessions(log: Impressions) -> tuple[int, int]:
         sessions=nw.when(is_none).then(nw.lit(0)).otherwise(nw.lit(1)).sum(),
         without=nw.when(is_none).then(nw.col("rows")).otherwise(nw.lit(0)).sum(),
     )
-    table = collect(figures, log.engine, log.source)
+    table = log.collect(figures)
     n_sessions, n_without = (
         int(aggregation.integers(table[name].fill_null(0))[0]) for name in ("sessions", "without")
     )
@@ -266,4 +265,4 @@ def _distinct(log: Impressions, columns: tuple[str, ...]) -> int:
     """Return the number of rows that differ in session, query, item, position or timestamp."""
     keys = [*aggregation.KEYS, "session", *(["timestamp"] if "timestamp" in columns else [])]
     rows = log.frame.group_by(*keys).agg(nw.len().alias("rows")).select(nw.len().alias("rows"))
-    return int(aggregation.integers(collect(rows, log.engine, log.source)["rows"])[0])
+    return int(aggregation.integers(log.collect(rows)["rows"])[0])

@@ -12,8 +12,9 @@ import narwhals as nw
 import numpy as np
 
 from countersample.clicks.impressions.aggregation import encode
-from countersample.clicks.impressions.columns import typed_id
-from countersample.clicks.impressions.engines import explained
+from countersample.clicks.impressions.columns import as_narwhals, typed_id
+from countersample.clicks.impressions.engines import Pandas
+from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.files import find_files
 from countersample.data.dataset import group_rows
 from countersample.data.frames import from_frame
@@ -24,10 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from countersample.clicks.impressions.files import Files
     from countersample.data import RankingDataset
 
 _LABEL = "label"
@@ -64,8 +63,8 @@ def read_features(
     Parameters
     ----------
     source : path or data frame
-        Parquet, CSV or TSV with named columns, or a data frame with them; LETOR text or a saved
-        dataset, whose items are numbered from 0 in each query.
+        Parquet, CSV, TSV or JSON lines with named columns, or a data frame with them; LETOR text or
+        a saved dataset, whose items are numbered from 0 in each query.
     query, item : str
         The columns of the ids.
     features : sequence of str, optional
@@ -90,29 +89,10 @@ def read_features(
         if not Path(name).exists():
             raise
         return _of_judged(Path(name))  # LETOR text, whose name may be anything
-    if files.format == "jsonl":
-        raise DataError(f"{name}: features are read from Parquet, CSV, TSV or LETOR text")
-    with explained("pandas", name):
-        table = _read(files, (query, item))
-    try:
-        return _of_frame(table, query, item, features, has_text_ids=files.format != "parquet")
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from error
-
-
-def _read(files: Files, ids: tuple[str, str]) -> pa.Table:
-    """Read a table; ids of a text file stay text for now."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-    from pyarrow import csv, dataset  # noqa: PLC0415
-
-    if files.format == "parquet":
-        return dataset.dataset(list(files.paths), partitioning="hive").to_table()
-    convert = csv.ConvertOptions(column_types=dict.fromkeys(ids, pa.string()))
-    parse = csv.ParseOptions(delimiter=files.delimiter)
-    with ExitStack() as cleanup:
-        paths = files.unpacked((".gz", ".bz2", ".zst"), cleanup).paths
-        tables = [csv.read_csv(p, parse_options=parse, convert_options=convert) for p in paths]
-    return pa.concat_tables(tables)
+    with explained(name, (ValueError,)), ExitStack() as cleanup:
+        files = files.unpacked(Pandas.unpacks, cleanup)
+        table = files.format.read(files, as_text=(query, item))
+        return _of_frame(table, query, item, features, has_text_ids=files.format.has_text_ids)
 
 
 def _of_frame(
@@ -123,13 +103,7 @@ def _of_frame(
     *,
     has_text_ids: bool = False,
 ) -> FeatureTable:
-    try:
-        native = nw.from_native(frame)
-    except TypeError as error:
-        raise DataError(
-            f"a {type(frame).__name__} is neither a path nor a data frame: expected one of "
-            "pandas, polars, pyarrow, DuckDB or Spark"
-        ) from error
+    native = as_narwhals(frame)
     table = native.collect() if isinstance(native, nw.LazyFrame) else native
     names = {"query_id": query, "item_id": item}
     absent = [own for own in names.values() if own not in table.columns]

@@ -8,23 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countersample.clicks.impressions.formats import FORMATS
 from countersample.data.sources import COMPRESSED_SUFFIXES, open_source
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from contextlib import ExitStack
 
-FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-}
-_ENDINGS = ".parquet, .csv, .tsv or .jsonl, also with .gz, .bz2, .xz or .zst"
+    from countersample.clicks.impressions.formats import Format
+
 _BLOCK = 1 << 20  # bytes
 
 
@@ -38,29 +31,23 @@ class Files:
         What the user called them.
     paths : tuple of str
         Each file, or the address of a remote source as it was given.
-    format : {"parquet", "csv", "tsv", "jsonl"}
+    format : Format
     folder : str, optional
         Where partitions (``policy=a/``) are counted from.
     """
 
     name: str
     paths: tuple[str, ...]
-    format: str
+    format: Format
     folder: str | None = None
-
-    @property
-    def delimiter(self) -> str:
-        """What stands between two values of a line."""
-        return "\t" if self.format == "tsv" else ","
 
     def unpacked(self, readable: Iterable[str], cleanup: ExitStack) -> Files:
         """Return the files with those decompressed whose ending is not among the readable ones.
 
         They go to a temporary folder that `cleanup` removes.
         """
-        if self.format == "parquet":
-            return self
-        packed = {p for p in self.paths if _compression(p) not in {"", *readable}}
+        left = {"", *readable} if self.format.is_stream else {""}
+        packed = {p for p in self.paths if _compression(p) not in left}
         if not packed:
             return self
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="countersample-")))
@@ -69,7 +56,7 @@ class Files:
             if path not in packed:
                 paths.append(path)
                 continue
-            target = folder / f"{number}.{self.format}"
+            target = folder / f"{number}.{self.format.name}"
             _decompress(path, target)
             paths.append(str(target))
         return replace(self, paths=tuple(paths))
@@ -78,13 +65,13 @@ class Files:
 def find_files(source: str) -> Files:
     """Find the files that a path, a folder, a glob or an address (``s3://…``) means."""
     if "://" in source:
-        return Files(source, (source,), _format(source) or "parquet", source)
+        return Files(source, (source,), format_of(source) or FORMATS[0], source)
     path = Path(source)
     if path.is_dir():
         found = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p, path))
-        files = [str(p) for p in found if _format(p.name)]
+        files = [str(p) for p in found if format_of(p.name)]
         if not files:
-            raise DataError(f"{source}: no file of a log in this folder, expected {_ENDINGS}")
+            raise DataError(f"{source}: no file of a log in this folder, expected {_endings()}")
         return Files(source, tuple(files), _one_format(source, files), source)
     if path.is_file():
         return Files(source, (source,), _one_format(source, [source]))
@@ -97,24 +84,43 @@ def find_files(source: str) -> Files:
     raise DataError(f"{source}: no such file or folder")
 
 
-def _one_format(source: str, files: list[str]) -> str:
-    formats = sorted({_format(f) or "" for f in files})
-    if "" in formats:
-        odd = next(f for f in files if not _format(f))
-        raise DataError(f"{odd}: cannot tell the format by its name, expected {_ENDINGS}")
-    if len(formats) > 1:
-        raise DataError(
-            f"{source}: files of several formats ({', '.join(formats)}), expected one: name one "
-            f"with a pattern such as '{source}/**/*.{formats[0]}'"
-        )
-    return formats[0]
+def format_of(name: str) -> Format | None:
+    """Tell the format of a file by its name; None where it is none of a log.
 
-
-def _format(name: str) -> str | None:
+    Examples
+    --------
+    >>> from countersample.clicks.impressions.files import format_of
+    >>> format_of("log.tsv.gz").name
+    'tsv'
+    """
     suffixes = Path(name).suffixes
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes = suffixes[:-1]
-    return FORMATS.get(suffixes[-1].lower()) if suffixes else None
+    ending = suffixes[-1].lower() if suffixes else ""
+    return next((known for known in FORMATS if ending in known.endings), None)
+
+
+def _one_format(source: str, files: list[str]) -> Format:
+    formats = [format_of(f) for f in files]
+    if None in formats:
+        odd = files[formats.index(None)]
+        raise DataError(f"{odd}: cannot tell the format by its name, expected {_endings()}")
+    names = sorted({known.name for known in formats if known is not None})
+    if len(names) > 1:
+        raise DataError(
+            f"{source}: files of several formats ({', '.join(names)}), expected one: name one "
+            f"with a pattern such as '{source}/**/*.{names[0]}'"
+        )
+    return next(known for known in FORMATS if known.name == names[0])
+
+
+def _endings() -> str:
+    usual = [known.endings[0] for known in FORMATS]
+    return f"{_listed(usual)}, also with {_listed(COMPRESSED_SUFFIXES)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _compression(path: str) -> str:

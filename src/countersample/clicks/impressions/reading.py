@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any, Self
 import narwhals as nw
 import numpy as np
 
-from countersample.clicks.impressions import aggregation
-from countersample.clicks.impressions.columns import IDS, MIXED, resolve, select, typed
+from countersample.clicks.impressions import aggregation, ubi
+from countersample.clicks.impressions.columns import as_narwhals, resolve, select, typed
 from countersample.clicks.impressions.counts import PositionCounts, row_keys
-from countersample.clicks.impressions.engines import DuckDB, collect, explained, make_engine
-from countersample.clicks.impressions.files import Files, find_files
+from countersample.clicks.impressions.engines import (
+    ENGINES,
+    Pandas,
+    engine_of,
+    find_engine,
+    make_engine,
+)
+from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.joining import RowPropensities
 from countersample.errors import DataError, ParameterError
 
@@ -23,19 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from countersample.clicks.impressions.checking import LogCheck
 
-_ENGINE_OF = {
-    nw.Implementation.PANDAS: "pandas",
-    nw.Implementation.MODIN: "pandas",
-    nw.Implementation.POLARS: "polars",
-    nw.Implementation.PYARROW: "duckdb",
-    nw.Implementation.DUCKDB: "duckdb",
-    nw.Implementation.PYSPARK: "spark",
-    nw.Implementation.PYSPARK_CONNECT: "spark",
-}
+_DEFAULT = next(iter(ENGINES))
 
 
 class _Opened:
@@ -85,7 +84,7 @@ class Impressions:
             Where rows are impossible (no id, a position of 0, a click of 2): with their number.
             ``check().counts`` leaves such rows out.
         """
-        table = collect(aggregation.group(self.frame), self.engine, self.source)
+        table = self.collect(aggregation.group(self.frame))
         counts, problems = aggregation.finish(table, has_text_ids=self.has_text_ids)
         said = problems.sentence(has_impressions="impressions" in self.columns)
         if said is not None:
@@ -124,7 +123,7 @@ class Impressions:
         """
         if "propensity" not in self.columns:
             raise DataError(f"{self.source}: no column 'propensity'")
-        table = collect(aggregation.group_weights(self.frame), self.engine, self.source)
+        table = self.collect(aggregation.group_weights(self.frame))
         clicked = aggregation.integers(table["clicked"])
         bad = clicked.sum() - aggregation.integers(table["good"]).sum()
         if bad:
@@ -139,6 +138,10 @@ class Impressions:
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = counts.clicks / weight
         return RowPropensities(np.minimum(mean, 1.0))  # NaN stays
+
+    def collect(self, frame: nw.LazyFrame[Any]) -> pa.Table:
+        """Compute what was derived from `frame` where the log is; return it as an Arrow table."""
+        return find_engine(self.engine).collect(frame, self.source)
 
     def close(self) -> None:
         """Release what was opened: temporary files, a Spark session that was started here."""
@@ -211,30 +214,27 @@ def _read_files(
     settings: dict[str, str | None],
     cleanup: ExitStack,
 ) -> Impressions:
-    from countersample.clicks.impressions import ubi  # noqa: PLC0415 (it imports engines)
-
     exports = ubi.find_exports(source)
     if exports is not None:
-        if columns or engine not in {None, "duckdb"}:
+        if columns or engine not in {None, ubi.ENGINE.name}:
             raise ParameterError(
                 "exports of User Behavior Insights have their own columns and are read by DuckDB: "
                 "leave out columns and engine"
             )
-        duckdb = DuckDB(cleanup, **settings)
-        with explained("duckdb", source):
+        duckdb = make_engine(ubi.ENGINE, cleanup, settings)
+        with duckdb.explained(source):
             native = ubi.impressions_of(duckdb, exports, cleanup)
-            return Impressions(typed(nw.from_native(native).lazy()), "duckdb", source)
+            return Impressions(typed(nw.from_native(native).lazy()), duckdb.name, source)
     files = find_files(source)
-    check_types(files, columns)
-    made = make_engine(engine or "duckdb", cleanup, **settings)
-    with explained(made.name, source):
-        native = made.scan(files.unpacked(made.readable, cleanup))
+    files.format.check(files, columns)
+    made = make_engine(find_engine(engine or _DEFAULT), cleanup, settings)
+    with made.explained(source):
+        native = made.scan(files.unpacked(made.unpacks, cleanup))
         frame = nw.from_native(native).lazy()
         names = resolve(columns, frame.collect_schema().names())
-        if made.name == "duckdb":
-            _check_json(native, names)
+        made.check_ids(native, names)
         frame = typed(select(frame, names))
-    return Impressions(frame, made.name, source, has_text_ids=files.format in {"csv", "tsv"})
+    return Impressions(frame, made.name, source, has_text_ids=files.format.has_text_ids)
 
 
 def _read_frame(
@@ -244,59 +244,21 @@ def _read_frame(
     settings: dict[str, str | None],
     cleanup: ExitStack,
 ) -> Impressions:
-    try:
-        native = nw.from_native(source)
-    except TypeError as error:
-        raise DataError(
-            f"a {type(source).__name__} is neither a path nor a data frame: expected one of "
-            "pandas, polars, pyarrow, DuckDB or Spark"
-        ) from error
-    home = _ENGINE_OF.get(native.implementation)
+    native = as_narwhals(source)
+    home = engine_of(native.implementation)
+    chosen = home or ENGINES[_DEFAULT] if engine is None else find_engine(engine)
     name = f"the {native.implementation.value} frame"
-    chosen = engine or home or "duckdb"
-    with explained(chosen, name):
+    with chosen.explained(name):
         names = resolve(columns, native.collect_schema().names())
         frame = select(native.lazy(), names)
-        if isinstance(native, nw.DataFrame) or chosen != home:
+        if isinstance(native, nw.DataFrame) or chosen is not home:
             _check_objects(frame)
-            made = make_engine(chosen, cleanup, **settings)
-            table = collect(frame, home or "pandas", name)
+            made = make_engine(chosen, cleanup, settings)
+            table = (home or Pandas).collect(frame, name)
             frame = nw.from_native(made.from_arrow(table)).lazy()
         elif any(settings.values()):
             raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
-        return Impressions(typed(frame), chosen, name)
-
-
-def check_types(files: Files, columns: Mapping[str, str] | None) -> None:
-    """Refuse Parquet files of one log whose ids are of different types."""
-    if files.format != "parquet" or len(files.paths) < 2:
-        return
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-    from pyarrow import parquet  # noqa: PLC0415
-
-    first: dict[str, tuple[str, str]] = {}
-    for path in files.paths:
-        with explained("pandas", path):
-            schema = parquet.read_schema(path)
-        for name in ("query_id", "item_id"):
-            index = schema.get_field_index((columns or {}).get(name, name))
-            if index < 0:
-                continue
-            kind = "integers" if pa.types.is_integer(schema.types[index]) else "text"
-            was, where = first.setdefault(name, (kind, path))
-            if kind != was:
-                raise DataError(
-                    f"{name} is {was} in {where} and {kind} in {path}, expected one type in all "
-                    "files: make them one"
-                )
-
-
-def _check_json(relation: Any, names: Mapping[str, str]) -> None:  # noqa: ANN401 (a relation)
-    """Refuse ids that DuckDB could only read as JSON: numbers in some lines, text in others."""
-    types = dict(zip(relation.columns, relation.types, strict=True))
-    for name in IDS:
-        if str(types[names[name]]) == "JSON":
-            raise DataError(MIXED.format(name=name))
+        return Impressions(typed(frame), chosen.name, name)
 
 
 def _check_objects(frame: nw.LazyFrame[Any]) -> None:

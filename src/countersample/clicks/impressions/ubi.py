@@ -20,14 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countersample.clicks.impressions.files import FORMATS, Files, find_files
+from countersample.clicks.impressions.engines import DuckDB
+from countersample.clicks.impressions.files import Files, find_files, format_of
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
-    from countersample.clicks.impressions.engines import DuckDB
 
+ENGINE = DuckDB  # the statements below are in its SQL
 CLICK_ACTIONS = ("click", "click_through", "item_click", "product_click")
 
 _QUERIES = """
@@ -119,7 +120,7 @@ class _Index:
     def __init__(self, engine: DuckDB, files: Files, name: str, cleanup: ExitStack) -> None:
         self.name = name
         self._files = files
-        relation = engine.scan(files.unpacked(engine.readable, cleanup))
+        relation = engine.scan(files.unpacked(engine.unpacks, cleanup))
         relation.create_view(name)
         self._types = dict(zip(relation.columns, relation.types, strict=True))
         self._prefix = "_source." if "_source" in self._types else ""
@@ -151,6 +152,6 @@ def _export(folder: Path, name: str) -> Path | None:
     """Return the file or folder of an index: ``ubi_queries.jsonl.gz``, ``ubi_queries/``."""
     for path in sorted(folder.iterdir()):
         bare = path.name.split(".")[0]
-        if bare == name and (path.is_dir() or any(s in FORMATS for s in path.suffixes)):
+        if bare == name and (path.is_dir() or format_of(path.name)):
             return path
     return None

@@ -9,15 +9,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from countersample.clicks.impressions.engines import first_line, refuse_settings, require
+import narwhals as nw
+
+from countersample._extras import need
+from countersample.clicks.impressions.engines.base import Engine
+from countersample.clicks.impressions.explaining import first_line
+from countersample.clicks.impressions.formats import Delimited, JsonLines, Parquet
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import ExitStack
 
     import pyarrow as pa
 
+    from countersample.clicks.impressions.engines.base import Reader
     from countersample.clicks.impressions.files import Files
+    from countersample.clicks.impressions.formats import Format
 
 _PATIENCE = 5.0  # seconds to wait for a master's port
 _SETTINGS = {
@@ -29,20 +37,19 @@ _SETTINGS = {
 }
 
 
-class Spark:
+class Spark(Engine):
     """Spark's data frames, on the session that runs already or on one made for `master`.
 
     A session that was made here is stopped by `cleanup`; one that ran before is left alone.
     """
 
     name = "spark"
-    readable = (".gz", ".bz2")
+    implementations = (nw.Implementation.PYSPARK, nw.Implementation.PYSPARK_CONNECT)
+    settings = ("master",)
+    unpacks = (".gz", ".bz2")
 
-    def __init__(
-        self, cleanup: ExitStack, *, master: str | None = None, **settings: str | None
-    ) -> None:
-        refuse_settings(self.name, settings)
-        sql = require("pyspark.sql")
+    def __init__(self, cleanup: ExitStack, *, master: str | None = None) -> None:
+        sql = need("pyspark.sql")
         running = sql.SparkSession.getActiveSession()
         if running is not None:
             there = running.sparkContext.master
@@ -59,38 +66,45 @@ class Spark:
         builder = sql.SparkSession.builder.master(master)
         for name, value in _SETTINGS.items():
             builder = builder.config(name, value)
-        errors = (require("pyspark.errors").PySparkException, require("py4j.protocol").Py4JError)
         try:
             self.session = builder.getOrCreate()
-        except errors as error:
+        except self.errors() as error:
             raise DataError(
                 f"Spark did not start on {master}: {first_line(error)} (is the master running, and "
                 "is Java 17 or later installed?)"
             ) from error
         cleanup.callback(self.session.stop)
 
-    def scan(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
-        """Open files; the workers must see the same paths."""
+    def readers(self) -> Mapping[type[Format], Reader]:
+        """Return readers whose paths the workers must see too."""
+        return {Parquet: self._parquet, Delimited: self._delimited, JsonLines: self._json}
+
+    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a data frame)
+        """Send a table from memory to the workers."""
+        return self.session.createDataFrame(table)
+
+    @classmethod
+    def errors(cls) -> tuple[type[Exception], ...]:  # noqa: D102 (as in Engine)
+        return need("pyspark.errors").PySparkException, need("py4j.protocol").Py4JError
+
+    def _parquet(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
         reader = self.session.read
-        if files.format == "parquet":
-            if files.folder is not None:
-                reader = reader.option("basePath", files.folder)
-            return reader.parquet(*files.paths)
-        paths = list(files.paths)
-        if files.format == "jsonl":
-            return reader.json(paths, mode="FAILFAST")
-        return reader.csv(
-            paths,
-            sep=files.delimiter,
+        if files.folder is not None:
+            reader = reader.option("basePath", files.folder)
+        return reader.parquet(*files.paths)
+
+    def _delimited(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
+        return self.session.read.csv(
+            list(files.paths),
+            sep=files.format.delimiter,
             header=True,
             escape='"',
             mode="FAILFAST",
             enforceSchema=False,
         )
 
-    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a data frame)
-        """Send a table from memory to the workers."""
-        return self.session.createDataFrame(table)
+    def _json(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
+        return self.session.read.json(list(files.paths), mode="FAILFAST")
 
 
 def _check_java() -> None:
@@ -109,14 +123,14 @@ def _check_reachable(master: str) -> None:
     if not master.startswith("spark://"):
         return
     problems = []
-    for place in master.removeprefix("spark://").split(","):
-        parts = urlsplit(f"//{place}")
+    for address in master.removeprefix("spark://").split(","):
+        parts = urlsplit(f"//{address}")
         try:
             port = parts.port or 7077
             with socket.create_connection((parts.hostname or "", port), timeout=_PATIENCE):
                 return
         except (OSError, ValueError) as error:
-            problems.append(f"{place}: {error}")
+            problems.append(f"{address}: {error}")
     raise DataError(
         f"the Spark master {master} cannot be reached ({'; '.join(problems)}): check its address, "
         "and that it is running"

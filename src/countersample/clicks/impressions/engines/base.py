@@ -1,0 +1,87 @@
+"""What an engine is: it opens files, takes Arrow tables, collects lazy frames, explains errors.
+
+The counting itself is written once, in `aggregation`, and runs on every engine through narwhals.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from countersample.clicks.impressions.explaining import explained, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager, ExitStack
+
+    import narwhals as nw
+    import pyarrow as pa
+
+    from countersample.clicks.impressions.files import Files
+    from countersample.clicks.impressions.formats import Format
+
+    Reader = Callable[[Files], Any]
+
+
+class Engine(ABC):
+    """What reads and counts a log.
+
+    Making one starts it, with those of its `settings` that the user gave (or None); what it opens
+    is closed by `cleanup`. Its library is imported then, and no earlier.
+
+    Attributes
+    ----------
+    name : str
+    implementations : tuple of narwhals.Implementation
+        The frames that it counts where they are.
+    settings : tuple of str
+        The settings of `read_impressions` that it takes.
+    unpacks : tuple of str
+        The endings of compressed text that it reads by itself.
+    """
+
+    name: ClassVar[str]
+    implementations: ClassVar[tuple[nw.Implementation, ...]]
+    settings: ClassVar[tuple[str, ...]] = ()
+    unpacks: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def __init__(self, cleanup: ExitStack, **settings: str | None) -> None:
+        """Start it."""
+
+    @abstractmethod
+    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (the engine's own frame)
+        """Take a table from memory."""
+
+    def readers(self) -> Mapping[type[Format], Reader]:
+        """Return how it opens the formats that it reads by itself, lazily where it can."""
+        return {}
+
+    def scan(self, files: Files) -> Any:  # noqa: ANN401 (the engine's own frame)
+        """Open files by its own reader, or else through Arrow, in memory."""
+        reader = self.readers().get(type(files.format))
+        return self.from_arrow(files.format.read(files)) if reader is None else reader(files)
+
+    def check_ids(self, frame: Any, names: Mapping[str, str]) -> None:  # noqa: ANN401, B027 (few do)
+        """Refuse columns of ids that it could not give one type; `names` are the log's own."""
+
+    @classmethod
+    def collect(cls, frame: nw.LazyFrame[Any], source: str) -> pa.Table:
+        """Compute a lazy frame where its data is; return the result as an Arrow table."""
+        with cls.explained(source):
+            return frame.collect(backend="pyarrow").to_arrow()
+
+    @classmethod
+    def errors(cls) -> tuple[type[Exception], ...]:
+        """Return what it raises for files and values, beside the errors of Arrow and narwhals."""
+        return ()
+
+    @classmethod
+    def sentence(cls, error: Exception) -> str:
+        """Say what went wrong."""
+        return unreadable(error)
+
+    @classmethod
+    def explained(cls, source: str) -> AbstractContextManager[None]:
+        """Turn its errors into one sentence that names the source."""
+        return explained(source, cls.errors(), cls.sentence)
