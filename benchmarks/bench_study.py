@@ -21,11 +21,11 @@ import time
 
 import numpy as np
 
+from countersample._progress import duration
 from countersample.clicks import PositionBias, simulate_clicks
 from countersample.data.synthetic import synthetic
 from countersample.evaluation import learning_curve
 from countersample.study.experiment import plan
-from countersample.study.running.display import duration
 from countersample.study.running.references import METRIC, logging_policy, supervised
 from countersample.study.running.stages import length_of
 from countersample.training import train_many

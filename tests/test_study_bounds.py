@@ -133,7 +133,7 @@ def test_bounds_are_their_formula(problem, measured):
     for name, scale in (("IPS-SGD", clicks.max_weight), ("CounterSample", clicks.mean_weight)):
         expected = radius * scale * longest / np.sqrt([100, 1000, 10_000])
         assert measured.bound[name] == pytest.approx(expected)
-        assert measured.scale[name] == pytest.approx(scale)
+        assert measured.max_multiplier[name] == pytest.approx(scale)
     assert measured.n_clicks == clicks.n_clicks
 
 
@@ -143,7 +143,9 @@ def test_bounds_are_their_formula(problem, measured):
 def test_steps_are_of_the_size_that_the_theorems_ask(problem, measured, name, method):
     """η = B / (m·G·√T)."""
     part, clicks = small_problem(*problem)
-    eta = measured.radius / (measured.scale[name] * measured.gradient_bound * np.sqrt(1000))
+    eta = measured.radius / (
+        measured.max_multiplier[name] * measured.gradient_bound * np.sqrt(1000)
+    )
     run = train(part, clicks, method=method, learning_rate=eta, steps=1000, rng=3)
     excess = hinges(part, clicks).risk(run.average_coef) - measured.best
     assert measured.excess[name][1, 3] == pytest.approx(excess, rel=1e-6)
@@ -190,7 +192,7 @@ def test_table(measured):
 def test_verdicts(measured):
     holds, lower, _ = bounds_verdicts("tiny", measured)
     assert (holds.outcome, lower.outcome) == ("confirmed", "confirmed")
-    ratio = measured.scale["IPS-SGD"] / measured.scale["CounterSample"]
+    ratio = measured.max_multiplier["IPS-SGD"] / measured.max_multiplier["CounterSample"]
     assert f"= {ratio:.3g}," in lower.evidence
     assert {verdict.dataset for verdict in (holds, lower)} == {"tiny"}
 
@@ -200,7 +202,7 @@ def test_verdicts_that_go_wrong(measured):
     ips, sampled = measured.excess["IPS-SGD"], measured.excess["CounterSample"]
     broken = replace(measured, bound=measured.bound | {"IPS-SGD": ips.mean(axis=1) / 2})
     assert bounds_verdicts("tiny", broken)[0].outcome == "in part"
-    level = replace(measured, scale=dict.fromkeys(measured.scale, 2.0))
+    level = replace(measured, max_multiplier=dict.fromkeys(measured.max_multiplier, 2.0))
     assert bounds_verdicts("tiny", level)[1].outcome == "not confirmed"
     behind = replace(measured, excess={"IPS-SGD": sampled, "CounterSample": sampled * 2})
     assert bounds_verdicts("tiny", behind)[2].outcome == "not confirmed"

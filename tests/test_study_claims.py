@@ -7,8 +7,9 @@ import pytest
 from study_results import make_cell, make_result
 
 from countersample.errors import ParameterError
+from countersample.study.design.claims import TESTS
 from countersample.study.design.grids import Claim
-from countersample.study.findings.claims import TESTS, check_claim, judge
+from countersample.study.findings.claims import judge
 
 NOISE = np.array([0.00, 0.01, -0.01, 0.02, -0.02])  # regret ×100, by run
 WOBBLE = np.array([0.01, -0.01, 0.02, -0.02, 0.00])  # with another order: differences vary
@@ -243,6 +244,10 @@ def test_folds_are_what_is_compared():
 # -- all tests -----------------------------------------------------------------------------------
 
 
+def check(claim, grid):
+    claim.check([method.name for method in grid.methods], grid.values)
+
+
 def example_of(test, **changes):
     asks = TESTS[test]
     at = (0.5,) if asks.values == "one" else ()
@@ -286,15 +291,15 @@ def test_a_verdict_for_every_dataset_and_claim(test):
         ({"method": "SGDD"}, "method is 'SGDD', expected one of IPS-SGD, CounterSample"),
         ({"at": (0.7,)}, "at has 0.7, expected values of the study: 0.5, 1.0, 1.5"),
         ({"at": (0.5, 0.5)}, "at is .*expected each value once"),
-        ({"source": "me"}, "source is 'me', expected paper or beyond"),
+        ({"source": "me"}, "source is 'me', expected one of paper, beyond"),
         ({"than": "SGDD"}, "than is 'SGDD'"),
     ],
 )
 def test_what_is_wrong_with_a_claim_is_named(test, changes, message):
     grid = make_grid()
-    check_claim(example_of(test), grid)
+    check(example_of(test), grid)
     with pytest.raises(ParameterError, match=message):
-        check_claim(example_of(test, **changes), grid)
+        check(example_of(test, **changes), grid)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +316,7 @@ def test_what_is_wrong_with_a_claim_is_named(test, changes, message):
 )
 def test_what_a_test_needs(wrong, message):
     with pytest.raises(ParameterError, match=message):
-        check_claim(wrong, make_grid())
+        check(wrong, make_grid())
     with pytest.raises(ParameterError, match=message):
         judge(make_result(make_cells(THREE), claims=[wrong]))
 
@@ -319,11 +324,11 @@ def test_what_a_test_needs(wrong, message):
 @pytest.mark.parametrize("test", ["grows", "lead-shrinks", "best-at"])
 def test_a_study_of_one_value_has_no_ends(test):
     with pytest.raises(ParameterError, match="two values or more"):
-        check_claim(example_of(test), make_grid((0.5,)))
+        check(example_of(test), make_grid((0.5,)))
 
 
 def test_whole_numbers_are_found_among_decimals():
-    check_claim(claim("lower", at=(1,)), make_grid())
+    check(claim("lower", at=(1,)), make_grid())
 
 
 def make_cells(values):

@@ -196,7 +196,7 @@ class TestBadInput:
 
     def test_a_bad_grid_has_file_and_line(self, run, tmp_path):
         (tmp_path / "bad.toml").write_text(GRID.replace("seeds = 3", "seeds = 0"))
-        assert "bad.toml:15: seeds is 0, expected at least 1" in run(
+        assert "bad.toml:15: seeds is 0, expected a whole number of at least 1" in run(
             "study", "run", "bad.toml", code=1
         )
 

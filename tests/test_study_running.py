@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from countersample._progress import Progress
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.study.experiment import plan, read_experiment, versions
-from countersample.study.running.display import Display
+from countersample.study.running import stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
 from countersample.study.running.runner import run, state_of
-from countersample.study.running.stages import Workbench
 from countersample.study.running.store import Store
+from countersample.study.running.tally import Tally
 
 GRID = """
 title = "Mine"
@@ -48,8 +49,7 @@ def finish(experiment, store, workers=1, reverse=False):
     work = experiment.work()
     state = state_of(work, store)
     jobs = list(state.missing.values())
-    display = Display(jobs)
-    run(jobs[::-1] if reverse else jobs, store, display, workers=workers, is_done=set(state.done))
+    run(jobs[::-1] if reverse else jobs, store, workers=workers, is_done=state.done)
     return work
 
 
@@ -114,9 +114,12 @@ class TestTheWorkList:
         assert not runs[0] & runs[1]
 
     def test_a_key_hangs_on_what_is_needed(self):
-        data = [Job("data", "", {"n": n}) for n in (1, 2)]
-        assert Job("clicks", "", {}, (data[0],)).key != Job("clicks", "", {}, (data[1],)).key
-        assert Job("clicks", "a", {}, (data[0],)).key == Job("clicks", "b", {}, (data[0],)).key
+        def clicks(title, n):
+            data = Job("data", "", {"n": n}, stages.prepare_data)
+            return Job("clicks", title, {}, stages.simulate, (data,))
+
+        assert clicks("", 1).key != clicks("", 2).key
+        assert clicks("a", 1).key == clicks("b", 1).key
 
 
 class TestRunning:
@@ -180,7 +183,7 @@ class TestRunning:
         def fail(*_):
             raise DataError("no luck")
 
-        monkeypatch.setattr(Workbench, "_tuning", fail)
+        monkeypatch.setattr(stages, "tune", fail)
         with pytest.raises(DataError, match="no luck"):
             finish(experiment, store, workers=2)
         kept = {job.stage for job in state_of(experiment.work(), store).done.values()}
@@ -189,34 +192,37 @@ class TestRunning:
     def test_an_interrupt_stops_work_in_flight(self, experiment, tmp_path, monkeypatch):
         """Ctrl-C while two jobs are at work: both end, neither leaves a result."""
         store = Store(tmp_path / "out")
-        real = Workbench._run
         at_work = threading.Barrier(3)
 
-        def slow(self, job, tell):
+        def endless(_bench, _job, progress):
             at_work.wait(60)
             while True:
-                tell(0, 1)
-            return real(self, job, tell)
+                progress.update(0.5)
 
-        monkeypatch.setattr(Workbench, "_run", slow)
+        monkeypatch.setattr(stages, "run", endless)
         threading.Thread(target=lambda: (at_work.wait(60), _interrupt()), daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
             finish(experiment, store, workers=2)
-        stages = [job.stage for job in state_of(experiment.work(), store).done.values()]
-        assert "run" not in stages
-        assert "tuning" in stages
+        kept = [job.stage for job in state_of(experiment.work(), store).done.values()]
+        assert "run" not in kept
+        assert "tuning" in kept
 
-    def test_the_display_counts_to_the_end(self, finished):
+    def test_jobs_at_once_count_to_the_end_together(self, finished):
         _, _, work = finished
         jobs = list(work.jobs.values())
-        display = Display(jobs)
-        for job in jobs:
-            display.begins(job)
-            display.goes_on(job, 0.5)
-            assert job.title in display.doing
-            display.ends(job)
-        assert display.done == pytest.approx(display.in_all)
-        assert display.seconds_left == pytest.approx(0)
+        told = []
+        tally = Tally(jobs, Progress(lambda what, share: told.append((what, share))))
+        for first, second in zip(jobs[::2], jobs[1::2], strict=True):
+            parts = tally.begin(first), tally.begin(second)
+            parts[0].update(0.5)
+            assert all(f"{job.stage}: {job.title}" in told[-1][0] for job in (first, second))
+            parts[1].update(0.5)
+            tally.end(second)
+            tally.end(first)
+        shares = [share for _, share in told]
+        assert shares == sorted(shares)
+        assert shares[-1] == pytest.approx(1.0)
+        assert told[-1][0].startswith(f"{len(jobs)} of {len(jobs)} jobs, ")
 
 
 def _interrupt():
@@ -228,7 +234,7 @@ def _interrupt():
 class TestGathering:
     def test_a_cell_has_its_runs_and_regret(self, finished):
         experiment, store, work = finished
-        result = gather(experiment.grids[0], ["tiny"], work, store)
+        result = gather(experiment.studies[0], work, store)
         assert len(result.cells) == 2 * 2
         for cell in result.cells.values():
             assert cell.runs == (("", 0), ("", 1))
@@ -250,7 +256,7 @@ class TestGathering:
 
     def test_parquet_has_a_row_an_evaluation_point(self, finished, tmp_path):
         experiment, store, work = finished
-        write_results(experiment.grids, work, store, versions(), tmp_path / "results.parquet")
+        write_results(experiment.studies, work, store, versions(), tmp_path / "results.parquet")
         table = pq.read_table(tmp_path / "results.parquet").to_pydict()
         assert len(table["ndcg"]) == 2 * 2 * 2 * 20
         assert set(table["method"]) == {"IPS-SGD", "CounterSample"}
@@ -274,7 +280,7 @@ class TestGathering:
 
         monkeypatch.setattr("countersample.study.running.stages.train_many", exploding)
         work = finish(experiment, store)
-        result = gather(experiment.grids[0], ["tiny"], work, store)
+        result = gather(experiment.studies[0], work, store)
         for cell in result.cells.values():
             assert cell.n_diverged == 2
             assert (cell.ndcg[:, :9] > 0).all()  # up to 180 clicks
@@ -355,7 +361,7 @@ class TestTheFolder:
         monkeypatch.setattr("pathlib.Path.write_text", full)
         job = next(iter(experiment.work().jobs.values()))
         with pytest.raises(CounterSampleError, match=r"cannot be written: No space left on device"):
-            store.write(Job("run", "", job.config), {"a": 1})
+            store.write(Job("run", "", job.config, stages.run), {"a": 1})
 
 
 class TestSources:
@@ -381,11 +387,11 @@ class TestSources:
         path = tmp_path / "mine.toml"
         path.write_text(GRID)
         experiment = plan([path], scale="paper", datasets=[str(tmp_path / "set")])
-        (source,) = experiment.studies[0][2]
+        (source,) = experiment.studies[0].sources
         assert [fold.name for fold in source.folds] == ["Fold1", "Fold2"]
         store = Store(tmp_path / "out")
         work = finish(experiment, store)
-        cell = gather(experiment.grids[0], ["set"], work, store).cells["set", "IPS-SGD", 1.0]
+        cell = gather(experiment.studies[0], work, store).cells["set", "IPS-SGD", 1.0]
         assert cell.runs == (("Fold1", 0), ("Fold1", 1), ("Fold2", 0), ("Fold2", 1))
         assert len(cell.learning_rates) == 2
 

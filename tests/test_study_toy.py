@@ -22,11 +22,10 @@ from countersample.study.findings.toy import (
     many_trajectories,
     run_toy,
     toy_for_page,
-    toy_table,
-    toy_verdicts,
     trajectories,
 )
 from countersample.study.findings.toy_figure import RUNS, draw_toy
+from countersample.study.kinds.toy import toy_table, toy_verdicts
 from countersample.theory import step_size, suboptimality_bound
 
 PLANS = [method.plan for method in COMPARED]

@@ -24,7 +24,7 @@ def published():
 
 @pytest.fixture(scope="module")
 def weights():
-    """Of simulated clicks: each law and γ three times, on two sets; "tiny" is not in the paper."""
+    """Of simulated clicks, each curve and γ three times, on two sets; the paper has no "tiny"."""
     found = {}
     for name in ("yahoo-like", "tiny"):
         data = synthetic(name, n_queries=150, rng=SEED)
@@ -38,7 +38,7 @@ def weights():
 
 
 def flat(dataset, ratios):
-    """Weights with M̄ = 2 and these M/M̄ by γ, under both laws."""
+    """Weights with M̄ = 2 and these M/M̄ by γ, under both curves."""
     return {
         (dataset, offset, gamma): [(2.0, 2.0 * ratio)] * 2
         for offset in (0, 1)
@@ -78,10 +78,10 @@ class TestTable:
 class TestVerdicts:
     def test_only_the_law_of_the_code_has_the_papers_largest_weight(self, weights, published):
         """On Yahoo: the longest list has 139 items, and 140^0.75 = 40.70 > 139^0.75 = 40.48."""
-        (law,) = (v for v in weights_verdicts(weights, published) if v.source == "beyond")
-        assert (law.dataset, law.outcome) == ("yahoo-like", "confirmed")
-        assert "40.70 = 140^0.75" in law.evidence
-        assert "139 items" in law.evidence
+        (curve,) = (v for v in weights_verdicts(weights, published) if v.source == "beyond")
+        assert (curve.dataset, curve.outcome) == ("yahoo-like", "confirmed")
+        assert "40.70 = 140^0.75" in curve.evidence
+        assert "139 items" in curve.evidence
         assert round(139**0.75, 2) < 40.70 == round(140**0.75, 2)
 
     def test_every_largest_weight_of_the_paper_is_of_a_whole_rank(self, published):
@@ -92,10 +92,10 @@ class TestVerdicts:
                 assert round(rank**gamma, 2) == pytest.approx(largest, abs=0.011)
 
     def test_istella_does_not_tell(self, published):
-        """177 ≤ 182, its longest list: a rank under both laws."""
-        _, law = weights_verdicts(flat("istella-like", (2, 3, 4, 5, 6)), published)
-        assert law.outcome == "not confirmed"
-        assert "either law may have that" in law.evidence
+        """177 ≤ 182, its longest list: a rank under both curves."""
+        _, curve = weights_verdicts(flat("istella-like", (2, 3, 4, 5, 6)), published)
+        assert curve.outcome == "not confirmed"
+        assert "either curve may have that" in curve.evidence
 
     def test_how_far_the_mean_weights_are_off(self, published):
         paper = (3.14, 5.12, 7.92, 11.71, 16.66)
@@ -104,9 +104,9 @@ class TestVerdicts:
             for offset, factor in ((0, 1.3), (1, 0.9))
             for gamma, mean in zip(GAMMAS, paper, strict=True)
         }
-        _, law = weights_verdicts(weights, published)
+        _, curve = weights_verdicts(weights, published)
         found = re.findall(
-            r"(\d+) % (from ours under the law of the code|under the eq)", law.evidence
+            r"(\d+) % (from ours under the curve of the code|under the eq)", curve.evidence
         )
         assert [number for number, _ in found] == ["10", "30"]
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 PATIENCE = 2.0  # seconds before anything is shown
 PAUSE = 10.0  # seconds between two plain lines
@@ -151,7 +152,7 @@ def _plain(what: str, total: int | None) -> Report:
         due = now + PAUSE
         rate = done / (now - begin)
         share = f" of {total / 1e6:,.0f}" if total else ""
-        left = f", {(total - done) / rate:,.0f} s left" if total and rate else ""
+        left = f", {duration((total - done) / rate)} left" if total and rate else ""
         line = f"{what}: {done / 1e6:,.0f}{share} MB, {rate / 1e6:,.0f} MB/s{left}"
         print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
 
@@ -168,11 +169,11 @@ def share_progress(what: str) -> Iterator[Callable[[str, float], None]]:
     from rich.console import Console  # noqa: PLC0415
 
     bar = progress.Progress(
-        progress.TextColumn("{task.description:<34}"),
         progress.BarColumn(),
         progress.TaskProgressColumn(),
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description}"),
         console=Console(stderr=True),
         transient=True,
     )
@@ -191,8 +192,26 @@ def _plain_share(what: str) -> Callable[[str, float], None]:
         if moment < due:
             return
         due = moment + PAUSE
-        left = f", {(moment - begin) * (1 - share) / share:,.0f} s left" if share > 0 else ""
+        left = f", {duration((moment - begin) * (1 - share) / share)} left" if share > 0 else ""
         line = f"{what}: {now}, {100 * share:.0f} % done{left}"
         print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
 
     return report
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in words, to two units.
+
+    Examples
+    --------
+    >>> from countersample._progress import duration
+    >>> duration(8), duration(150), duration(9000), duration(200_000)
+    ('8 s', '2 min 30 s', '2 h 30 min', '2 d 7 h')
+    """
+    units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    rest = round(seconds)
+    for (length, name), (shorter, short) in pairwise(units):
+        if rest >= length:
+            small = rest % length // shorter
+            return f"{rest // length} {name}" + (f" {small} {short}" if small else "")
+    return f"{rest} s"

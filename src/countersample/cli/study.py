@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from countersample.study.artifacts import Artifacts
     from countersample.study.experiment import Experiment
     from countersample.study.running.runner import State
+    from countersample.study.running.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="Run studies of your own, and look after them.")
 
@@ -94,8 +95,9 @@ def run_grid(
 def list_studies(*, json: Json = False) -> None:
     """List the studies that come with the package."""
     from countersample.study.design import grids
+    from countersample.study.kinds import load_grid
 
-    found = [grids.get(name, "paper") for name in grids.names()]
+    found = [load_grid(grids.path_of(name)) for name in grids.names()]
     if json:
         _show.as_json([
             {"name": grid.name, "title": grid.title, "paper": grid.paper, "about": grid.about}
@@ -179,16 +181,16 @@ def _carry_out(
             _tell(f"Stopped: {len(work.jobs) - left} of {len(work.jobs)} jobs are done and kept. "
                   f"To go on: {command}")  # fmt: skip
             raise typer.Exit(130) from None
-        with share_progress("study") as report:
-            artifacts = write_artifacts(experiment, work, store, command=command, report=report)
+        with share_progress("study") as progress:
+            artifacts = write_artifacts(experiment, work, store, command=command, progress=progress)
     if json:
         _show.as_json(_as_dict(artifacts, out))
     else:
         _print(artifacts, out)
 
 
-def _work(state: State, store: Any, workers: int) -> None:  # noqa: ANN401 (a Store)
-    from countersample.study.running.display import displayed, duration
+def _work(state: State, store: Store, workers: int) -> None:
+    from countersample._progress import duration, share_progress
     from countersample.study.running.estimate import estimate_seconds
     from countersample.study.running.runner import run
 
@@ -196,17 +198,16 @@ def _work(state: State, store: Any, workers: int) -> None:  # noqa: ANN401 (a St
         return
     if state.damaged:
         _tell(f"{len(state.damaged)} damaged results are made again")
-    done = set(state.done)
-    data = [job for job in state.missing.values() if job.stage == "data"]
-    with displayed(data) as display:  # first, as the estimate is measured on it
-        run(data, store, display, workers=workers, is_done=done)
-    done |= {job.key for job in data}
-    rest = [job for job in state.missing.values() if job.stage != "data"]
-    seconds = estimate_seconds(rest, store, workers=workers)
+    data = {key: job for key, job in state.missing.items() if job.stage == "data"}
+    rest = {key: job for key, job in state.missing.items() if job.stage != "data"}
+    with share_progress("study") as progress:  # first, as the estimate is measured on it
+        run(data.values(), store, workers=workers, is_done=state.done, progress=progress)
+    seconds = estimate_seconds(rest.values(), store, workers=workers)
     _tell(f"{len(rest)} jobs, about {duration(seconds)} on {workers} "
           f"{'core' if workers == 1 else 'cores'}")  # fmt: skip
-    with displayed(rest) as display:
-        run(rest, store, display, workers=workers, is_done=done)
+    with share_progress("study") as progress:
+        done = {*state.done, *data}
+        run(rest.values(), store, workers=workers, is_done=done, progress=progress)
 
 
 def _print(artifacts: Artifacts, out: Path) -> None:

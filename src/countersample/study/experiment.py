@@ -1,70 +1,72 @@
-"""Studies at a scale, on datasets, in a results folder: planned, run, written up."""
+"""Studies at a scale, on datasets: planned, known again from a results folder."""
 
 from __future__ import annotations
 
 import platform
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample._version import __version__
 from countersample.study.design import grids as grids_module
-from countersample.study.design.config import as_config
+from countersample.study.design.config import PAPER
 from countersample.study.design.grids import as_grid
 from countersample.study.design.sources import Fold, Source, find_source
-from countersample.study.running.jobs import FORMAT, list_work
+from countersample.study.design.study import Study
+from countersample.study.kinds import KINDS, load_grid
+from countersample.study.running.jobs import FORMAT, WorkList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from countersample.study.design.config import ExperimentConfig
     from countersample.study.design.grids import Grid
-    from countersample.study.running.jobs import WorkList
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is studied: grids with their protocols and datasets.
+    """What is studied.
 
     Attributes
     ----------
     scale : str
-    studies : tuple of (Grid, ExperimentConfig, datasets)
+    studies : tuple of Study
     """
 
     scale: str
-    studies: tuple[tuple[Grid, ExperimentConfig, tuple[Source, ...]], ...]
+    studies: tuple[Study, ...]
 
     @property
     def grids(self) -> list[Grid]:
         """The grids."""
-        return [grid for grid, _, _ in self.studies]
+        return [study.grid for study in self.studies]
 
     @property
     def datasets(self) -> list[str]:
         """The names of all datasets, each once."""
-        return list(dict.fromkeys(s.name for _, _, sources in self.studies for s in sources))
+        return list(dict.fromkeys(s.name for study in self.studies for s in study.sources))
 
     def work(self) -> WorkList:
         """Return everything there is to do."""
-        return list_work(self.studies)
+        work = WorkList()
+        for study in self.studies:
+            KINDS[study.grid.kind].plan(study, work)
+        return work
 
     def identity(self) -> dict[str, Any]:
         """Return what tells this experiment from another: plain values, whole."""
         return {
             "format": FORMAT,
             "scale": self.scale,
-            "studies": [grid.name for grid in self.grids],
+            "studies": [study.name for study in self.studies],
             "datasets": self.datasets,
             "grids": {
-                grid.name: {
-                    "grid": asdict(grid),
-                    "config": asdict(protocol),
-                    "folds": [dict(fold.config) for source in sources for fold in source.folds],
-                    "sources": {s.name: [fold.name for fold in s.folds] for s in sources},
+                study.name: {
+                    "grid": asdict(study.grid),
+                    "config": asdict(study.config),
+                    "folds": [asdict(fold) for source in study.sources for fold in source.folds],
                 }
-                for grid, protocol, sources in self.studies
+                for study in self.studies
             },
         }
 
@@ -84,28 +86,27 @@ def plan(
     studies : sequence of names, or paths of grids
     scale : {"smoke", "small", "paper"}
     datasets : sequence of str
-        Names or paths, in the place of those that the grids name.
+        Names or paths, instead of those that the grids name.
     settings : mapping
-        Settings of the protocol, over those of scale and grid.
+        Over those of scale and grid (see `ExperimentConfig`).
     data_dir : Path, optional
         Where sets of the catalogue are looked for first.
     """
     base, of_scale = grids_module.config_of(scale)
     found: dict[tuple[str, int], Source] = {}
+
+    def source(name: str, queries: int) -> Source:
+        if (name, queries) not in found:
+            found[name, queries] = find_source(name, queries=queries, data_dir=data_dir)
+        return found[name, queries]
+
     planned = []
     for name in studies:
-        grid = (
-            grids_module.get(name, scale) if isinstance(name, str)
-            else grids_module.load(name, scale)
-        )  # fmt: skip
-        protocol = base.with_settings(dict(grid.settings) | dict(settings or {}))
-        wanted = list(datasets or of_scale or grid.datasets) if grid.kind != "toy" else []
-        for dataset in wanted:
-            place = (dataset, protocol.queries)
-            if place not in found:
-                found[place] = find_source(dataset, queries=protocol.queries, data_dir=data_dir)
-        sources = tuple(found[dataset, protocol.queries] for dataset in wanted)
-        planned.append((grid, protocol, sources))
+        grid = load_grid(name if isinstance(name, Path) else grids_module.path_of(name), scale)
+        config = base.with_settings(dict(grid.settings) | dict(settings or {}))
+        wanted = (datasets or of_scale or grid.datasets) if KINDS[grid.kind].takes_data else ()
+        sources = tuple(source(dataset, config.queries) for dataset in wanted)
+        planned.append(Study(grid, config, sources))
     return Experiment(scale, tuple(planned))
 
 
@@ -113,12 +114,13 @@ def read_experiment(identity: Mapping[str, Any]) -> Experiment:
     """Return the experiment that a results folder says it holds (see `Experiment.identity`)."""
     studies = []
     for entry in identity["grids"].values():
-        folds = iter(entry["folds"])
+        folds = [Fold(**fold) for fold in entry["folds"]]
         sources = tuple(
-            Source(name, tuple(Fold(fold, next(folds)) for fold in names))
-            for name, names in entry["sources"].items()
+            Source(name, tuple(fold for fold in folds if fold.dataset == name))
+            for name in dict.fromkeys(fold.dataset for fold in folds)
         )
-        studies.append((as_grid(entry["grid"]), as_config(entry["config"]), sources))
+        config = PAPER.with_settings(entry["config"])
+        studies.append(Study(as_grid(entry["grid"]), config, sources))
     return Experiment(identity["scale"], tuple(studies))
 
 

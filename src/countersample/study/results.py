@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from countersample.study.design.grids import Grid, Value
+    from countersample.study.design.claims import Value
+    from countersample.study.design.grids import Grid
 
     Floats = NDArray[np.float64]
 

@@ -1,19 +1,28 @@
-"""How a study is run: the paper's protocol, every choice a named setting."""
+"""How a study is run: the paper's settings, every choice a named one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from countersample._params import choice, number, whole_number
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    T = TypeVar("T")
+
 PAPER_RATES = tuple(
     float(f"{digit}e{power}") for power in range(-10, 1) for digit in (1, 3)
 )  # 1e-10, 3e-10, 1e-9, …, 1, 3
+
+
+def _setting(default: T, title: str, **bounds: float) -> T:
+    """Declare a setting: the paper's value, what pages call it, its bounds as in `_params`."""
+    declared: T = field(default=default, metadata={"title": title, "bounds": bounds})
+    return declared
 
 
 @dataclass(frozen=True)
@@ -37,9 +46,10 @@ class ExperimentConfig:
     gamma : float
         Severity of position bias.
     bias_offset : int
-        P(look at rank r) = (1/(r + offset))^gamma: 0 is the paper's equation, 1 its authors' code.
+        P(rank r is examined) = (1/(r + offset))^gamma: 0 is the paper's equation, 1 its authors'
+        code.
     noise : float
-        How likely an item that is not relevant is clicked once looked at.
+        How likely an item that is not relevant is clicked once examined.
     relevant : float
         The smallest relevant grade.
     policy_fraction : float
@@ -59,25 +69,27 @@ class ExperimentConfig:
         `countersample.metrics`.
     """
 
-    clicks: int = 1_000_000
-    epochs: float = 5.0
-    seeds: int = 5
-    tuning_seeds: int = 1
-    learning_rates: tuple[float, ...] = PAPER_RATES
-    evaluate_every: int = 10_000
-    gamma: float = 1.0
-    bias_offset: int = 0
-    noise: float = 0.1
-    relevant: float = 3.0
-    policy_fraction: float = 0.001
-    normalization: str = "query-minmax"
-    optimizer: str = "sgd"
-    objective: str = "rank"
-    batch_size: int = 1
-    clip: float = 0.0
-    trained_gamma: float = 1.0
-    queries: int = 0
-    no_relevant: str = "skip"
+    clicks: int = _setting(1_000_000, "Clicks", least=1)
+    epochs: float = _setting(5.0, "Epochs", above=0)
+    seeds: int = _setting(5, "Click logs and runs", least=1)
+    tuning_seeds: int = _setting(1, "Logs that choose the learning rate", least=1)
+    learning_rates: tuple[float, ...] = _setting(PAPER_RATES, "Learning rates tried")
+    evaluate_every: int = _setting(10_000, "Clicks drawn between evaluations", least=1)
+    gamma: float = _setting(1.0, "Position bias (γ)", least=0)
+    bias_offset: int = _setting(0, "Offset of the position-bias curve", least=0)
+    noise: float = _setting(0.1, "False clicks", least=0, most=1)
+    relevant: float = _setting(3.0, "Smallest relevant grade")
+    policy_fraction: float = _setting(
+        0.001, "Share of queries behind the logging policy", above=0, most=1
+    )
+    normalization: str = _setting("query-minmax", "Normalisation of features")
+    optimizer: str = _setting("sgd", "Optimizer")
+    objective: str = _setting("rank", "Objective")
+    batch_size: int = _setting(1, "Batch size", least=1)
+    clip: float = _setting(0.0, "Smallest propensity", least=0, most=1)
+    trained_gamma: float = _setting(1.0, "Believed γ / true γ", least=0)
+    queries: int = _setting(0, "Queries of a synthetic set; 0: as many as the real one", least=0)
+    no_relevant: str = _setting("skip", "Test queries without a relevant item")
 
     def steps(self) -> int:
         """T: the number of steps."""
@@ -107,18 +119,13 @@ class ExperimentConfig:
 
 
 PAPER = ExperimentConfig()
-SETTINGS = tuple(field.name for field in fields(ExperimentConfig))
+SETTINGS = {setting.name: setting for setting in fields(ExperimentConfig)}
 
 
-def as_config(values: Mapping[str, Any]) -> ExperimentConfig:
-    """Return a configuration from plain values (see `dataclasses.asdict`)."""
-    return ExperimentConfig(**dict(values) | {"learning_rates": tuple(values["learning_rates"])})
-
-
-_AT_LEAST_ONE = ("clicks", "seeds", "tuning_seeds", "evaluate_every", "batch_size")
-_ABOVE_ZERO = ("epochs", "policy_fraction")
-_AT_LEAST_ZERO = ("gamma", "bias_offset", "noise", "clip", "trained_gamma", "queries")
-_AT_MOST_ONE = ("noise", "clip", "policy_fraction")
+def title_of(name: str) -> str:
+    """Return what tables, figures and the report call a setting."""
+    title: str = SETTINGS[name].metadata["title"]
+    return title
 
 
 def checked(name: str, value: Any) -> Any:  # noqa: ANN401 (what a user wrote)
@@ -137,51 +144,34 @@ def checked(name: str, value: Any) -> Any:  # noqa: ANN401 (what a user wrote)
     """
     if name not in SETTINGS:
         raise ParameterError(f"no setting {name!r}{nearest(name, SETTINGS)}")
-    if name == "learning_rates":
+    default, bounds = getattr(PAPER, name), SETTINGS[name].metadata["bounds"]
+    if isinstance(default, tuple):
         return _checked_rates(value)
-    default = getattr(PAPER, name)
     if isinstance(default, str):
-        return _checked_name(name, value)
-    number = (int,) if isinstance(default, int) else (int, float)
-    if isinstance(value, bool) or not isinstance(value, number):
-        kind = "a whole number" if number == (int,) else "a number"
-        raise ParameterError(f"{name} is {value!r}, expected {kind}")
-    for names, is_good, expected in (
-        (_AT_LEAST_ONE, value >= 1, "at least 1"),
-        (_ABOVE_ZERO, value > 0, "above 0"),
-        (_AT_LEAST_ZERO, value >= 0, "at least 0"),
-        (_AT_MOST_ONE, value <= 1, "at most 1"),
-    ):
-        if name in names and not is_good:
-            raise ParameterError(f"{name} is {value:g}, expected {expected}")
-    return type(default)(value)
+        return choice(name, value, _choices()[name])
+    return (whole_number if isinstance(default, int) else number)(name, value, **bounds)
 
 
 def _checked_rates(value: Any) -> tuple[float, ...]:  # noqa: ANN401 (what a user wrote)
-    rates = value if isinstance(value, (list, tuple)) else [value]
-    good = [isinstance(x, (int, float)) and not isinstance(x, bool) and x > 0 for x in rates]
-    if not rates or not all(good) or len(set(rates)) < len(rates):
-        raise ParameterError(
-            f"learning_rates is {value!r}, expected a list of different numbers above 0"
-        )
-    return tuple(sorted(float(rate) for rate in rates))
+    given = value if isinstance(value, (list, tuple)) else [value]
+    rates = {number("a value of learning_rates", rate, above=0) for rate in given}
+    if not given or len(rates) < len(given):
+        raise ParameterError(f"learning_rates is {value!r}, expected a list of different numbers")
+    return tuple(sorted(rates))
 
 
-def _checked_name(name: str, value: Any) -> str:  # noqa: ANN401 (what a user wrote)
+def _choices() -> Mapping[str, Collection[str]]:
     from countersample._ranked import NO_RELEVANT  # noqa: PLC0415 (these import numpy)
     from countersample.data.normalize import METHODS as NORMALIZATIONS  # noqa: PLC0415
     from countersample.objectives import OBJECTIVES  # noqa: PLC0415
     from countersample.training.optimizers import OPTIMIZERS  # noqa: PLC0415
 
-    known: dict[str, Collection[str]] = {
+    return {
         "optimizer": OPTIMIZERS,
         "objective": OBJECTIVES,
         "normalization": NORMALIZATIONS,
         "no_relevant": NO_RELEVANT,
     }
-    if value not in known[name]:
-        raise ParameterError(f"{name} is {value!r}, expected one of {', '.join(known[name])}")
-    return str(value)
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countersample._params import choice
 from countersample.errors import ParameterError
 from countersample.study.design._toml import TomlFile
-from countersample.study.design.config import PAPER, ExperimentConfig, checked, nearest
+from countersample.study.design.claims import Claim, Value
+from countersample.study.design.config import PAPER, checked, nearest, title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from countersample.study.design._toml import Key
-
-Value = float | int | str
+    from countersample.study.design.config import ExperimentConfig
 
 
 @dataclass(frozen=True)
@@ -43,30 +45,6 @@ METHODS = {
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A statement that the results are held against.
-
-    Attributes
-    ----------
-    text : str
-    test : str
-        One of `countersample.study.findings.claims.TESTS`.
-    method, than : str
-        Names of methods; `than` is empty where the test compares none.
-    at : tuple of Value
-        The settings it speaks of; empty: all.
-    source : {"paper", "beyond"}
-    """
-
-    text: str
-    test: str
-    method: str
-    than: str = ""
-    at: tuple[Value, ...] = ()
-    source: str = "paper"
-
-
-@dataclass(frozen=True)
 class Grid:
     """One study.
 
@@ -76,7 +54,8 @@ class Grid:
         That of its file.
     title, about : str
         A few words; a paragraph.
-    kind : {"regret", "datasets", "propensities", "toy", "bounds"}
+    kind : str
+        One of `countersample.study.kinds.KINDS`.
     paper : str
         Which table and figure of the paper it repeats; empty: beyond the paper.
     datasets : tuple of str
@@ -85,13 +64,13 @@ class Grid:
     reference : str
         The method others are tested against.
     axis : str
-        The setting that is varied, one of the protocol's.
+        The setting that is varied, one of `ExperimentConfig`.
     axis_title : str
         As the tables and figures call it.
     values : tuple of Value
         What it is varied over: a column of the table and a panel of the figure each.
     settings : mapping
-        What differs from the paper's protocol.
+        What differs from the paper's.
     claims : tuple of Claim
     """
 
@@ -110,21 +89,12 @@ class Grid:
     claims: tuple[Claim, ...] = ()
 
 
-KINDS = ("regret", "datasets", "propensities", "toy", "bounds")
 SCALES = ("smoke", "small", "paper")
 _KEYS = ("title", "about", "kind", "paper", "datasets", "methods", "reference", "vary", "settings",
          "claims", "scale")  # fmt: skip
-_AXIS_TITLES = {
-    "gamma": "Position bias (γ)",
-    "optimizer": "Optimizer",
-    "batch_size": "Batch size",
-    "clip": "Smallest propensity",
-    "noise": "False clicks",
-    "clicks": "Clicks",
-    "trained_gamma": "Believed γ / true γ",
-    "objective": "Objective",
-    "bias_offset": "Offset of the bias law",
-}
+_CLAIM_KEYS = tuple(field.name for field in fields(Claim))
+_IN_PAPER = ("datasets", "propensities", "toy", "optimizers", "batch-sizes", "position-bias")
+_NO_STUDIES = {"published", "scales", "demo"}
 
 
 def folder() -> Path:
@@ -135,24 +105,19 @@ def folder() -> Path:
 
 def names() -> list[str]:
     """Return the names of the studies that come with the package, the paper's first."""
-    known = [path.stem for path in folder().glob("*.toml")]
-    return sorted(set(known) - {"published", "scales"}, key=lambda name: (_place(name), name))
+    known = sorted({path.stem for path in folder().glob("*.toml")} - _NO_STUDIES)
+    return [*_IN_PAPER, *(name for name in known if name not in _IN_PAPER)]
 
 
-def _place(name: str) -> int:
-    paper = ("datasets", "propensities", "toy", "optimizers", "batch-sizes", "position-bias")
-    return paper.index(name) if name in paper else len(paper)
-
-
-def get(name: str, scale: str) -> Grid:
-    """Return a study that comes with the package, at a scale."""
+def path_of(name: str) -> Path:
+    """Return the file of a study that comes with the package."""
     if name not in names():
         raise ParameterError(f"no study {name!r}{nearest(name, names())}")
-    return load(folder() / f"{name}.toml", scale)
+    return folder() / f"{name}.toml"
 
 
 def config_of(scale: str) -> tuple[ExperimentConfig, tuple[str, ...]]:
-    """Return the protocol of a scale, and the datasets it asks for (none: those of the grid)."""
+    """Return the settings of a scale, and the datasets it asks for (none: those of the grid)."""
     file = TomlFile(folder() / "scales.toml")
     if scale not in file.data:
         raise ParameterError(f"no scale {scale!r}{nearest(scale, list(file.data))}")
@@ -162,14 +127,16 @@ def config_of(scale: str) -> tuple[ExperimentConfig, tuple[str, ...]]:
     )
 
 
-def load(path: Path, scale: str = "paper") -> Grid:
-    """Read and check a grid.
+def load(path: Path, scale: str, checks: Mapping[str, Callable[[Grid], None]]) -> Grid:
+    """Read and check a grid (see `countersample.study.kinds.load_grid`).
 
     Parameters
     ----------
     path : Path of a TOML file
     scale : {"smoke", "small", "paper"}
         Which of its `[scale.…]` tables applies.
+    checks : mapping
+        For each kind of study a function that raises a `ParameterError` for a grid it cannot be.
 
     Raises
     ------
@@ -177,35 +144,47 @@ def load(path: Path, scale: str = "paper") -> Grid:
         With file and line, for anything that is not as it should be.
     """
     file = TomlFile(path)
-    for key in file.data:
-        if key not in _KEYS:
-            raise file.error((key,), f"unknown key {key!r}{nearest(key, _KEYS)}")
-    kind = _text(file, "kind")
-    if kind not in KINDS:
-        raise file.error(("kind",), f"kind is {kind!r}, expected one of {', '.join(KINDS)}")
+    _check_keys(file, (), file.data, _KEYS)
     adapted = _at_scale(file, scale)
     axis, values = _axis(file, adapted)
     methods = _methods(file)
-    if kind == "regret" and (not methods or not axis):
-        raise file.error((), "a study of regret needs methods and one setting in [vary]")
     grid = Grid(
         name=path.stem,
         title=_text(file, "title"),
         about=" ".join(_text(file, "about").split()),
-        kind=kind,
+        kind=_text(file, "kind"),
         paper=_text(file, "paper", ""),
-        datasets=_texts(file, ("datasets",)),
+        datasets=_texts(file, "datasets"),
         methods=methods,
         reference=_reference(file, methods),
         axis=axis,
-        axis_title=_AXIS_TITLES.get(axis, axis),
+        axis_title=title_of(axis) if axis else "",
         values=values,
         settings=_settings(file, ("settings",), file.data)
         | _settings(file, ("scale", scale, "settings"), adapted),
-        claims=tuple(_claim(file, place) for place in range(len(file.data.get("claims", [])))),
+        claims=tuple(_claim(file, index) for index in range(len(file.data.get("claims", [])))),
     )
-    _check_claims(file, grid)
+    with _located(file, ("kind",)):
+        checks[choice("kind", grid.kind, checks)](grid)
+    for index, claim in enumerate(grid.claims):
+        with _located(file, ("claims", index)):
+            claim.check([method.name for method in grid.methods], grid.values)
     return grid
+
+
+@contextmanager
+def _located(file: TomlFile, key: Key) -> Iterator[None]:
+    """Say file and line in errors raised within: of the key within `key` that they begin with."""
+    try:
+        yield
+    except ParameterError as error:
+        raise file.error((*key, str(error).split()[0]), str(error)) from error
+
+
+def _check_keys(file: TomlFile, key: Key, given: Iterable[str], known: Collection[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise file.error((*key, name), f"unknown key {name!r}{nearest(name, known)}")
 
 
 def _text(file: TomlFile, key: str, default: str | None = None) -> str:
@@ -217,10 +196,10 @@ def _text(file: TomlFile, key: str, default: str | None = None) -> str:
     return value
 
 
-def _texts(file: TomlFile, key: Key) -> tuple[str, ...]:
-    value = file.data.get(str(key[0]), [])
+def _texts(file: TomlFile, key: str) -> tuple[str, ...]:
+    value = file.data.get(key, [])
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise file.error(key, f"{key[-1]} is {value!r}, expected a list of texts in quotes")
+        raise file.error((key,), f"{key} is {value!r}, expected a list of texts in quotes")
     return tuple(value)
 
 
@@ -234,10 +213,8 @@ def _table(file: TomlFile, key: Key, within: Mapping[str, Any]) -> dict[str, Any
 def _settings(file: TomlFile, key: Key, within: Mapping[str, Any]) -> dict[str, Any]:
     settings = {}
     for name, value in _table(file, key, within).items():
-        try:
+        with _located(file, (*key, name)):
             settings[name] = checked(name, value)
-        except ParameterError as error:
-            raise file.error((*key, name), str(error)) from error
     return settings
 
 
@@ -246,10 +223,8 @@ def _at_scale(file: TomlFile, scale: str) -> dict[str, Any]:
     for name in scales:
         if name not in SCALES:
             raise file.error(("scale", name), f"no scale {name!r}{nearest(name, SCALES)}")
-        for key in _table(file, ("scale", name), scales):
-            if key not in {"vary", "settings"}:
-                place = ("scale", name, key)
-                raise file.error(place, f"unknown key {key!r}, expected vary or settings")
+        table = _table(file, ("scale", name), scales)
+        _check_keys(file, ("scale", name), table, ("vary", "settings"))
     return _table(file, ("scale", scale), scales)
 
 
@@ -265,10 +240,8 @@ def _axis(file: TomlFile, adapted: Mapping[str, Any]) -> tuple[str, tuple[Value,
         raise file.error(key, "learning_rates are tuned, not varied: give them in [settings]")
     if not isinstance(values, list) or not values:
         raise file.error(key, f"{axis} is {values!r}, expected a list of values")
-    try:
+    with _located(file, key):
         good = tuple(checked(axis, value) for value in values)
-    except ParameterError as error:
-        raise file.error(key, str(error)) from error
     if len(set(good)) < len(good):
         raise file.error(key, f"{axis} has the same value twice")
     return axis, good
@@ -312,30 +285,14 @@ def _reference(file: TomlFile, methods: tuple[Method, ...]) -> str:
     return name
 
 
-def _claim(file: TomlFile, place: int) -> Claim:
-    key = ("claims", place)
-    entry = file.data["claims"][place]
-    known = ("text", "test", "method", "than", "at", "source")
-    for name in entry:
-        if name not in known:
-            raise file.error((*key, name), f"unknown key {name!r}{nearest(name, known)}")
+def _claim(file: TomlFile, index: int) -> Claim:
+    key = ("claims", index)
+    entry = file.data["claims"][index]
+    _check_keys(file, key, entry, _CLAIM_KEYS)
     for name in ("text", "test", "method"):
         if not isinstance(entry.get(name), str):
             raise file.error(key, f'a claim needs {name} = "…"')
-    if entry.get("source", "paper") not in {"paper", "beyond"}:
-        raise file.error((*key, "source"), f"source is {entry['source']!r}, "
-                         "expected paper or beyond")  # fmt: skip
     return Claim(**entry | {"at": tuple(entry.get("at", ()))})
-
-
-def _check_claims(file: TomlFile, grid: Grid) -> None:
-    from countersample.study.findings.claims import check_claim  # noqa: PLC0415 (imports numpy)
-
-    for place, claim in enumerate(grid.claims):
-        try:
-            check_claim(claim, grid)
-        except ParameterError as error:
-            raise file.error(("claims", place, "test"), str(error)) from error
 
 
 def as_grid(values: Mapping[str, Any]) -> Grid:

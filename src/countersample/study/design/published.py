@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from countersample.study.design.grids import Value
+    from countersample.study.design.claims import Value
 
 # Which dataset of the paper one of ours is, or has the shape of.
 PAPER_DATASETS = MappingProxyType(

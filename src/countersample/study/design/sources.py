@@ -1,4 +1,4 @@
-"""Where a study's judged data comes from: made up, known by name, or a path."""
+"""Where a study's labelled data comes from: made up, known by name, or a path."""
 
 from __future__ import annotations
 
@@ -27,14 +27,22 @@ class Fold:
 
     Attributes
     ----------
+    dataset : str
+        Its name as shown.
     name : str
-        Empty where a set has no folds.
+        Empty where the set has no folds.
     config : mapping
         What tells this data from other data: plain values.
     """
 
+    dataset: str
     name: str
     config: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The dataset, and the fold where there are several."""
+        return f"{self.dataset} {self.name}".rstrip()
 
     def load(self) -> tuple[RankingDataset, ...]:
         """Return the three parts, with the features as they are."""
@@ -82,23 +90,25 @@ def find_source(name: str, *, queries: int = 0, data_dir: Path | None = None) ->
     """
     if name in SHAPES:
         config = {"shape": name, "queries": queries or SHAPES[name].n_queries, "seed": _SEED}
-        return Source(name, (Fold("", config),))
+        return Source(name, (Fold(name, "", config),))
     path = Path(name)
     if name in catalogue.known() and not path.exists():
         path = catalogue.find(name, data_dir)
-        return Source(name, _folds(path, clip=name.startswith("istella")))
+        return Source(name, _folds(name, path, clip=name.startswith("istella")))
     if not path.exists():
         known = ", ".join([*SHAPES, *catalogue.known()])
         raise ParameterError(
             f"no dataset {name!r}: there is no such file or folder, and the names known are {known}"
         )
-    return Source(path.resolve().name, _folds(path, clip=False))
+    shown = path.resolve().name
+    return Source(shown, _folds(shown, path, clip=False))
 
 
-def _folds(path: Path, *, clip: bool) -> tuple[Fold, ...]:
+def _folds(dataset: str, path: Path, *, clip: bool) -> tuple[Fold, ...]:
     folders = sorted(folder for folder in path.glob("Fold*") if folder.is_dir())
     return tuple(
         Fold(
+            dataset,
             folder.name if folders else "",
             {"path": str(folder.resolve()), "clip": clip, "files": _state(folder)},
         )

@@ -14,12 +14,11 @@ evidence, so the interval is told: it says how large a difference may still be.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
-from countersample.errors import ParameterError
+from countersample.study.design.claims import TESTS
 from countersample.study.findings.evidence import evidence
 from countersample.study.findings.statistics import (
     MEASURES,
@@ -34,19 +33,18 @@ from countersample.study.findings.tables import column_title
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-    from countersample.study.design.grids import Claim, Grid, Value
+    from countersample.study.design.claims import Claim, Direction, Value
+    from countersample.study.design.grids import Grid
     from countersample.study.findings.statistics import PairedTest
     from countersample.study.results import Cell, StudyResult
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 Source = Literal["paper", "beyond"]
 Outcome = Literal["confirmed", "in part", "not confirmed"]
-Direction = Literal["lower", "higher", "same"]
-
-_SOURCES = ("paper", "beyond")
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,33 @@ class Verdict:
     source: Source
     outcome: Outcome
     evidence: str
+
+    @classmethod
+    def of(
+        cls, where: tuple[str, str], claim: str, source: Source, holds: ArrayLike, evidence: str
+    ) -> Verdict:
+        """Return the verdict on a claim from its parts.
+
+        Parameters
+        ----------
+        where : (study, dataset)
+        claim, source, evidence
+            As above.
+        holds : array-like
+            For each part 1 or True where it holds, −1 where the opposite does, else 0.
+
+        Examples
+        --------
+        >>> Verdict.of(("toy", ""), "It is.", "paper", [True, False], "Half of it is.").outcome
+        'in part'
+        """
+        signs = np.asarray(holds, np.int64)
+        outcome: Outcome = "not confirmed"
+        if len(signs) and (signs > 0).all():
+            outcome = "confirmed"
+        elif (signs > 0).any() and not (signs < 0).any():
+            outcome = "in part"
+        return cls(*where, claim, source, outcome, evidence)
 
 
 @dataclass(frozen=True)
@@ -101,48 +126,6 @@ class Finding:
         return self.test.difference < 0 if direction == "lower" else self.test.difference > 0
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """What is compared.
-
-    Attributes
-    ----------
-    words : str
-        They begin a sentence.
-    digits : int
-        Decimals shown.
-    relative : bool
-        Whether a difference may be told in per cent.
-    """
-
-    words: str
-    digits: int
-    relative: bool = False
-
-
-@dataclass(frozen=True)
-class ClaimTest:
-    """How a kind of claim is tested.
-
-    Attributes
-    ----------
-    compare : function of (claim, result, dataset) to a list of Finding
-    direction : {"lower", "higher", "same"}
-        What the first should be beside the second.
-    quantity : Quantity
-    than : bool
-        Whether the claim must name a second method.
-    values : {"any", "one", "ends"}
-        What the claim's `at` may be: any settings, exactly one, or none or two and more.
-    """
-
-    compare: Callable[[Claim, StudyResult, str], list[Finding]]
-    direction: Direction
-    quantity: Quantity
-    than: bool = True
-    values: Literal["any", "one", "ends"] = "any"
-
-
 def judge(result: StudyResult) -> list[Verdict]:
     """Hold every claim of a study against its results: a verdict a claim and dataset.
 
@@ -151,103 +134,53 @@ def judge(result: StudyResult) -> list[Verdict]:
     ParameterError
         For a claim with an unknown test, method or setting.
     """
+    grid = result.grid
     verdicts = []
-    for claim in result.grid.claims:
-        check_claim(claim, result.grid)
+    for claim in grid.claims:
+        claim.check([method.name for method in grid.methods], grid.values)
         test = TESTS[claim.test]
         for dataset in result.datasets:
-            findings = test.compare(claim, result, dataset)
+            findings = _COMPARE[test.compares](claim, result, dataset)
             p_values = holm([finding.test.p for finding in findings])
             verdicts.append(
-                Verdict(
-                    result.grid.name,
-                    dataset,
+                Verdict.of(
+                    (grid.name, dataset),
                     claim.text,
                     cast("Source", claim.source),
-                    _outcome(findings, p_values, test.direction),
+                    _holds(findings, p_values, test.direction),
                     evidence(findings, p_values, test),
                 )
             )
     return verdicts
 
 
-def _outcome(findings: Sequence[Finding], p_values: Floats, direction: Direction) -> Outcome:
-    """Weigh the findings of a claim. Where nothing was tested nothing is confirmed."""
+def _holds(findings: Sequence[Finding], p_values: Floats, direction: Direction) -> Ints:
+    """Return which findings are significantly so, 1, or the opposite, −1.
+
+    Where something was not tested nothing holds. That there is no difference holds as a whole.
+    """
     if np.isnan(p_values).any():
-        return "not confirmed"
+        return np.zeros(len(findings), np.int64)
     significant = p_values < SIGNIFICANT
     if direction == "same":
-        return "not confirmed" if significant.any() else "confirmed"
+        return np.array([not significant.any()], np.int64)
     right = np.array([finding.goes(direction) for finding in findings])
-    if (right & significant).all():
-        return "confirmed"
-    if (right & significant).any() and not (~right & significant).any():
-        return "in part"
-    return "not confirmed"
-
-
-def check_claim(claim: Claim, grid: Grid) -> None:
-    """Raise a `ParameterError` that says what is wrong with a claim, if anything is."""
-    if claim.test not in TESTS:
-        raise ParameterError(f"test is {claim.test!r}, expected one of {', '.join(TESTS)}")
-    if claim.source not in _SOURCES:
-        raise ParameterError(f"source is {claim.source!r}, expected {' or '.join(_SOURCES)}")
-    _check_methods(claim, [method.name for method in grid.methods])
-    _check_values(claim, grid.values)
-
-
-def _check_methods(claim: Claim, methods: Sequence[str]) -> None:
-    if claim.method not in methods:
-        raise ParameterError(f"method is {claim.method!r}, expected one of {', '.join(methods)}")
-    if not TESTS[claim.test].than:
-        if claim.than:
-            raise ParameterError(f"than is {claim.than!r}, but {claim.test!r} compares no methods")
-        return
-    others = [method for method in methods if method != claim.method]
-    if claim.than not in others:
-        raise ParameterError(f"than is {claim.than!r}, expected one of {', '.join(others)}")
-
-
-def _check_values(claim: Claim, values: Sequence[Value]) -> None:
-    for value in claim.at:
-        if value not in values:
-            known = ", ".join(map(repr, values))
-            raise ParameterError(f"at has {value!r}, expected values of the study: {known}")
-    if len(set(claim.at)) < len(claim.at):
-        raise ParameterError(f"at is {list(claim.at)!r}, expected each value once")
-    takes = TESTS[claim.test].values
-    if takes == "one" and len(claim.at) != 1:
-        raise ParameterError(f"at is {list(claim.at)!r}, but {claim.test!r} needs one value")
-    if takes != "any" and len(values) < 2:
-        raise ParameterError(f"{claim.test!r} needs a study of two values or more")
-    if takes == "ends" and len(claim.at) == 1:
-        raise ParameterError(
-            f"at is {list(claim.at)!r}, but {claim.test!r} needs a first and a last value"
-        )
+    return np.where(right, 1, -1) * significant
 
 
 # -- findings ------------------------------------------------------------------------------------
 
 
-def _methods(measure: str) -> Callable[[Claim, StudyResult, str], list[Finding]]:
+def _methods(claim: Claim, result: StudyResult, dataset: str) -> list[Finding]:
     """Compare the method with the other one, at each setting."""
-    of = MEASURES[measure]
-
-    def compare(claim: Claim, result: StudyResult, dataset: str) -> list[Finding]:
-        findings = []
-        for value in claim.at or result.grid.values:
-            first = result.cells[dataset, claim.method, value]
-            second = result.cells[dataset, claim.than, value]
-            findings.append(
-                _finding(
-                    (of(first), of(second)),
-                    (f"for {claim.method}", f"for {claim.than}"),
-                    (first, second),
-                )
-            )
-        return findings
-
-    return compare
+    of = MEASURES[TESTS[claim.test].quantity.measure]
+    names = (f"for {claim.method}", f"for {claim.than}")
+    findings = []
+    for value in claim.at or result.grid.values:
+        first = result.cells[dataset, claim.method, value]
+        second = result.cells[dataset, claim.than, value]
+        findings.append(_finding((of(first), of(second)), names, (first, second)))
+    return findings
 
 
 def _leads(claim: Claim, result: StudyResult, dataset: str) -> list[Finding]:
@@ -305,21 +238,9 @@ def _finding(
     return Finding(first, second, names, paired_test(*samples, runs), cells)
 
 
-_REGRET = Quantity("Regret ×100", 3, relative=True)
-_NDCG = Quantity("nDCG@10 at the end", 4)
-_LEAD = Quantity("The lead in regret ×100", 3)
-
-TESTS: Mapping[str, ClaimTest] = MappingProxyType(
-    {
-        "lower": ClaimTest(_methods("regret"), "lower", _REGRET),
-        "higher": ClaimTest(_methods("regret"), "higher", _REGRET),
-        "ends-lower": ClaimTest(_methods("ndcg"), "lower", _NDCG),
-        "ends-higher": ClaimTest(_methods("ndcg"), "higher", _NDCG),
-        "comparable": ClaimTest(_methods("regret"), "same", _REGRET),
-        "lead-grows": ClaimTest(_leads, "higher", _LEAD, values="ends"),
-        "lead-shrinks": ClaimTest(_leads, "lower", _LEAD, values="ends"),
-        "grows": ClaimTest(_settings, "higher", _REGRET, than=False, values="ends"),
-        "shrinks": ClaimTest(_settings, "lower", _REGRET, than=False, values="ends"),
-        "best-at": ClaimTest(_others, "lower", _REGRET, than=False, values="one"),
-    }
-)
+_COMPARE: Mapping[str, Callable[[Claim, StudyResult, str], list[Finding]]] = {
+    "methods": _methods,
+    "leads": _leads,
+    "settings": _settings,
+    "others": _others,
+}

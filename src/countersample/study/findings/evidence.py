@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from countersample.study.findings.claims import ClaimTest, Finding, Quantity
+    from countersample.study.design.claims import ClaimTest, Quantity
+    from countersample.study.findings.claims import Finding
 
     Floats = NDArray[np.float64]
 

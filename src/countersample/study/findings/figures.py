@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from countersample.study.design.grids import Grid, Method, Value
+    from countersample.study.design.claims import Value
+    from countersample.study.design.grids import Grid, Method
     from countersample.study.results import Cell, StudyResult
 
     Floats = NDArray[np.float64]

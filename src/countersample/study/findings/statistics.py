@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.study.design.grids import Value
+    from countersample.study.design.claims import Value
     from countersample.study.results import Cell, StudyResult
 
     Floats = NDArray[np.float64]

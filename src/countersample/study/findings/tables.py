@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isinf, isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countersample.study.findings.statistics import (
     MEASURES,
@@ -18,9 +18,15 @@ from countersample.study.findings.statistics import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countersample.study.design.grids import Grid, Value
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from countersample.study.design.claims import Value
+    from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
     from countersample.study.findings.statistics import Contrast
+
+    Floats = NDArray[np.float64]
     from countersample.study.results import Cell, StudyResult
 
 _COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad"}
@@ -56,6 +62,13 @@ class Entry:
     published: float | None = None
     published_mark: str = ""
     note: str = ""
+
+    @classmethod
+    def of_sample(cls, sample: Floats, digits: int | None = 2, **more: Any) -> Entry:  # noqa: ANN401
+        """Return the mean of a sample, with its 95 % interval where there is more than one."""
+        half_width = interval(sample)
+        shown = None if isnan(half_width) else half_width
+        return cls(float(sample.mean()), digits, half_width=shown, **more)
 
     @property
     def shown(self) -> str:
@@ -163,14 +176,11 @@ def _measured_table(
 
     def entry(dataset: str, method: str, value: Value) -> Entry:
         cell = result.cells[dataset, method, value]
-        sample = independent(MEASURES[measure](cell), cell.runs)
-        half_width = interval(sample)
         contrast = by_place.get((dataset, method, value))
         known = published.number(grid.name, dataset, method, value) if published else None
-        return Entry(
-            float(sample.mean()),
+        return Entry.of_sample(
+            independent(MEASURES[measure](cell), cell.runs),
             digits,
-            half_width=None if isnan(half_width) else half_width,
             mark=contrast.mark if contrast else "",
             paper_mark=contrast.paper_mark if contrast else "",
             published=known.value if known else None,

@@ -27,6 +27,9 @@ from countersample.study.design.grids import METHODS
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
+from countersample.study.kinds.kind import WriteUp
+from countersample.study.report.model import Figure
+from countersample.study.running.jobs import Job
 from countersample.theory import gradient_bounds, step_size, suboptimality_bound
 from countersample.training import train_many
 
@@ -36,8 +39,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from countersample._progress import Progress
     from countersample.data import RankingDataset
-    from countersample.study.findings.claims import Outcome, Source
+    from countersample.study.design.grids import Grid
+    from countersample.study.design.study import Study
+    from countersample.study.kinds.kind import Done
+    from countersample.study.running.jobs import WorkList
+    from countersample.study.running.stages import Workbench
 
     Floats = NDArray[np.float64]
 
@@ -60,7 +68,7 @@ class Bounds:
         R(w̄_T) − R(w*) of each run.
     bound : mapping of method to float64 (n_steps,)
         B·m·G / √T.
-    scale : mapping of method to float
+    max_multiplier : mapping of method to float
         m: M for IPS-SGD, M̄ for CounterSample.
     radius, gradient_bound : float
         B and G.
@@ -73,7 +81,7 @@ class Bounds:
     steps: tuple[int, ...]
     excess: Mapping[str, Floats]
     bound: Mapping[str, Floats]
-    scale: Mapping[str, float]
+    max_multiplier: Mapping[str, float]
     radius: float
     gradient_bound: float
     best: float
@@ -87,7 +95,7 @@ class Bounds:
         known = dict(vars(self))
         for name in ("excess", "bound"):
             known[name] = {method: array.tolist() for method, array in known[name].items()}
-        return known | {"steps": list(self.steps), "scale": dict(self.scale)}
+        return known | {"steps": list(self.steps), "max_multiplier": dict(self.max_multiplier)}
 
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> Bounds:
@@ -214,10 +222,10 @@ def measure_bounds(
     examples = Examples.of(clicks, "click")
     radius = float(np.linalg.norm(best))
     longest = float(gradient_bounds(part, examples).max())
-    scale, bound, excess = {}, {}, {}
+    largest, bound, excess = {}, {}, {}
     for method in COMPARED:
         plan = make_plan(method.plan, examples)
-        scale[method.name] = plan.max_multiplier
+        largest[method.name] = plan.max_multiplier
         known = {"max_multiplier": plan.max_multiplier, "gradient_bound": longest, "radius": radius}
         promised, measured = [], []
         for n_steps in steps:
@@ -229,7 +237,7 @@ def measure_bounds(
             measured.append([problem.risk(run.average_coef) - problem.risk(best) for run in runs])
         bound[method.name], excess[method.name] = np.array(promised), np.array(measured)
     return Bounds(
-        tuple(steps), excess, bound, scale, radius, longest,
+        tuple(steps), excess, bound, largest, radius, longest,
         problem.risk(best), problem.risk(np.zeros_like(best)),
         part.n_queries, part.n_features, round(clicks.n_clicks),
     )  # fmt: skip
@@ -246,22 +254,18 @@ def bounds_table(results: Mapping[str, Bounds]) -> Table:
         rows = []
         for name, excess in result.excess.items():
             bound = result.bound[name]
-            means = excess.mean(axis=1)
-            halves = [interval(runs) for runs in excess]
-            measured = [
-                Entry(float(mean), None, half_width=None if np.isnan(half) else half)
-                for mean, half in zip(means, halves, strict=True)
-            ]
+            ratios = bound / excess.mean(axis=1)
             rows += [
-                Row(f"{name}, measured", tuple(measured)),
+                Row(f"{name}, measured", tuple(Entry.of_sample(runs, None) for runs in excess)),
                 Row(f"{name}, bound", tuple(Entry(float(b), None) for b in bound)),
-                Row("bound / measured", tuple(Entry(float(r), 1) for r in bound / means)),
+                Row("bound / measured", tuple(Entry(float(r), 1) for r in ratios)),
             ]
         groups.append(Group(dataset, tuple(rows)))
+        largest, mean = _weights(result)
         notes.append(
             f"{dataset}: {result.n_clicks:,} clicks on {result.n_queries} queries with "
-            f"{result.n_features} features; M = {show_number(result.scale[_IPS])}, "
-            f"M̄ = {show_number(result.scale[_SAMPLED])}, B = {show_number(result.radius)}, "
+            f"{result.n_features} features; M = {show_number(largest)}, "
+            f"M̄ = {show_number(mean)}, B = {show_number(result.radius)}, "
             f"G = {show_number(result.gradient_bound)}; R(0) − R(w*) = "
             f"{show_number(result.start - result.best)}."
         )
@@ -275,6 +279,11 @@ def bounds_table(results: Mapping[str, Bounds]) -> Table:
     )
 
 
+def _weights(result: Bounds) -> tuple[float, float]:
+    """Return M and M̄."""
+    return result.max_multiplier[_IPS], result.max_multiplier[_SAMPLED]
+
+
 def _common_steps(results: Mapping[str, Bounds]) -> tuple[int, ...]:
     (steps,) = {result.steps for result in results.values()}
     return steps
@@ -284,17 +293,15 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
     """Hold the theorems against what was measured on a dataset."""
     means = {name: excess.mean(axis=1) for name, excess in result.excess.items()}
     slack = {name: result.bound[name] / means[name] for name in means}
-    ratio = result.scale[_IPS] / result.scale[_SAMPLED]
+    largest, mean = _weights(result)
+    ratio = largest / mean
     lead = means[_IPS] / means[_SAMPLED]
     last = column_title(result.steps[-1])
 
-    def verdict(claim: str, source: Source, holds: NDArray[np.bool_], evidence: str) -> Verdict:
-        some: Outcome = "in part" if holds.any() else "not confirmed"
-        outcome: Outcome = "confirmed" if holds.all() else some
-        return Verdict("bounds", dataset, claim, source, outcome, evidence)
-
+    where = ("bounds", dataset)
     return [
-        verdict(
+        Verdict.of(
+            where,
             "The measured suboptimality of both methods is below the bound, whatever the number of "
             "steps.",
             "paper",
@@ -306,15 +313,17 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
             )
             + ".",
         ),
-        verdict(
+        Verdict.of(
+            where,
             f"The bound of {_SAMPLED} is lower, by M/M̄.",
             "paper",
-            np.array([ratio > 1]),
-            f"M/M̄ = {show_number(result.scale[_IPS])}/{show_number(result.scale[_SAMPLED])} = "
+            [ratio > 1],
+            f"M/M̄ = {show_number(largest)}/{show_number(mean)} = "
             f"{show_number(ratio)}, so the theorems ask {show_number(ratio**2)} times fewer steps "
             "of it.",
         ),
-        verdict(
+        Verdict.of(
+            where,
             f"At the theorems' step sizes, {_SAMPLED} is nearer to the optimum than {_IPS}.",
             "beyond",
             lead > 1,
@@ -352,3 +361,51 @@ def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
     add_legend(figure, panels[0])
     columns = ("dataset", "method", "steps", "mean", "low", "high", "bound")
     save_figure(figure, stem, columns, rows)
+
+
+# -- the study -----------------------------------------------------------------------------------
+
+
+class BoundsStudy:
+    """The theorems, measured on a small part of a log of each dataset."""
+
+    name = "bounds"
+    takes_data = True
+
+    def check(self, grid: Grid) -> None:
+        """Take any grid."""
+
+    def plan(self, study: Study, work: WorkList) -> None:
+        """Plan a measurement on the first fold of each dataset."""
+        for source in study.sources:
+            log = work.clicks(source.folds[0], study.config, 0)
+            config = {"steps": list(STEPS), "seeds": study.config.seeds}
+            job = Job("bounds", f"bounds on {source.name}", config, self.work, (log,))
+            work.keep((study.name, source.name), job)
+
+    def work(self, bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
+        """Measure the bounds on a click log."""
+        (log,) = job.needs
+        steps, seeds = job.config["steps"], range(job.config["seeds"])
+        train_set, _vali, _test = bench.data_of(log)
+        return measure_bounds(train_set, bench.clicks(log), steps=steps, seeds=seeds).to_dict()
+
+    def write_up(self, study: Study, done: Done) -> WriteUp:
+        """Make the table, the figure and the verdicts."""
+        measured = {
+            source.name: Bounds.from_dict(done.read(study.name, source.name)[0])
+            for source in study.sources
+        }
+        draw_bounds(measured, done.figures / study.name)
+        figure = Figure(
+            done.figures / f"{study.name}.svg",
+            "Measured suboptimality and the bounds of the theorems against steps",
+            "Measured suboptimality (with intervals) and the bounds of Theorems 1 and 3.",
+        )
+        verdicts = (bounds_verdicts(name, bounds) for name, bounds in measured.items())
+        return WriteUp(
+            tables=(bounds_table(measured),),
+            verdicts=tuple(verdict for of_dataset in verdicts for verdict in of_dataset),
+            drawn=(study.name,),
+            figures=(figure,),
+        )

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from countersample.study.findings.tables import Entry, Group, Row, Table
+from countersample.study.kinds.kind import WriteUp
+from countersample.study.running.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from countersample._progress import Progress
+    from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
+    from countersample.study.design.study import Study
+    from countersample.study.kinds.kind import Done
+    from countersample.study.running.jobs import WorkList
+    from countersample.study.running.stages import Workbench
 
 STUDY = "datasets"
 
@@ -68,3 +78,41 @@ def shapes_table(shapes: Mapping[str, Shape], published: Published) -> Table:
 
     rows = tuple(row(dataset, shape) for dataset, shape in shapes.items())
     return Table(STUDY, "Datasets", "Dataset", columns, (Group("", rows),))
+
+
+class DatasetsStudy:
+    """The paper's table of datasets."""
+
+    name = "datasets"
+    takes_data = True
+
+    def check(self, grid: Grid) -> None:
+        """Take any grid."""
+
+    def plan(self, study: Study, work: WorkList) -> None:
+        """Plan to count what each fold has."""
+        for source in study.sources:
+            for fold in source.folds:
+                data = work.data(fold, study.config)
+                job = Job("shape", f"shape of {fold.title}", {}, self.work, (data,))
+                work.keep((study.name, source.name), job)
+
+    def work(self, bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
+        """Count what a fold has."""
+        parts = bench.data(job.needs[0])
+        sizes = np.concatenate([part.query_sizes for part in parts])
+        labels = np.concatenate([part.labels for part in parts])
+        return {
+            "queries": len(sizes),
+            "items": len(labels),
+            "longest": int(sizes.max()),
+            "features": parts[0].n_features,
+            "irrelevant": int((labels == 0).sum()),
+        }
+
+    def write_up(self, study: Study, done: Done) -> WriteUp:
+        """Make the table; folds of a set have the same queries, so the first speaks for all."""
+        shapes = {
+            source.name: Shape(**done.read(study.name, source.name)[0]) for source in study.sources
+        }
+        return WriteUp((shapes_table(shapes, done.published),))

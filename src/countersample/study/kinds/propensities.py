@@ -1,4 +1,4 @@
-"""How large the weights of clicks are by γ, under both laws of position bias, beside the paper's.
+"""How large the weights of clicks are by γ, under both position-bias curves, beside the paper's.
 
 The paper's equation is (1/rank)^γ; its authors' code has (1/(rank + 1))^γ. A weight is 1 over that,
 so M^(1/γ) is the rank of the largest one, or that rank plus 1: the paper's own table tells which.
@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample.data.synthetic import SHAPES
+from countersample.errors import ParameterError
 from countersample.pages.drawing import add_legend, figure_style, new_panels, save_figure
 from countersample.study.design.published import PAPER_DATASETS
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
+from countersample.study.kinds.kind import WriteUp
+from countersample.study.report.model import Figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,14 +27,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
-    from countersample.study.findings.claims import Outcome, Source
+    from countersample.study.design.study import Study
+    from countersample.study.kinds.kind import Done
+    from countersample.study.running.jobs import WorkList
 
     Floats = NDArray[np.float64]
     Weights = Mapping[tuple[str, int, float], Sequence[tuple[float, float]]]
 
 STUDY = "propensities"
-LAWS = ("(1/rank)^γ", "(1/(rank + 1))^γ")  # by offset: the paper's equation, its authors' code
+CURVES = ("(1/rank)^γ", "(1/(rank + 1))^γ")  # by offset: the paper's equation, its authors' code
 QUANTITIES = ("M̄", "M")  # in the order of the pairs
 # The longest list of each set of the paper; our synthetic ones have the same.
 _LONGEST = {"yahoo": SHAPES["yahoo-like"].items[-1], "istella-s": SHAPES["istella-like"].items[-1]}
@@ -40,7 +46,7 @@ _PAPER_MARKERS = ("s", "D")  # by quantity
 
 
 def weights_table(weights: Weights, published: Published) -> Table:
-    """Make the paper's table of M̄ and M, a row for each under each law, a column a γ.
+    """Make the paper's table of M̄ and M, a row for each under each curve, a column a γ.
 
     Parameters
     ----------
@@ -52,27 +58,22 @@ def weights_table(weights: Weights, published: Published) -> Table:
 
     def entry(dataset: str, offset: int, gamma: float, quantity: int) -> Entry:
         sample = np.array(weights[dataset, offset, gamma])[:, quantity]
-        half_width = interval(sample)
-        return Entry(
-            float(sample.mean()),
-            2,
-            half_width=None if np.isnan(half_width) else half_width,
-            published=_known(published, dataset, QUANTITIES[quantity], gamma),
-        )
+        known = _known(published, dataset, QUANTITIES[quantity], gamma)
+        return Entry.of_sample(sample, published=known)
 
     groups = tuple(
         Group(
             dataset,
             tuple(
-                Row(f"{name}, {law}", tuple(entry(dataset, offset, g, quantity) for g in gammas))
-                for offset, law in enumerate(LAWS)
+                Row(f"{name}, {curve}", tuple(entry(dataset, offset, g, quantity) for g in gammas))
+                for offset, curve in enumerate(CURVES)
                 for quantity, name in enumerate(QUANTITIES)
             ),
         )
         for dataset in _datasets(weights)
     )
-    laws = f"{LAWS[0]} is the paper's equation, {LAWS[1]} the law of its authors' code."
-    notes = ("±: half the width of the 95 % interval of the mean over click logs.", laws)
+    curves = f"{CURVES[0]} is the paper's equation, {CURVES[1]} the curve of its authors' code."
+    notes = ("±: half the width of the 95 % interval of the mean over click logs.", curves)
     return Table(
         STUDY, "Mean weight M̄ and largest weight M", "Position bias (γ)",
         tuple(map(column_title, gammas)), groups, notes,
@@ -103,7 +104,7 @@ def _means(weights: Weights, dataset: str, offset: int) -> Floats:
 
 
 def weights_verdicts(weights: Weights, published: Published) -> list[Verdict]:
-    """Tell whether M outgrows M̄, and which law the paper's table is of.
+    """Tell whether M outgrows M̄, and which curve the paper's table is of.
 
     Parameters
     ----------
@@ -114,23 +115,23 @@ def weights_verdicts(weights: Weights, published: Published) -> list[Verdict]:
     for dataset in _datasets(weights):
         verdicts.append(_growth(weights, dataset))
         if any(_known(published, dataset, "M", gamma) for gamma in _gammas(weights)):
-            verdicts.append(_law(weights, published, dataset))
+            verdicts.append(_curve(weights, published, dataset))
     return verdicts
 
 
 def _growth(weights: Weights, dataset: str) -> Verdict:
     gammas = _gammas(weights)
     holds, parts = [], []
-    for offset, law in enumerate(LAWS):
+    for offset, curve in enumerate(CURVES):
         mean, largest = _means(weights, dataset, offset).T
         ratios = largest / mean
         holds += [ratios[0] > 1, *(np.diff(ratios) > 0)]
         parts.append(
             f"from {show_number(float(ratios[0]))} at γ = {gammas[0]:g} to "
-            f"{show_number(float(ratios[-1]))} at γ = {gammas[-1]:g} under {law}"
+            f"{show_number(float(ratios[-1]))} at γ = {gammas[-1]:g} under {curve}"
         )
-    return _verdict(
-        dataset,
+    return Verdict.of(
+        (STUDY, dataset),
         "The largest weight M is above the mean weight M̄, and the more so the larger γ.",
         "paper",
         holds,
@@ -138,22 +139,22 @@ def _growth(weights: Weights, dataset: str) -> Verdict:
     )
 
 
-def _law(weights: Weights, published: Published, dataset: str) -> Verdict:
+def _curve(weights: Weights, published: Published, dataset: str) -> Verdict:
     """Decide by M, which says a rank; M̄ depends on the data and on who ranked it: a hint."""
     gamma, largest, reciprocal = largest_reciprocal(published, dataset, _gammas(weights))
     longest = _LONGEST[PAPER_DATASETS[dataset]]
     decided = reciprocal > longest
-    told = "the equation has no weight that large" if decided else "either law may have that"
-    off_by = [100 * _distance(weights, published, dataset, offset) for offset in range(len(LAWS))]
-    return _verdict(
-        dataset,
-        f"The paper's table of weights is of the law of its authors' code, {LAWS[1]}, not of its "
-        f"equation, {LAWS[0]}.",
+    told = "the equation has no weight that large" if decided else "either curve may have that"
+    off_by = [100 * _distance(weights, published, dataset, offset) for offset in range(len(CURVES))]
+    return Verdict.of(
+        (STUDY, dataset),
+        f"The paper's table of weights is of the curve of its authors' code, {CURVES[1]}, not of "
+        f"its equation, {CURVES[0]}.",
         "beyond",
         [decided],
         f"The paper's M at γ = {gamma:g} is {largest:.2f} = {reciprocal}^{gamma:g}, and the "
         f"longest list has {longest} items: {told}. Its M̄ is {off_by[1]:.0f} % from ours under the "
-        f"law of the code and {off_by[0]:.0f} % under the equation, mean over γ; that depends on "
+        f"curve of the code and {off_by[0]:.0f} % under the equation, mean over γ; that depends on "
         "the data too.",
     )
 
@@ -185,20 +186,12 @@ def _distance(weights: Weights, published: Published, dataset: str, offset: int)
     return float(np.mean(off_by))
 
 
-def _verdict(
-    dataset: str, claim: str, source: Source, holds: Sequence[bool], evidence: str
-) -> Verdict:
-    some: Outcome = "in part" if any(holds) else "not confirmed"
-    outcome: Outcome = "confirmed" if all(holds) else some
-    return Verdict(STUDY, dataset, claim, source, outcome, evidence)
-
-
 # -- the figure ----------------------------------------------------------------------------------
 
 
 @figure_style()
 def draw_weights(weights: Weights, published: Published, stem: Path) -> None:
-    """Draw M and M̄ against γ by logarithm, under both laws, the paper's as hollow markers.
+    """Draw M and M̄ against γ by logarithm, under both curves, the paper's as hollow markers.
 
     Parameters
     ----------
@@ -220,7 +213,7 @@ def draw_weights(weights: Weights, published: Published, stem: Path) -> None:
         (dataset, offset, gamma, name, *_limits(weights, (dataset, offset, gamma), quantity),
          _known(published, dataset, name, gamma))
         for dataset in datasets
-        for offset in range(len(LAWS))
+        for offset in range(len(CURVES))
         for gamma in gammas
         for quantity, name in enumerate(QUANTITIES)
     ]  # fmt: skip
@@ -229,10 +222,10 @@ def draw_weights(weights: Weights, published: Published, stem: Path) -> None:
 
 
 def _limits(
-    weights: Weights, place: tuple[str, int, float], quantity: int
+    weights: Weights, name: tuple[str, int, float], quantity: int
 ) -> tuple[float, float, float]:
     """Return mean, low and high over click logs."""
-    sample = np.array(weights[place])[:, quantity]
+    sample = np.array(weights[name])[:, quantity]
     mean, half = float(sample.mean()), float(np.nan_to_num(interval(sample)))
     return mean, mean - half, mean + half
 
@@ -241,13 +234,64 @@ def _draw_weights(axes: Axes, weights: Weights, published: Published, dataset: s
     gammas = _gammas(weights)
     for quantity in (1, 0):
         name = QUANTITIES[quantity]
-        for offset, (law, (colour, dash)) in enumerate(zip(LAWS, _STYLES, strict=True)):
+        for offset, (curve, (colour, dash)) in enumerate(zip(CURVES, _STYLES, strict=True)):
             mean, low, high = np.array(
                 [_limits(weights, (dataset, offset, gamma), quantity) for gamma in gammas]
             ).T
             axes.errorbar(gammas, mean, (mean - low, high - mean), color=colour, ls=dash,
                           lw=1.8 if quantity else 1.0, marker="o", ms=3, capsize=2, elinewidth=0.9,
-                          label=f"{name}, {law}")  # fmt: skip
+                          label=f"{name}, {curve}")  # fmt: skip
         known = np.array([_known(published, dataset, name, g) for g in gammas], np.float64)
         axes.plot(gammas, known, ls="none", mfc="none", mec="black", ms=7,
                   marker=_PAPER_MARKERS[quantity], label=f"{name}, the paper")  # fmt: skip
+
+
+# -- the study -----------------------------------------------------------------------------------
+
+
+class PropensitiesStudy:
+    """The paper's table of weights."""
+
+    name = STUDY
+    takes_data = True
+
+    def check(self, grid: Grid) -> None:
+        """Refuse a grid that varies anything but γ."""
+        if grid.axis != "gamma":
+            raise ParameterError("a study of propensities needs values of gamma in [vary]")
+
+    def plan(self, study: Study, work: WorkList) -> None:
+        """Plan the click logs of every γ, under both curves."""
+        for source in study.sources:
+            for offset in range(len(CURVES)):
+                for gamma in study.grid.values:
+                    setting = {"gamma": gamma, "bias_offset": offset}
+                    config = study.config.with_settings(setting)
+                    for fold in source.folds:
+                        for seed in range(config.seeds):
+                            log = work.diagnosis(fold, config, seed)
+                            work.keep((study.name, source.name, offset, gamma), log)
+
+    def write_up(self, study: Study, done: Done) -> WriteUp:
+        """Make the table, the figure and the verdicts."""
+        weights = {
+            (source.name, offset, float(gamma)): [
+                (found["mean_weight"], found["max_weight"])
+                for found in done.read(study.name, source.name, offset, gamma)
+            ]
+            for source in study.sources
+            for offset in range(len(CURVES))
+            for gamma in study.grid.values
+        }
+        draw_weights(weights, done.published, done.figures / study.name)
+        figure = Figure(
+            done.figures / f"{study.name}.svg",
+            "The largest and the mean weight against γ, on a logarithmic axis",
+            "M and M̄ against γ, under the paper's equation and under its authors' code.",
+        )
+        return WriteUp(
+            tables=(weights_table(weights, done.published),),
+            verdicts=tuple(weights_verdicts(weights, done.published)),
+            drawn=(study.name,),
+            figures=(figure,),
+        )

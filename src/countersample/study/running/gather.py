@@ -11,68 +11,59 @@ from countersample._files import atomic_path
 from countersample.study.results import Cell, StudyResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from countersample.study.design.grids import Grid, Method, Value
-    from countersample.study.running.jobs import Job, WorkList
+    from countersample.study.design.claims import Value
+    from countersample.study.design.study import Study
+    from countersample.study.running.jobs import Job, RunOf, WorkList
     from countersample.study.running.store import Store
 
 
-def gather(grid: Grid, datasets: Sequence[str], work: WorkList, store: Store) -> StudyResult:
-    """Return the results of a study of regret.
+def reference_of(run: RunOf) -> Job:
+    """Return the job of w* and of the logging policy behind a run."""
+    (reference,) = run.job.needs[1].needs
+    return reference
 
-    Parameters
-    ----------
-    grid : Grid
-    datasets : sequence of str
-        Their names as they are shown.
-    work : WorkList
-        All of its jobs are done.
-    store : Store
-    """
-    reference = {place: store.read(job) for place, job in work.references.items()}
-    cells = {
-        (dataset, method, value): _cell(runs, dataset, reference, store)
-        for (study, dataset, method, value), runs in work.cells.items()
-        if study == grid.name
-    }
+
+def gather(study: Study, work: WorkList, store: Store) -> StudyResult:
+    """Return the results of a study of regret, all of whose jobs are done."""
+    runs = {name: of_cell for name, of_cell in work.cells.items() if name[0] == study.name}
+    datasets = tuple(source.name for source in study.sources)
+
+    def mean(dataset: str, what: str) -> float:
+        jobs = {
+            reference_of(run).key: reference_of(run)
+            for name, of_cell in runs.items() if name[1] == dataset
+            for run in of_cell
+        }  # fmt: skip
+        return float(np.mean([store.read(job)[what] for job in jobs.values()]))
+
     return StudyResult(
-        grid,
-        tuple(datasets),
-        cells,
-        {name: _mean(reference, name, "best_ndcg") for name in datasets},
-        {name: _mean(reference, name, "policy_ndcg") for name in datasets},
+        study.grid,
+        datasets,
+        {name[1:]: _cell(of_cell, store) for name, of_cell in runs.items()},
+        {dataset: mean(dataset, "best_ndcg") for dataset in datasets},
+        {dataset: mean(dataset, "policy_ndcg") for dataset in datasets},
     )
 
 
-def _mean(reference: Mapping[tuple[str, str], Mapping[str, Any]], name: str, what: str) -> float:
-    return float(np.mean([found[what] for (dataset, _), found in reference.items()
-                          if dataset == name]))  # fmt: skip
-
-
-def _cell(
-    jobs: list[tuple[str, int, Job, Job]],
-    dataset: str,
-    reference: Mapping[tuple[str, str], Mapping[str, Any]],
-    store: Store,
-) -> Cell:
-    found = [(fold, seed, store.read(run)) for fold, seed, _, run in jobs]
-    batch_size = jobs[0][3].config["batch_size"]
-    rates = {fold: result["learning_rate"] for fold, _, result in found}
+def _cell(runs: Sequence[RunOf], store: Store) -> Cell:
+    found = [store.read(run.job) for run in runs]
+    rates = {run.fold: result["learning_rate"] for run, result in zip(runs, found, strict=True)}
     return Cell(
         learning_rates=tuple(rates.values()),
-        drawn=np.array(found[0][2]["step"]) * batch_size,
-        ndcg=np.array([result["ndcg"] for _, _, result in found]),
-        best=np.array([reference[dataset, fold]["best_ndcg"] for fold, _, _ in found]),
-        runs=tuple((fold, seed) for fold, seed, _ in found),
-        n_diverged=sum(result["diverged_at"] is not None for _, _, result in found),
-        seconds=np.array([result["seconds"] for _, _, result in found]),
+        drawn=np.array(found[0]["step"]) * runs[0].job.config["batch_size"],
+        ndcg=np.array([result["ndcg"] for result in found]),
+        best=np.array([store.read(reference_of(run))["best_ndcg"] for run in runs]),
+        runs=tuple((run.fold, run.seed) for run in runs),
+        n_diverged=sum(result["diverged_at"] is not None for result in found),
+        seconds=np.array([result["seconds"] for result in found]),
     )
 
 
 def write_results(
-    grids: Sequence[Grid], work: WorkList, store: Store, versions: Mapping[str, str], path: Path
+    studies: Sequence[Study], work: WorkList, store: Store, versions: Mapping[str, str], path: Path
 ) -> None:
     """Write one row an evaluation point: configuration, seed, versions, fingerprints, results.
 
@@ -82,10 +73,10 @@ def write_results(
     from pyarrow import parquet  # noqa: PLC0415
 
     tables = [
-        _rows(grid, place, run, work, store)
-        for grid in grids
-        for place, runs in work.cells.items()
-        if place[0] == grid.name
+        pa.table(_columns(study, name, run, store))
+        for study in studies
+        for name, runs in work.cells.items()
+        if name[0] == study.name
         for run in runs
     ]
     if not tables:
@@ -98,62 +89,32 @@ def write_results(
         parquet.write_table(table, temporary, compression="zstd")
 
 
-def _rows(
-    grid: Grid,
-    place: tuple[str, str, str, Value],
-    run: tuple[str, int, Job, Job],
-    work: WorkList,
-    store: Store,
-) -> Any:  # noqa: ANN401 (a pyarrow Table)
-    import pyarrow as pa  # noqa: PLC0415 (heavy)
-
-    _, dataset, name, value = place
-    fold, seed, tuning, job = run
-    method = next(method for method in grid.methods if method.name == name)
-    found = store.read(job)
-    reference = store.read(work.references[dataset, fold])
-    steps = np.array(found["step"])
-    ndcg = np.array(found["ndcg"])
-    n = len(steps)
-    constants = dict(_constants(grid, dataset, fold, method, value, tuning, job, found, reference))
-    columns: dict[str, Any] = {name: [constant] * n for name, constant in constants.items()}
+def _columns(
+    study: Study, name: tuple[str, str, str, Value], run: RunOf, store: Store
+) -> dict[str, Any]:
+    """Return the rows of a run: what is the same in all of them, then what is not."""
+    _, clicks = run.job.needs
+    reference_job = reference_of(run)
+    found, reference = store.read(run.job), store.read(reference_job)
+    steps, ndcg = np.array(found["step"]), np.array(found["ndcg"])
+    same = {
+        "study": study.name, "dataset": name[1], "fold": run.fold, "method": name[2],
+        "axis": study.grid.axis, "value": str(name[3]),
+        **run.job.config, **clicks.config,
+        "policy_fraction": reference_job.config["policy_fraction"],
+        "normalization": reference_job.needs[0].config["normalization"],
+        "rates_tried": len(run.tuning.config["learning_rates"]),
+        **{what: float(found[what])
+           for what in ("learning_rate", "seconds", "max_weight", "mean_weight")},
+        "best_ndcg": reference["best_ndcg"], "policy_ndcg": reference["policy_ndcg"],
+        **{f"{part}_fingerprint": value for part, value in reference["fingerprints"].items()},
+        "key": run.job.key, "seed": run.seed,
+    }  # fmt: skip
     diverged_at = found["diverged_at"]
-    columns |= {
-        "seed": np.full(n, seed),
+    return {column: [value] * len(steps) for column, value in same.items()} | {
         "step": steps,
-        "drawn": steps * job.config["batch_size"],
+        "drawn": steps * run.job.config["batch_size"],
         "ndcg": ndcg,
         "regret": reference["best_ndcg"] - ndcg,
         "diverged": steps >= (np.inf if diverged_at is None else diverged_at),
     }
-    return pa.table(columns)
-
-
-def _constants(
-    grid: Grid,
-    dataset: str,
-    fold: str,
-    method: Method,
-    value: Value,
-    tuning: Job,
-    job: Job,
-    found: Mapping[str, Any],
-    reference: Mapping[str, Any],
-) -> Iterator[tuple[str, Any]]:
-    (_, clicks) = job.needs
-    yield from {
-        "study": grid.name, "dataset": dataset, "fold": fold, "method": method.name,
-        "axis": grid.axis, "value": str(value),
-    }.items()  # fmt: skip
-    yield from ((name, setting) for name, setting in job.config.items() if name != "seed")
-    yield from ((name, setting) for name, setting in clicks.config.items() if name != "seed")
-    yield "policy_fraction", clicks.needs[0].config["policy_fraction"]
-    yield "normalization", clicks.needs[0].needs[0].config["normalization"]
-    yield "rates_tried", len(tuning.config["learning_rates"])
-    for name in ("learning_rate", "seconds", "max_weight", "mean_weight"):
-        yield name, float(found[name])
-    yield "best_ndcg", reference["best_ndcg"]
-    yield "policy_ndcg", reference["policy_ndcg"]
-    for part, fingerprint in reference["fingerprints"].items():
-        yield f"{part}_fingerprint", fingerprint
-    yield "key", job.key

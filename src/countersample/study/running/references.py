@@ -11,10 +11,9 @@ from countersample.evaluation import learning_curve
 from countersample.training import train, train_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
+    from countersample._progress import Progress, Show
     from countersample.data import RankingDataset
 
     Floats = NDArray[np.float64]
@@ -29,7 +28,7 @@ def supervised(
     *,
     steps: int,
     seed: int,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | Show | None = None,
 ) -> Floats:
     """Return w*: trained on all labels, at the learning rate that is best on validation data."""
     runs = train_many(

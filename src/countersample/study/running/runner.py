@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from countersample.study.running.jobs import INTERMEDIATE, STAGES
+from countersample._progress import Progress
+from countersample.study.running.jobs import INTERMEDIATE
 from countersample.study.running.stages import Workbench
+from countersample.study.running.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from concurrent.futures import Future
 
+    from countersample._progress import Show
     from countersample.study.running.jobs import Job, WorkList
     from countersample.study.running.store import Store
 
 _PATIENCE = 0.2  # seconds
-
-
-class Watcher(Protocol):
-    """Is told what goes on, from several threads."""
-
-    def begins(self, job: Job) -> None:
-        """Take note of a job that is at work."""
-
-    def goes_on(self, job: Job, share: float) -> None:
-        """Take note of the share of it that is done."""
-
-    def ends(self, job: Job) -> None:
-        """Take note that it is done."""
 
 
 @dataclass(frozen=True)
@@ -43,24 +34,20 @@ class State:
     done, missing : dict of key to Job
     damaged : tuple of Job
         Of those missing: a result is there, but it cannot be read.
+    stages : tuple of str
+        In the order of the work list.
     """
 
     done: dict[str, Job]
     missing: dict[str, Job]
     damaged: tuple[Job, ...]
+    stages: tuple[str, ...]
 
     def by_stage(self) -> list[tuple[str, int, int]]:
         """Return (stage, done, in all) of the stages that there are."""
-        both = [*self.done.values(), *self.missing.values()]
-        counts = [
-            (
-                stage,
-                sum(job.stage == stage for job in self.done.values()),
-                sum(job.stage == stage for job in both),
-            )
-            for stage in STAGES
-        ]
-        return [count for count in counts if count[2]]
+        done = Counter(job.stage for job in self.done.values())
+        missing = Counter(job.stage for job in self.missing.values())
+        return [(stage, done[stage], done[stage] + missing[stage]) for stage in self.stages]
 
 
 def state_of(work: WorkList, store: Store) -> State:
@@ -86,7 +73,7 @@ def state_of(work: WorkList, store: Store) -> State:
     in_order = {key: job for key, job in work.jobs.items() if key in missing}
     done = {key: job for key, job in work.jobs.items() if key not in missing}
     damaged = tuple(job for job in in_order.values() if store.path(job).exists())
-    return State(done, in_order, damaged)
+    return State(done, in_order, damaged, tuple(dict.fromkeys(j.stage for j in work.jobs.values())))
 
 
 def _ancestors(job: Job) -> Iterator[Job]:
@@ -97,7 +84,12 @@ def _ancestors(job: Job) -> Iterator[Job]:
 
 
 def run(
-    jobs: Collection[Job], store: Store, watcher: Watcher, *, workers: int, is_done: set[str]
+    jobs: Collection[Job],
+    store: Store,
+    *,
+    workers: int,
+    is_done: Collection[str] = (),
+    progress: Progress | Show | None = None,
 ) -> None:
     """Do jobs. Their results do not depend on the number of workers, nor on the order.
 
@@ -106,10 +98,10 @@ def run(
     jobs : collection of Job
         What each needs comes before it, or is done.
     store : Store
-    watcher : Watcher
     workers : int
-    is_done : set of keys
+    is_done : collection of keys
         Of jobs whose results are there.
+    progress : function of (what is going on, share of all that is done), optional
 
     Raises
     ------
@@ -118,14 +110,14 @@ def run(
     """
     stop = threading.Event()
     bench = Workbench(store, stop)
+    tally = Tally(jobs, Progress.of(progress))
     waiting = {job.key: job for job in jobs}
     finished = set(is_done)
     at_work: dict[Future[None], Job] = {}
 
     def do(job: Job) -> None:
-        watcher.begins(job)
-        bench.do(job, lambda share: watcher.goes_on(job, share))
-        watcher.ends(job)
+        bench.do(job, tally.begin(job))
+        tally.end(job)
 
     pool = ThreadPoolExecutor(workers)
     try:

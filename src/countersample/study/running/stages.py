@@ -1,4 +1,4 @@
-"""What each job of a study does: from judged data to runs."""
+"""What each job of a study does: from labelled data to runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._progress import Progress
 from countersample.clicks import ClickLog, PositionBias, diagnose, simulate_clicks
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError
 from countersample.evaluation import learning_curve
 from countersample.study.design.config import PAPER
-from countersample.study.design.sources import Fold
+from countersample.study.design.sources import PARTS, Fold
 from countersample.study.running.references import METRIC, logging_policy, supervised
 from countersample.training import train_many
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from countersample.study.running.store import Store
     from countersample.training import TrainingResult
 
-    Report = Callable[[float], None]
+    Parts = tuple[RankingDataset, ...]
 
 _TUNING_POINTS = 25  # evaluation points that choose a learning rate
 _KEPT_LOGS = 4
@@ -47,197 +48,85 @@ class Workbench:
     store : Store
     stop : threading.Event
         When set, jobs at work end with `Stopped`.
+
+    Attributes
+    ----------
+    data, clicks : functions of a Job
+        The labelled data and the click log that a job has made.
     """
 
     def __init__(self, store: Store, stop: threading.Event) -> None:
         self.store = store
         self.stop = stop
-        self._data = _Kept(1000, store.data)  # mapped files: the system frees their memory
-        self._logs = _Kept(_KEPT_LOGS, store.clicks)
+        self.data = _Kept(1000, store.data)  # mapped files: the system frees their memory
+        self.clicks = _Kept(_KEPT_LOGS, store.clicks)
 
-    def do(self, job: Job, report: Report = lambda _: None) -> None:
-        """Do a job and keep its result.
+    def do(self, job: Job, progress: Progress) -> None:
+        """Do a job, whose needs are done, and keep its result."""
 
-        Parameters
-        ----------
-        job : Job
-            What it needs is done.
-        report : function of the share done
-        """
-
-        def tell(done: int, in_all: int) -> None:
+        def show(_what: str, share: float) -> None:
             if self.stop.is_set():
                 raise Stopped("stopped")
-            report(done / in_all)
+            progress.update(share)
 
-        if self.stop.is_set():
-            raise Stopped("stopped")
-        if job.stage == "data":
-            self.store.write_data(job, prepare_data(job.config))
-        elif job.stage == "clicks":
-            self.store.write_clicks(job, self._simulate(job))
-        else:
-            self.store.write(job, getattr(self, f"_{job.stage}")(job, tell))
+        watched = Progress(show)
+        watched.update(0.0)
+        self.store.write(job, job.work(self, job, watched))
 
-    def _shape(self, job: Job, tell: Callable[[int, int], None]) -> dict[str, Any]:
-        tell(0, 1)
-        parts = self._data(job.needs[0])
-        sizes = np.concatenate([part.query_sizes for part in parts])
-        labels = np.concatenate([part.labels for part in parts])
-        return {
-            "queries": len(sizes),
-            "items": len(labels),
-            "longest": int(sizes.max()),
-            "features": parts[0].n_features,
-            "irrelevant": int((labels == 0).sum()),
-        }
-
-    def _references(self, job: Job, tell: Callable[[int, int], None]) -> dict[str, Any]:
-        train_set, vali, test = self._data(job.needs[0])
-        # Enough to converge: by query, many passes over the queries.
-        steps = int(np.clip(20 * train_set.n_queries, 20_000, 300_000))
-        best = supervised(
-            train_set,
-            vali,
-            steps=steps,
-            seed=0,
-            progress=lambda _, share: tell(round(1e6 * share), 10**6),
-        )
-        policy = logging_policy(train_set, fraction=job.config["policy_fraction"], seed=0)
-        ndcg = learning_curve(
-            np.array([best, policy]), test, METRIC, no_relevant=job.config["no_relevant"]
-        )
-        return {
-            "best": best.tolist(),
-            "policy": policy.tolist(),
-            "best_ndcg": float(ndcg[0]),
-            "policy_ndcg": float(ndcg[1]),
-            "fingerprints": {
-                "train": train_set.fingerprint, "vali": vali.fingerprint, "test": test.fingerprint,
-            },
-        }  # fmt: skip
-
-    def _simulate(self, job: Job) -> ClickLog:
-        (reference,) = job.needs
-        (data,) = reference.needs
-        train_set, _, _ = self._data(data)
-        config = job.config
-        policy = np.array(self.store.read(reference)["policy"], np.float32)
-        return simulate_clicks(
-            train_set,
-            train_set.features @ policy,
-            config["clicks"],
-            bias=PositionBias(config["gamma"], config["bias_offset"]),
-            relevant=relevant_grade(train_set, config["relevant"]),
-            noise=config["noise"],
-            rng=config["seed"],
-        )
-
-    def _diagnosis(self, job: Job, tell: Callable[[int, int], None]) -> dict[str, Any]:
-        tell(0, 1)
-        return diagnose(self._logs(job.needs[0])).to_dict()
-
-    def _tuning(self, job: Job, tell: Callable[[int, int], None]) -> dict[str, Any]:
-        """Train at every learning rate; the best is that of the least regret on validation data.
-
-        A learning rate at which a run diverged is not chosen, unless all did.
-        """
-        config = job.config
-        _, vali, _ = self._data_of(job.needs[0])
-        quality = []
-        diverged = np.zeros(len(config["learning_rates"]), bool)
-        for n_done, clicks in enumerate(job.needs):
-
-            def tell_all(done: int, in_all: int, before: int = n_done) -> None:
-                tell(done + before * in_all, in_all * len(job.needs))
-
-            runs = self._train(
-                config, clicks, config["learning_rates"], clicks.config["seed"], _TUNING_POINTS,
-                tell_all,
-            )  # fmt: skip
-            curves = np.array([_curve(run, vali, config["no_relevant"]) for run in runs])
-            quality.append(curves.mean(axis=1))
-            diverged |= np.array([run.diverged_at is not None for run in runs])
-        mean = np.mean(quality, axis=0)
-        usable = mean if diverged.all() else np.where(diverged, -np.inf, mean)
-        return {
-            "learning_rate": config["learning_rates"][int(usable.argmax())],
-            "learning_rates": config["learning_rates"],
-            "ndcg": mean.tolist(),
-            "diverged": diverged.tolist(),
-        }
-
-    def _run(self, job: Job, tell: Callable[[int, int], None]) -> dict[str, Any]:
-        tuning, clicks = job.needs
-        config = job.config
-        rate = self.store.read(tuning)["learning_rate"]
-        begin = time.perf_counter()
-        (run,) = self._train(config, clicks, [rate], config["seed"], None, tell)
-        seconds = time.perf_counter() - begin
-        _, _, test = self._data_of(clicks)
-        log = self._logs(clicks)
-        return {
-            "learning_rate": rate,
-            "step": run.history.steps.tolist(),
-            "ndcg": _curve(run, test, config["no_relevant"]).tolist(),
-            "diverged_at": run.diverged_at,
-            "seconds": seconds,
-            "max_weight": log.max_weight,
-            "mean_weight": log.mean_weight,
-        }
-
-    def _train(
-        self,
-        config: Mapping[str, Any],
-        clicks: Job,
-        rates: Sequence[float],
-        seed: int,
-        n_points: int | None,
-        tell: Callable[[int, int], None],
-    ) -> list[TrainingResult]:
-        train_set, _, _ = self._data_of(clicks)
-        protocol = _length(config, clicks)
-        return train_many(
-            train_set,
-            _believed(self._logs(clicks), config["trained_gamma"]),
-            learning_rates=rates,
-            methods=[config["plan"]],
-            seeds=[seed],
-            unit=config["unit"],
-            optimizer=config["optimizer"],
-            objective=config["objective"],
-            batch_size=config["batch_size"],
-            steps=protocol.steps(),
-            clip=config["clip"] or None,
-            checkpoints=_points(protocol, n_points),
-            workers=1,
-            progress=lambda _, share: tell(round(1e6 * share), 10**6),
-        )
-
-    def _data_of(self, clicks: Job) -> tuple[RankingDataset, ...]:
+    def data_of(self, clicks: Job) -> Parts:
+        """Return the labelled data that a click log was simulated on."""
         (reference,) = clicks.needs
-        parts: tuple[RankingDataset, ...] = self._data(reference.needs[0])
+        parts: Parts = self.data(reference.needs[0])
         return parts
 
-    def _bounds(self, job: Job, tell: Callable[[int, int], None]) -> dict[str, Any]:
-        from countersample.study.kinds.bounds import measure_bounds  # noqa: PLC0415 (scipy's solver)
 
-        tell(0, 1)
-        train_set, _, _ = self._data_of(job.needs[0])
-        return measure_bounds(
-            train_set, self._logs(job.needs[0]), steps=job.config["steps"],
-            seeds=range(job.config["seeds"]),
-        ).to_dict()  # fmt: skip
-
-
-def prepare_data(config: Mapping[str, Any]) -> tuple[RankingDataset, ...]:
+def prepare_data(_: Workbench, job: Job, __: Progress) -> Parts:
     """Return training, validation and test data, normalised by the training data."""
-    train_set, vali, test = Fold("", config["source"]).load()
-    for name, part in (("training", train_set), ("validation", vali), ("test", test)):
+    parts = dict(zip(PARTS, Fold("", "", job.config["source"]).load(), strict=True))
+    for name, part in parts.items():
         if not part.n_items or part.labels.max() <= 0:
-            raise DataError(f"the {name} data has no relevant item: a study needs some")
-    normalizer = Normalizer.fit(train_set, config["normalization"])
-    return tuple(normalizer(part) for part in (train_set, vali, test))
+            raise DataError(f"the {_NAMES[name]} data has no relevant item: a study needs some")
+    normalizer = Normalizer.fit(parts["train"], job.config["normalization"])
+    return tuple(normalizer(part) for part in parts.values())
+
+
+_NAMES = {"train": "training", "vali": "validation", "test": "test"}
+
+
+def references(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
+    """Train w* and the logging policy."""
+    parts = bench.data(job.needs[0])
+    train_set, vali, test = parts
+    # Enough to converge: by query, many passes over the queries.
+    steps = int(np.clip(20 * train_set.n_queries, 20_000, 300_000))
+    best = supervised(train_set, vali, steps=steps, seed=0, progress=progress)
+    policy = logging_policy(train_set, fraction=job.config["policy_fraction"], seed=0)
+    ndcg = learning_curve(
+        np.array([best, policy]), test, METRIC, no_relevant=job.config["no_relevant"]
+    )
+    return {
+        "best": best.tolist(),
+        "policy": policy.tolist(),
+        "best_ndcg": float(ndcg[0]),
+        "policy_ndcg": float(ndcg[1]),
+        "fingerprints": {name: part.fingerprint for name, part in zip(PARTS, parts, strict=True)},
+    }
+
+
+def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
+    """Simulate a click log on the rankings of the logging policy."""
+    train_set, _vali, _test = bench.data_of(job)
+    config = job.config
+    policy = np.array(bench.store.read(job.needs[0])["policy"], np.float32)
+    return simulate_clicks(
+        train_set,
+        train_set.features @ policy,
+        config["clicks"],
+        bias=PositionBias(config["gamma"], config["bias_offset"]),
+        relevant=relevant_grade(train_set, config["relevant"]),
+        noise=config["noise"],
+        rng=config["seed"],
+    )
 
 
 def relevant_grade(dataset: RankingDataset, asked: float) -> float:
@@ -245,11 +134,91 @@ def relevant_grade(dataset: RankingDataset, asked: float) -> float:
     return asked if dataset.labels.max() >= asked else 1.0
 
 
+def diagnosis(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
+    """Return the statistics of the weights of a click log."""
+    return diagnose(bench.clicks(job.needs[0])).to_dict()
+
+
+def tune(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
+    """Train at every learning rate; the best is that of the least regret on validation data.
+
+    A learning rate at which a run diverged is not chosen, unless all did.
+    """
+    config, rates = job.config, job.config["learning_rates"]
+    _, vali, _ = bench.data_of(job.needs[0])
+    quality = []
+    diverged = np.zeros(len(rates), bool)
+    for clicks in job.needs:
+        part = progress.part(1 / len(job.needs))
+        runs = _train(bench, config, clicks, rates, clicks.config["seed"], _TUNING_POINTS, part)
+        curves = np.array([_curve(run, vali, config["no_relevant"]) for run in runs])
+        quality.append(curves.mean(axis=1))
+        diverged |= np.array([run.diverged_at is not None for run in runs])
+    mean = np.mean(quality, axis=0)
+    usable = mean if diverged.all() else np.where(diverged, -np.inf, mean)
+    return {
+        "learning_rate": rates[int(usable.argmax())],
+        "learning_rates": rates,
+        "ndcg": mean.tolist(),
+        "diverged": diverged.tolist(),
+    }
+
+
+def run(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
+    """Train at the learning rate that was chosen, and evaluate on test data."""
+    tuning, clicks = job.needs
+    config = job.config
+    rate = bench.store.read(tuning)["learning_rate"]
+    begin = time.perf_counter()
+    (done,) = _train(bench, config, clicks, [rate], config["seed"], None, progress)
+    seconds = time.perf_counter() - begin
+    _, _, test = bench.data_of(clicks)
+    log = bench.clicks(clicks)
+    return {
+        "learning_rate": rate,
+        "step": done.history.steps.tolist(),
+        "ndcg": _curve(done, test, config["no_relevant"]).tolist(),
+        "diverged_at": done.diverged_at,
+        "seconds": seconds,
+        "max_weight": log.max_weight,
+        "mean_weight": log.mean_weight,
+    }
+
+
+def _train(
+    bench: Workbench,
+    config: Mapping[str, Any],
+    clicks: Job,
+    rates: Sequence[float],
+    seed: int,
+    n_points: int | None,
+    progress: Progress,
+) -> list[TrainingResult]:
+    train_set, _, _ = bench.data_of(clicks)
+    length = _length(config, clicks)
+    return train_many(
+        train_set,
+        _believed(bench.clicks(clicks), config["trained_gamma"]),
+        learning_rates=rates,
+        methods=[config["plan"]],
+        seeds=[seed],
+        unit=config["unit"],
+        optimizer=config["optimizer"],
+        objective=config["objective"],
+        batch_size=config["batch_size"],
+        steps=length.steps(),
+        clip=config["clip"] or None,
+        checkpoints=_points(length, n_points),
+        workers=1,
+        progress=progress,
+    )
+
+
 def length_of(job: Job) -> tuple[int, int]:
     """Return how many clicks a run of a job draws, and at how many points it is evaluated."""
-    protocol = _length(job.config, job.needs[-1])
+    length = _length(job.config, job.needs[-1])
     n_points = _TUNING_POINTS if job.stage == "tuning" else None
-    return protocol.steps() * protocol.batch_size, len(_points(protocol, n_points))
+    return length.steps() * length.batch_size, len(_points(length, n_points))
 
 
 def _length(config: Mapping[str, Any], clicks: Job) -> ExperimentConfig:
@@ -259,8 +228,8 @@ def _length(config: Mapping[str, Any], clicks: Job) -> ExperimentConfig:
     )
 
 
-def _points(protocol: ExperimentConfig, n_wanted: int | None) -> list[int]:
-    points = protocol.points()
+def _points(length: ExperimentConfig, n_wanted: int | None) -> list[int]:
+    points = length.points()
     return points if n_wanted is None else [points[i] for i in _spread(len(points), n_wanted)]
 
 
@@ -296,7 +265,7 @@ def _spread(n: int, n_wanted: int) -> list[int]:
     ([1, 3, 5, 7, 9], [0, 1, 2])
     """
     n_wanted = min(n, n_wanted)
-    return [(place + 1) * n // n_wanted - 1 for place in range(n_wanted)]
+    return [(i + 1) * n // n_wanted - 1 for i in range(n_wanted)]
 
 
 class _Kept:

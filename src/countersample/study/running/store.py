@@ -139,36 +139,30 @@ class Store:
             raise DataError(f"{path}: cannot be read: {error}") from error
         return found
 
-    def write(self, job: Job, result: Mapping[str, Any]) -> None:
-        """Keep the result of a job that gives plain values."""
-        self._write(self._ready(job), result)
-
-    def data(self, job: Job) -> tuple[RankingDataset, ...]:
-        """Return training, validation and test data, mapped into memory."""
-        return tuple(RankingDataset.open(self.path(job) / part) for part in PARTS)
-
-    def write_data(self, job: Job, parts: tuple[RankingDataset, ...]) -> None:
-        """Keep training, validation and test data."""
-        with atomic_path(self._ready(job)) as temporary:
-            temporary.mkdir()
-            for name, part in zip(PARTS, parts, strict=True):
-                part.save(temporary / name)
-
-    def clicks(self, job: Job) -> ClickLog:
-        """Return a click log."""
-        return ClickLog.load(self.path(job))
-
-    def write_clicks(self, job: Job, log: ClickLog) -> None:
-        """Keep a click log."""
-        log.save(self._ready(job))
-
-    def _ready(self, job: Job) -> Path:
+    def write(self, job: Job, result: Any) -> None:  # noqa: ANN401 (by stage)
+        """Keep the result of a job: labelled data, a click log, or plain values."""
         path = self.path(job)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CounterSampleError(f"{path}: cannot be written: {error.strerror}") from error
-        return path
+        if job.stage == "clicks":
+            result.save(path)
+        elif job.stage == "data":
+            with atomic_path(path) as temporary:
+                temporary.mkdir()
+                for name, part in zip(PARTS, result, strict=True):
+                    part.save(temporary / name)
+        else:
+            self._write(path, result)
+
+    def data(self, job: Job) -> tuple[RankingDataset, ...]:
+        """Return training, validation and test data, mapped into memory."""
+        return tuple(RankingDataset.open(self.path(job) / part) for part in PARTS)
+
+    def clicks(self, job: Job) -> ClickLog:
+        """Return a click log."""
+        return ClickLog.load(self.path(job))
 
     @staticmethod
     def _write(path: Path, value: Mapping[str, Any]) -> None:

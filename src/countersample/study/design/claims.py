@@ -1,0 +1,148 @@
+"""What a study may claim, and how each kind of claim is tested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from countersample._params import choice
+from countersample.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Value = float | int | str
+Direction = Literal["lower", "higher", "same"]
+SOURCES = ("paper", "beyond")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement that the results are held against.
+
+    Attributes
+    ----------
+    text : str
+    test : str
+        One of `TESTS`.
+    method, than : str
+        Names of methods; `than` is empty where the test compares none.
+    at : tuple of Value
+        The settings it speaks of; empty: all.
+    source : {"paper", "beyond"}
+    """
+
+    text: str
+    test: str
+    method: str
+    than: str = ""
+    at: tuple[Value, ...] = ()
+    source: str = "paper"
+
+    def check(self, methods: Sequence[str], values: Sequence[Value]) -> None:
+        """Raise a `ParameterError` that says what is wrong with the claim, if anything is.
+
+        Parameters
+        ----------
+        methods : sequence of str
+            The names of the study's methods.
+        values : sequence of Value
+            What its setting is varied over.
+        """
+        test = TESTS[choice("test", self.test, TESTS)]
+        choice("source", self.source, SOURCES)
+        choice("method", self.method, methods)
+        if test.than:
+            choice("than", self.than, [name for name in methods if name != self.method])
+        elif self.than:
+            raise ParameterError(f"than is {self.than!r}, but {self.test!r} compares no methods")
+        self._check_values(test, values)
+
+    def _check_values(self, test: ClaimTest, values: Sequence[Value]) -> None:
+        at = list(self.at)
+        for value in at:
+            if value not in values:
+                known = ", ".join(map(repr, values))
+                raise ParameterError(f"at has {value!r}, expected values of the study: {known}")
+        if len(set(at)) < len(at):
+            raise ParameterError(f"at is {at!r}, expected each value once")
+        if test.values == "one" and len(at) != 1:
+            raise ParameterError(f"at is {at!r}, but {self.test!r} needs one value")
+        if test.values != "any" and len(values) < 2:
+            raise ParameterError(f"{self.test!r} needs a study of two values or more")
+        if test.values == "ends" and len(at) == 1:
+            raise ParameterError(f"at is {at!r}, but {self.test!r} needs a first and a last value")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is compared.
+
+    Attributes
+    ----------
+    measure : {"regret", "ndcg"}
+        Regret ×100, or nDCG@10 at the last point.
+    words : str
+        They begin a sentence.
+    digits : int
+        Decimals shown.
+    relative : bool
+        Whether a difference may be told in per cent.
+    """
+
+    measure: str
+    words: str
+    digits: int
+    relative: bool = False
+
+
+@dataclass(frozen=True)
+class ClaimTest:
+    """How a kind of claim is tested.
+
+    Attributes
+    ----------
+    compares : {"methods", "leads", "settings", "others"}
+        The method with another, at each setting; its lead over another at the last setting with
+        the first; itself at the last setting with the first; itself at one setting with each other.
+    direction : {"lower", "higher", "same"}
+        What the first should be beside the second.
+    quantity : Quantity
+    """
+
+    compares: Literal["methods", "leads", "settings", "others"]
+    direction: Direction
+    quantity: Quantity
+
+    @property
+    def than(self) -> bool:
+        """Whether the claim must name a second method."""
+        return self.compares in {"methods", "leads"}
+
+    @property
+    def values(self) -> Literal["any", "one", "ends"]:
+        """What the claim's `at` may be: any settings, exactly one, or none or two and more."""
+        if self.compares == "methods":
+            return "any"
+        return "one" if self.compares == "others" else "ends"
+
+
+_REGRET = Quantity("regret", "Regret ×100", 3, relative=True)
+_NDCG = Quantity("ndcg", "nDCG@10 at the end", 4)
+_LEAD = Quantity("regret", "The lead in regret ×100", 3)
+
+TESTS: Mapping[str, ClaimTest] = MappingProxyType(
+    {
+        "lower": ClaimTest("methods", "lower", _REGRET),
+        "higher": ClaimTest("methods", "higher", _REGRET),
+        "ends-lower": ClaimTest("methods", "lower", _NDCG),
+        "ends-higher": ClaimTest("methods", "higher", _NDCG),
+        "comparable": ClaimTest("methods", "same", _REGRET),
+        "lead-grows": ClaimTest("leads", "higher", _LEAD),
+        "lead-shrinks": ClaimTest("leads", "lower", _LEAD),
+        "grows": ClaimTest("settings", "higher", _REGRET),
+        "shrinks": ClaimTest("settings", "lower", _REGRET),
+        "best-at": ClaimTest("others", "lower", _REGRET),
+    }
+)

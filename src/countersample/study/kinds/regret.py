@@ -1,0 +1,87 @@
+"""Studies of regret: every method at every setting, at its best learning rate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countersample.clicks import Diagnosis
+from countersample.errors import ParameterError
+from countersample.study.findings.claims import judge
+from countersample.study.findings.figures import draw_panels, draw_versus
+from countersample.study.findings.tables import (
+    final_table,
+    rates_table,
+    regret_table,
+    significance_table,
+)
+from countersample.study.kinds.kind import WriteUp
+from countersample.study.report.model import LogDiagnosis
+from countersample.study.running.gather import gather
+
+if TYPE_CHECKING:
+    from countersample.study.design.grids import Grid
+    from countersample.study.design.study import Study
+    from countersample.study.kinds.kind import Done
+    from countersample.study.running.jobs import WorkList
+
+_LOGS_SHOWN = ("gamma", "optimizer")  # settings whose studies show the weights of their logs
+
+
+class RegretStudy:
+    """The paper's comparison: tuned, run and evaluated, in a table, figures and verdicts."""
+
+    name = "regret"
+    takes_data = True
+
+    def check(self, grid: Grid) -> None:
+        """Refuse a grid without methods or a setting."""
+        if not grid.methods or not grid.axis:
+            raise ParameterError("a study of regret needs methods and one setting in [vary]")
+
+    def plan(self, study: Study, work: WorkList) -> None:
+        """Plan a tuning for each method and setting, and a run for each of its click logs."""
+        grid = study.grid
+        for source in study.sources:
+            for value in grid.values:
+                config = study.config.with_settings({grid.axis: value})
+                for fold in source.folds:
+                    log = work.diagnosis(fold, config, 0)
+                    work.keep((grid.name, source.name, config.gamma), log)
+                    for method in grid.methods:
+                        name = (grid.name, source.name, method.name, value)
+                        work.cells.setdefault(name, []).extend(work.runs(fold, config, method))
+
+    def write_up(self, study: Study, done: Done) -> WriteUp:
+        """Draw learning curves; make the tables of regret, of the end, of rates and of tests."""
+        grid, figures = study.grid, done.figures
+        result = gather(study, done.work, done.store)
+        drawn = [grid.name, f"{grid.name}-log"]
+        draw_panels(result, figures / drawn[0])
+        draw_panels(result, figures / drawn[1], log_x=True)
+        if not isinstance(grid.values[0], str):
+            drawn.append(f"{grid.name}-regret")
+            draw_versus(result, figures / drawn[2])
+        return WriteUp(
+            tables=(
+                regret_table(result, done.published),
+                final_table(result),
+                rates_table(result),
+                significance_table(result),
+            ),
+            verdicts=tuple(judge(result)),
+            drawn=tuple(drawn),
+            curves=result,
+            logs=_logs(study, done) if grid.axis in _LOGS_SHOWN else (),
+        )
+
+
+def _logs(study: Study, done: Done) -> tuple[LogDiagnosis, ...]:
+    """Return the diagnosis of one log of each dataset and γ."""
+    gammas = study.grid.values if study.grid.axis == "gamma" else (study.config.gamma,)
+    shown = []
+    for source in study.sources:
+        for gamma in gammas:
+            known, *_ = done.read(study.name, source.name, gamma)
+            known["histogram"] = tuple(map(tuple, known["histogram"]))
+            shown.append(LogDiagnosis(f"{source.name}, γ = {gamma:g}", Diagnosis(**known)))
+    return tuple(shown)
