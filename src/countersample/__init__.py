@@ -1,29 +1,48 @@
 """Turn a biased click log into an unbiased ranker.
 
-The names below are the whole public interface; each is imported when it is first used, so that
+The names below are the public interface; each is imported when it is first used, so that
 ``import countersample`` costs nothing.
 
-==================  ==========================================================================
-`RankingDataset`    judged queries: features, labels, offsets, query ids
-`load_letor`        read LETOR/SVMrank text (and `save_letor` writes it)
-`synthetic`         make judged data of the shape of Yahoo or Istella
-`ClickLog`          what was clicked, and how likely it was to be looked at
-`PositionBias`      the law of where users look
-`simulate_clicks`   clicks of simulated users on judged data
-`read_impressions`  a raw log of what was shown where, and clicked
-`propensity`        where users look, estimated from such a log
-`plans`             how examples are drawn and scaled: the one formula (`AliasTable` beneath)
-`theory`            what the paper's theorems say for a log
-`train`             the paper's algorithms: a linear ranker from a click log
-`metrics`           ndcg, dcg, arp, mrr, precision, average_precision, err
-`evaluate`          means of metrics over a dataset, by name
-`estimate`          the value of a ranker from clicks alone (and `estimate_gain`, over the old one)
-`tune`              learning rate, steps and clipping, chosen without labels
-==================  ==========================================================================
+From a log to a ranker
 
-`CounterSampleRanker` is all of it as a scikit-learn estimator; `fit_from_impressions` goes from a
-raw log to a ranker and the gain to expect. Beyond linear rankers there are `countersample.torch`,
-`countersample.gbdt` and, to serve any of them elsewhere, `countersample.export`.
+======================  ======================================================================
+`read_impressions`      a raw log of what was shown where, and clicked (`read_features` beside it)
+`propensity`            examination probabilities, estimated from such a log
+`fit_from_impressions`  all the way: a ranker of any kind, and the gain to expect
+`CounterSampleRanker`   the linear ranker, a scikit-learn estimator
+`NeuralRanker`          the same with a network (`countersample.torch`)
+`GBDTRanker`            the same with boosted trees (`countersample.gbdt`)
+`load_ranker`           any of them from its file
+`export`                rankers for ONNX, Elasticsearch, OpenSearch and Solr
+======================  ======================================================================
+
+How good a ranker is
+
+======================  ======================================================================
+`estimate`              its value from clicks alone: counterfactual (off-policy) evaluation
+`estimate_gain`         its gain over the logging policy, from the same clicks
+`evaluate`              means of metrics over labelled data (`learning_curve` for many rankers)
+`metrics`               ndcg, dcg, arp, mrr, precision, average_precision, err
+`plotting`              plots of propensities, weights, learning curves and gains
+======================  ======================================================================
+
+The method, and what it is studied with
+
+======================  ======================================================================
+`RankingDataset`        labelled queries: features, labels, offsets, query ids
+`load_letor`            read LETOR/SVMrank text (and `save_letor` writes it)
+`synthetic`             make labelled data of the shape of Yahoo or Istella
+`ClickLog`              what was clicked, and how likely it was to be examined
+`PositionBias`          the position-bias curve of the paper
+`simulate_clicks`       clicks by a click model on labelled data
+`plans`                 how examples are drawn and scaled: the one formula (`AliasTable` beneath)
+`theory`                what the paper's theorems say for a log
+`train`                 the paper's algorithms (`train_many` for grids, `TrainingOptions`)
+`tune`                  learning rate, steps and clipping, chosen without labels
+======================  ======================================================================
+
+Every error of this package is a `CounterSampleError`: `DataError`, `ParameterError`,
+`DivergedError`, `UnfittedRankerError`.
 """
 
 from importlib import import_module
@@ -32,57 +51,80 @@ from typing import TYPE_CHECKING, Any
 from countersample._version import __version__
 
 if TYPE_CHECKING:
-    from countersample import metrics, plans, propensity, theory
+    from countersample import export, gbdt, metrics, plans, plotting, propensity, theory, torch
     from countersample.clicks import ClickLog, PositionBias, simulate_clicks
-    from countersample.clicks.impressions import read_impressions
+    from countersample.clicks.impressions import read_features, read_impressions
     from countersample.data import RankingDataset, load_letor, save_letor, synthetic
-    from countersample.evaluation import estimate, estimate_gain, evaluate
+    from countersample.errors import CounterSampleError, DataError, ParameterError
+    from countersample.evaluation import estimate, estimate_gain, evaluate, learning_curve
     from countersample.fitting import fit_from_impressions
+    from countersample.gbdt import GBDTRanker
     from countersample.plans import AliasTable
-    from countersample.rankers import CounterSampleRanker
-    from countersample.training import train
+    from countersample.rankers import CounterSampleRanker, UnfittedRankerError, load_ranker
+    from countersample.torch import NeuralRanker
+    from countersample.training import (
+        DivergedError,
+        TrainingOptions,
+        TrainingResult,
+        train,
+        train_many,
+    )
     from countersample.tuning import tune
 
-_HOME = {
-    "AliasTable": "plans",
-    "ClickLog": "clicks",
-    "CounterSampleRanker": "rankers",
-    "PositionBias": "clicks",
-    "RankingDataset": "data",
-    "estimate": "evaluation",
-    "estimate_gain": "evaluation",
-    "fit_from_impressions": "fitting",
-    "load_letor": "data",
-    "read_impressions": "clicks.impressions",
-    "save_letor": "data",
-    "simulate_clicks": "clicks",
-    "synthetic": "data",
-    "train": "training",
-    "tune": "tuning",
-    "evaluate": "evaluation",
+_NAMES = {  # by the module that has them
+    "clicks": ("ClickLog", "PositionBias", "simulate_clicks"),
+    "clicks.impressions": ("read_features", "read_impressions"),
+    "data": ("RankingDataset", "load_letor", "save_letor", "synthetic"),
+    "errors": ("CounterSampleError", "DataError", "ParameterError"),
+    "evaluation": ("estimate", "estimate_gain", "evaluate", "learning_curve"),
+    "fitting": ("fit_from_impressions",),
+    "gbdt": ("GBDTRanker",),
+    "plans": ("AliasTable",),
+    "rankers": ("CounterSampleRanker", "UnfittedRankerError", "load_ranker"),
+    "torch": ("NeuralRanker",),
+    "training": ("DivergedError", "TrainingOptions", "TrainingResult", "train", "train_many"),
+    "tuning": ("tune",),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "AliasTable",
     "ClickLog",
+    "CounterSampleError",
     "CounterSampleRanker",
+    "DataError",
+    "DivergedError",
+    "GBDTRanker",
+    "NeuralRanker",
+    "ParameterError",
     "PositionBias",
     "RankingDataset",
+    "TrainingOptions",
+    "TrainingResult",
+    "UnfittedRankerError",
     "__version__",
     "estimate",
     "estimate_gain",
     "evaluate",
+    "export",
     "fit_from_impressions",
+    "gbdt",
+    "learning_curve",
     "load_letor",
+    "load_ranker",
     "metrics",
     "plans",
+    "plotting",
     "propensity",
+    "read_features",
     "read_impressions",
     "save_letor",
     "simulate_clicks",
     "synthetic",
     "theory",
+    "torch",
     "train",
+    "train_many",
     "tune",
 ]
 
