@@ -194,7 +194,7 @@ def made_report(rng, folder):
             Section(
                 "position-bias",
                 bias.grid.title,
-                "Users look at rank r with probability (1/r)^γ.",
+                "Rank r is examined with probability (1/r)^γ.",
                 paper="Table 5, Figure 4",
                 tables=(regret_table(bias),),
                 curves=bias,

@@ -5,16 +5,17 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
 
+import html_pages
 import numpy as np
 import pytest
 from conftest import SEED
 from made_report import made_report
 
 from countersample.errors import CounterSampleError
+from countersample.pages.drawing import STYLES
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.tables import Entry, Group, Row, Table
 from countersample.study.report import (
@@ -28,42 +29,11 @@ from countersample.study.report import (
     write_report,
 )
 
-VOID = {"meta", "img"}
 
-
-class Page(HTMLParser):
-    """The page as a list of (tag, attributes, text below it), with balance checked."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self._open = [], []
-        self.feed(text)
-        assert not self._open, f"never closed: {self._open}"
-
-    def handle_starttag(self, tag, attrs):
-        element = {"tag": tag, "text": "", **dict(attrs)}
-        self.elements.append(element)
-        if tag not in VOID:
-            self._open.append(element)
-
-    def handle_endtag(self, tag):
-        assert self._open.pop()["tag"] == tag
-
-    def handle_data(self, data):
-        for element in self._open:
-            element["text"] += data
-
-    def all(self, tag, **attributes):
-        return [
-            element
-            for element in self.elements
-            if element["tag"] == tag
-            and all(element.get(key) == value for key, value in attributes.items())
-        ]
-
+class Page(html_pages.Page):
     @property
     def data(self):
-        (script,) = self.all("script", id="report-data")
+        (script,) = self.all("script", id="page-data")
         return json.loads(script["text"])
 
 
@@ -311,48 +281,7 @@ class TestWriting:
             write_report(section_with(), tmp_path / "none" / "report.html")
 
 
-def luminance(colour):
-    """WCAG 2: the relative luminance of #rrggbb."""
-    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return linear @ [0.2126, 0.7152, 0.0722]
-
-
-def contrast(a, b):
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
-
-
-class TestColours:
-    @pytest.fixture(params=["light", "dark"])
-    def colours(self, request):
-        css = files("countersample.study.report").joinpath("report.css").read_text()
-        light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)[:2]
-        named = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
-        changed = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark)
-        assert {name for name, _ in named} == {name for name, _ in changed}
-        return dict(named if request.param == "light" else changed)
-
-    def test_contrast_by_its_definition(self):
-        assert contrast("#000000", "#ffffff") == pytest.approx(21)
-
-    def test_text_can_be_read(self, colours):
-        for ground in ("ground", "card"):
-            for ink in ("ink", "muted", "link", "bad"):
-                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
-        for outcome in ("good", "part", "bad"):
-            assert contrast(colours[outcome], colours["ground"]) >= 4.5, outcome
-            assert contrast(colours[outcome], colours[f"{outcome}-ground"]) >= 4.5, outcome
-
-    def test_lines_can_be_seen(self, colours):
-        lines = [name for name in colours if name.endswith(("-click", "-pair", "-query"))]
-        assert len(lines) == 7
-        for line in lines:
-            assert contrast(colours[line], colours["ground"]) >= 3, line
-
-    def test_every_style_of_a_figure_has_one_here(self):
-        from countersample.pages.drawing import STYLES
-
-        css = files("countersample.study.report").joinpath("report.css").read_text()
-        for plan, unit in STYLES:
-            assert f".style-{plan}-{unit} {{" in css
+def test_every_style_of_a_figure_has_one_here():
+    css = files("countersample.study.report").joinpath("report.css").read_text()
+    for plan, unit in STYLES:
+        assert f".style-{plan}-{unit} {{" in css

@@ -1,7 +1,7 @@
 // Fill the places that the page has left for curves, and show in the contents where the reader is.
 
 function start() {
-  const data = JSON.parse(document.getElementById("report-data").textContent);
+  const data = JSON.parse(document.getElementById("page-data").textContent);
   for (const host of document.querySelectorAll("div.curves")) {
     showCurves(host, data.curves[host.dataset.section]);
   }

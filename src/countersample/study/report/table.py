@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from countersample import pages
 from countersample.study.findings.tables import show_number
 
 if TYPE_CHECKING:
@@ -15,15 +16,13 @@ def render_table(table: Table) -> str:
     """Return a table in the layout of the paper, in a box that scrolls if it is too wide."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
     bodies = "\n".join(_group(group, len(table.columns)) for group in table.groups)
-    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
-    return f"""<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.caption)}">
-<table class="numbers" id="table-{escape(table.name)}">
+    notes = pages.paragraphs(table.notes)
+    shown = f"""<table class="numbers" id="table-{escape(table.name)}">
 <caption>{escape(table.caption)}</caption>
 <thead><tr><th scope="col">{escape(table.axis)}</th>{head}</tr></thead>
 {bodies}
-</table>
-</div>
-<div class="small">{notes}</div>"""
+</table>"""
+    return f'{pages.scroll_box(shown, table.caption)}\n<div class="small">{notes}</div>'
 
 
 def _group(group: Group, n_columns: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from countersample import pages
 from countersample.study.findings.tables import show_number
 
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from countersample.study.report.model import Link, LogDiagnosis, ProtocolLine
 
 _SIGNS = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗"}
-
-
-def paragraphs(texts: Iterable[str]) -> str:
-    """Return each text as a paragraph."""
-    return "\n".join(f"<p>{escape(text.strip())}</p>" for text in texts if text.strip())
 
 
 def verdict_lists(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> str:
@@ -75,34 +71,35 @@ def _slug(outcome: str) -> str:
     return outcome.replace(" ", "-")
 
 
-def diagnoses(logs: Iterable[LogDiagnosis]) -> str:
-    """Return the figures of each click log, with its weights as a histogram."""
+def diagnoses(logs: Sequence[LogDiagnosis]) -> str:
+    """Return the statistics of each click log, with its weights as a histogram."""
     about = (
-        "A click on an item that had probability p of being looked at counts 1/p. The larger the "
+        "A click on an item that had probability p of being examined counts 1/p. The larger the "
         "largest weight M beside the mean weight M̄, the more is gained by drawing clicks in "
         "proportion to their weight instead of multiplying gradients by it."
     )
-    cards = "\n".join(_diagnosis(log) for log in logs)
-    return f'<p>{about}</p>\n<div class="cards">\n{cards}\n</div>'
+    return f"{pages.paragraphs([about])}\n{pages.cards(*map(_diagnosis, logs))}"
 
 
 def _diagnosis(log: LogDiagnosis) -> str:
-    figures = log.diagnosis
+    found = log.diagnosis
     facts = (
-        ("clicks", show_number(figures.n_clicks, 0)),
-        ("queries with a click", show_number(figures.n_queries, 0)),
-        ("query–item pairs", show_number(figures.n_pairs, 0)),
-        ("largest weight M", show_number(figures.max_weight, 2)),
-        ("mean weight M̄", show_number(figures.mean_weight, 2)),
-        ("(M/M̄)², ratio of the steps the theorems ask for", show_number(figures.predicted_gain, 1)),
-        ("clicks of equal weight that tell as much", show_number(figures.effective_clicks, 0)),
-        ("weight held by the top 1 % of clicks", f"{100 * figures.top_share:.1f} %"),
-    )  # fmt: skip
-    lines = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
-    return f"""<article class="card"><h3>{escape(log.title)}</h3>
-<p>{escape(figures.verdict)}</p>
-<dl class="facts">{lines}</dl>
-{_histogram(figures.histogram, figures.n_clicks)}</article>"""
+        ("clicks", show_number(found.n_clicks, 0)),
+        ("queries with a click", show_number(found.n_queries, 0)),
+        ("query–item pairs", show_number(found.n_pairs, 0)),
+        ("largest weight M", show_number(found.max_weight, 2)),
+        ("mean weight M̄", show_number(found.mean_weight, 2)),
+        ("(M/M̄)², ratio of the steps the theorems ask for", show_number(found.predicted_gain, 1)),
+        ("clicks of equal weight that tell as much", show_number(found.effective_clicks, 0)),
+        ("weight held by the top 1 % of clicks", f"{100 * found.top_share:.1f} %"),
+    )
+    return pages.card(
+        log.title,
+        pages.paragraphs([found.verdict]),
+        pages.facts(facts),
+        _histogram(found.histogram, found.n_clicks),
+        level=3,
+    )
 
 
 def _histogram(bins: Sequence[tuple[float, float, float]], n_clicks: float) -> str:
@@ -147,28 +144,21 @@ def protocol(lines: Sequence[ProtocolLine]) -> str:
         f"<td>{escape(line.paper)}{' <b>≠</b>' if line.differs else ''}</td></tr>"
         for line in lines
     )
-    return f"""<p>{words}</p>
-<div class="scroll" tabindex="0" role="region" aria-label="Settings"><table class="settings">
-<caption>Settings, here and in the paper</caption>
-<thead><tr><th scope="col">Setting</th><th scope="col">Here</th><th scope="col">Paper</th></tr></thead>
-<tbody>
-{rows}
-</tbody></table></div>
-"""  # noqa: E501 (a line of HTML)
+    head = "".join(f'<th scope="col">{title}</th>' for title in ("Setting", "Here", "Paper"))
+    table = (
+        '<table class="settings">\n<caption>Settings, here and in the paper</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
+    )
+    return f"<p>{words}</p>\n{pages.scroll_box(table, 'Settings')}\n"
 
 
 def versions(given: Mapping[str, str], commands: Sequence[str]) -> str:
     """Return the commands that repeat the report and the versions it was made with."""
     parts = []
     if commands:
-        lines = escape("\n".join(commands))
-        parts.append(f'<h3>To repeat it</h3>\n<pre tabindex="0"><code>{lines}</code></pre>')
+        parts += ["<h3>To repeat it</h3>", pages.code("\n".join(commands))]
     if given:
-        facts = "".join(
-            f"<div><dt>{escape(name)}</dt><dd>{escape(version)}</dd></div>"
-            for name, version in given.items()
-        )
-        parts.append(f'<h3>Versions</h3>\n<dl class="facts versions">{facts}</dl>')
+        parts += ["<h3>Versions</h3>", pages.facts(given.items())]
     return "\n".join(parts)
 
 
