@@ -213,7 +213,7 @@ def test_from_impressions(data):
         ({"count": [1, 1, np.nan, 1]}, "count is nan in row 2"),
         ({"count": [0, 0, 0, 0]}, "every count is 0"),
         ({"count": [1]}, r"count has shape \(1,\), expected \(4,\)"),
-        ({"query": [0, -1, 0, 0]}, "query is -1 in row 1, expected a position"),
+        ({"query": [0, -1, 0, 0]}, "query is -1 in row 1, expected an index"),
         ({"query": [0, 0, 2**31, 0]}, "query is 2147483648 in row 2"),
         ({"query": [[0, 1], [0, -1]]}, r"query has shape \(2, 2\), expected a column"),
         ({"item": [0.0, 1.0, 2.0, 3.0]}, "item is of type float64, expected integers"),

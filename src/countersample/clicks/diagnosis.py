@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._frames import Tabular, statistics
+
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from countersample.clicks.log import ClickLog
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Tabular):
     """Figures of a click log, made by `diagnose`.
 
     Attributes
@@ -44,6 +48,10 @@ class Diagnosis:
     top_share: float
     histogram: tuple[tuple[float, float, float], ...]
     verdict: str
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the names and values of the statistics."""
+        return statistics(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain values for JSON."""

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from countersample._frames import Tabular
+from countersample.clicks._columns import as_codes, as_indices, as_numbers, check_rows
 from countersample.clicks._log_files import read_log, write_log
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -23,7 +26,7 @@ _COLUMNS = ("query", "item", "propensity", "count", "session", "position", "impr
 _FACTS = ("n_sessions", "fingerprint")
 
 
-class ClickLog:
+class ClickLog(Tabular):
     """Clicks on the items of a dataset, a row a click (or several alike).
 
     Training needs the first three columns. The others say what was shown, for estimates of a
@@ -32,11 +35,11 @@ class ClickLog:
     Parameters
     ----------
     query : int array (n_rows,)
-        The position of the query in its dataset.
+        The index of the query in its dataset, from 0.
     item : int array (n_rows,)
-        The position of the clicked item within that query.
+        The index of the clicked item within that query, from 0.
     propensity : float array (n_rows,)
-        The probability that the item was looked at, in (0, 1].
+        The probability that the item was examined, in (0, 1].
     count : array (n_rows,), optional
         How many clicks the row stands for; 1 by default.
     session : array (n_rows,), optional
@@ -76,13 +79,13 @@ class ClickLog:
         n_sessions: float | None = None,
         fingerprint: str | None = None,
     ) -> None:
-        self.query = _as_positions(query, "query")
-        self.item = _as_positions(item, "item")
-        self.propensity = _as_numbers(propensity, "propensity")
-        self.count = None if count is None else _as_numbers(count, "count")
-        self.session = None if session is None else _as_codes(session, "session")
-        self.position = None if position is None else _as_positions(position, "position")
-        self.impressions = None if impressions is None else _as_numbers(impressions, "impressions")
+        self.query = as_indices(query, "query")
+        self.item = as_indices(item, "item")
+        self.propensity = as_numbers(propensity, "propensity")
+        self.count = None if count is None else as_numbers(count, "count")
+        self.session = None if session is None else as_codes(session, "session")
+        self.position = None if position is None else as_indices(position, "position")
+        self.impressions = None if impressions is None else as_numbers(impressions, "impressions")
         self.n_sessions = None if n_sessions is None else float(n_sessions)
         self.fingerprint = fingerprint
         for name in _COLUMNS:
@@ -94,17 +97,17 @@ class ClickLog:
                 )
         if not len(self.query):
             raise DataError("the click log is empty, expected at least one click")
-        _check_rows(self.propensity, "propensity", "a number above 0 and at most 1",
+        check_rows(self.propensity, "propensity", "a number above 0 and at most 1",
                     (self.propensity > 0) & (self.propensity <= 1))  # fmt: skip
         for name in ("count", "impressions"):
             column = getattr(self, name)
             if column is not None:
                 good = (column >= 0) & np.isfinite(column)
-                _check_rows(column, name, "a number of at least 0", good)
+                check_rows(column, name, "a number of at least 0", good)
         if self.count is not None and not self.count.any():
             raise DataError("every count is 0, expected at least one click")
         if self.position is not None:
-            _check_rows(self.position, "position", "a rank, counted from 1", self.position >= 1)
+            check_rows(self.position, "position", "a rank, counted from 1", self.position >= 1)
         self._check_sessions()
 
     def _check_sessions(self) -> None:
@@ -185,7 +188,54 @@ class ClickLog:
             warnings.warn(report.sentence(), stacklevel=2)
         return log
 
-    # -- figures
+    @classmethod
+    def concat(cls, logs: Iterable[ClickLog]) -> ClickLog:
+        """Return the log of all rows of several logs of one dataset, in their order.
+
+        Sessions of different logs stay apart, whatever their numbers. The fingerprint is kept where
+        all logs have it, and the number of sessions is the sum where it is known of all.
+
+        Raises
+        ------
+        DataError
+            For logs of different datasets, and where a column (``session``, ``position``,
+            ``impressions``) is in some logs only. Without ``count`` a row is one click.
+
+        Examples
+        --------
+        >>> from countersample import ClickLog
+        >>> monday = ClickLog([0, 1], [2, 0], [0.5, 1.0], session=[1, 2])
+        >>> tuesday = ClickLog([0], [2], [0.25], session=[1])
+        >>> both = ClickLog.concat([monday, tuesday])
+        >>> both.weights, both.session
+        (array([2., 1., 4.]), array([0, 1, 2]))
+        """
+        logs = list(logs)
+        if not logs:
+            raise DataError("there is no click log to put together, expected at least one")
+        fingerprints = [log.fingerprint for log in logs]
+        known = sorted({name for name in fingerprints if name is not None})
+        if len(known) > 1:
+            raise DataError(
+                f"the click logs are of different datasets (fingerprints {', '.join(known)}), "
+                "expected one"
+            )
+        has_count = any(log.count is not None for log in logs)
+        columns: dict[str, Any] = {"count": [log.clicks for log in logs] if has_count else None}
+        columns |= {name: _in_all(logs, name) for name in _COLUMNS if name != "count"}
+        if columns["session"] is not None:
+            codes = [np.unique(session, return_inverse=True)[1] for session in columns["session"]]
+            starts = np.cumsum([0] + [int(code.max()) + 1 for code in codes[:-1]])
+            columns["session"] = [code + start for code, start in zip(codes, starts, strict=True)]
+        n_sessions = [log.n_sessions for log in logs]
+        whole = {name: np.concatenate(c) for name, c in columns.items() if c is not None}
+        return cls(
+            **whole,
+            n_sessions=None if None in n_sessions else sum(n_sessions),  # type: ignore[arg-type]
+            fingerprint=None if None in fingerprints else fingerprints[0],
+        )
+
+    # -- statistics
 
     @property
     def n_rows(self) -> int:
@@ -233,7 +283,7 @@ class ClickLog:
         return self.take(slice(n))
 
     def take(self, rows: NDArray[Any] | slice) -> ClickLog:
-        """Return the log of these rows (positions, a mask or a slice).
+        """Return the log of these rows (indices, a mask or a slice).
 
         How many sessions they are of is not known any more, as those without a click have no rows.
         """
@@ -316,12 +366,17 @@ class ClickLog:
                 f"the click log is of another dataset (fingerprint {self.fingerprint}, this one "
                 f"is {dataset.fingerprint}): use the data it was made with"
             )
-        _check_rows(self.query, "query", f"below {dataset.n_queries}, the number of queries",
+        check_rows(self.query, "query", f"below {dataset.n_queries}, the number of queries",
                     self.query < dataset.n_queries)  # fmt: skip
         sizes = dataset.query_sizes[self.query]
-        _check_rows(self.item, "item", "below the number of items of its query", self.item < sizes)
+        check_rows(self.item, "item", "below the number of items of its query", self.item < sizes)
 
-    # -- files
+    # -- frames and files
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns that the log has, by their names."""
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        return {name: column for name, column in columns.items() if column is not None}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the log as Parquet, atomically."""
@@ -351,41 +406,15 @@ class ClickLog:
         )
 
 
-def _as_positions(values: ArrayLike, name: str) -> NDArray[np.int32]:
-    array = _as_column(values, name)
-    if array.size and array.dtype.kind not in "iu":
-        raise DataError(f"{name} is of type {array.dtype}, expected integers")
-    _check_rows(array, name, "a position, counted from 0", (array >= 0) & (array < 2**31))
-    return array.astype(np.int32, copy=False)
-
-
-def _as_codes(values: ArrayLike, name: str) -> NDArray[np.int64]:
-    array = _as_column(values, name)
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64, copy=False)
-    if array.size and array.dtype.kind not in "OUTS":
-        raise DataError(f"{name} is of type {array.dtype}, expected integers or strings")
-    return np.unique(array.astype(str), return_inverse=True)[1].astype(np.int64)
-
-
-def _as_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    array = _as_column(values, name)
-    if array.size and array.dtype.kind not in "fiub":
-        raise DataError(f"{name} is of type {array.dtype}, expected numbers")
-    return array.astype(np.float64, copy=False)
-
-
-def _as_column(values: ArrayLike, name: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # rows of different lengths
-        raise DataError(f"{name} must be a column ({error})") from error
-    if array.ndim != 1:
-        raise DataError(f"{name} has shape {array.shape}, expected a column (n_rows,)")
-    return array
-
-
-def _check_rows(column: NDArray[Any], name: str, expected: str, is_good: NDArray[np.bool_]) -> None:
-    if not is_good.all():
-        row = int(is_good.argmin())
-        raise DataError(f"{name} is {column[row]} in row {row}, expected {expected}")
+def _in_all(logs: list[ClickLog], name: str) -> list[NDArray[Any]] | None:
+    """Return a column of all logs, or None where none has it."""
+    columns = [getattr(log, name) for log in logs]
+    absent = [index for index, column in enumerate(columns) if column is None]
+    if len(absent) == len(logs):
+        return None
+    if absent:
+        raise DataError(
+            f"click log {absent[0]} of {len(logs)} (counted from 0) has no column {name!r} and "
+            "others have it, expected it in all or in none"
+        )
+    return columns

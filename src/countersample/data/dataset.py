@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._frames import Tabular, statistics
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _HASHED_AT_ONCE = 1 << 22  # bytes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankingDataset:
+class RankingDataset(Tabular):
     """Queries, their items as feature vectors, and a relevance label an item.
 
     The items of query ``q`` are the rows ``offsets[q]:offsets[q + 1]``; the rows of a query are
@@ -158,6 +159,25 @@ class RankingDataset:
         from countersample.data.frames import from_frame  # noqa: PLC0415 (frames imports this)
 
         return from_frame(frame, label=label, query=query, features=features)
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return ``qid``, ``label`` and each feature (``f1`` … where they have no names)."""
+        names = self.feature_names or tuple(f"f{k + 1}" for k in range(self.n_features))
+        return {
+            "qid": np.repeat(self.query_ids, self.query_sizes),
+            "label": self.labels,
+            **{name: np.ascontiguousarray(self.features[:, k]) for k, name in enumerate(names)},
+        }
+
+    def _shown(self) -> dict[str, ArrayLike]:
+        sizes = {
+            "n_queries": self.n_queries,
+            "n_items": self.n_items,
+            "n_features": self.n_features,
+            "label_min": float(self.labels.min(initial=np.inf)),
+            "label_max": float(self.labels.max(initial=-np.inf)),
+        }
+        return statistics(sizes)
 
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> RankingDataset:

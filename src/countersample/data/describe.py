@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._frames import Tabular, statistics
 from countersample.data.normalize import row_blocks
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from countersample.data.dataset import RankingDataset
 
@@ -27,7 +28,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(Tabular):
     """Figures of a dataset, made by `describe`.
 
     Attributes
@@ -76,6 +77,10 @@ class Description:
     n_queries_none_relevant: int
     n_queries_one_item: int
     n_bytes: int
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the names and values of the statistics."""
+        return statistics(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain values for JSON; grades have strings as keys there.

@@ -84,17 +84,10 @@ def read_table(
 
 def write_parquet(dataset: RankingDataset, path: str | PathLike[str]) -> None:
     """Write a dataset as Parquet: columns ``qid``, ``label`` and one a feature (``f1`` …)."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-    from pyarrow import parquet  # noqa: PLC0415
+    from pyarrow import parquet  # noqa: PLC0415 (heavy, only where used)
 
-    names = dataset.feature_names or tuple(f"f{k + 1}" for k in range(dataset.n_features))
-    columns = {
-        "qid": np.repeat(dataset.query_ids, dataset.query_sizes),
-        "label": dataset.labels,
-        **{name: np.ascontiguousarray(dataset.features[:, k]) for k, name in enumerate(names)},
-    }
     with atomic_path(path) as temporary:
-        parquet.write_table(pa.table(columns), temporary)
+        parquet.write_table(dataset.to_frame("pyarrow"), temporary)
 
 
 def _check_column(column: str, columns: list[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._frames import Tabular
 from countersample.errors import DataError
 from countersample.pages.drawing import new_axes, save_picture, write_csv
 from countersample.plotting import plot_propensities
@@ -15,7 +16,6 @@ from countersample.propensity.cells import positions_text
 from countersample.propensity.estimation import METHODS, estimate, supported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _NEAR = 1 + 1e-3  # ends of intervals this close meet: the estimators that iterate stop somewhere
-_HEADER = ("method", "position", "value", "low", "high", "n_impressions")
 
 
 @dataclass(frozen=True, eq=False)
-class CrossCheck:
+class CrossCheck(Tabular):
     """The estimates of all methods that a log supports, made by `cross_check`.
 
     Attributes
@@ -49,12 +48,13 @@ class CrossCheck:
     is_agreed: bool
     sentence: str
 
-    def rows(self) -> Iterator[tuple[str, int, float, float, float, int]]:
-        """Yield method, position, value, low, high and impressions."""
-        for name, curve in self.estimates.items():
-            columns = (curve.position, curve.value, curve.low, curve.high, curve.n_impressions)
-            for row in zip(*(column.tolist() for column in columns), strict=True):
-                yield (name, *row)
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the curves of all methods below each other, with their intervals."""
+        tables = [curve.columns_of_frame() for curve in self.estimates.values()]
+        sizes = [len(curve.value) for curve in self.estimates.values()]
+        return {"method": np.repeat(list(self.estimates), sizes)} | {
+            name: np.concatenate([table[name] for table in tables]) for name in tables[0]
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -73,7 +73,9 @@ class CrossCheck:
 
     def write_csv(self, path: str | PathLike[str]) -> None:
         """Write a row a method and position."""
-        write_csv(path, _HEADER, self.rows())
+        columns = self.columns_of_frame()
+        values = [np.asarray(column).tolist() for column in columns.values()]
+        write_csv(path, list(columns), zip(*values, strict=True))
 
     def draw(self, path: str | PathLike[str]) -> None:
         """Draw all curves with their intervals, on a logarithmic scale, as PNG, SVG or PDF."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._files import atomic_path
+from countersample._frames import Tabular
 from countersample.clicks.bias import TableBias
 from countersample.errors import DataError, ParameterError
 
@@ -25,7 +26,7 @@ _COLUMNS = ("value", "low", "high", "n_impressions")
 
 
 @dataclass(frozen=True, eq=False)
-class Propensities:
+class Propensities(Tabular):
     """value[k − 1] = P(look at position k) / P(look at the reference position), k = 1..K.
 
     Clicks tell propensities up to a common factor, so they are given relative to one position, the
@@ -143,11 +144,15 @@ class Propensities:
         note = f"clipped at {min_propensity:g}"
         return replace(self, **columns, notes=(*self.notes, note))
 
-    # -- files
+    # -- frames and files
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return position, value, the ends of the interval, and impressions."""
+        return {name: getattr(self, name) for name in ("position", *_COLUMNS)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        columns = {name: getattr(self, name).tolist() for name in ("position", *_COLUMNS)}
+        columns = {name: np.asarray(c).tolist() for name, c in self.columns_of_frame().items()}
         return {
             "schema_version": SCHEMA_VERSION,
             "method": self.method,

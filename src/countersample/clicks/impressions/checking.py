@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
+from countersample._frames import Tabular
 from countersample.clicks.impressions import aggregation
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.reading import Impressions
 
@@ -30,7 +33,7 @@ class Support:
 
 
 @dataclass(frozen=True, eq=False)
-class LogCheck:
+class LogCheck(Tabular):
     """Figures of a raw log, made by `Impressions.check`.
 
     Attributes
@@ -83,6 +86,16 @@ class LogCheck:
         if not self.counts.n_clicks:
             said.append("The log has no click: there is nothing to learn from.")
         return tuple(said)
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return impressions, clicks and click rate of each position."""
+        positions, impressions, clicks = self.counts.by_position
+        return {
+            "position": positions,
+            "impressions": impressions,
+            "clicks": clicks,
+            "click_rate": clicks / impressions,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain values for JSON; no id is among them."""

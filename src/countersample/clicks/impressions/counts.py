@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._frames import Tabular
+from countersample.clicks._columns import as_column, check_rows
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ MAX_POSITION = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PositionCounts:
+class PositionCounts(Tabular):
     """Impressions and clicks, a row for each query, item and position that was seen.
 
     Rows are sorted by query, item and position, and none is there twice, so equal logs give equal
@@ -93,10 +95,10 @@ class PositionCounts:
                     f"{name} has {len(column)} values, expected {len(queries)} as query_id has"
                 )
         shown, clicked, rank = columns["impressions"], columns["click"], columns["position"]
-        _check(rank, "position", "from 1", (rank >= 1) & (rank <= MAX_POSITION))
-        _check(shown, "impressions", "at least 1", shown >= 1)
+        check_rows(rank, "position", "from 1", (rank >= 1) & (rank <= MAX_POSITION))
+        check_rows(shown, "impressions", "at least 1", shown >= 1)
         most = "0 or 1" if impressions is None else "from 0 to its impressions"
-        _check(clicked, "click", most, (clicked >= 0) & (clicked <= shown))
+        check_rows(clicked, "click", most, (clicked >= 0) & (clicked <= shown))
         query_ids, query = np.unique(queries, return_inverse=True)
         item_ids, item = np.unique(items, return_inverse=True)
         return cls.from_codes(query, item, rank, shown, clicked, query_ids, item_ids)
@@ -164,6 +166,16 @@ class PositionCounts:
         changes = (np.diff(self.query) != 0) | (np.diff(self.item) != 0)
         return np.concatenate([[0], np.flatnonzero(changes) + 1, [self.n_rows]]).astype(np.int64)
 
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return query_id, item_id, position, impressions and clicks of each row."""
+        return {
+            "query_id": self.query_ids[self.query],
+            "item_id": self.item_ids[self.item],
+            "position": self.position,
+            "impressions": self.impressions,
+            "clicks": self.clicks,
+        }
+
     def __len__(self) -> int:
         return self.n_rows
 
@@ -190,11 +202,9 @@ def row_keys(query: NDArray[Any], item: NDArray[Any], position: NDArray[Any]) ->
 
 
 def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
-    array = np.asarray(values)
+    array = as_column(values, name)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
         array = np.asarray(values, object)  # NumPy turns [1, "a"] into text
-    if array.ndim != 1:
-        raise DataError(f"{name} has shape {array.shape}, expected a column (n_rows,)")
     if not array.size:
         raise DataError("the log has no impressions, expected at least one")
     if array.dtype.kind == "O":
@@ -211,17 +221,9 @@ def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def _whole(values: ArrayLike, name: str) -> NDArray[np.int64]:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise DataError(f"{name} has shape {array.shape}, expected a column (n_rows,)")
+    array = as_column(values, name)
     if array.size and array.dtype.kind not in "fiub":
         raise DataError(f"{name} is of type {array.dtype}, expected whole numbers")
     if array.dtype.kind == "f":
-        _check(array, name, "a whole number", np.isfinite(array) & (array == np.floor(array)))
+        check_rows(array, name, "a whole number", np.isfinite(array) & (array == np.floor(array)))
     return array.astype(np.int64)
-
-
-def _check(column: NDArray[Any], name: str, expected: str, is_good: NDArray[np.bool_]) -> None:
-    if not is_good.all():
-        row = int(is_good.argmin())
-        raise DataError(f"{name} is {column[row]} in row {row}, expected {expected}")

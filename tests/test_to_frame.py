@@ -1,0 +1,161 @@
+"""Everything with columns: as a frame of any library, and in a notebook."""
+
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from countersample import ClickLog, RankingDataset
+from countersample._frames import BACKENDS, make_frame
+from countersample.clicks import diagnose
+from countersample.clicks.impressions import PositionCounts, read_impressions
+from countersample.errors import DataError, ParameterError
+from countersample.propensity import CrossCheck, Propensities
+
+DATA = RankingDataset.from_arrays(
+    X=[[0.5, 1], [1.5, 0], [2.5, 3]], y=[0, 2, 1], qid=["a", "a", "b"], feature_names=["x", "y"]
+)
+LOG = ClickLog(query=[0, 0, 1], item=[1, 0, 0], propensity=[0.5, 1, 0.25], position=[2, 1, 3])
+COLUMNS = {
+    "query_id": ["a", "a", "b"],
+    "item_id": [7, 8, 7],
+    "position": [1, 2, 1],
+    "click": [1, 0, 1],
+}
+CURVE = Propensities(
+    [1, 0.5], low=[1, 0.4], high=[1, 0.6], n_impressions=[9, 8], method="all-pairs"
+)
+TABULAR = {
+    "dataset": (DATA, {"qid": ["a", "a", "b"], "label": [0, 2, 1], "x": [0.5, 1.5, 2.5],
+                       "y": [1, 0, 3]}),
+    "log": (LOG, {"query": [0, 0, 1], "item": [1, 0, 0], "propensity": [0.5, 1, 0.25],
+                  "position": [2, 1, 3]}),
+    "counts": (PositionCounts.from_columns(**COLUMNS),
+               {"query_id": ["a", "a", "b"], "item_id": [7, 8, 7], "position": [1, 2, 1],
+                "impressions": [1, 1, 1], "clicks": [1, 0, 1]}),
+    "check": (read_impressions(pa.table(COLUMNS)).check(),
+              {"position": [1, 2], "impressions": [2, 1], "clicks": [2, 0],
+               "click_rate": [1, 0]}),
+    "propensities": (CURVE, {"position": [1, 2], "value": [1, 0.5], "low": [1, 0.4],
+                             "high": [1, 0.6], "n_impressions": [9, 8]}),
+    "cross-check": (CrossCheck({"em": CURVE, "pivot": CURVE}, {}, is_agreed=True, sentence="yes"),
+                    {"method": ["em", "em", "pivot", "pivot"], "position": [1, 2, 1, 2],
+                     "value": [1, 0.5, 1, 0.5], "low": [1, 0.4, 1, 0.4],
+                     "high": [1, 0.6, 1, 0.6], "n_impressions": [9, 8, 9, 8]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", TABULAR)
+def test_columns_have_names_and_values(name, backend):
+    made, expected = TABULAR[name]
+    frame = made.to_frame(backend)
+    assert type(frame).__module__.partition(".")[0] == backend
+    columns = frame.column_names if backend == "pyarrow" else list(frame.columns)
+    assert columns == list(expected)
+    for column, values in expected.items():
+        assert np.asarray(frame[column]).tolist() == values
+
+
+@pytest.mark.parametrize("made", [DATA.describe(), diagnose(LOG)])
+def test_statistics_have_a_row_each(made):
+    frame = made.to_frame("pandas").set_index("statistic")["value"]
+    assert frame["n_queries"] == 2
+    assert all(frame[name] == getattr(made, name) for name in frame.index)
+
+
+def test_a_dataset_comes_back_from_its_frame():
+    assert RankingDataset.from_frame(DATA.to_frame()) == DATA
+
+
+def test_the_frame_is_of_pandas_where_it_is_installed(monkeypatch):
+    assert isinstance(CURVE.to_frame(), pd.DataFrame)
+    assert isinstance(CURVE.to_frame("polars"), pl.DataFrame)
+    monkeypatch.setattr("countersample._frames.find_spec", lambda _: None)
+    assert isinstance(CURVE.to_frame(), pa.Table)
+    with pytest.raises(ParameterError, match="backend is 'dask', expected one of pandas, polars"):
+        make_frame({"a": [1]}, "dask")
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ImportError, match=r'pip install "countersample\[polars\]"'):
+        CURVE.to_frame("polars")
+
+
+class Cells(HTMLParser):
+    """The text of each cell."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.cells, self._inside = [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):  # noqa: ARG002 (as in HTMLParser)
+        self._inside = tag in {"td", "th", "caption"}
+
+    def handle_endtag(self, tag):  # noqa: ARG002 (as in HTMLParser)
+        self._inside = False
+
+    def handle_data(self, data):
+        if self._inside:
+            self.cells.append(data)
+
+
+@pytest.mark.parametrize("name", TABULAR)
+def test_a_notebook_shows_a_table(name):
+    made, expected = TABULAR[name]
+    caption, *cells = Cells(made._repr_html_()).cells
+    assert caption == type(made).__name__
+    header = ["statistic", "value"] if name == "dataset" else list(expected)
+    assert cells[: len(header)] == header
+
+
+def test_a_notebook_shows_the_first_rows():
+    log = ClickLog(query=[0] * 1234, item=[0] * 1234, propensity=[0.5] * 1234)
+    caption, *cells = Cells(log._repr_html_()).cells
+    assert caption == "ClickLog: the first 10 of 1,234 rows"
+    assert cells == ["query", "item", "propensity"] + ["0", "0", "0.5"] * 10
+
+
+# -- logs put together
+
+
+def test_concat_keeps_rows_and_weights():
+    other = ClickLog(query=[1], item=[2], propensity=[0.125], count=[3], position=[4])
+    both = ClickLog.concat([LOG, other])
+    assert both.query.tolist() == [0, 0, 1, 1]
+    assert both.position.tolist() == [2, 1, 3, 4]
+    assert both.count.tolist() == [1, 1, 1, 3]  # a row without a count is one click
+    assert both.n_clicks == LOG.n_clicks + 3
+    assert both.weights.tolist() == [*LOG.weights, 24]
+    assert ClickLog.concat([LOG]).count is None
+
+
+def test_concat_keeps_sessions_apart():
+    first = ClickLog([0, 0], [0, 1], [1, 1], session=[7, 9], n_sessions=5)
+    second = ClickLog([0, 0, 0], [0, 1, 2], [1, 1, 1], session=["x", "y", "x"], n_sessions=4)
+    both = ClickLog.concat(log for log in (first, second))
+    assert both.session.tolist() == [0, 1, 2, 3, 2]
+    assert both.n_sessions == 5 + 4
+    unknown = ClickLog([0], [0], [1], session=[0])
+    assert ClickLog.concat([first, unknown]).n_sessions is None
+
+
+def test_concat_keeps_the_dataset():
+    one = ClickLog([0], [0], [1], fingerprint="abc")
+    assert ClickLog.concat([one, one]).fingerprint == "abc"
+    assert ClickLog.concat([one, ClickLog([0], [0], [1])]).fingerprint is None
+    with pytest.raises(DataError, match=r"different datasets \(fingerprints abc, xyz\)"):
+        ClickLog.concat([one, ClickLog([0], [0], [1], fingerprint="xyz")])
+
+
+def test_concat_says_which_column_is_missing():
+    with pytest.raises(DataError, match=r"click log 1 of 2 .* has no column 'position'"):
+        ClickLog.concat([LOG, ClickLog([0], [0], [1])])
+    with pytest.raises(DataError, match="expected at least one"):
+        ClickLog.concat([])
