@@ -243,7 +243,7 @@ class TestTrainEvaluateRank:
 
     def test_the_whole_way(self, run, data, log, tmp_path):
         made = json.loads(run("train", data, log, "-o", "ranker", "--steps", 2000, "--json"))
-        assert made["n_steps"] == 2000
+        assert made["steps"] == 2000
         means = json.loads(run("evaluate", "ranker", data, "--metrics", "ndcg@5,mrr", "--json"))
         assert list(means["data.txt"]) == ["ndcg@5", "mrr"]
         run("rank", "ranker", data, "-o", "scores.tsv")
@@ -275,7 +275,7 @@ class TestTrainEvaluateRank:
             pytest.importorskip("torch")
         made = json.loads(run("train", data, log, "-o", "ranker", "--model", model, "--json"))
         assert made["model"] == model
-        assert made["n_steps" if model == "neural" else "n_trees"] > 0
+        assert made["steps" if model == "neural" else "trees"] > 0
         assert "ndcg@10" in run("evaluate", "ranker", data)
         assert "is in model.onnx" in run("export", "ranker", "--to", "onnx", "-o", "model.onnx")
 

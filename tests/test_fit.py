@@ -14,12 +14,15 @@ from conftest import SEED
 from shops import load_example, make, opened
 
 from countersample import CounterSampleRanker, PositionBias
+from countersample._progress import Progress
 from countersample.clicks.impressions import PositionCounts, read_features
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import fit_from_impressions, write_page
-from countersample.fitting.pipeline import _held_out_scores
+from countersample.fitting.gain import held_out_scores
 from countersample.fitting.shown import Matched
+from countersample.gbdt import GBDTRanker
 from countersample.propensity import Propensities
+from countersample.torch import NeuralRanker
 
 true_gain = load_example("log_to_ranker").true_gain
 
@@ -124,6 +127,63 @@ class TestRepeatable:
         assert (again.ranker.weights_ == fit.ranker.weights_).all()
 
 
+def neural():
+    pytest.importorskip("torch", reason="needs PyTorch")
+    return NeuralRanker(hidden=(8,), epochs=4, patience=2, clip="auto")
+
+
+def boosted(backend):
+    pytest.importorskip(backend, reason=f"needs {backend}")
+    return GBDTRanker(backend, n_trees=40, early_stopping=5)
+
+
+RANKERS = {
+    "linear": lambda: CounterSampleRanker(learning_rate=0.001, steps=3000, average=False),
+    "neural": neural,
+    "lightgbm": lambda: boosted("lightgbm"),
+    "xgboost": lambda: boosted("xgboost"),
+}
+
+
+class TestAnyRanker:
+    @pytest.mark.parametrize("name", RANKERS)
+    def test_the_same_gain_and_page(self, name, shop, tmp_path):
+        ranker = RANKERS[name]()
+        before = ranker.get_params()
+        log, features = shop
+        fit = fit_from_impressions(
+            *opened(log, features), ranker=ranker, propensities=PositionBias(1.0), seed=SEED
+        )
+        assert ranker.get_params() == before  # a copy is trained
+        assert not hasattr(ranker, "scorer_")
+        assert type(fit.ranker) is type(ranker)
+        assert fit.is_better
+        assert abs(true_gain(fit, read_features(features).dataset) - fit.gain.relative) < 0.1
+        assert fit.settings["model"] == ranker.kind
+        assert (fit.clip is None) == (before["clip"] is None)
+        assert fit.tuning is None
+        assert json.loads(json.dumps(fit.to_dict()))["clip"] == fit.ranker.clip_
+        assert fit.ranker.random_state == SEED
+        write_page(tmp_path / "page.html", fit, command="")
+        page = (tmp_path / "page.html").read_text("utf-8")
+        is_linear = name == "linear"
+        assert ("What it learned" in page) == ("in the course of training" in page) == is_linear
+        assert (("steps" if name in {"linear", "neural"} else "trees") in fit.chosen) is True
+        fit.ranker.save(tmp_path / "ranker.json")
+
+    def test_a_ranker_finds_its_own_settings(self, shop):
+        ranker = CounterSampleRanker(steps=200, random_state=5)
+        fit = fit_from_impressions(
+            *opened(*shop), ranker=ranker, propensities=PositionBias(1.0), seed=SEED
+        )
+        assert fit.ranker.tuning_.learning_rate == fit.chosen["learning_rate"]
+        assert fit.ranker.random_state == 5
+
+    def test_what_is_no_ranker(self, shop):
+        with pytest.raises(ParameterError, match="ranker is 'linear', expected a ranker of this"):
+            fit_from_impressions(*opened(*shop), ranker="linear")
+
+
 class TestHeldOut:
     def test_no_query_is_scored_by_its_own_clicks(self, fit, shop):
         """More clicks on one query leave the scores of its part as they are, and change others."""
@@ -132,8 +192,11 @@ class TestHeldOut:
 
         def scores(log):
             rng = np.random.default_rng(SEED)
-            stages = _held_out_scores(ranker, dataset, log, "dcg@10", rng, lambda _share: None)
-            return stages[-1][1]
+            found, stages = held_out_scores(
+                ranker, dataset, log, metric="dcg@10", rng=rng, progress=Progress()
+            )
+            assert (found == stages[-1][1]).all()
+            return found
 
         before = scores(fit.shown)
         query = int(fit.shown.query[fit.shown.clicks > 0][0])
@@ -247,7 +310,7 @@ class TestDoubts:
     @pytest.mark.parametrize(
         ("options", "told"),
         [
-            ({"missing": "drop"}, "missing is 'drop', expected 'error' or 'skip'"),
+            ({"missing": "drop"}, "missing is 'drop', expected one of error, skip"),
             ({"metric": "arp"}, "metric is 'arp', expected dcg@k or precision@k"),
             ({"method": "guess"}, "method is 'guess', expected 'auto', 'logged', 'randomized'"),
             ({"propensities": [1.0], "method": "em"}, "leave out method, randomized and depth"),

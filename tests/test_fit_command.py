@@ -115,6 +115,40 @@ class TestResult:
         assert "clicks cannot be used" in " ".join(printed.split())
 
 
+class TestModels:
+    @pytest.mark.parametrize("model", ["neural", "lightgbm", "xgboost"])
+    def test_what_is_trained(self, run, monkeypatch, model):
+        pytest.importorskip("torch" if model == "neural" else model, reason=f"for {model}")
+
+        def spy(*_, ranker, **__):
+            raise CounterSampleError(f"{ranker.kind}: {ranker.get_params()}")
+
+        monkeypatch.setattr("countersample.fitting.fit_from_impressions", spy)
+        more = ["--model", model, "--metric", "dcg@5", "--seed", 7]
+        told = run(*FIT, *more, fails=True)
+        settings = {"clip": "auto", "metric": "dcg@5", "random_state": 7}
+        if model != "neural":
+            settings["backend"] = model
+        for name, value in settings.items():
+            assert f"{name!r}: {value!r}" in told
+        assert ("neural: " if model == "neural" else "boosted: ") in told
+
+    def test_from_a_log_to_trees(self, run, folder):
+        found = json.loads(run(*FIT, "--gamma", "1", "--model", "lightgbm", "--json"))
+        assert found["gain"]["new"]["metric"] == "dcg@10"
+        assert found["trees"] > 0
+        assert found["settings"]["model"] == load_ranker("ranker.json").kind == "boosted"
+        page = (folder / "ranker.html").read_text("utf-8")
+        assert "Propensities are not clipped" in page or "Propensities are clipped" in page
+
+    def test_a_linear_one_is_what_there_is_without(self, run):
+        run(*FIT, "--gamma", "1")
+        first = load_ranker("ranker.json").weights_
+        printed = run(*FIT, "--gamma", "1", "--model", "linear")
+        assert "settings      learning rate" in printed
+        assert (load_ranker("ranker.json").weights_ == first).all()
+
+
 class TestNothingHalfWritten:
     @pytest.mark.parametrize("broken", ["page", "ranker"])
     def test_no_ranker_when_something_fails(self, run, folder, monkeypatch, broken):
@@ -147,7 +181,8 @@ class TestNothingHalfWritten:
             (["--propensities", "x.json"], "x.json: no such file"),
             (["--gamma", "-1"], "gamma is -1.0, expected a number of at least 0"),
             (["--propensity-method", "guess"], "method is 'guess', expected 'auto'"),
-            (["--missing", "drop"], "missing is 'drop', expected 'error' or 'skip'"),
+            (["--model", "svm"], "--model is 'svm', expected one of linear, neural, lightgbm"),
+            (["--missing", "drop"], "missing is 'drop', expected one of error, skip"),
             (["--columns", "q"], "--columns has 'q', expected pairs such as query_id=q"),
             (["--engine", "abacus"], "abacus"),
         ],

@@ -8,6 +8,7 @@ import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
+Model = Annotated[str, typer.Option(help="linear, neural, lightgbm or xgboost.")]
 
 # of commands that read a raw log
 Columns = Annotated[

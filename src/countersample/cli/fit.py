@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Columns, Engine, Json, Master, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._models import make_ranker
+from countersample.cli._options import Columns, Engine, Json, Master, Model, Seed  # noqa: TC001 (typer reads them)
 from countersample.cli._places import check_place
 from countersample.cli.logs import parse_columns
 
@@ -37,6 +38,7 @@ def fit(
     report: Annotated[
         Path | None, typer.Option(help="The page to write; beside the ranker where left out.")
     ] = None,
+    model: Model = "linear",
     columns: Columns = None,
     engine: Engine = None,
     master: Master = None,
@@ -79,6 +81,9 @@ def fit(
     from countersample.clicks.impressions import read_features, read_impressions
     from countersample.fitting import fit_from_impressions, write_page
 
+    ranker = None  # a linear one, tuned
+    if model != "linear":
+        ranker = make_ranker(model, {"clip": "auto", "metric": metric}, seed)
     page = out.with_suffix(".html") if report is None else report
     _check_places(out, page)
     given = _given_propensities(gamma, propensities)
@@ -88,8 +93,9 @@ def fit(
     )
     with log, share_progress(f"fitting {out.name}") as tell:
         found = fit_from_impressions(
-            log, table, propensities=given, method=propensity_method, randomized=randomized,
-            depth=depth, missing=missing, metric=metric, seed=seed, report=tell,  # type: ignore[arg-type]
+            log, table, ranker=ranker, propensities=given, method=propensity_method,
+            randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
+            metric=metric, seed=seed, progress=tell,
         )  # fmt: skip
     write_page(page, found, command=_command(), show_ids=show_ids)
     found.ranker.origin_["data"] = features.name
@@ -128,8 +134,7 @@ def _command() -> str:
 
 
 def _show_fit(found: Fit) -> None:
-    tuning, gain = found.tuning, found.gain
-    clip = "no clipping" if tuning.clip is None else f"clipped at {tuning.clip:.3g}"
+    gain = found.gain
     _show.pairs(
         [
             ("log", _size(found)),
@@ -139,10 +144,7 @@ def _show_fit(found: Fit) -> None:
                 "weights",
                 f"mean {found.weights.mean_weight:.3g}, largest {found.weights.max_weight:.3g}",
             ),
-            (
-                "settings",
-                f"learning rate {tuning.learning_rate:.3g}, {tuning.steps:,} steps, {clip}",
-            ),
+            ("settings", _settings_text(found.chosen)),
         ],
         indent=0,
     )
@@ -158,6 +160,14 @@ def _show_fit(found: Fit) -> None:
     _show.paragraph(found.verdict)
     for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")
+
+
+def _settings_text(chosen: dict[str, Any]) -> str:
+    """Return what was chosen in words: learning rate 0.01, 500 steps, no clipping."""
+    told = [f"learning rate {chosen['learning_rate']:.3g}"] if "learning_rate" in chosen else []
+    told += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
+    clip = chosen["clip"]
+    return ", ".join([*told, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
 
 
 def _curve_text(found: Fit) -> str:

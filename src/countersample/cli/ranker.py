@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._models import make_ranker
+from countersample.cli._options import Json, Model, Seed  # noqa: TC001 (typer reads them)
 from countersample.cli._places import check_place
 from countersample.cli.clicks import DataPath, load_train
 
-if TYPE_CHECKING:
-    from countersample.rankers import ClickRanker
-
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by train.")]
 METRICS = "ndcg@10,ndcg@5,precision@10,mrr"
-
-# Where the class of each model is, and what is set in it.
-MODELS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "linear": ("countersample.rankers", "CounterSampleRanker", {}),
-    "neural": ("countersample.torch", "NeuralRanker", {}),
-    "lightgbm": ("countersample.gbdt", "GBDTRanker", {"backend": "lightgbm"}),
-    "xgboost": ("countersample.gbdt", "GBDTRanker", {"backend": "xgboost"}),
-}
 
 
 def train(
@@ -32,7 +22,7 @@ def train(
     log: Annotated[Path, typer.Argument(help="A click log of that data (.parquet).")],
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write.")],
-    model: Annotated[str, typer.Option(help="linear, neural, lightgbm or xgboost.")] = "linear",
+    model: Model = "linear",
     method: Annotated[
         str | None, typer.Option(help="countersample, ips or naive; boosting: ips or naive.")
     ] = None,
@@ -62,13 +52,14 @@ def train(
     """Train a ranker on a click log: linear, neural or boosted trees."""
     from countersample import ClickLog
     from countersample._progress import share_progress
+    from countersample.rankers.chosen import chosen_settings
 
     given = {
         "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
         "learning_rate": learning_rate, "steps": steps, "clip": clip, "normalize": normalize,
     }  # fmt: skip
     check_place(out)
-    ranker = _make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
+    ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     dataset = load_train(data)
     clicks = ClickLog.load(log, dataset)
     with share_progress(f"training {out.name}") as report:
@@ -79,11 +70,7 @@ def train(
         "propensities": "as in the log",
     }
     ranker.save(out)
-    found = {
-        name: getattr(ranker, f"{name}_", None)
-        for name in ("n_steps", "n_trees", "learning_rate", "clip")
-    }
-    found = {name: value for name, value in found.items() if value is not None}
+    found = chosen_settings(ranker)
     if json:
         _show.as_json(
             {
@@ -109,50 +96,14 @@ def _show_trained(
         ("method", f"{settings['method']}{drawn}"),
         ("objective", settings["objective"]),
     ]
-    if "n_steps" in found:
-        lines.append(("steps", f"{found['n_steps']:,}"))
-    if "n_trees" in found:
-        lines.append(("trees", f"{found['n_trees']:,}"))
+    lines += [(name, f"{found[name]:,}") for name in ("steps", "trees") if name in found]
     if "learning_rate" in found:
         how = " (found)" if settings["learning_rate"] == "auto" else ""
         lines.append(("learning rate", f"{found['learning_rate']:.3g}{how}"))
-    if "clip" in found:
+    if found["clip"] is not None:
         how = " (found)" if settings["clip"] == "auto" else ""
         lines.append(("clipped at", f"{found['clip']:.3g}{how}"))
     _show.pairs(lines, indent=0)
-
-
-def _make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:
-    """Return the ranker of a model's name with these settings; refuse those it does not have."""
-    from importlib import import_module
-
-    from countersample.errors import ParameterError
-
-    if model not in MODELS:
-        raise ParameterError(f"--model is {model!r}, expected one of {', '.join(MODELS)}")
-    module, name, settings = MODELS[model]
-    ranker: ClickRanker = getattr(import_module(module), name)(random_state=seed, **settings)
-    known = ranker.get_params()
-    for option in given:
-        if option not in known:
-            raise ParameterError(
-                f"--{option.replace('_', '-')} is not an option of --model {model}: leave it out"
-            )
-    if given.get("normalize") == "none":
-        given["normalize"] = None
-    if given.get("clip", "auto") != "auto":
-        given["clip"] = _number("--clip", given["clip"])
-    ranker.set_params(**given)
-    return ranker
-
-
-def _number(option: str, text: str) -> float:
-    from countersample.errors import ParameterError
-
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ParameterError(f"{option} is {text!r}, expected a number or auto") from error
 
 
 def evaluate(

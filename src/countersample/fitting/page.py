@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from countersample.fitting.pipeline import Fit
+    from countersample.fitting.results import Fit
 
 N_FEATURES = 15  # the largest weights that are shown
 N_POSITIONS = 10  # that have a line in the table
@@ -54,9 +54,9 @@ def write_page(
         pages.cards(
             _gain(fit),
             _positions(fit),
-            _learning(fit),
+            *([_learning(fit)] if fit.learning_curve else []),
             _weights(fit),
-            _features(fit),
+            *([_features(fit)] if hasattr(fit.ranker, "weights_") else []),
             _heaviest(fit, show_ids=show_ids),
             _log(fit),
             _settings(fit),
@@ -168,18 +168,20 @@ def _weights(fit: Fit) -> str:
     text = (
         f"The mean weight of a click is {found.mean_weight:.3g}, the largest "
         f"{found.max_weight:.3g}; as much as {found.effective_clicks:,.0f} of "
-        f"{found.n_clicks:,.0f} clicks of equal weight. {fit.clip.sentence}"
+        f"{found.n_clicks:,.0f} clicks of equal weight. "
+        f"{'' if fit.clip is None else fit.clip.sentence}"
     )
     drawn = inline_figure(figure, "Clicks by weight")
     return pages.card("How clicks are weighted", pages.paragraphs([text]), drawn)
 
 
 def _features(fit: Fit) -> str:
-    ranker = fit.ranker
-    names = getattr(ranker, "feature_names_in_", None)
-    largest = np.argsort(-np.abs(ranker.weights_), kind="stable")[:N_FEATURES]
+    """Of a linear ranker."""
+    names = getattr(fit.ranker, "feature_names_in_", None)
+    weights: NDArray[np.float64] = fit.ranker.weights_
+    largest = np.argsort(-np.abs(weights), kind="stable")[:N_FEATURES]
     rows = [
-        (f"feature {k + 1}" if names is None else str(names[k]), f"{ranker.weights_[k]:+.4g}")
+        (f"feature {k + 1}" if names is None else str(names[k]), f"{weights[k]:+.4g}")
         for k in largest
     ]
     caption = "The largest weights of the ranker, for features brought to [0, 1]"
@@ -216,19 +218,24 @@ def _log(fit: Fit) -> str:
 
 
 def _settings(fit: Fit) -> str:
-    tuning, ranker = fit.tuning, fit.ranker
+    tuning, params, chosen = fit.tuning, fit.ranker.get_params(), fit.chosen
+    clip = chosen.pop("clip")
+    by_unit = f", by {params['unit']}" if "unit" in params else ""
     rows = [
-        ("method", f"{ranker.method}, by {ranker.unit}"),
+        ("method", f"{params['method']}{by_unit}"),
         ("propensities", fit.propensity_source.source),
-        ("learning rate", f"{tuning.learning_rate:.3g}"),
-        ("steps", f"{tuning.steps:,}"),
-        ("clip", "none" if tuning.clip is None else f"{tuning.clip:.3g}"),
-        ("settings tried", f"{len(tuning.trials)}"),
-        ("judged by", f"{tuning.metric} of {tuning.n_queries:,} held-out queries"),
+        *((name.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.3g}")
+          for name, value in chosen.items()),
+        ("clip", "none" if clip is None else f"{clip:.3g}"),
+        *(() if tuning is None else (
+            ("settings tried", f"{len(tuning.trials)}"),
+            ("judged by", f"{tuning.metric} of {tuning.n_queries:,} held-out queries"),
+        )),
         *((name, str(value)) for name, value in fit.settings.items() if value is not None
           and name not in {"metric", "method"}),
     ]  # fmt: skip
-    text = "Learning rate, steps and clipping were chosen by the clicks of held-out queries."
+    by_clicks = [name.replace("_", " ") for name in chosen] + ([] if fit.clip is None else ["clip"])
+    text = f"Chosen by the clicks of held-out queries: {', '.join(by_clicks)}."
     return pages.card("Settings", pages.paragraphs([text]), pages.facts(rows))
 
 

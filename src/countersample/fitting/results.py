@@ -1,0 +1,138 @@
+"""What a fit gives: the ranker, the gain to expect, and what makes it less sure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.rankers.chosen import chosen_settings
+
+if TYPE_CHECKING:
+    from countersample.clicks import ClickLog
+    from countersample.clicks.diagnosis import Diagnosis
+    from countersample.clicks.impressions import JoinReport, LogCheck
+    from countersample.evaluation import Estimate, Gain
+    from countersample.fitting.propensity_source import PropensitySource
+    from countersample.rankers import ClickRanker
+    from countersample.tuning import ClipChoice, TuningResult
+
+
+@dataclass(frozen=True)
+class HeavyRow:
+    """A row of the log whose clicks have much weight."""
+
+    query_id: Any
+    item_id: Any
+    position: int
+    clicks: int
+    weight: float
+    share: float  # of all weight
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A ranker, and all that a person should know before it is used.
+
+    Attributes
+    ----------
+    ranker : ClickRanker
+        Trained on all clicks.
+    gain : Gain
+        Over what was logged, each query ranked by a ranker that was trained without it.
+    gain_at_ends : tuple of float, optional
+        The relative gain with all propensities at the lower, or upper, ends of their intervals.
+    learning_curve : tuple of (steps, Estimate)
+        The value of such rankers in the course of training; empty where a kind of ranker keeps no
+        checkpoints.
+    check : LogCheck
+    propensity_source : PropensitySource
+        The propensities, where they are from, and what other methods say.
+    join : JoinReport
+    shown : ClickLog
+        Everything that was shown and has features and a propensity.
+    weights : Diagnosis
+        Of the clicks among it.
+    clip : ClipChoice, optional
+        How far propensities are clipped in training, and what was tried; None where the ranker
+        that was given says it.
+    tuning : TuningResult, optional
+        The settings of a linear ranker that were tried; None for others.
+    heaviest : tuple of HeavyRow
+        The ten rows with the most weight. They have ids; nothing else here has.
+    settings : dict
+        How it was asked for.
+    warnings : tuple of str
+        What makes the result less sure than it looks.
+    """
+
+    ranker: ClickRanker
+    gain: Gain
+    gain_at_ends: tuple[float, float] | None
+    learning_curve: tuple[tuple[int, Estimate], ...]
+    check: LogCheck
+    propensity_source: PropensitySource
+    join: JoinReport
+    shown: ClickLog
+    weights: Diagnosis
+    clip: ClipChoice | None
+    tuning: TuningResult | None
+    heaviest: tuple[HeavyRow, ...]
+    settings: dict[str, Any]
+    warnings: tuple[str, ...]
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the whole interval of the gain is above 0."""
+        return self.gain.low > 0
+
+    @property
+    def verdict(self) -> str:
+        """What the gain says, in words."""
+        gain = self.gain
+        told = (
+            f"{gain.relative:+.1%} {gain.new.metric} over what was logged "
+            f"({gain.new.confidence:.0%} interval {gain.relative_low:+.1%} to "
+            f"{gain.relative_high:+.1%})"
+        )
+        if self.is_better:
+            return f"The ranker is better: {told}."
+        if gain.high < 0:
+            return f"The ranker is worse: {told}. Do not use it."
+        return (
+            f"Not shown to be better: {told}, and that includes 0. A longer log would narrow the "
+            "interval."
+        )
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What was chosen from the clicks, as `chosen_settings` has it: clip, steps, trees, …."""
+        return chosen_settings(self.ranker)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; no id is among them."""
+        trials = () if self.tuning is None else self.tuning.trials
+        source = self.propensity_source
+        return {
+            "verdict": self.verdict,
+            "is_better": self.is_better,
+            "gain": asdict(self.gain),
+            "gain_at_ends": self.gain_at_ends,
+            "warnings": list(self.warnings),
+            "log": self.check.to_dict(),
+            "join": self.join.to_dict(),
+            "propensities": {
+                "source": source.source,
+                "curve": None if source.curve is None else source.curve.to_dict(),
+                "cross_check": None if source.cross_check is None else source.cross_check.to_dict(),
+            },
+            "weights": self.weights.to_dict(),
+            **self.chosen,
+            "trials": [asdict(trial) for trial in trials if np.isfinite(trial.value)],
+            "learning_curve": [
+                {"steps": steps, "value": each.value, "low": each.low, "high": each.high}
+                for steps, each in self.learning_curve
+            ],
+            "settings": self.settings,
+        }
