@@ -8,29 +8,8 @@ import sys
 import pytest
 
 from countersample import ClickLog, RankingDataset, load_letor, save_letor, synthetic
-from countersample.cli import main
 
 SMALL = "2 qid:1 1:0.5 3:1\n0 qid:1 2:0.25\n1 qid:2 1:-1e-2\n"
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder; return its output, or its one line of error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments, fails=False):
-        monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert ended.value.code == (1 if fails else 0), printed.err
-        if not fails:
-            return printed.out
-        assert printed.err.startswith("countersample: ")
-        assert printed.err.count("\n") == 1
-        return printed.err
-
-    return run
 
 
 @pytest.fixture
@@ -106,13 +85,13 @@ class TestInfo:
         assert "none.txt: no such file or folder" in run("data", "info", "none.txt", fails=True)
         (tmp_path / "bad.txt").write_text("1 qid:1 12;0.5\n")
         error = run("data", "info", "bad.txt", fails=True)
-        assert error == "countersample: bad.txt:1:9: expected index:value, found '12;0.5'\n"
+        assert error == "countersample: bad.txt:1:9: expected index:value, found '12;0.5'"
 
     def test_output_cut_off_by_its_reader(self, small):
         command = f"{sys.executable} -m countersample data info {small} | head -1"
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)  # noqa: S602
         assert done.stdout == "small.txt\n"
-        assert done.stderr == ""
+        assert all(line.startswith("reading ") for line in done.stderr.splitlines())
 
 
 class TestList:

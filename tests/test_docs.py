@@ -3,12 +3,9 @@
 import doctest
 import re
 import shlex
-import sys
 
 import pytest
 from conftest import ROOT
-
-from countersample.cli import main
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -38,31 +35,22 @@ def test_python(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_console(page, tmp_path, monkeypatch, capsys):
+def test_console(page, run):
     """The countersample commands of a page, in order, in one empty folder."""
     skip_without_torch(page)
-    monkeypatch.chdir(tmp_path)
     for text in blocks(page, "console"):
         for line in text.splitlines():
             words = shlex.split(line.removeprefix("$ "), comments=True)
             if not words or words[0] != "countersample":
                 continue
-            monkeypatch.setattr(sys, "argv", words)
-            with pytest.raises(SystemExit) as ended:
-                main()
-            assert ended.value.code == 0, f"{line}: {capsys.readouterr().err}"
+            run(*words[1:])
 
 
-def test_the_readme_shows_what_the_demo_prints(tmp_path, monkeypatch, capsys):
+def test_the_readme_shows_what_the_demo_prints(run):
     """The same lines, whatever the numbers: those of a small demo differ."""
     (shown,) = blocks(ROOT / "README.md", "text")
-    monkeypatch.chdir(tmp_path)
     small = ["--queries", "80", "--clicks", "2000", "--steps", "1000", "--seeds", "2"]
-    monkeypatch.setattr(sys, "argv", ["countersample", "demo", *small])
-    with pytest.raises(SystemExit):
-        main()
-    printed = capsys.readouterr().out
-    assert words(shown) == words(printed)
+    assert words(shown) == words(run("demo", *small))
 
 
 def words(text):

@@ -13,7 +13,6 @@ import pytest
 from conftest import ROOT, SEED
 from shops import load_example
 
-from countersample.cli import main
 from countersample.clicks.impressions import read_features
 from countersample.rankers import load_ranker
 
@@ -54,9 +53,8 @@ def test_library(shop, capsys):
     assert printed[-1].endswith("ranker.html")
 
 
-def test_the_readme(tmp_path, monkeypatch, capsys):
+def test_the_readme(run, tmp_path):
     """All commands but Spark's, in order, in one folder; the log is made smaller."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(EXAMPLES)
     text = (EXAMPLES / "README.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -68,10 +66,7 @@ def test_the_readme(tmp_path, monkeypatch, capsys):
             extra = SMALL if "make_shop_log" in line else []
             subprocess.run([sys.executable, *words[1:], *extra], check=True, capture_output=True)
             continue
-        monkeypatch.setattr(sys, "argv", words)
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code == 0, capsys.readouterr().err
+        run(*words[1:])
     assert (tmp_path / "shop" / "ranker.html").is_file()
 
 

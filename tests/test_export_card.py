@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from readers_export import elasticsearch_scores, solr_scores
 from shops import make, opened
 
 from countersample import CounterSampleRanker
-from countersample.cli import main
 from countersample.export import export
 from countersample.fitting import fit_from_impressions
 from countersample.rankers import load_ranker
@@ -21,23 +19,6 @@ GAIN = {
     "metric": "dcg@10", "per": "session", "relative": 0.162, "relative_low": 0.146,
     "relative_high": 0.178, "confidence": 0.95, "logged": 1.827, "new": 2.124,
 }  # fmt: skip
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder; return its output, or its one line of error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments, fails=False):
-        monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert ended.value.code == (1 if fails else 0), printed.err
-        assert printed.err.count("\n") == (1 if fails else 0)
-        return printed.err if fails else printed.out
-
-    return run
 
 
 @pytest.fixture
@@ -206,12 +187,12 @@ class TestCommand:
         error = run("export", "ranker.json", "--to", "onnx", "-o", "ranker.json", fails=True)
         assert error == (
             "countersample: ranker.json is a ranker, expected another name: the export would "
-            "replace it\n"
+            "replace it"
         )
 
     def test_no_such_ranker(self, run):
         error = run("export", "none.json", "--to", "onnx", "-o", "m", fails=True)
-        assert error == "countersample: none.json: cannot be read: No such file or directory\n"
+        assert error == "countersample: none.json: cannot be read: No such file or directory"
 
     def test_train_records_the_files(self, run, tmp_path):
         run("data", "make", "tiny", "data.txt", "--queries", "30")

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +11,10 @@ from conftest import SEED
 from pyarrow import csv, parquet
 from shops import make
 
-from countersample.cli import main
 from countersample.errors import CounterSampleError
 from countersample.rankers import CounterSampleRanker, load_ranker
 
+pytestmark = pytest.mark.usefixtures("folder")
 FIT = ("fit", "log.parquet", "--features", "features.parquet", "-o", "ranker.json")
 
 
@@ -30,28 +29,6 @@ def folder(shop, tmp_path, monkeypatch):
     parquet.write_table(shop[0], "log.parquet")
     parquet.write_table(shop[1], "features.parquet")
     return tmp_path
-
-
-@pytest.fixture
-def run(folder, monkeypatch, capsys):
-    """Run a command; return its output, or its one line of error, with nothing written."""
-
-    def run(*arguments, fails=False):
-        before = sorted(path.name for path in folder.iterdir())
-        monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert ended.value.code == (1 if fails else 0), printed.err
-        if not fails:
-            return printed.out
-        lines = [line for line in printed.err.splitlines() if not line.startswith("fitting ")]
-        assert len(lines) == 1, printed.err
-        assert lines[0].startswith("countersample: ")
-        assert sorted(path.name for path in folder.iterdir()) == before
-        return lines[0]
-
-    return run
 
 
 def replaced(table, name, values):
@@ -160,9 +137,7 @@ class TestNothingHalfWritten:
             assert "the disk is full" in run(*FIT, "--gamma", "1", fails=True)
         else:
             monkeypatch.setattr(CounterSampleRanker, "save", fail)
-            monkeypatch.setattr(sys, "argv", ["countersample", *FIT, "--gamma", "1"])
-            with pytest.raises(SystemExit):
-                main()
+            run(*FIT, "--gamma", "1", fails=True, leaves=["ranker.html"])
         assert not (folder / "ranker.json").exists()
 
     def test_an_old_ranker_stays_when_the_new_fails(self, run, folder, shop):

@@ -12,8 +12,6 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
-from countersample.cli import main
-
 GRID = """
 title = "Wrong beliefs"
 about = "What if γ is wrong?"
@@ -41,25 +39,9 @@ source = "beyond"
 """
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder; return its output, or its one line of error."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _mine(tmp_path):
     (tmp_path / "mine.toml").write_text(GRID)
-
-    def run(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert ended.value.code == code, printed.err
-        if code == 0:
-            return printed.out
-        assert printed.err.startswith("countersample: ")
-        assert printed.err.count("\n") == 1
-        return printed.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +141,7 @@ class TestOwnGrid:
             assert time.monotonic() < give_up
             time.sleep(0.05)
         assert "a run is at work" in run("study", "status", "long")
-        assert "another run is at work" in run("study", "run", "long.toml", code=1)
+        assert "another run is at work" in run("study", "run", "long.toml", fails=True)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
         assert process.returncode == 130, told
@@ -192,22 +174,22 @@ class TestBadInput:
     )
     def test_is_one_sentence(self, run, words, sentence, tmp_path, monkeypatch):
         monkeypatch.setenv("COUNTERSAMPLE_DATA", str(tmp_path))
-        assert sentence in run(*words, code=1)
+        assert sentence in run(*words, fails=True)
 
     def test_a_bad_grid_has_file_and_line(self, run, tmp_path):
         (tmp_path / "bad.toml").write_text(GRID.replace("seeds = 3", "seeds = 0"))
         assert "bad.toml:15: seeds is 0, expected a whole number of at least 1" in run(
-            "study", "run", "bad.toml", code=1
+            "study", "run", "bad.toml", fails=True
         )
 
     @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
     def test_a_read_only_folder(self, run, tmp_path):
         (tmp_path / "out").mkdir(mode=0o500)
-        assert "cannot be" in run("study", "run", "mine.toml", "--out", "out/x", code=1)
+        assert "cannot be" in run("study", "run", "mine.toml", "--out", "out/x", fails=True)
 
     def test_a_folder_below_a_file(self, run, tmp_path):
         (tmp_path / "file").write_text("")
-        assert "cannot be made" in run("study", "run", "mine.toml", "--out", "file/x", code=1)
+        assert "cannot be made" in run("study", "run", "mine.toml", "--out", "file/x", fails=True)
 
     @pytest.mark.skipif(not shutil.which("mount") or os.geteuid() != 0, reason="needs root")
     def test_a_full_disk(self, run, tmp_path):
@@ -219,7 +201,7 @@ class TestBadInput:
         if mounted.returncode:
             pytest.skip("this machine mounts nothing")
         try:
-            said = run("study", "run", "mine.toml", "--out", "disk/out", code=1)
+            said = run("study", "run", "mine.toml", "--out", "disk/out", fails=True)
             assert "No space left on device" in said
         finally:
             subprocess.run([shutil.which("umount"), "--lazy", tmp_path / "disk"], check=True)
