@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SEED ?= 0
+# Neighbours stay together, so that what tests of a file share is made once.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types unit fuzz bench docs clean
@@ -25,7 +27,7 @@ types: $(VENV)/.dev  ## check types
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev  ## run the tests only (SEED=7 for other random numbers)
-	COUNTERSAMPLE_TEST_SEED=$(SEED) $(BIN)/python -m pytest
+	COUNTERSAMPLE_TEST_SEED=$(SEED) $(BIN)/python -m pytest $(PARALLEL)
 
 fuzz: $(VENV)/.dev  ## fuzz the LETOR reader for 20 seconds
 	$(BIN)/python tests/fuzz_letor.py 20
