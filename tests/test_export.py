@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from html import escape
 
 import numpy as np
 import onnx
@@ -25,10 +26,11 @@ from readers_export import elasticsearch_scores, solr_scores
 from countersample import CounterSampleRanker, simulate_clicks, synthetic
 from countersample._extras import MissingExtraError
 from countersample.data.normalize import Normalizer
-from countersample.errors import CounterSampleError, DataError
+from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.export import export
 from countersample.export import onnx as onnx_export
-from countersample.export.served import Served
+from countersample.export.exporting import TARGETS
+from countersample.export.specification import ModelSpecification
 from countersample.export.trees import on_raw_features
 from countersample.gbdt import GBDTRanker
 from countersample.rankers import load_ranker
@@ -52,36 +54,113 @@ def assert_same(scores, expected, *, up_to_a_constant=False):
     assert np.abs(gap).max() <= 1e-5 * max(1, np.abs(expected).max())
 
 
+# Who reads what a target writes. A target that is added to TARGETS needs a reader here, and is then
+# held to all of TestEveryTarget.
+READERS = {
+    "onnx": lambda path, _, rows: onnx_scores(path, rows),
+    "elasticsearch": elasticsearch_scores,
+    "opensearch": elasticsearch_scores,
+    "solr": solr_scores,
+}
+OPTIONS = {"model_type": "ranklib", "feature_store": "shop", "one_query": True}
+
+
+@pytest.mark.parametrize("to", TARGETS)
+class TestEveryTarget:
+    @pytest.mark.parametrize("how", BY_COLUMN)
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_scores_as_the_ranker_or_says_that_it_cannot(self, to, kind, how, rng, tmp_path):
+        ranker, rows = made(kind, how, rng)
+        if kind not in TARGETS[to].kinds:
+            sentence = f"{TARGETS[to].system} cannot express a {kind} ranker: export it to "
+            with pytest.raises(ParameterError, match=sentence):
+                export(ranker, tmp_path / "r.out", to=to)
+            assert not any(tmp_path.iterdir())
+            return
+        written = export(ranker, tmp_path / "r.out", to=to)
+        found = READERS[to](written.path, NAMES, rows)
+        # Where systems keep means as float32, these are rounded.
+        shifted = kind == "linear" and how == "standard" and to != "onnx"
+        assert_same(found, predict(ranker, rows), up_to_a_constant=shifted)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_by_query_or_says_that_it_cannot(self, to, kind, rng, tmp_path):
+        ranker, rows = made(kind, "query-minmax", rng)
+        with pytest.raises(ParameterError):
+            export(ranker, tmp_path / "r.out", to=to)
+        assert not any(tmp_path.iterdir())
+        if "one_query" in TARGETS[to].options:
+            export(ranker, tmp_path / "r.out", to=to, one_query=True)
+            assert_same(READERS[to](tmp_path / "r.out", NAMES, rows), predict(ranker, rows))
+
+    def test_other_names_than_in_training(self, to, rng, tmp_path):
+        ranker, rows = made("boosted", None, rng)
+        names = list("abcdefg")
+        path = export(ranker, tmp_path / "r.out", to=to, feature_names=names).path
+        assert_same(READERS[to](path, names, rows), predict(ranker, rows))
+
+    @pytest.mark.parametrize("option", OPTIONS)
+    def test_options_of_others_are_refused(self, to, option, rng, tmp_path):
+        ranker, _ = made("boosted", "query-minmax" if option == "one_query" else None, rng)
+        if option in TARGETS[to].options:
+            export(ranker, tmp_path / "r.out", to=to, **{option: OPTIONS[option]})
+            return
+        sentence = f"{option} is given, expected it left out: {to} has no such choice"
+        with pytest.raises(ParameterError, match=sentence):
+            export(ranker, tmp_path / "r.out", to=to, **{option: OPTIONS[option]})
+
+    @pytest.mark.parametrize(("card", "ending"), [("markdown", "md"), ("html", "html")])
+    def test_has_a_card_in_every_format(self, to, card, ending, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        for _ in range(2):  # the second replaces the first
+            written = export(ranker, tmp_path / "shop.out", to=to, card=card)
+        assert written.card == tmp_path / f"shop.{ending}"
+        text = written.card.read_text()
+        for told in (TARGETS[to].system, written.form, *written.limits, *NAMES, "shop.out"):
+            assert escape(told) in text or told in text
+
+    def test_the_same_ranker_gives_the_same_bytes(self, to, rng, tmp_path):
+        ranker, _ = made("boosted", "minmax", rng)
+        first, second = (
+            export(ranker, tmp_path / "r.out", to=to).path.read_bytes() for _ in range(2)
+        )
+        assert first == second
+
+    def test_of_rankers_that_were_trained(self, to, fitted, data, tmp_path):
+        """By both boosting libraries too, and through a file."""
+        if fitted.kind not in TARGETS[to].kinds:
+            return
+        fitted.save(tmp_path / "ranker.json")
+        names = [f"f{index}" for index in range(data.n_features)]
+        first, second = (
+            export(ranker, tmp_path / "r.out", to=to, feature_names=names).path.read_bytes()
+            for ranker in (fitted, load_ranker(tmp_path / "ranker.json"))
+        )
+        assert first == second
+        found = READERS[to](tmp_path / "r.out", names, data.features)
+        assert_same(found, fitted.predict(data))
+
+
+def test_every_target_has_a_reader():
+    assert set(READERS) == set(TARGETS)
+    assert set(OPTIONS) == set().union(*(target.options for target in TARGETS.values()))
+
+
 @pytest.mark.parametrize("how", BY_COLUMN)
-class TestScores:
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_onnx(self, kind, how, rng, tmp_path):
-        ranker, rows = made(kind, how, rng)
-        export(ranker, tmp_path / "r.onnx", to="onnx")
-        assert_same(onnx_scores(tmp_path / "r.onnx", rows), predict(ranker, rows))
-
-    @pytest.mark.parametrize("system", ["elasticsearch", "opensearch"])
-    @pytest.mark.parametrize(
-        ("kind", "model_type"),
-        [("linear", None), ("linear", "linear"), ("boosted", None), ("boosted", "xgboost+json"),
-         ("boosted", "ranklib")],
-    )  # fmt: skip
-    def test_search_plug_ins(self, kind, model_type, system, how, rng, tmp_path):
-        ranker, rows = made(kind, how, rng)
-        written = export(ranker, tmp_path / "r.json", to=system, model_type=model_type)
-        expected = {"linear": "linear", "boosted": "xgboost+json"}[kind]
-        assert written.form == f"model/{model_type or expected}"
-        found = elasticsearch_scores(written.path, NAMES, rows)
-        shifted = kind == "linear" and how == "standard"  # means are rounded to float32
-        assert_same(found, predict(ranker, rows), up_to_a_constant=shifted)
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_solr(self, kind, how, rng, tmp_path):
-        ranker, rows = made(kind, how, rng)
-        written = export(ranker, tmp_path / "r.json", to="solr")
-        found = solr_scores(written.path, NAMES, rows)
-        shifted = kind == "linear" and how == "standard"
-        assert_same(found, predict(ranker, rows), up_to_a_constant=shifted)
+@pytest.mark.parametrize(
+    ("kind", "model_type"),
+    [("linear", "linear"), ("boosted", "xgboost+json"), ("boosted", "ranklib")],
+)
+def test_types_of_search_models(kind, model_type, how, rng, tmp_path):
+    ranker, rows = made(kind, how, rng)
+    path = tmp_path / "r.json"
+    written = export(ranker, path, to="elasticsearch", model_type=model_type)
+    assert written.form == f"model/{model_type}"
+    shifted = kind == "linear" and how == "standard"
+    found = elasticsearch_scores(path, NAMES, rows)
+    assert_same(found, predict(ranker, rows), up_to_a_constant=shifted)
+    default = "linear" if kind == "linear" else "xgboost+json"
+    assert export(ranker, path, to="elasticsearch").form == f"model/{default}"
 
 
 @pytest.mark.parametrize("how", ["minmax", "standard"])
@@ -115,33 +194,6 @@ def fitted(request, data):
         pytest.importorskip("torch")
     log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=3000, rng=SEED)
     return request.param.fit_log(data, log)
-
-
-class TestFitted:
-    """Rankers that were trained, by both boosting libraries too."""
-
-    def test_everywhere(self, fitted, data, tmp_path):
-        names = [f"f{place}" for place in range(data.n_features)]
-        expected = fitted.predict(data)
-        export(fitted, tmp_path / "r.onnx", to="onnx")
-        assert_same(onnx_scores(tmp_path / "r.onnx", data.features), expected)
-        path = export(fitted, tmp_path / "solr.json", to="solr", feature_names=names).path
-        assert_same(solr_scores(path, names, data.features), expected)
-        if fitted.kind != "neural":
-            options = {"to": "elasticsearch", "feature_names": names}
-            path = export(fitted, tmp_path / "es.json", **options).path
-            assert_same(elasticsearch_scores(path, names, data.features), expected)
-
-    def test_through_its_file_it_is_the_same(self, fitted, data, tmp_path):
-        fitted.save(tmp_path / "ranker.json")
-        loaded = load_ranker(tmp_path / "ranker.json")
-        names = [f"f{place}" for place in range(data.n_features)]
-        for to in ("onnx", "solr"):
-            first, second = (
-                export(ranker, tmp_path / f"r.{to}", to=to, feature_names=names).path.read_bytes()
-                for ranker in (fitted, loaded)
-            )
-            assert first == second
 
 
 class TestRawTrees:
@@ -311,8 +363,8 @@ class TestOnnx:
         scorer = some_trees(rng, [np.array(thresholds, np.float32)] * 2, n_trees=6, depth=1)
         ranker = ranker_of("boosted", scorer, names=("a", "b"))
         export(ranker, tmp_path / "r.onnx", to="onnx")
-        served = Served.of(ranker, name="r", file="r.onnx", feature_names=None)
-        rows = onnx_export._probes(served)
+        spec = ModelSpecification.of(ranker, name="r", file="r.onnx", feature_names=None)
+        rows = onnx_export._probes(spec)
         assert np.isfinite(rows).all()
         for root in scorer.roots[1:]:
             is_left = rows[:, scorer.feature[root]] <= scorer.threshold[root]
@@ -320,15 +372,9 @@ class TestOnnx:
 
 
 class TestNames:
-    def test_others_than_in_training(self, rng, tmp_path):
-        ranker, rows = made("boosted", None, rng)
-        names = list("abcdefg")
-        path = export(ranker, tmp_path / "r.json", to="solr", feature_names=names).path
-        assert_same(solr_scores(path, names, rows), predict(ranker, rows))
-
     def test_the_feature_set_may_have_another_order(self, rng, tmp_path):
         order = rng.permutation(len(NAMES))
-        names = [NAMES[place] for place in order]
+        names = [NAMES[index] for index in order]
         for kind in ("linear", "boosted"):
             ranker, rows = made(kind, "minmax", rng)
             path = export(ranker, tmp_path / "r.json", to="elasticsearch").path

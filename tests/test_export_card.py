@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from conftest import SEED
+from html_pages import Page
 from made_rankers import KINDS, NAMES, made, predict
 from readers_export import elasticsearch_scores, solr_scores
 from shops import make, opened
@@ -88,7 +89,7 @@ class TestCard:
     def test_features_with_their_weights(self, rng, tmp_path):
         ranker, _ = made("linear", "minmax", rng)
         card = card_of(ranker, tmp_path, to="solr")
-        assert "| place | name | less | divided by | weight |" in card
+        assert "| index | name | less | divided by | weight |" in card
         weights = ranker.scorer_.weights
         assert re.search(rf"\| 2 \| {NAMES[2]} \| .* \| {weights[2]:.6g} \|", card)
         assert re.search(rf"\| 3 \| {NAMES[3]} \| 5 \| 0: left out \|", card)
@@ -98,7 +99,7 @@ class TestCard:
         card = card_of(ranker, tmp_path, to="elasticsearch", model_type="ranklib")
         count = int((ranker.scorer_.feature == 4).sum())
         assert f"| 4 | {NAMES[4]} | {count} |" in card
-        assert "the feature set must have them in this order" in card
+        assert "the feature set must have this order" in card
 
     def test_a_name_that_looks_like_a_table(self, rng, tmp_path):
         names = ["a|b", *NAMES[1:]]
@@ -115,6 +116,28 @@ class TestCard:
         exec(snippet, found)  # noqa: S102 (it is ours)
         expected = predict(ranker, np.zeros((3, len(NAMES)), np.float32))
         assert np.allclose(found["scores"], expected, rtol=1e-5)
+
+    def test_as_a_page(self, rng, tmp_path):
+        ranker, _ = made("linear", "minmax", rng)
+        ranker.origin_ |= {"gain": GAIN, "data": "a<b"}
+        names = ["<i>x</i>", *NAMES[1:]]
+        path = tmp_path / "shop.json"
+        card = export(ranker, path, to="solr", feature_names=names, card="html").card
+        page = Page(card.read_text())
+        assert page.all("h1")[0]["text"] == "shop"
+        titles = [h["text"] for h in page.all("h2")]
+        written = card_of(ranker, tmp_path, to="solr", feature_names=names)
+        assert titles == re.findall(r"^## (.*)$", written, re.MULTILINE)
+        names, values = ([e["text"] for e in page.all(tag)] for tag in ("dt", "dd"))
+        facts = dict(zip(names, values, strict=True))
+        assert facts["data"] == "a<b: 1 queries, 400 items, 7 features"
+        assert facts["normalize"] == "'minmax'"
+        assert page.all("b")[0]["text"] == "+16.2% dcg@10"
+        assert page.all("a", href="shop.json")
+        (code,) = page.all("code")
+        assert code["text"] in written
+        cells = {cell["text"] for cell in page.all("td")}
+        assert {"<i>x</i>", f"{ranker.scorer_.weights[2]:.6g}", "0: left out"} <= cells
 
     def test_it_is_written_anew(self, rng, tmp_path):
         card_of(made("linear", None, rng)[0], tmp_path, to="solr")
@@ -133,7 +156,7 @@ def test_a_fit_remembers_its_origin(tmp_path):
     assert origin["log"]["sessions"] == 1000
     assert origin["gain"]["relative"] == gain.relative
     assert (origin["gain"]["logged"], origin["gain"]["new"]) == (gain.logged.value, gain.new.value)
-    names = [f"f{place}" for place in range(ranker.n_features_in_)]
+    names = [f"f{index}" for index in range(ranker.n_features_in_)]
     card = card_of(ranker, tmp_path, to="solr", feature_names=names)
     assert f"**{gain.relative:+.1%} dcg@10** over what was logged" in card
     assert f"| propensities | {fit.propensity_source.source} |" in card
@@ -172,7 +195,7 @@ class TestCommand:
         ("arguments", "sentence"),
         [
             (["--to", "solr"], "countersample: Solr knows features by name, and this ranker has"),
-            (["--to", "lucene"], "countersample: to is 'lucene', expected one of 'onnx', "),
+            (["--to", "lucene"], "countersample: to is 'lucene', expected one of onnx, "),
             (["--to", "solr", "--feature-names", "@none"], "countersample: none: cannot be read"),
             (["--to", "onnx", "--model-type", "linear"], "countersample: model_type is given, "),
         ],

@@ -81,7 +81,7 @@ class TestRefused:
             ("boosted", None, {"to": "opensearch", "model_type": "linear"}, TREES),
             (
                 "linear", None, {"to": "vespa"},
-                "to is 'vespa', expected one of 'onnx', 'elasticsearch', 'opensearch', 'solr'",
+                "to is 'vespa', expected one of onnx, elasticsearch, opensearch, solr",
             ),
             ("linear", None, {"to": "solr", "name": "my model"}, NAME),
             ("linear", None, {"to": "onnx", "feature_names": ["a", "b"]}, TOO_FEW),
@@ -91,7 +91,7 @@ class TestRefused:
             ),
             (
                 "linear", None, {"to": "solr", "feature_names": ["a", "", *"cdefg"]},
-                "feature_names has an empty name in place 1, expected a name for each",
+                "feature_names has an empty name at index 1, expected a name for each",
             ),
             (
                 "linear", None, {"to": "solr", "feature_names": "abcdefg"},
@@ -120,7 +120,7 @@ class TestRefused:
         assert old.read_text() == "the model of yesterday"
         assert list(tmp_path.iterdir()) == [old]
 
-    def test_places(self, rng, tmp_path):
+    def test_paths(self, rng, tmp_path):
         ranker, _ = made("linear", None, rng)
         (tmp_path / "README.md").write_text("# Ours")
         (tmp_path / "folder").mkdir()
@@ -135,13 +135,13 @@ class TestRefused:
         assert (tmp_path / "README.md").read_text() == "# Ours"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "folder"]
 
-    @pytest.mark.parametrize("place", [".", "/", "..", ""])
-    def test_a_folder(self, place, rng, tmp_path, monkeypatch):
+    @pytest.mark.parametrize("path", [".", "/", "..", ""])
+    def test_a_folder(self, path, rng, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         ranker, _ = made("linear", None, rng)
         with pytest.raises(ParameterError) as error:
-            export(ranker, place, to="solr")
-        expected = f"{place or '.'} is a folder, expected the name of a file"
+            export(ranker, path, to="solr")
+        expected = f"{path or '.'} is a folder, expected the name of a file"
         assert str(error.value) == expected
         assert not any(tmp_path.iterdir())
 

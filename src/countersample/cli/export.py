@@ -17,7 +17,7 @@ def export(
     *,
     to: Annotated[str, typer.Option(help="onnx, elasticsearch, opensearch or solr.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The model to write; its card is beside it (.md).")
+        Path, typer.Option("--out", "-o", help="The model to write; its card is beside it.")
     ],
     name: Annotated[
         str | None, typer.Option(help="What the model is called there; as the file, if left out.")
@@ -46,6 +46,9 @@ def export(
             help="Of ONNX, for query-minmax: the graph is called with one query's items.",
         ),
     ] = False,
+    card: Annotated[
+        str, typer.Option(help="The card's format: markdown, or html for a browser.")
+    ] = "markdown",
     json: Json = False,
 ) -> None:
     """Write a ranker for ONNX, Elasticsearch, OpenSearch or Solr, and its model card."""
@@ -61,6 +64,7 @@ def export(
         model_type=model_type,
         feature_store=feature_store,
         one_query=one_query,
+        card=card,
     )
     if json:
         paths = {"path": str(written.path), "card": str(written.card)}

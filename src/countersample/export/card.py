@@ -1,21 +1,29 @@
-"""The model card: what a ranker is, where it comes from, what it promises, how to load it."""
+"""The model card: what a ranker is, where it comes from, what it promises, how to load it.
+
+`card_of` gathers it once; `Card` writes it as Markdown or as a page.
+"""
 
 from __future__ import annotations
 
 import platform
+import re
+from dataclasses import dataclass
+from html import escape
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample import pages
 from countersample._version import __version__
+from countersample.export.specification import Code
 from countersample.scorers import LinearScorer, NetworkScorer
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from countersample.export.served import Served, Translation
+    from countersample.export.specification import ModelSpecification, Translation
     from countersample.rankers import ClickRanker
 
 MARK = "<!-- model card by countersample export: written anew with every export -->"
@@ -23,35 +31,88 @@ _UNKNOWN = "not recorded"
 _SIZES = ("n_queries_", "n_features_in_")  # told with the data
 
 
-def card_of(ranker: ClickRanker, served: Served, translation: Translation) -> str:
-    """Return the card, in Markdown."""
-    parts = [
-        MARK,
-        f"# {served.name}",
-        (
-            f"A {served.kind} ranker learned from clicks, for {translation.system} "
-            f"({translation.form}): [{served.file}]({served.file}). {translation.checked}"
-        ),
-        "## How to load it",
-        translation.loading.rstrip(),
-        "## What it was learned from",
-        _pairs(_sources(ranker)),
-        "## Gain to expect",
-        _gain(ranker.origin_.get("gain")),
-        "## Method",
-        _pairs(_method(ranker, served)),
-        "## Limits",
-        "\n".join(f"- {limit}" for limit in translation.limits),
-        "## Features",
-        _features(served),
-        "## Versions",
-        _pairs(_versions(ranker, translation.system)),
-    ]
-    return "\n\n".join(parts) + "\n"
+@dataclass(frozen=True)
+class Pairs:
+    """Names and values, a line each."""
+
+    rows: tuple[tuple[str, str], ...]
 
 
-def _sources(ranker: ClickRanker) -> Iterable[tuple[str, str]]:
+@dataclass(frozen=True)
+class Grid:
+    """A table."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Sentences, a point each."""
+
+    texts: tuple[str, ...]
+
+
+Block = str | Code | Pairs | Grid | Points  # a str is a paragraph; `, ** and [](…) as in Markdown
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a card says: a name, a first paragraph, and sections by title."""
+
+    name: str
+    lead: str
+    sections: Mapping[str, Sequence[Block]]
+
+    def to_markdown(self) -> str:
+        """Return the card as Markdown."""
+        parts = [MARK, f"# {self.name}", self.lead]
+        for title, blocks in self.sections.items():
+            parts += [f"## {title}", *map(_markdown, blocks)]
+        return "\n\n".join(parts) + "\n"
+
+    def to_html(self) -> str:
+        """Return the card as a page that needs no network."""
+        content = [MARK]
+        for number, (title, blocks) in enumerate(self.sections.items(), 1):
+            shown = (_html(block, title) for block in blocks)
+            content.append(pages.section(title, *shown, name=f"part-{number}"))
+        lead = f"<p>{_inline(self.lead)}</p>"
+        return pages.render_page(self.name, content, kind="Model card", lead=lead)
+
+
+CARDS: dict[str, tuple[str, Callable[[Card], str]]] = {  # the ending of the file, and its text
+    "markdown": (".md", Card.to_markdown),
+    "html": (".html", Card.to_html),
+}
+
+
+def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translation) -> Card:
+    """Gather what the card says."""
     origin = ranker.origin_
+    lead = (
+        f"A {spec.kind} ranker learned from clicks, for {translation.system} "
+        f"({translation.form}): [{spec.file}]({spec.file}). {translation.checked}"
+    )
+    return Card(
+        spec.name,
+        lead,
+        {
+            "How to load it": translation.loading,
+            "What it was learned from": [Pairs(tuple(_sources(ranker, origin)))],
+            "Gain to expect": [_gain(origin.get("gain"))],
+            "Method": [Pairs(tuple(_method(ranker, spec)))],
+            "Limits": [Points(translation.limits)],
+            "Features": [_features(spec)],
+            "Versions": [Pairs(tuple(_versions(origin.get("versions"), translation.system)))],
+        },
+    )
+
+
+# -- what it says --------------------------------------------------------------------------------
+
+
+def _sources(ranker: ClickRanker, origin: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     size = (
         f"{ranker.n_queries_:,} queries, {origin['n_items']:,} items, "
         f"{ranker.n_features_in_:,} features"
@@ -84,9 +145,9 @@ def _gain(gain: Mapping[str, Any] | None) -> str:
     )
 
 
-def _method(ranker: ClickRanker, served: Served) -> Iterable[tuple[str, str]]:
+def _method(ranker: ClickRanker, spec: ModelSpecification) -> Iterable[tuple[str, str]]:
     yield "estimator", f"`{type(ranker).__name__}`"
-    yield "scores by", _shape(served)
+    yield "scores by", _shape(spec)
     params = ranker.get_params()
     for name, value in params.items():
         yield f"`{name}`", f"`{value!r}`"
@@ -96,8 +157,8 @@ def _method(ranker: ClickRanker, served: Served) -> Iterable[tuple[str, str]]:
             yield f"`{name}`{' (found)' if is_found else ''}", f"`{value!r}`"
 
 
-def _shape(served: Served) -> str:
-    scorer = served.scorer
+def _shape(spec: ModelSpecification) -> str:
+    scorer = spec.scorer
     if isinstance(scorer, LinearScorer):
         return f"{scorer.n_features:,} weights"
     if isinstance(scorer, NetworkScorer):
@@ -107,28 +168,26 @@ def _shape(served: Served) -> str:
     return f"{scorer.n_trees:,} trees with {n_leaves:,} leaves together"
 
 
-def _features(served: Served) -> str:
+def _features(spec: ModelSpecification) -> Grid:
     """Return the table of features, in their order, with what the ranker makes of each."""
-    names = served.feature_names or ["–"] * served.n_features
     columns: dict[str, Sequence[str]] = {
-        "place": [str(place) for place in range(served.n_features)],
-        "name": [_cell(name) for name in names],
+        "index": [str(index) for index in range(spec.n_features)],
+        "name": spec.feature_names or ["–"] * spec.n_features,
     }
-    normalizer = served.normalizer
+    normalizer = spec.normalizer
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
         columns["less"] = [f"{value:.6g}" for value in normalizer.shift]
         columns["divided by"] = [f"{v:.6g}" if v else "0: left out" for v in normalizer.scale]
-    scorer = served.scorer
+    scorer = spec.scorer
     if isinstance(scorer, LinearScorer):
         columns["weight"] = [f"{weight:.6g}" for weight in scorer.weights]
     elif not isinstance(scorer, NetworkScorer):
-        splits = np.bincount(scorer.feature[scorer.feature != LEAF], minlength=served.n_features)
+        splits = np.bincount(scorer.feature[scorer.feature != LEAF], minlength=spec.n_features)
         columns["splits"] = [f"{count:,}" for count in splits]
-    return _table(list(columns), zip(*columns.values(), strict=True))
+    return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
-def _versions(ranker: ClickRanker, system: str) -> Iterable[tuple[str, str]]:
-    trained_with = ranker.origin_.get("versions")
+def _versions(trained_with: Mapping[str, str] | None, system: str) -> Iterable[tuple[str, str]]:
     if trained_with:
         yield (
             "trained with",
@@ -142,14 +201,44 @@ def _versions(ranker: ClickRanker, system: str) -> Iterable[tuple[str, str]]:
         yield library, metadata.version(library)
 
 
-def _pairs(rows: Iterable[tuple[str, str]]) -> str:
-    return _table(["", ""], ((name, _cell(value)) for name, value in rows))
+# -- how it is written ---------------------------------------------------------------------------
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _markdown(block: Block) -> str:
+    if isinstance(block, Code):
+        return f"```{block.language}\n{block.text}```"
+    if isinstance(block, Points):
+        return "\n".join(f"- {text}" for text in block.texts)
+    if isinstance(block, str):
+        return block
+    header = ("", "") if isinstance(block, Pairs) else block.header
+    rows = [[_cell(text) for text in row] for row in block.rows]
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _cell(text: str) -> str:
     return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def _html(block: Block, title: str) -> str:
+    if isinstance(block, Code):
+        return pages.code(block.text.rstrip())
+    if isinstance(block, Points):
+        return "<ul>" + "".join(f"<li>{_inline(text)}</li>" for text in block.texts) + "</ul>"
+    if isinstance(block, str):
+        return f"<p>{_inline(block)}</p>"
+    if isinstance(block, Pairs):
+        return pages.facts((name.replace("`", ""), text.strip("`")) for name, text in block.rows)
+    return pages.table(block.header, block.rows, caption=f"{title}, in the order of training")
+
+
+def _inline(text: str) -> str:
+    """Return a paragraph's Markdown as HTML.
+
+    >>> _inline("**+1%** by `fit`, [a<b](a)")
+    '<b>+1%</b> by <code>fit</code>, <a href="a">a&lt;b</a>'
+    """
+    text = re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text))
+    text = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
+    return re.sub(r"\[(.+?)\]\((.+?)\)", r'<a href="\2">\1</a>', text)

@@ -11,39 +11,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import ParameterError
-from countersample.export.served import Translation, as_float32
-from countersample.export.trees import on_raw_features
-from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
+from countersample.export.specification import NO_SERVER, Code, Translation, as_float32
+from countersample.export.trees import fold, on_raw_features
+from countersample.scorers import LinearScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countersample.export.served import Served
+    from countersample.export.specification import ModelSpecification
 
 FEATURE_SET = "my_features"  # in the card, where no other is named
 _TREE_TYPES = ("xgboost+json", "ranklib")  # the first is the default
 
-_LOADING = """\
-`{set}` is the feature set whose features have the names below.
-
-```sh
+_CREATE = """\
 curl -X POST "localhost:9200/_ltr/_featureset/{set}/_createmodel" \\
   -H "Content-Type: application/json" -d @{file}
-```
-
-Then rescore the first results of a query:
-
-```json
+"""
+_RESCORE = """\
 {{"query": {{"match": {{"title": "shoes"}}}},
  "rescore": {{"window_size": 100, "query": {{"query_weight": 0, "rescore_query":
    {{"sltr": {{"model": "{name}", "params": {{"keywords": "shoes"}}}}}}}}}}}}
-```
 """
 
 
 def translate(
-    served: Served,
+    spec: ModelSpecification,
     *,
     system: str,
     model_type: str | None = None,
@@ -53,61 +46,61 @@ def translate(
 
     Parameters
     ----------
-    served : Served
+    spec : ModelSpecification
     system : {"Elasticsearch", "OpenSearch"}
         As it is called in errors and in the card.
     model_type : {"linear", "xgboost+json", "ranklib"}, optional
         Boosted rankers can be written in two ways: ``xgboost+json`` (the default) knows features by
-        name, ``ranklib`` by their place in the feature set.
+        name, ``ranklib`` by their position in the feature set.
     feature_store : str, optional
         The feature set to name in the card's command.
     """
-    scorer = served.scorer
-    if isinstance(scorer, NetworkScorer):
-        raise ParameterError(
-            f"{system} cannot express a neural ranker: export it to ONNX or Solr (--to onnx, --to "
-            "solr), or train a linear or boosted one"
-        )
-    served.check_by_item(system)
-    names = served.names_for(system)
-    model_type = _check_type(model_type, served, system)
+    scorer = spec.scorer
+    spec.check_by_item(system)
+    names = spec.names_for(system)
+    model_type = _check_type(model_type, spec, system)
     model: dict[str, Any] = {"type": f"model/{model_type}"}
     if isinstance(scorer, LinearScorer):
-        weights = np.where(served.is_constant, 0, scorer.weights)
+        weights = np.where(spec.is_constant, 0, scorer.weights)
         model["definition"] = _as_text(dict(zip(names, map(as_float32, weights), strict=True)))
-        model["feature_normalizers"] = _normalizers(served, names, system)
-    else:
-        trees = on_raw_features(scorer, served.normalizer)
+        model["feature_normalizers"] = _normalizers(spec, names, system)
+    elif isinstance(scorer, TreesScorer):
+        trees = on_raw_features(scorer, spec.normalizer)
         is_named = model_type == "xgboost+json"
         model["definition"] = _xgboost(trees, names) if is_named else _ranklib(trees)
-    body = {"model": {"name": served.name, "model": model}}
+    body = {"model": {"name": spec.name, "model": model}}
     feature_set = feature_store or FEATURE_SET
     return Translation(
         content=(_as_text(body) + "\n").encode(),
         system=system,
         form=f"model/{model_type}",
-        loading=_LOADING.format(set=feature_set, file=served.file, name=served.name),
-        limits=_limits(served, model_type, system),
-        checked="The file was written to the documented format; no server was asked.",
+        loading=(
+            f"`{feature_set}` is the feature set whose features have the names below.",
+            Code("sh", _CREATE.format(set=feature_set, file=spec.file)),
+            "Then rescore the first results of a query:",
+            Code("json", _RESCORE.format(name=spec.name)),
+        ),
+        limits=_limits(spec, model_type, system),
+        checked=NO_SERVER,
     )
 
 
-def _check_type(model_type: str | None, served: Served, system: str) -> str:
-    fits = ("linear",) if isinstance(served.scorer, LinearScorer) else _TREE_TYPES
+def _check_type(model_type: str | None, spec: ModelSpecification, system: str) -> str:
+    fits = ("linear",) if isinstance(spec.scorer, LinearScorer) else _TREE_TYPES
     if model_type is None:
         return fits[0]
     if model_type not in fits:
         raise ParameterError(
             f"model_type is {model_type!r}, expected {' or '.join(map(repr, fits))} for a "
-            f"{served.kind} ranker in {system}"
+            f"{spec.kind} ranker in {system}"
         )
     return model_type
 
 
-def _normalizers(served: Served, names: Sequence[str], system: str) -> dict[str, Any]:
-    how = None if served.normalizer is None else served.normalizer.how
+def _normalizers(spec: ModelSpecification, names: Sequence[str], system: str) -> dict[str, Any]:
+    how = None if spec.normalizer is None else spec.normalizer.how
     found: dict[str, Any] = {}
-    for name, between in zip(names, served.ranges(system), strict=True):
+    for name, between in zip(names, spec.ranges(system), strict=True):
         if between is None:
             continue
         shift, scale = between
@@ -126,13 +119,10 @@ def _xgboost(trees: TreesScorer, names: Sequence[str]) -> str:
     for parent in np.flatnonzero(trees.feature != LEAF):
         depth[[trees.left[parent], trees.right[parent]]] = depth[parent] + 1
     above = np.nextafter(trees.threshold, np.float32(np.inf))  # x ≤ t is x < the next number
-    nodes: dict[int, dict[str, Any]] = {}
-    for node in range(len(trees.feature) - 1, -1, -1):  # children come after their parents
-        if trees.feature[node] == LEAF:
-            nodes[node] = {"nodeid": node, "leaf": as_float32(trees.value[node])}
-            continue
-        yes, no = int(trees.left[node]), int(trees.right[node])
-        nodes[node] = {
+
+    def split(node: int, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+        yes, no = left["nodeid"], right["nodeid"]
+        return {
             "nodeid": node,
             "depth": int(depth[node]),
             "split": names[trees.feature[node]],
@@ -140,35 +130,36 @@ def _xgboost(trees: TreesScorer, names: Sequence[str]) -> str:
             "yes": yes,
             "no": no,
             "missing": yes if trees.threshold[node] >= 0 else no,  # as for 0
-            "children": [nodes[yes], nodes[no]],
+            "children": [left, right],
         }
-    return _as_text([nodes[int(root)] for root in trees.roots])
+
+    return _as_text(
+        fold(trees, lambda node: {"nodeid": node, "leaf": as_float32(trees.value[node])}, split)
+    )
 
 
 def _ranklib(trees: TreesScorer) -> str:
     """Return the trees as RankLib writes LambdaMART: left where x ≤ threshold; features from 1."""
-    nodes: dict[int, str] = {}
-    for node in range(len(trees.feature) - 1, -1, -1):
-        if trees.feature[node] == LEAF:
-            nodes[node] = f"<output> {as_float32(trees.value[node])!r} </output>"
-            continue
-        nodes[node] = "\n".join(
-            [
-                f"<feature> {trees.feature[node] + 1} </feature>",
-                f"<threshold> {float(trees.threshold[node])!r} </threshold>",
-                f'<split pos="left">\n{nodes[int(trees.left[node])]}\n</split>',
-                f'<split pos="right">\n{nodes[int(trees.right[node])]}\n</split>',
-            ]
+
+    def leaf(node: int) -> str:
+        return f"<output> {as_float32(trees.value[node])!r} </output>"
+
+    def split(node: int, left: str, right: str) -> str:
+        return (
+            f"<feature> {trees.feature[node] + 1} </feature>\n"
+            f"<threshold> {float(trees.threshold[node])!r} </threshold>\n"
+            f'<split pos="left">\n{left}\n</split>\n<split pos="right">\n{right}\n</split>'
         )
+
     lines = [f"## LambdaMART\n## No. of trees = {trees.n_trees}\n", "<ensemble>"]
     lines += [
-        f'<tree id="{number}" weight="1.0">\n<split>\n{nodes[int(root)]}\n</split>\n</tree>'
-        for number, root in enumerate(trees.roots, 1)
+        f'<tree id="{number}" weight="1.0">\n<split>\n{root}\n</split>\n</tree>'
+        for number, root in enumerate(fold(trees, leaf, split), 1)
     ]
     return "\n".join([*lines, "</ensemble>", ""])
 
 
-def _limits(served: Served, model_type: str, system: str) -> tuple[str, ...]:
+def _limits(spec: ModelSpecification, model_type: str, system: str) -> tuple[str, ...]:
     missing = {
         "linear": "A feature that a document does not have counts as 0 before normalisation.",
         "ranklib": "A feature that a document does not have counts as 0.",
@@ -179,7 +170,7 @@ def _limits(served: Served, model_type: str, system: str) -> tuple[str, ...]:
         ),
     }[model_type]
     limits = [
-        f"{system} computes in float32, so scores differ from the ranker's in the last digits.",
+        *spec.limits_of(system),
         missing,
         (
             "Scores can be negative, and Lucene wants queries to score 0 or more: use the model "
@@ -187,12 +178,7 @@ def _limits(served: Served, model_type: str, system: str) -> tuple[str, ...]:
         ),
     ]
     if model_type == "ranklib":
-        limits.append("Features are known by place: the feature set must have them in this order.")
-    if model_type != "linear" and served.normalizer is not None:
-        limits.append(
-            f"The normalisation ({served.normalizer.how}) is in the thresholds: send features as "
-            "they are."
-        )
+        limits.append("Features are known by position: the feature set must have this order.")
     return tuple(limits)
 
 

@@ -8,31 +8,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countersample._files import atomic_path
+from countersample._params import choice
 from countersample.errors import ParameterError
 from countersample.export import elasticsearch, onnx, solr
-from countersample.export.card import MARK, card_of
-from countersample.export.served import Served, check_name
+from countersample.export.card import CARDS, MARK, card_of
+from countersample.export.specification import ModelSpecification, check_name
 from countersample.rankers._files import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
 
-    from countersample.export.served import Translation
+    from countersample.export.specification import Translation
     from countersample.rankers import ClickRanker
 
-# How each target is written, and the options that it takes.
-TARGETS: dict[str, tuple[Callable[..., Translation], frozenset[str]]] = {
-    "onnx": (onnx.translate, frozenset({"one_query"})),
-    "elasticsearch": (
+_SEARCH = frozenset({"model_type", "feature_store"})
+
+
+@dataclass(frozen=True)
+class Target:
+    """A system to export to: how it is written, the options it takes, the rankers it can express.
+
+    ``translate`` is a function of a `ModelSpecification` and those options.
+    """
+
+    system: str
+    translate: Callable[..., Translation]
+    options: frozenset[str]
+    kinds: tuple[str, ...] = ("linear", "neural", "boosted")
+
+
+TARGETS = {
+    "onnx": Target("ONNX", onnx.translate, frozenset({"one_query"})),
+    "elasticsearch": Target(
+        "Elasticsearch",
         partial(elasticsearch.translate, system="Elasticsearch"),
-        frozenset({"model_type", "feature_store"}),
+        _SEARCH,
+        ("linear", "boosted"),
     ),
-    "opensearch": (
+    "opensearch": Target(
+        "OpenSearch",
         partial(elasticsearch.translate, system="OpenSearch"),
-        frozenset({"model_type", "feature_store"}),
+        _SEARCH,
+        ("linear", "boosted"),
     ),
-    "solr": (solr.translate, frozenset({"feature_store"})),
+    "solr": Target("Solr", solr.translate, frozenset({"feature_store"})),
 }
 _RANKER = f'{{"format": "{FORMAT}"'.encode()  # how the file of a ranker begins
 
@@ -76,8 +96,9 @@ def export(
     model_type: str | None = None,
     feature_store: str | None = None,
     one_query: bool = False,
+    card: str = "markdown",
 ) -> Exported:
-    """Write a ranker for another system, and a model card beside it (``<stem>.md``).
+    """Write a ranker for another system, and a model card beside it (``<stem>.md`` or ``.html``).
 
     Its scores there are the ranker's, up to the arithmetic of that system. What cannot be expressed
     is refused before anything is written; both files are written whole or not at all.
@@ -102,6 +123,8 @@ def export(
         of Elasticsearch and OpenSearch (named in the card's command).
     one_query : bool
         Of ONNX, for a ranker with ``normalize="query-minmax"``: a call has one query's items.
+    card : {"markdown", "html"}
+        The format of the card: Markdown, for a repository, or a page for a browser.
 
     Raises
     ------
@@ -124,47 +147,57 @@ def export(
     >>> text[:66]
     '{"class": "org.apache.solr.ltr.model.LinearModel", "name": "shop",'
     """
-    if to not in TARGETS:
-        raise ParameterError(f"to is {to!r}, expected one of {', '.join(map(repr, TARGETS))}")
-    translate, takes = TARGETS[to]
+    target = TARGETS[choice("to", to, TARGETS)]
+    ending, render = CARDS[choice("card", card, CARDS)]
     options = {"model_type": model_type, "feature_store": feature_store, "one_query": one_query}
     given = {option: value for option, value in options.items() if value not in (None, False)}
-    for option in given.keys() - takes:
+    for option in given.keys() - target.options:
         raise ParameterError(f"{option} is given, expected it left out: {to} has no such choice")
     if feature_store is not None:
         check_name(feature_store, option="feature_store")
     path = Path(path)
-    card = _check_places(path)
-    served = Served.of(
+    card_path = _card_path(path, ending)
+    spec = ModelSpecification.of(
         ranker,
         name=path.stem if name is None else name,
         file=path.name,
         feature_names=feature_names,
     )
-    translation = translate(served, **given)
-    text = card_of(ranker, served, translation)
-    with atomic_path(card) as card_file:
+    _check_kind(spec.kind, target)
+    translation = target.translate(spec, **given)
+    text = render(card_of(ranker, spec, translation))
+    with atomic_path(card_path) as card_file:
         card_file.write_text(text, "utf-8")
         with atomic_path(path) as model_file:
             model_file.write_bytes(translation.content)
     return Exported(
         path=path,
-        card=card,
-        name=served.name,
+        card=card_path,
+        name=spec.name,
         system=translation.system,
         form=translation.form,
-        n_features=served.n_features,
+        n_features=spec.n_features,
         limits=translation.limits,
         checked=translation.checked,
     )
 
 
-def _check_places(path: Path) -> Path:
+def _check_kind(kind: str, target: Target) -> None:
+    if kind not in target.kinds:
+        able = {name: other.system for name, other in TARGETS.items() if kind in other.kinds}
+        raise ParameterError(
+            f"{target.system} cannot express a {kind} ranker: export it to "
+            f"{' or '.join(able.values())} ({', '.join(f'--to {name}' for name in able)}), or "
+            f"train a {' or '.join(target.kinds)} one"
+        )
+
+
+def _card_path(path: Path, ending: str) -> Path:
     """Return where the card goes; refuse what cannot be written, or is neither model nor card."""
     try:
         if path.is_dir():
             raise ParameterError(f"{path} is a folder, expected the name of a file")
-        card = path.with_suffix(".md")
+        card = path.with_suffix(ending)
         if path == card:
             raise ParameterError(
                 f"{path}: the model's card is to be there, expected another ending"
@@ -173,11 +206,11 @@ def _check_places(path: Path) -> Path:
             raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
         if card.is_dir():
             raise ParameterError(f"{card} is a folder, expected the name of a file")
-        if _begins_with(path, _RANKER):
+        if _is_ranker(path):
             raise ParameterError(
                 f"{path} is a ranker, expected another name: the export would replace it"
             )
-        if card.exists() and not _begins_with(card, MARK.encode()):
+        if card.exists() and MARK.encode() not in card.read_bytes():
             raise ParameterError(
                 f"{card}: the model's card is to be there, but another text is: give the model "
                 "another name, or move that text"
@@ -187,8 +220,8 @@ def _check_places(path: Path) -> Path:
     return card
 
 
-def _begins_with(path: Path, start: bytes) -> bool:
+def _is_ranker(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(start)) == start
+        return file.read(len(_RANKER)) == _RANKER

@@ -10,7 +10,7 @@ import numpy as np
 from countersample._extras import MissingExtraError, need
 from countersample._version import __version__
 from countersample.errors import CounterSampleError, ParameterError
-from countersample.export.served import Translation
+from countersample.export.specification import Code, Translation
 from countersample.export.trees import on_raw_features
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
@@ -18,7 +18,7 @@ from countersample.scorers.trees import LEAF
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from countersample.export.served import Served
+    from countersample.export.specification import ModelSpecification
 
 OPSET, TREE_OPSET, IR_VERSION = 17, 3, 8  # of 2022: read by every onnxruntime since 1.12
 TOLERANCE = 1e-5  # of the largest score
@@ -26,7 +26,6 @@ _PROBES = 64  # rows that are scored before anything is written
 _LEAST = np.finfo(np.float32).smallest_normal  # what is smaller may count as 0
 
 _LOADING = """\
-```python
 import numpy as np
 import onnxruntime
 
@@ -34,48 +33,48 @@ session = onnxruntime.InferenceSession("{file}")
 features = np.zeros((3, {n_features}), np.float32)  # {rows}, features in the order below
 (scores,) = session.run(["scores"], {{"features": features}})
 order = np.argsort(-scores, kind="stable")  # the best first
-```
 """
 
 
-def translate(served: Served, *, one_query: bool = False) -> Translation:
+def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translation:
     """Write a ranker as an ONNX graph that normalises and scores.
 
     Parameters
     ----------
-    served : Served
+    spec : ModelSpecification
     one_query : bool
         For a ranker that normalises by query: the graph takes the items of one query a call.
     """
-    if served.is_by_query and not one_query:
+    if spec.is_by_query and not one_query:
         raise ParameterError(
             "this ranker normalises by query (normalize='query-minmax'), so its graph has to be "
             "called with all items of one query: say that you will with one_query=True "
             "(--one-query), or train with normalize='minmax' or 'standard'"
         )
-    if one_query and not served.is_by_query:
+    if one_query and not spec.is_by_query:
         raise ParameterError(
             "one_query is True, expected it only for a ranker with normalize='query-minmax': leave "
             "it out, and the graph takes the items of any queries together"
         )
-    model = _model(served)
+    model = _model(spec)
     need("onnx").checker.check_model(model, full_check=True)
     content: bytes = model.SerializeToString()
     rows = "the items of one query" if one_query else "three items"
+    loading = _LOADING.format(file=spec.file, n_features=spec.n_features, rows=rows)
     return Translation(
         content=content,
         system="ONNX",
-        form=f"opset {OPSET}" + ("" if served.kind != "boosted" else f", ai.onnx.ml {TREE_OPSET}"),
-        loading=_LOADING.format(file=served.file, n_features=served.n_features, rows=rows),
-        limits=_limits(served),
-        checked=_check_scores(content, served),
+        form=f"opset {OPSET}" + ("" if spec.kind != "boosted" else f", ai.onnx.ml {TREE_OPSET}"),
+        loading=(Code("python", loading),),
+        limits=_limits(spec),
+        checked=_check_scores(content, spec),
     )
 
 
-def _model(served: Served) -> Any:  # noqa: ANN401 (onnx has no types)
+def _model(spec: ModelSpecification) -> Any:  # noqa: ANN401 (onnx has no types)
     graph = _Graph()
-    features = _normalised(graph, served)
-    scorer = served.scorer
+    features = _normalised(graph, spec)
+    scorer = spec.scorer
     if isinstance(scorer, LinearScorer):
         scores = graph.add("MatMul", graph.as_double(features), graph.keep(scorer.weights[:, None]))
     elif isinstance(scorer, NetworkScorer):
@@ -84,7 +83,7 @@ def _model(served: Served) -> Any:  # noqa: ANN401 (onnx has no types)
         scores = _trees(graph, features, scorer)
     flat = graph.add("Squeeze", scores, graph.keep(np.array([1])))
     graph.as_float(flat, name="scores")
-    return graph.model(served)
+    return graph.model(spec)
 
 
 class _Graph:
@@ -117,12 +116,12 @@ class _Graph:
     def as_float(self, value: str, name: str | None = None) -> str:
         return self.add("Cast", value, name=name, to=self._onnx.TensorProto.FLOAT)
 
-    def model(self, served: Served) -> Any:  # noqa: ANN401
+    def model(self, spec: ModelSpecification) -> Any:  # noqa: ANN401
         helper, kind = self._onnx.helper, self._onnx.TensorProto.FLOAT
-        features = helper.make_tensor_value_info("features", kind, ["N", served.n_features])
+        features = helper.make_tensor_value_info("features", kind, ["N", spec.n_features])
         scores = helper.make_tensor_value_info("scores", kind, ["N"])
         graph = helper.make_graph(
-            self._nodes, served.name, [features], [scores], initializer=self._constants
+            self._nodes, spec.name, [features], [scores], initializer=self._constants
         )
         opsets = [("", OPSET), ("ai.onnx.ml", TREE_OPSET)]
         model = helper.make_model(
@@ -132,23 +131,23 @@ class _Graph:
             producer_name="countersample",
             producer_version=__version__,
         )
-        helper.set_model_props(model, _metadata(served))
+        helper.set_model_props(model, _metadata(spec))
         return model
 
 
-def _metadata(served: Served) -> dict[str, str]:
-    how = "none" if served.normalizer is None else f"{served.normalizer.how}, inside the graph"
-    if served.is_by_query:
+def _metadata(spec: ModelSpecification) -> dict[str, str]:
+    how = "none" if spec.normalizer is None else f"{spec.normalizer.how}, inside the graph"
+    if spec.is_by_query:
         how += ": call it with all items of one query"
-    known = {"kind": served.kind, "normalization": how, "data_fingerprint": served.fingerprint}
-    if served.feature_names is not None:
-        known["feature_names"] = json.dumps(served.feature_names, ensure_ascii=False)
+    known = {"kind": spec.kind, "normalization": how, "data_fingerprint": spec.fingerprint}
+    if spec.feature_names is not None:
+        known["feature_names"] = json.dumps(spec.feature_names, ensure_ascii=False)
     return known
 
 
-def _normalised(graph: _Graph, served: Served) -> str:
+def _normalised(graph: _Graph, spec: ModelSpecification) -> str:
     """Add what `Normalizer.transform` does, to the bit: in float64, then to float32."""
-    normalizer = served.normalizer
+    normalizer = spec.normalizer
     if normalizer is None:
         return "features"
     values = graph.as_double("features")
@@ -205,18 +204,18 @@ def _trees(graph: _Graph, features: str, trees: TreesScorer) -> str:
     )
 
 
-def _check_scores(content: bytes, served: Served) -> str:
+def _check_scores(content: bytes, spec: ModelSpecification) -> str:
     """Score a few rows with onnxruntime, where it is installed; return what came of it."""
     try:
         onnxruntime = need("onnxruntime")
     except MissingExtraError:
         return "The graph is valid; onnxruntime is not installed, so it was not run."
-    features = _probes(served)
+    features = _probes(spec)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     (scores,) = session.run(["scores"], {"features": features})
-    expected = served.predict(features)
+    expected = spec.predict(features)
     gap = float(np.abs(scores - expected).max() / max(np.abs(expected).max(), 1e-30))
     if not gap <= TOLERANCE:
         raise CounterSampleError(
@@ -227,20 +226,20 @@ def _check_scores(content: bytes, served: Served) -> str:
     return f"onnxruntime {onnxruntime.__version__} gives the ranker's scores on {_PROBES} rows."
 
 
-def _probes(served: Served) -> NDArray[np.float32]:
+def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
     """Return rows within and around the range of training; of trees, at and beside thresholds."""
     rng = np.random.default_rng(0)
-    probes = rng.uniform(-0.5, 1.5, (_PROBES, served.n_features))
-    if served.normalizer is not None and served.normalizer.shift is not None:
-        probes = np.array(served.normalizer.shift) + np.array(served.normalizer.scale) * probes
+    probes = rng.uniform(-0.5, 1.5, (_PROBES, spec.n_features))
+    if spec.normalizer is not None and spec.normalizer.shift is not None:
+        probes = np.array(spec.normalizer.shift) + np.array(spec.normalizer.scale) * probes
     features = probes.astype(np.float32)
-    if isinstance(served.scorer, TreesScorer):
-        by_item = None if served.is_by_query else served.normalizer
-        trees = on_raw_features(served.scorer, by_item)
+    if isinstance(spec.scorer, TreesScorer):
+        by_item = None if spec.is_by_query else spec.normalizer
+        trees = on_raw_features(spec.scorer, by_item)
         for feature in np.unique(trees.feature[trees.feature != LEAF]):
             values = _around(trees.threshold[trees.feature == feature])
             features[:, feature] = rng.choice(values, _PROBES)
-        if served.is_by_query:  # values within [0, 1] are then normalised to themselves
+        if spec.is_by_query:  # values within [0, 1] are then normalised to themselves
             features[:2] = [[0], [1]]
     return features
 
@@ -257,8 +256,8 @@ def _around(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
     return finite
 
 
-def _limits(served: Served) -> tuple[str, ...]:
+def _limits(spec: ModelSpecification) -> tuple[str, ...]:
     limits = ["Features have to be finite, and in the order of training: a graph knows no names."]
-    if served.is_by_query:
+    if spec.is_by_query:
         limits.append("A call has all items of one query: features are normalised among them.")
     return tuple(limits)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import DataError
-from countersample.export.served import Translation, as_float32
-from countersample.export.trees import on_raw_features
+from countersample.export.specification import NO_SERVER, Code, Translation, as_float32
+from countersample.export.trees import fold, on_raw_features
 from countersample.scorers import NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from countersample.export.served import Served
+    from countersample.export.specification import ModelSpecification
 
     Floats = NDArray[np.float32]
 
@@ -30,45 +30,41 @@ _SLACK = np.float32(1e-6)  # Solr adds it to the threshold of every node
 _LEAST = np.finfo(np.float32).smallest_normal
 _MOST_SHIFT = 126  # 2^−126 is the smallest normal float32
 
-_LOADING = """\
-The features have to be in the feature store{store} before.
-
-```sh
+_UPLOAD = """\
 curl -X PUT "http://localhost:8983/solr/COLLECTION/schema/model-store" \\
   -H "Content-Type: application/json" --data-binary @{file}
 curl "http://localhost:8983/solr/COLLECTION/query?q=shoes" \\
   --data-urlencode "rq={{!ltr model={name} reRankDocs=100}}"
-```
 """
 
 
-def translate(served: Served, *, feature_store: str | None = None) -> Translation:
+def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> Translation:
     """Write a ranker as Solr's LinearModel, NeuralNetworkModel or MultipleAdditiveTreesModel.
 
     Parameters
     ----------
-    served : Served
+    spec : ModelSpecification
     feature_store : str, optional
         The store that has the features; Solr's default one where left out.
     """
-    served.check_by_item("Solr")
-    names = served.names_for("Solr")
-    scorer = served.scorer
+    spec.check_by_item("Solr")
+    names = spec.names_for("Solr")
+    scorer = spec.scorer
     if isinstance(scorer, TreesScorer):
         form = "MultipleAdditiveTreesModel"
-        trees = on_raw_features(scorer, served.normalizer)
+        trees = on_raw_features(scorer, spec.normalizer)
         thresholds, norms = _thresholds(trees, names)
         params: dict[str, Any] = {"trees": _trees(trees, thresholds, names)}
     elif isinstance(scorer, NetworkScorer):
-        form, norms = "NeuralNetworkModel", _norms(served)
-        params = {"layers": _layers(scorer, served)}
+        form, norms = "NeuralNetworkModel", _norms(spec)
+        params = {"layers": _layers(scorer, spec)}
     else:
-        form, norms = "LinearModel", _norms(served)
-        weights = np.where(served.is_constant, 0, scorer.weights)
+        form, norms = "LinearModel", _norms(spec)
+        weights = np.where(spec.is_constant, 0, scorer.weights)
         params = {"weights": dict(zip(names, map(as_float32, weights), strict=True))}
     model = {
         "class": f"org.apache.solr.ltr.model.{form}",
-        "name": served.name,
+        "name": spec.name,
         "features": [
             {"name": name} | ({} if norm is None else {"norm": norm})
             for name, norm in zip(names, norms, strict=True)
@@ -82,9 +78,12 @@ def translate(served: Served, *, feature_store: str | None = None) -> Translatio
         content=(json.dumps(model, ensure_ascii=False, allow_nan=False) + "\n").encode(),
         system="Solr",
         form=form,
-        loading=_LOADING.format(store=store, file=served.file, name=served.name),
-        limits=_limits(served),
-        checked="The file was written to the documented format; no server was asked.",
+        loading=(
+            f"The features have to be in the feature store{store} before.",
+            Code("sh", _UPLOAD.format(file=spec.file, name=spec.name)),
+        ),
+        limits=_limits(spec),
+        checked=NO_SERVER,
     )
 
 
@@ -95,11 +94,11 @@ def _norm(name: str, **params: float) -> dict[str, Any]:
     }
 
 
-def _norms(served: Served) -> list[dict[str, Any] | None]:
+def _norms(spec: ModelSpecification) -> list[dict[str, Any] | None]:
     """Return the normalizer of each feature; None where values are taken as they are."""
-    how = None if served.normalizer is None else served.normalizer.how
+    how = None if spec.normalizer is None else spec.normalizer.how
     found: list[dict[str, Any] | None] = []
-    for between in served.ranges("Solr"):
+    for between in spec.ranges("Solr"):
         if between is None:
             found.append(None)
             continue
@@ -111,15 +110,15 @@ def _norms(served: Served) -> list[dict[str, Any] | None]:
     return found
 
 
-def _layers(network: NetworkScorer, served: Served) -> list[dict[str, Any]]:
+def _layers(network: NetworkScorer, spec: ModelSpecification) -> list[dict[str, Any]]:
     """Return the layers as JSON; the first makes up for what normalizers lose in float32.
 
     Solr takes off float32(shift) instead of shift, which is the same as an input that is off by
     δ = (float32(shift) − shift) / scale: so W·δ is added to the bias.
     """
     matrices, biases = list(network.weights), list(network.biases)
-    matrices[0] = np.where(served.is_constant, np.float32(0), matrices[0])
-    ranges = [between or (0.0, 1.0) for between in served.ranges("Solr")]
+    matrices[0] = np.where(spec.is_constant, np.float32(0), matrices[0])
+    ranges = [between or (0.0, 1.0) for between in spec.ranges("Solr")]
     lost = np.array([(as_float32(shift) - shift) / scale for shift, scale in ranges])
     biases[0] = (biases[0] + matrices[0] @ lost).astype(np.float32)
     activations = ["relu"] * (len(matrices) - 1) + ["identity"]
@@ -130,18 +129,16 @@ def _layers(network: NetworkScorer, served: Served) -> list[dict[str, Any]]:
 
 
 def _trees(trees: TreesScorer, thresholds: Floats, names: Sequence[str]) -> list[dict[str, Any]]:
-    nodes: dict[int, dict[str, Any]] = {}
-    for node in range(len(trees.feature) - 1, -1, -1):  # children come after their parents
-        if trees.feature[node] == LEAF:
-            nodes[node] = {"value": repr(as_float32(trees.value[node]))}
-            continue
-        nodes[node] = {
+    def split(node: int, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+        return {
             "feature": names[trees.feature[node]],
             "threshold": repr(float(thresholds[node])),
-            "left": nodes[int(trees.left[node])],
-            "right": nodes[int(trees.right[node])],
+            "left": left,
+            "right": right,
         }
-    return [{"weight": "1.0", "root": nodes[int(root)]} for root in trees.roots]
+
+    roots = fold(trees, lambda node: {"value": repr(as_float32(trees.value[node]))}, split)
+    return [{"weight": "1.0", "root": root} for root in roots]
 
 
 def _thresholds(
@@ -183,23 +180,18 @@ def _before_slack(thresholds: Floats, name: str) -> tuple[int, Floats]:
     )
 
 
-def _limits(served: Served) -> tuple[str, ...]:
+def _limits(spec: ModelSpecification) -> tuple[str, ...]:
     limits = [
-        "Solr computes in float32, so scores differ from the ranker's in the last digits.",
+        *spec.limits_of("Solr"),
         (
             "A feature that a document does not have counts as its default value in the feature "
             "store, which is 0 unless another is given there."
         ),
     ]
-    if isinstance(served.scorer, TreesScorer):
+    if isinstance(spec.scorer, TreesScorer):
         limits.append(
             "Solr adds 1e-6 to every threshold; those in the file are such that the sum is the "
             "right one, which is why they look odd, and why some features are divided by a power "
             "of two."
         )
-        if served.normalizer is not None:
-            limits.append(
-                f"The normalisation ({served.normalizer.how}) is in the thresholds: send features "
-                "as they are."
-            )
     return tuple(limits)

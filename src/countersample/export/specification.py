@@ -1,4 +1,4 @@
-"""What every target starts from, and what it comes to: `Served` and `Translation`."""
+"""What every target starts from, `ModelSpecification`, and what it comes to, `Translation`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from countersample.rankers import ClickRanker
     from countersample.scorers import Scorer
 
+NO_SERVER = "The file was written to the documented format; no server was asked."
 _NAME = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
+class ModelSpecification:
     """score = scorer(normalizer(x)): what is to be computed elsewhere, and what it is called.
 
     Attributes
@@ -51,7 +52,7 @@ class Served:
     @classmethod
     def of(
         cls, ranker: ClickRanker, *, name: str, file: str, feature_names: Sequence[str] | None
-    ) -> Served:
+    ) -> ModelSpecification:
         """Take what is served out of a fitted ranker; names that are given replace its own."""
         ranker._check_fitted()  # noqa: SLF001 (the same error everywhere)
         check_name(name, option="name")
@@ -121,10 +122,10 @@ class Served:
             return [None] * self.n_features
         found: list[tuple[float, float] | None] = []
         scales = self.normalizer.scale or ()
-        for place, (shift, scale) in enumerate(zip(self.normalizer.shift, scales, strict=True)):
+        for index, (shift, scale) in enumerate(zip(self.normalizer.shift, scales, strict=True)):
             if scale > 0 and not 0 < as_float32(scale) < np.inf:
                 raise DataError(
-                    f"feature {place} is normalised with a scale of {scale:.3g}, expected one that "
+                    f"feature {index} is normalised with a scale of {scale:.3g}, expected one that "
                     f"float32 can tell from 0 and from infinity, as {system} computes in that: "
                     "rescale that feature before training, or leave it out"
                 )
@@ -139,6 +140,26 @@ class Served:
         constant: NDArray[np.bool_] = np.array(self.normalizer.scale) == 0
         return constant
 
+    def limits_of(self, system: str) -> list[str]:
+        """Return what holds for every system that computes in float32, a sentence each."""
+        limits = [
+            f"{system} computes in float32, so scores differ from the ranker's in the last digits."
+        ]
+        if self.kind == "boosted" and self.normalizer is not None:
+            limits.append(
+                f"The normalisation ({self.normalizer.how}) is in the thresholds: send features as "
+                "they are."
+            )
+        return limits
+
+
+@dataclass(frozen=True)
+class Code:
+    """A piece of code or a command, in a card."""
+
+    language: str
+    text: str
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -150,8 +171,8 @@ class Translation:
         What the file has.
     system, form : str
         Who reads it, and as what.
-    loading : str
-        How to load it, in Markdown.
+    loading : tuple of str and Code
+        How to load it.
     limits : tuple of str
         What that system does otherwise, a sentence each.
     checked : str
@@ -161,7 +182,7 @@ class Translation:
     content: bytes
     system: str
     form: str
-    loading: str
+    loading: tuple[str | Code, ...]
     limits: tuple[str, ...]
     checked: str
 
@@ -171,7 +192,7 @@ def as_float32(value: float) -> float:
 
     Examples
     --------
-    >>> from countersample.export.served import as_float32
+    >>> from countersample.export.specification import as_float32
     >>> as_float32(0.1)
     0.10000000149011612
     """
@@ -183,7 +204,7 @@ def check_name(name: str, *, option: str) -> None:
 
     Examples
     --------
-    >>> from countersample.export.served import check_name
+    >>> from countersample.export.specification import check_name
     >>> check_name("shop-2", option="name")
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -202,7 +223,7 @@ def _check_names(names: tuple[str, ...], n_features: int) -> None:
         )
     if "" in names:
         raise ParameterError(
-            f"feature_names has an empty name in place {names.index('')}, expected a name for each"
+            f"feature_names has an empty name at index {names.index('')}, expected a name for each"
         )
     if len(set(names)) < len(names):
         double = next(name for name in names if names.count(name) > 1)

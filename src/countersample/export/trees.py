@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from countersample.data.normalize import Normalizer
     from countersample.scorers import TreesScorer
 
     Thresholds = NDArray[np.float32]
+
+Node = TypeVar("Node")
 
 _INFINITY = int(np.float32(np.inf).view(np.int32))  # the bits of a float32 grow with it
 
@@ -61,6 +65,37 @@ def on_raw_features(trees: TreesScorer, normalizer: Normalizer | None) -> TreesS
     )
 
 
+def fold(
+    trees: TreesScorer, leaf: Callable[[int], Node], split: Callable[[int, Node, Node], Node]
+) -> list[Node]:
+    """Return each tree as what ``split`` makes of its root: children come before their parents.
+
+    Parameters
+    ----------
+    trees : TreesScorer
+    leaf : function of a leaf's index
+    split : function of a node's index and of what its left and right child came to
+
+    Examples
+    --------
+    >>> from countersample.export.trees import fold
+    >>> from countersample.scorers import TreesScorer
+    >>> trees = TreesScorer.from_dict({
+    ...     "n_features": 1, "roots": [0], "feature": [0, -1, -1], "threshold": [0.5, 0, 0],
+    ...     "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 2, 7],
+    ... })
+    >>> fold(trees, lambda node: f"{trees.value[node]:g}", lambda _, left, right: [left, right])
+    [['2', '7']]
+    """
+    made: dict[int, Node] = {}
+    for node in range(len(trees.feature) - 1, -1, -1):  # children come after their parents
+        if trees.feature[node] == LEAF:
+            made[node] = leaf(node)
+        else:
+            made[node] = split(node, made[int(trees.left[node])], made[int(trees.right[node])])
+    return [made[int(root)] for root in trees.roots]
+
+
 def _raw_thresholds(trees: TreesScorer, normalizer: Normalizer | None) -> Thresholds:
     """Return T of each node; ∞ where all finite values go left, −∞ where none does."""
     shift, factor = np.zeros(trees.n_features), np.ones(trees.n_features)
@@ -81,6 +116,6 @@ def _raw_thresholds(trees: TreesScorer, normalizer: Normalizer | None) -> Thresh
 
 
 def _float_of(order: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the float32 numbers at these places of their order, in which 0 is in place 0."""
+    """Return the float32 numbers at these positions of their order, in which 0 is the 0th."""
     sizes = np.abs(order).astype(np.int32).view(np.float32)
     return np.copysign(sizes, order).astype(np.float64)
