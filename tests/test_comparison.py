@@ -40,8 +40,7 @@ def test_learning_curve_is_evaluate_for_each(rng):
     data = synthetic("tiny", n_queries=40, rng=SEED)
     coefs = rng.normal(size=(7, data.n_features))
     expected = [
-        evaluate(data.features @ w.astype(np.float32), data, "ndcg@5", no_relevant="skip")["ndcg@5"]
-        for w in coefs
+        evaluate(data.features @ w.astype(np.float32), data, "ndcg@5")["ndcg@5"] for w in coefs
     ]
     np.testing.assert_allclose(learning_curve(coefs, data, "ndcg@5"), expected, atol=1e-6)
 

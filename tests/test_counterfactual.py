@@ -22,7 +22,7 @@ SMALL = RankingDataset.from_arrays(
 RELEVANCE = np.array([1.0, 0.3, 0.8, 1.0, 0.1, 0.5])  # P(click), once looked at
 LOOKS = np.array([1.0, 0.5, 0.25])  # by position
 NEW = np.array([0.2, 0.1, 0.9, 0.3, 0.8, 0.7])
-WRONG = np.array([0.2, 0.9, 0.1, 0.5, 0.5, 0.0])  # a click model that knows nothing
+WRONG = np.array([0.2, 0.9, 0.1, 0.5, 0.5, 0.0])  # a model that knows nothing
 
 
 def outcomes_of_a_session(rankings, n_shown=3):
@@ -239,7 +239,7 @@ def test_the_interval_of_the_gain_covers_the_true_gain(tiny, logs):
 
 
 def test_dr_speaks_of_what_was_never_shown(tiny):
-    """With only the top 5 shown, ips misses what is below; a click model makes up for most."""
+    """With only the top 5 shown, ips misses what is below; a model makes up for most."""
     scores = other_scores(tiny)
     log = shown_log(tiny, 4000, SEED, top=5)
     ips = estimate(scores, log, tiny, rng=SEED)
@@ -247,8 +247,21 @@ def test_dr_speaks_of_what_was_never_shown(tiny):
     expected = truth(tiny, scores)
     assert abs(dr.value - expected) < 0.4 * abs(ips.value - expected)
     assert any("never shown: they count as irrelevant" in told for told in ips.warnings)
-    assert any("never shown: of these the click model" in told for told in dr.warnings)
+    assert any("never shown: of these the relevance model" in told for told in dr.warnings)
     assert not estimate(scores, shown_log(tiny, 4000, SEED), tiny, rng=SEED).warnings
+
+
+def test_estimates_as_frames():
+    log = ClickLog([0, 0], [1, 0], [0.5, 1.0], position=[2, 1], session=[0, 1], n_sessions=10)
+    found = estimate(NEW, log, SMALL, rng=0)
+    (row,) = found.to_frame("pyarrow").to_pylist()
+    assert (row["metric"], row["value"], row["n_clicks"]) == ("dcg@10", found.value, 2)
+    gain = estimate_gain(NEW, log, SMALL, rng=0)
+    rows = {row.pop("of"): row for row in gain.to_frame("pyarrow").to_pylist()}
+    assert list(rows) == ["logged", "new", "gain", "relative gain"]
+    assert rows["gain"] == {"value": gain.value, "low": gain.low, "high": gain.high}
+    assert rows["new"]["value"] - rows["logged"]["value"] == gain.value
+    assert "relative gain" in gain._repr_html_()
 
 
 def test_a_paired_gain_is_surer_than_two_estimates(tiny, logs):
@@ -434,9 +447,13 @@ class Slow:
         ({"metric": "arp@10"}, ParameterError, "'arp@10' cannot be estimated"),
         ({"metric": "precision"}, ParameterError, "'precision' cannot be estimated"),
         ({"metric": "best"}, ParameterError, "metric 'best' is not known"),
-        ({"estimator": "dm"}, ParameterError, "estimator is 'dm', expected one of 'ips'"),
+        ({"estimator": "dm"}, ParameterError, "estimator is 'dm', expected one of ips"),
         ({"clip": 0.1}, ParameterError, "'ips' takes no clip"),
-        ({"clip": 2, "estimator": "clipped"}, ParameterError, "clip is 2, expected a propensity"),
+        (
+            {"clip": 2, "estimator": "clipped"},
+            ParameterError,
+            "clip is 2, expected a number above 0 and at most 1",
+        ),
         ({"baseline": np.zeros(6)}, ParameterError, "'ips' takes no baseline"),
         ({"estimator": "dr"}, DataError, "the log has no impressions"),
     ],
@@ -450,9 +467,13 @@ def test_bad_arguments_are_refused_before_the_ranker_is_asked(options, kind, sen
 def test_other_bad_input():
     with pytest.raises(DataError, match=r"scores have shape \(2,\), expected \(6,\)"):
         estimate([1, 2], CLICKS, SMALL)
-    with pytest.raises(ParameterError, match="confidence is 95, expected above 0 and below 1"):
+    with pytest.raises(
+        ParameterError, match="confidence is 95, expected a number above 0 and below 1"
+    ):
         estimate(NEW, CLICKS, SMALL, confidence=95)
-    with pytest.raises(ParameterError, match="n_bootstrap is 0, expected at least 1"):
+    with pytest.raises(
+        ParameterError, match="n_bootstrap is 0, expected a whole number of at least 1"
+    ):
         estimate(NEW, CLICKS, SMALL, n_bootstrap=0)
     with pytest.raises(DataError, match="query is 7 in row 0"):
         estimate(NEW, ClickLog([7], [0], [1.0]), SMALL)

@@ -1,4 +1,4 @@
-"""The click model behind the doubly robust estimate."""
+"""The model of relevance behind the doubly robust estimate."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge
 from countersample import ClickLog, PositionBias, RankingDataset, synthetic
 from countersample.clicks import simulate_impressions
 from countersample.errors import DataError
-from countersample.evaluation import click_model
+from countersample.evaluation import relevance_model
 from countersample.evaluation.doubly_robust import exposure
 
 
@@ -32,7 +32,7 @@ def log(tiny):
 
 def test_it_is_a_ridge_regression_on_the_other_queries(tiny, log):
     """The same by scikit-learn, for the queries of each part in turn."""
-    found = click_model(log, tiny, rng=np.random.default_rng(SEED))
+    found = relevance_model(log, tiny, rng=np.random.default_rng(SEED))
     part = np.random.default_rng(SEED).permutation(tiny.n_queries) % 5
     part = np.repeat(part, tiny.query_sizes)
     scaled = (tiny.features - tiny.features.mean(axis=0)) / tiny.features.std(axis=0)
@@ -50,7 +50,7 @@ def test_no_item_is_judged_by_its_own_clicks(tiny, log):
     changed = log.clicks.copy()
     changed[log.query == query] = 1
     other = ClickLog(log.query, log.item, log.propensity, changed, impressions=log.impressions)
-    a, b = (click_model(each, tiny, rng=np.random.default_rng(SEED)) for each in (log, other))
+    a, b = (relevance_model(each, tiny, rng=np.random.default_rng(SEED)) for each in (log, other))
     rows = slice(tiny.offsets[query], tiny.offsets[query + 1])
     np.testing.assert_allclose(a[rows], b[rows], rtol=1e-9)
     assert abs(a - b).max() > 1e-4
@@ -58,7 +58,7 @@ def test_no_item_is_judged_by_its_own_clicks(tiny, log):
 
 def test_it_knows_more_than_nothing(tiny, log):
     relevance = np.where(tiny.labels >= 3, 1.0, 0.1)
-    found = click_model(log, tiny, rng=np.random.default_rng(SEED))
+    found = relevance_model(log, tiny, rng=np.random.default_rng(SEED))
     assert np.corrcoef(found, relevance)[0, 1] > 0.1
     assert found.mean() == pytest.approx(relevance.mean(), rel=0.25)
 
@@ -68,12 +68,12 @@ def test_a_constant_feature_and_a_single_query():
         X=[[1.0, 5.0], [2.0, 5.0], [1.0, 5.0], [3.0, 5.0]], y=[0, 0, 0, 0], qid=[1, 1, 2, 2]
     )
     two = ClickLog([0, 0, 1], [0, 1, 0], [1, 0.5, 1], [1, 0, 1], impressions=[2, 2, 3])
-    found = click_model(two, data, rng=np.random.default_rng(0))
+    found = relevance_model(two, data, rng=np.random.default_rng(0))
     assert ((found >= 0) & (found <= 1)).all()
     one = two.of_queries([0])
-    assert click_model(one, data, rng=np.random.default_rng(0)).tolist() == [0, 0, 0, 0]
+    assert relevance_model(one, data, rng=np.random.default_rng(0)).tolist() == [0, 0, 0, 0]
 
 
 def test_it_needs_impressions(tiny):
     with pytest.raises(DataError, match="the log has no impressions, expected a row"):
-        click_model(ClickLog.from_labels(tiny), tiny, rng=np.random.default_rng(0))
+        relevance_model(ClickLog.from_labels(tiny), tiny, rng=np.random.default_rng(0))

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from countersample import RankingDataset, evaluate
+from countersample import ClickLog, RankingDataset, evaluate, train
 from countersample.errors import DataError, ParameterError
+from countersample.evaluation import learning_curve
 from countersample.metrics import METRICS, get_metric
 
 # Query a is ranked 2, 0 by its one feature; query b is ranked 0, 1; query c has nothing relevant.
@@ -30,6 +31,35 @@ def test_means_by_hand():
 
 def test_a_ranker_is_asked_for_its_scores():
     assert evaluate(FirstFeature(), DATA, ["ndcg@10"]) == evaluate(SCORES, DATA, ["ndcg@10"])
+
+
+def test_what_training_gives_and_functions_can_be_evaluated():
+    log = ClickLog.from_labels(DATA)
+    trained = train(DATA, log, learning_rate=0.1, steps=10, rng=0)
+    expected = evaluate(DATA.features @ trained.weights, DATA, "mrr")
+    assert evaluate(trained, DATA, "mrr") == expected
+    assert evaluate(lambda data: data.features @ trained.weights, DATA, "mrr") == expected
+
+
+def test_values_of_each_query():
+    found = evaluate(SCORES, DATA, ["mrr", "arp"], per_query=True)
+    assert found.query_ids.tolist() == ["a", "b", "c"]
+    assert found["mrr"].tolist() == [1, 1 / 2, 0]
+    assert found["arp"][:2].tolist() == [1, 2]
+    assert np.isnan(found["arp"][2])  # skipped
+    assert found.means == evaluate(SCORES, DATA, ["mrr", "arp"])
+    frame = found.to_frame("pandas")
+    assert list(frame.columns) == ["query", "mrr", "arp"]
+    assert frame["mrr"].mean() == found.means["mrr"]
+    assert "mrr" in found._repr_html_()
+
+
+def test_a_learning_curve_treats_queries_without_a_relevant_item_alike():
+    weights = np.array([[1.0], [-1.0]])
+    for options in ({}, {"no_relevant": "skip"}, {"no_relevant": "one"}):
+        curve = learning_curve(weights, DATA, "ndcg@2", **options)
+        single = [evaluate(SCORES * w[0], DATA, "ndcg@2", **options)["ndcg@2"] for w in weights]
+        assert curve.tolist() == single
 
 
 def test_one_name_alone_will_do():

@@ -107,6 +107,11 @@ class TestTruth:
         assert fit.propensity_source.source == "estimated by randomized"
         assert fit.propensity_source.curve.n_impressions.sum() == some.sum()
 
+    def test_a_notebook_shows_the_verdict_and_the_gain(self, fit):
+        shown = fit._repr_html_()
+        assert fit.verdict in shown
+        assert "relative gain" in shown
+
 
 class TestRepeatable:
     def test_same_seed_same_ranker_on_another_engine(self, fit, shop):

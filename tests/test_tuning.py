@@ -124,6 +124,15 @@ def test_the_choice_of_a_clip_says_what_was_tried(found):
     )
 
 
+def test_trials_as_a_frame(found):
+    frame = found.to_frame("pandas")
+    assert list(frame.columns) == ["learning_rate", "steps", "clip", "value", "low", "high"]
+    assert frame["value"].max() == max(trial.value for trial in found.trials)
+    assert frame["clip"].isna().sum() == sum(trial.clip is None for trial in found.trials)
+    assert len(found.clip_choice.to_frame("pyarrow")) == 2
+    assert "learning_rate" in found._repr_html_()
+
+
 @pytest.mark.parametrize("learning_rate", ["auto", 0.001])
 def test_a_ranker_finds_its_clip(data, log, learning_rate):
     settings = {"learning_rate": learning_rate, "steps": 500, "random_state": SEED}

@@ -95,8 +95,8 @@ def run(seed, learned, validation, test, relevant, n_clicks):
         scaled, log, learning_rates=RATES, unit="query", steps=ranker.n_steps_, seeds=[seed]
     )
     sound = np.array([result.weights for result in results if result.diverged_at is None])
-    by_labels = learning_curve(sound, judged, METRIC)
-    on_test = learning_curve(sound, tested, METRIC)
+    by_labels = learning_curve(sound, judged, METRIC, no_relevant="skip")
+    on_test = learning_curve(sound, tested, METRIC, no_relevant="skip")
     begin = time.perf_counter()
     best = tune(scaled, log, clips=CLIPS, rng=seed)
     tuned = train(
@@ -105,7 +105,7 @@ def run(seed, learned, validation, test, relevant, n_clicks):
     )  # fmt: skip
     tune_seconds = time.perf_counter() - begin
     auto = evaluate(ranker.predict(test), test, METRIC, no_relevant="skip")[METRIC]
-    (of_tuned,) = learning_curve(tuned.weights[None], tested, METRIC)
+    (of_tuned,) = learning_curve(tuned.weights[None], tested, METRIC, no_relevant="skip")
     values = (on_test[by_labels.argmax()], auto, of_tuned, on_test.max())
     return values, (auto_seconds, tune_seconds)
 

@@ -1,18 +1,19 @@
-"""How good a ranker is: on judged queries, and from clicks alone."""
+"""How good a ranker is: on labelled (judged) queries, and from clicks alone."""
 
 from countersample.evaluation.counterfactual import Estimate, Gain, estimate, estimate_gain
-from countersample.evaluation.doubly_robust import click_model
+from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.estimators import ESTIMATORS
-from countersample.evaluation.judged import Ranker, evaluate, learning_curve
+from countersample.evaluation.labelled import QueryValues, Ranker, evaluate, learning_curve
 
 __all__ = [
     "ESTIMATORS",
     "Estimate",
     "Gain",
+    "QueryValues",
     "Ranker",
-    "click_model",
     "estimate",
     "estimate_gain",
     "evaluate",
     "learning_curve",
+    "relevance_model",
 ]

@@ -1,8 +1,8 @@
-"""The value of a new ranker from the clicks that another one got.
+"""Counterfactual (off-policy) evaluation: the value of a ranker from clicks that another one got.
 
 An additive metric is a sum over relevant items of λ(rank): see `rank_values`. A click on an item
-that was looked at with probability p (its propensity) counts 1/p, so that each item counts, on
-average, as often as users who look at everything would click it: its relevance r. With S sessions,
+that was examined with probability p (its propensity) counts 1/p, so that each item counts, on
+average, as often as users who examine everything would click it: its relevance r. With S sessions,
 and rank the rank under the new ranker,
 
 ===========  =================================================================  ==================
@@ -14,9 +14,10 @@ estimator    value                                                              
 `dr`         (1/S) Σ_q n_q Σ_items λ(rank) · r̃, see `doubly_robust`             session
 ===========  =================================================================  ==================
 
-Per session, the value is the mean over sessions of Σ_items λ(rank)·r: what users who look at
-everything would click, each click worth λ. `snips` divides by the sum of the weights: what one
-relevant item gains, at most 1 for dcg, and less noisy where the number of relevant items is.
+Per session, the value is the mean over sessions of Σ_items λ(rank)·r: what users who examine
+everything would click, each click with the reward λ. `snips` divides by the sum of the weights:
+what one relevant item gains, at most 1 for dcg, and less noisy where the number of relevant items
+is.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countersample._frames import Tabular
 from countersample.errors import DataError
 from countersample.evaluation.doubly_robust import exposure
 from countersample.evaluation.estimators import (
     ESTIMATORS,
-    logged_places,
+    logged_rewards,
     make_case,
-    places_of,
+    rewards_of,
     sessions_of_item,
 )
 from countersample.evaluation.resampling import interval, resample
@@ -42,8 +44,8 @@ if TYPE_CHECKING:
 
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.evaluation.estimators import Case, Places, Sums
-    from countersample.evaluation.judged import Ranker
+    from countersample.evaluation.estimators import Case, RankRewards, Sums
+    from countersample.evaluation.labelled import Ranker
 
     Floats = NDArray[np.float64]
 
@@ -51,11 +53,15 @@ __all__ = ["Estimate", "Gain", "estimate", "estimate_gain"]
 
 THIN = 100  # clicks of equal weight; with fewer the interval itself is a guess
 FEW = 50  # clusters to resample
-UNSEEN = 0.05  # of what the ranker's places are worth
+_COLUMNS = (  # of a frame
+    "metric", "estimator", "per", "value", "low", "high", "confidence", "n_clicks",
+    "effective_clicks",
+)  # fmt: skip
+UNSEEN = 0.05  # of the ranker's rewards
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Tabular):
     """The value of a ranker from logged clicks, and how sure it is.
 
     Attributes
@@ -97,9 +103,13 @@ class Estimate:
             f"{self.resampled})"
         )
 
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns of `to_frame`, of one row."""
+        return {name: [getattr(self, name)] for name in _COLUMNS}
+
 
 @dataclass(frozen=True)
-class Gain:
+class Gain(Tabular):
     """How much better a ranker is than the one that was logged, by the same clicks.
 
     Attributes
@@ -133,6 +143,17 @@ class Gain:
             f"{self.logged.value:.4g} to {self.new.value:.4g} a {self.new.per}"
         )
 
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns of `to_frame`: a row for each of logged, new, gain, relative gain."""
+        rows = {
+            "logged": (self.logged.value, self.logged.low, self.logged.high),
+            "new": (self.new.value, self.new.low, self.new.high),
+            "gain": (self.value, self.low, self.high),
+            "relative gain": (self.relative, self.relative_low, self.relative_high),
+        }
+        value, low, high = zip(*rows.values(), strict=True)
+        return {"of": list(rows), "value": list(value), "low": list(low), "high": list(high)}
+
 
 def estimate(
     ranker_or_scores: ArrayLike | Ranker,
@@ -160,7 +181,7 @@ def estimate(
         With `session` the bootstrap is over sessions, else over queries; with `n_sessions` or
         `impressions` the value is per session, else per click.
     dataset : RankingDataset
-        The data the log is of. Its labels are not looked at.
+        The data the log is of. Its labels are not read.
     metric : str
         ``"dcg@k"``, ``"dcg"``, ``"precision@k"`` or ``"arp"``.
     estimator : {"ips", "snips", "clipped", "dr"}
@@ -169,8 +190,8 @@ def estimate(
         τ of ``"clipped"`` (by default 10/√S, S being the number of sessions or else of clicks) and
         of ``"dr"`` (by default 0).
     baseline : array-like (n_items,), optional
-        For ``"dr"``: the relevance of each item by a click model of your own, fitted on other
-        clicks than these. By default `click_model`.
+        For ``"dr"``: the relevance of each item by a model of your own, fitted on other clicks
+        than these. By default `relevance_model`.
     confidence : float in (0, 1)
     n_bootstrap : int
     rng : numpy Generator or seed
@@ -198,10 +219,10 @@ def estimate(
     """
     rng = np.random.default_rng(rng)
     case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
-    places = places_of(ranker_or_scores, case, metric)
-    sums = ESTIMATORS[estimator](case, places)
+    rewards = rewards_of(ranker_or_scores, case, metric)
+    sums = ESTIMATORS[estimator](case, rewards)
     drawn = _draw([sums], n_bootstrap, rng)
-    return _summary(case, sums, places, drawn[:, 0], metric, estimator, confidence)
+    return _summary(case, sums, rewards, drawn[:, 0], metric, estimator, confidence)
 
 
 def estimate_gain(
@@ -247,13 +268,13 @@ def estimate_gain(
     """
     rng = np.random.default_rng(rng)
     case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
-    old = logged_places(case, metric) if logging is None else places_of(logging, case, metric)
-    new = places_of(ranker_or_scores, case, metric)
-    sums = [ESTIMATORS[estimator](case, places) for places in (new, old)]
+    old = logged_rewards(case, metric) if logging is None else rewards_of(logging, case, metric)
+    new = rewards_of(ranker_or_scores, case, metric)
+    sums = [ESTIMATORS[estimator](case, rewards) for rewards in (new, old)]
     drawn = _draw(sums, n_bootstrap, rng)
     of_new, of_old = (
-        _summary(case, each, places, values, metric, estimator, confidence)
-        for each, places, values in zip(sums, (new, old), drawn.T, strict=True)
+        _summary(case, each, rewards, values, metric, estimator, confidence)
+        for each, rewards, values in zip(sums, (new, old), drawn.T, strict=True)
     )
     if not of_old.value > 0:
         raise DataError(
@@ -277,14 +298,14 @@ def _draw(sums: list[Sums], n_bootstrap: int, rng: np.random.Generator) -> Float
 def _summary(
     case: Case,
     sums: Sums,
-    places: Places,
+    rewards: RankRewards,
     drawn: Floats,
     metric: str,
     estimator: str,
     confidence: float,
 ) -> Estimate:
     low, high = interval(drawn, confidence)
-    shares, clicks = sums.weights * places.by_row, case.log.clicks
+    shares, clicks = sums.weights * rewards.by_row, case.log.clicks
     squares = float(clicks @ shares**2)
     effective = float(clicks @ shares) ** 2 / squares if squares > 0 else 0.0
     return Estimate(
@@ -299,11 +320,11 @@ def _summary(
         n_sessions=case.clusters.n_sessions,
         n_clicks=case.log.n_clicks,
         effective_clicks=effective,
-        warnings=tuple(_warnings(case, places, effective, estimator)),
+        warnings=tuple(_warnings(case, rewards, effective, estimator)),
     )
 
 
-def _warnings(case: Case, places: Places, effective: float, estimator: str) -> list[str]:
+def _warnings(case: Case, rewards: RankRewards, effective: float, estimator: str) -> list[str]:
     told = []
     if effective < THIN:
         told.append(
@@ -311,16 +332,15 @@ def _warnings(case: Case, places: Places, effective: float, estimator: str) -> l
         )
     if len(case.clusters) < FEW:
         told.append(f"only {len(case.clusters)} {case.clusters.name}: the interval is rough")
-    if places.by_item is not None and case.clusters.visits is not None:
+    if rewards.by_item is not None and case.clusters.visits is not None:
         seen, _ = exposure(case.log, case.dataset)
-        worth = places.by_item * sessions_of_item(case.clusters, case.dataset)
-        unseen = float(worth[seen == 0].sum() / worth.sum())
+        total = rewards.by_item * sessions_of_item(case.clusters, case.dataset)
+        unseen = float(total[seen == 0].sum() / total.sum())
         if unseen > UNSEEN:
             means = (
-                "of these the click model alone speaks"
+                "of these the relevance model alone speaks"
                 if estimator == "dr"
                 else "they count as irrelevant here, so the ranker may be better: see 'dr'"
             )
-            told.append(f"{unseen:.0%} of what its places are worth are of items never shown: "
-                        f"{means}")  # fmt: skip
+            told.append(f"{unseen:.0%} of its rewards are of items never shown: {means}")
     return told

@@ -1,24 +1,24 @@
-"""The doubly robust estimate: clicks where there are enough, a click model for the rest.
+"""The doubly robust estimate: clicks where there are enough, a model of relevance for the rest.
 
 Of query q there were n_q sessions. Item d was shown in some of them, at propensities p, and clicked
 in some. Its clicks and its exposure are
 
     C = Σ clicks        E = Σ p, over all times it was shown
 
-so that C/E estimates its relevance r (the probability of a click, once looked at). With r̂ what a
-click model says of it, and a clip τ ≥ 0 on the mean propensity E/n_q,
+so that C/E estimates its relevance r (the probability of a click, once examined). With r̂ what a
+model of relevance says of it, and a clip τ ≥ 0 on the mean propensity E/n_q,
 
     r̃ = r̂ + (C − E·r̂) / max(E, τ·n_q)            V = (1/S) Σ_q n_q Σ_d λ(rank of d) · r̃
 
-This is the estimator of Oosterhuis (TOIS 2023) for a position-based user, with the logging policy's
-propensity taken from the log. Since the mean of C is E·r, the mean of r̃ is
+This is the estimator of Oosterhuis (TOIS 2023) for the position-based model, with the logging
+policy's propensity taken from the log. Since the mean of C is E·r, the mean of r̃ is
 r + (r̂ − r) · (1 − E/max(E, τ·n_q)). So it is unbiased
 
-- where E ≥ τ·n_q, whatever the click model says: r̃ is C/E there, and
+- where E ≥ τ·n_q, whatever the model says: r̃ is C/E there, and
 - where r̂ = r, whatever was shown: also for items that nobody was ever shown (E = 0, r̃ = r̂), which
   every weighted sum over clicks takes for irrelevant.
 
-Users' looks are not in the log. So where an item was always shown in the same place and τ is 0,
+What was examined is not in the log. So where an item was always shown at the same rank and τ is 0,
 nothing is left for a model to correct, and this is ips.
 """
 
@@ -69,7 +69,7 @@ def exposure(log: ClickLog, dataset: RankingDataset) -> tuple[Floats, Floats]:
     return seen, add_up(rows, log.clicks, dataset.n_items)
 
 
-def click_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Generator) -> Floats:
+def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Generator) -> Floats:
     """r̂(x) = b + w·x, by least squares: min Σ_d E_d (C_d/E_d − b − w·x_d)² + α‖w‖², (n_items,).
 
     The position-based model with a relevance that is linear in the features. Features are brought
@@ -114,12 +114,12 @@ def click_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Genera
     return np.clip(relevance, 0.0, 1.0)
 
 
-def model_relevance(
+def relevance_of_model(
     baseline: ArrayLike | None, log: ClickLog, dataset: RankingDataset, rng: np.random.Generator
 ) -> Floats:
-    """Return r̂ of each item: what the user gives, checked, or else `click_model`."""
+    """Return r̂ of each item: what the user gives, checked, or else `relevance_model`."""
     if baseline is None:
-        return click_model(log, dataset, rng=rng)
+        return relevance_model(log, dataset, rng=rng)
     given: Any = np.asarray(baseline)
     if given.dtype.kind not in "fiub" or given.shape != (dataset.n_items,):
         raise DataError(

@@ -1,7 +1,7 @@
 """The estimators: each gives its estimate as a ratio of sums over what is resampled.
 
 Formulas are at the top of `countersample.evaluation.counterfactual`. A new estimator is a function
-of a `Case` and the `Places` of a ranking, and a line in `ESTIMATORS`.
+of a `Case` and the `RankRewards` of a ranking, and a line in `ESTIMATORS`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from countersample._params import choice, number
 from countersample.errors import DataError, ParameterError
-from countersample.evaluation.doubly_robust import exposure, model_relevance
+from countersample.evaluation.doubly_robust import exposure, relevance_of_model
 from countersample.evaluation.ranking import item_ranks, parse_additive, rank_values
 from countersample.evaluation.resampling import Clusters, add_up
 
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.evaluation.judged import Ranker
+    from countersample.evaluation.labelled import Ranker
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
 
-class Places(NamedTuple):
-    """What a ranking is worth: λ of each row of the log and, for a new ranker, of each item.
+class RankRewards(NamedTuple):
+    """The rewards of a ranking: λ of each row of the log and, for a new ranker, of each item.
 
     The ranking that was logged has no λ by item where it differed between sessions.
     """
@@ -74,32 +75,32 @@ class Sums(NamedTuple):
     weights: Floats  # of one click of each row, for the effective number of clicks
 
 
-def _ips(case: Case, places: Places) -> Sums:
-    return _weighted(case, places, 1 / case.log.propensity)
+def _ips(case: Case, rewards: RankRewards) -> Sums:
+    return _weighted(case, rewards, 1 / case.log.propensity)
 
 
-def _clipped(case: Case, places: Places) -> Sums:
-    return _weighted(case, places, 1 / np.maximum(case.log.propensity, case.clip))
+def _clipped(case: Case, rewards: RankRewards) -> Sums:
+    return _weighted(case, rewards, 1 / np.maximum(case.log.propensity, case.clip))
 
 
-def _weighted(case: Case, places: Places, weights: Floats) -> Sums:
-    top = case.clusters.total(case.log.clicks * weights * places.by_row)
+def _weighted(case: Case, rewards: RankRewards, weights: Floats) -> Sums:
+    top = case.clusters.total(case.log.clicks * weights * rewards.by_row)
     if case.clusters.n_sessions is None:
         return Sums(top, case.clusters.total(case.log.clicks), 0, "click", weights)
     return Sums(top, case.clusters.sessions, case.clusters.n_empty, "session", weights)
 
 
-def _snips(case: Case, places: Places) -> Sums:
-    sums = _ips(case, places)
+def _snips(case: Case, rewards: RankRewards) -> Sums:
+    sums = _ips(case, rewards)
     bottom = case.clusters.total(case.log.weights)
     return sums._replace(bottom=bottom, n_empty=0, per="relevant item")
 
 
-def _dr(case: Case, places: Places) -> Sums:
+def _dr(case: Case, rewards: RankRewards) -> Sums:
     log, clusters, model = case.log, case.clusters, case.relevance
     assert clusters.visits is not None  # noqa: S101 (exposure refused a log without impressions)
     assert log.impressions is not None  # noqa: S101
-    assert places.by_item is not None  # noqa: S101
+    assert rewards.by_item is not None  # noqa: S101
     cluster, query, n_sessions = clusters.visits
     sessions = sessions_of_item(clusters, case.dataset)
     seen, _ = exposure(log, case.dataset)
@@ -107,10 +108,10 @@ def _dr(case: Case, places: Places) -> Sums:
     shares = np.divide(  # of a session: so that clusters add up to n_q · (C − E·r̂) / below
         sessions[case.rows], below, out=np.zeros(len(below)), where=below > 0
     )
-    looked = log.impressions * log.propensity
-    corrections = (log.clicks - looked * model[case.rows]) * shares
-    top = clusters.total(places.by_row * corrections)
-    by_query = np.add.reduceat(places.by_item * model, case.dataset.offsets[:-1])
+    examined = log.impressions * log.propensity
+    corrections = (log.clicks - examined * model[case.rows]) * shares
+    top = clusters.total(rewards.by_row * corrections)
+    by_query = np.add.reduceat(rewards.by_item * model, case.dataset.offsets[:-1])
     top += add_up(cluster, n_sessions * by_query[query], len(clusters))
     return Sums(top, clusters.sessions, clusters.n_empty, "session", shares)
 
@@ -122,7 +123,7 @@ def sessions_of_item(clusters: Clusters, dataset: RankingDataset) -> Floats:
     return np.repeat(add_up(query, n_sessions, dataset.n_queries), dataset.query_sizes)
 
 
-ESTIMATORS: dict[str, Callable[[Case, Places], Sums]] = {
+ESTIMATORS: dict[str, Callable[[Case, RankRewards], Sums]] = {
     "ips": _ips,
     "snips": _snips,
     "clipped": _clipped,
@@ -130,14 +131,14 @@ ESTIMATORS: dict[str, Callable[[Case, Places], Sums]] = {
 }
 
 
-def places_of(ranker_or_scores: ArrayLike | Ranker, case: Case, metric: str) -> Places:
-    """Return what the places that a ranker gives are worth."""
+def rewards_of(ranker_or_scores: ArrayLike | Ranker, case: Case, metric: str) -> RankRewards:
+    """Return the rewards of the ranks that a ranker gives."""
     by_item = rank_values(metric, item_ranks(ranker_or_scores, case.dataset))
-    return Places(by_item[case.rows], by_item)
+    return RankRewards(by_item[case.rows], by_item)
 
 
-def logged_places(case: Case, metric: str) -> Places:
-    """Return what the logged rankings are worth: by item, the mean of λ over its query's sessions.
+def logged_rewards(case: Case, metric: str) -> RankRewards:
+    """Return the rewards of the logged rankings: by item, the mean of λ over its query's sessions.
 
     Without impressions that is not known, and each click has the λ of its own position.
     """
@@ -149,11 +150,11 @@ def logged_places(case: Case, metric: str) -> Places:
         )
     by_row = rank_values(metric, log.position)
     if log.impressions is None:
-        return Places(by_row, None)
+        return RankRewards(by_row, None)
     sessions = sessions_of_item(case.clusters, case.dataset)
     added = add_up(case.rows, log.impressions * by_row, case.dataset.n_items)
     by_item = np.divide(added, sessions, out=np.zeros(len(added)), where=sessions > 0)
-    return Places(by_item[case.rows], by_item)
+    return RankRewards(by_item[case.rows], by_item)
 
 
 def make_case(
@@ -168,20 +169,17 @@ def make_case(
     """Check what does not depend on a ranker, and bring it together."""
     log.check(dataset)
     parse_additive(metric)
-    if estimator not in ESTIMATORS:
-        raise ParameterError(
-            f"estimator is {estimator!r}, expected one of {', '.join(map(repr, ESTIMATORS))}"
-        )
+    choice("estimator", estimator, ESTIMATORS)
     if clip is not None and estimator not in {"clipped", "dr"}:
         raise ParameterError(f"estimator {estimator!r} takes no clip, expected 'clipped' or 'dr'")
-    if clip is not None and not 0 < clip <= 1:
-        raise ParameterError(f"clip is {clip}, expected a propensity, within (0, 1]")
+    if clip is not None:
+        number("clip", clip, above=0, most=1)
     if baseline is not None and estimator != "dr":
         raise ParameterError(f"estimator {estimator!r} takes no baseline, expected 'dr'")
     relevance = np.empty(0)
     if estimator == "dr":
         exposure(log, dataset)  # refuses a log without impressions
-        relevance = model_relevance(baseline, log, dataset, rng)
+        relevance = relevance_of_model(baseline, log, dataset, rng)
     clusters = Clusters.of(log)
     if clip is None:
         clip = min(1.0, 10 / sqrt(clusters.n_sessions or log.n_clicks))

@@ -1,4 +1,4 @@
-"""What the estimates share: scores of a ranker, ranks, and what a rank is worth."""
+"""What the estimates share: scores of a ranker, ranks, and the reward of a rank."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.data import RankingDataset
-    from countersample.evaluation.judged import Ranker
+    from countersample.evaluation.labelled import Ranker
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
 # λ(rank), before the cut-off at k, which is None for the whole list.
-WORTH: dict[str, Callable[[Floats, int | None], Floats]] = {
+REWARDS: dict[str, Callable[[Floats, int | None], Floats]] = {
     "dcg": lambda ranks, _: DISCOUNTS["log2"](ranks),
     "precision": lambda ranks, k: np.full(len(ranks), 1 / (k or 1)),
     "arp": lambda ranks, _: ranks,
@@ -70,10 +70,10 @@ def parse_additive(metric: str) -> tuple[str, int | None]:
     get_metric(metric)  # refuses what is not known
     name, at, cut = metric.partition("@")
     takes_cut = {"arp": False, "precision": True}.get(name, bool(at))
-    if name not in WORTH or bool(at) != takes_cut:
+    if name not in REWARDS or bool(at) != takes_cut:
         raise ParameterError(
             f"metric {metric!r} cannot be estimated from clicks, expected 'dcg', 'dcg@k', "
-            "'precision@k' or 'arp': a sum over relevant items of what their ranks are worth"
+            "'precision@k' or 'arp': a sum over relevant items of rewards of their ranks"
         )
     return name, int(cut) if at else None
 
@@ -106,5 +106,5 @@ def rank_values(metric: str, ranks: NDArray[np.integer[Any]]) -> Floats:
     array([0.5, 0.5, 0. ])
     """
     name, k = parse_additive(metric)
-    values = WORTH[name](ranks.astype(np.float64), k)
+    values = REWARDS[name](ranks.astype(np.float64), k)
     return values if k is None else np.where(ranks <= k, values, 0.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.errors import ParameterError
+from countersample._params import number, whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,8 +95,8 @@ def _sessions_by_query(log: ClickLog, query: Ints, n_queries: int) -> Floats:
     Without positions: as often as the item that was shown most often.
     """
     assert log.impressions is not None  # noqa: S101 (only called where it is)
-    place = log.item if log.position is None else log.position
-    pairs, member = np.unique((query << 32) | place, return_inverse=True)
+    slot = log.item if log.position is None else log.position
+    pairs, member = np.unique((query << 32) | slot, return_inverse=True)
     shown = add_up(member, log.impressions, len(pairs))
     most = np.zeros(n_queries)
     np.maximum.at(most, pairs >> 32, shown)
@@ -132,8 +132,7 @@ def resample(sums: Floats, n_empty: float, *, n_bootstrap: int, rng: np.random.G
     >>> bool(abs(drawn.std() - 1 / 20) < 0.005)
     True
     """
-    if n_bootstrap < 1:
-        raise ParameterError(f"n_bootstrap is {n_bootstrap}, expected at least 1")
+    whole_number("n_bootstrap", n_bootstrap, least=1)
     whole = sums.sum(axis=0) + np.append(np.zeros(sums.shape[1] - 1), n_empty)
     if len(sums) > MOST_GROUPS:
         group = rng.permutation(len(sums)) % MOST_GROUPS
@@ -153,8 +152,7 @@ def resample(sums: Floats, n_empty: float, *, n_bootstrap: int, rng: np.random.G
 
 def interval(values: Floats, confidence: float) -> tuple[float, float]:
     """Return the percentiles between which the middle share of the values lies."""
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence is {confidence}, expected above 0 and below 1")
+    number("confidence", confidence, above=0, below=1)
     tail = (1 - confidence) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)

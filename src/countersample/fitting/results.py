@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample import pages
 from countersample.rankers.chosen import chosen_settings
 
 if TYPE_CHECKING:
@@ -104,6 +105,9 @@ class Fit:
             f"Not shown to be better: {told}, and that includes 0. A longer log would narrow the "
             "interval."
         )
+
+    def _repr_html_(self) -> str:
+        return f"{pages.paragraphs([self.verdict])}{self.gain._repr_html_()}"
 
     @property
     def chosen(self) -> dict[str, Any]:

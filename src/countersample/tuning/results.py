@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from countersample._frames import Tabular
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
 
 STANDARD_ERRORS = 1.0  # that a clip has to be better by
 
@@ -30,7 +38,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class ClipChoice:
+class ClipChoice(Tabular):
     """How far to clip, as held-out clicks decided it.
 
     Clipping is a bias that held-out clicks cannot see in full, so that it has to be better than no
@@ -58,6 +66,10 @@ class ClipChoice:
     trials: tuple[Trial, ...]
     metric: str
 
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns of `to_frame`: a row for each clip that was tried; NaN is none."""
+        return _columns(self.trials)
+
     @property
     def sentence(self) -> str:
         """The choice, in words."""
@@ -81,7 +93,7 @@ class ClipChoice:
 
 
 @dataclass(frozen=True)
-class TuningResult:
+class TuningResult(Tabular):
     """What was tried, and what was best.
 
     Attributes
@@ -125,3 +137,16 @@ class TuningResult:
             by_clip.setdefault(trial.clip, trial)
         trials = sorted(by_clip.values(), key=lambda trial: trial.clip or 0.0)
         return ClipChoice(self.clip, tuple(trials), self.metric)
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns of `to_frame`: a row for each trial; a clip of NaN is none."""
+        return _columns(self.trials)
+
+
+def _columns(trials: Sequence[Trial]) -> dict[str, ArrayLike]:
+    """Return the settings and values of trials; a clip of NaN is none."""
+    columns: dict[str, Any] = {
+        f.name: [getattr(trial, f.name) for trial in trials] for f in fields(Trial)
+    }
+    columns["clip"] = [float("nan") if clip is None else clip for clip in columns["clip"]]
+    return columns

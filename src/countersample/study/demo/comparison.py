@@ -167,7 +167,9 @@ def compare(
         chosen = _best_rate(of_method, vali)
         results.append(_evaluate(method, [by_rate[chosen] for by_rate in of_method], train_set,
                                  test, logs[0]))  # fmt: skip
-    best, at_start = learning_curve(np.array([best_weights, policy]), test, METRIC)
+    best, at_start = learning_curve(
+        np.array([best_weights, policy]), test, METRIC, no_relevant="skip"
+    )
     return Comparison(
         points,
         float(best),
@@ -219,7 +221,9 @@ def _best_rate(runs: list[list[TrainingResult]], vali: RankingDataset) -> int:
     for lane in zip(*runs, strict=True):
         diverged = any(run.diverged_at for run in lane)
         coefs = np.concatenate([run.history.average_coef[some] for run in lane])
-        quality.append(-np.inf if diverged else learning_curve(coefs, vali, METRIC).mean())
+        quality.append(
+            -np.inf if diverged else learning_curve(coefs, vali, METRIC, no_relevant="skip").mean()
+        )
     return int(np.argmax(quality))
 
 
@@ -240,7 +244,12 @@ def _evaluate(
     seconds = time.perf_counter() - begin
     return MethodResult(
         method,
-        np.array([learning_curve(run.history.average_coef, test, METRIC) for run in runs]),
+        np.array(
+            [
+                learning_curve(run.history.average_coef, test, METRIC, no_relevant="skip")
+                for run in runs
+            ]
+        ),
         rate,
         n_steps / seconds,
         sum(run.diverged_at is not None for run in runs),

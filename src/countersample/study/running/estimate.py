@@ -94,7 +94,7 @@ def measure(parts: tuple[RankingDataset, ...], *, workers: int = 1) -> Rates:
     return Rates(
         seconds_of(1),
         seconds_of(8),
-        _best(lambda _: learning_curve(coefs, test, METRIC), 1) / len(coefs),
+        _best(lambda _: learning_curve(coefs, test, METRIC, no_relevant="skip"), 1) / len(coefs),
     )
 
 

@@ -41,7 +41,7 @@ def supervised(
         progress=progress,
     )
     sound = [run.average_coef for run in runs if run.diverged_at is None]
-    return sound[int(learning_curve(np.array(sound), vali, METRIC).argmax())]
+    return sound[int(learning_curve(np.array(sound), vali, METRIC, no_relevant="skip").argmax())]
 
 
 def logging_policy(dataset: RankingDataset, *, fraction: float, seed: int) -> Floats:
