@@ -308,7 +308,7 @@ def test_gamma_below_zero_is_no_law(rng):
     counts, _ = served(rng, THETA[::-1].copy(), n_queries=300, sessions=60)
     law = estimate_gamma(counts, method="all-pairs", rng=rng)
     assert law.high < 0
-    with pytest.raises(DataError, match="users would look more the lower"):
+    with pytest.raises(DataError, match="users would examine more the lower"):
         _ = law.bias
 
 

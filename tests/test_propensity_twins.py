@@ -62,7 +62,7 @@ def test_shuffles_of_lists_alike_are_click_through(rng):
 
 
 def test_swaps_leave_out_what_moved_alone():
-    """Items 0 and 1 change places; item 2 moved to position 1 while nothing went to its place."""
+    """Items 0 and 1 change places; item 2 moved to position 1 and nothing went where it was."""
     rows = [(q, item, k, clicks, 10) for q in range(3) for item, k, clicks in
             [(0, 1, 8), (0, 2, 4), (1, 1, 6), (1, 2, 3), (2, 1, 9), (2, 3, 9), (3, 2, 5), (3, 3, 1),
              (4, 2, 5), (4, 3, 1)]]  # fmt: skip
@@ -124,9 +124,9 @@ def test_a_place_without_a_click_is_zero_and_one_without_pairs_unknown():
     np.testing.assert_allclose(found, [1, 0.5, 0, np.nan])
 
 
-def log_likelihood(state, cells, n_places):
-    looks, relevance = expit(state[:n_places]), expit(state[n_places:])
-    click = looks[cells.place] * relevance[cells.pair]
+def log_likelihood(state, cells, n_positions):
+    examination, relevance = expit(state[:n_positions]), expit(state[n_positions:])
+    click = examination[cells.position] * relevance[cells.pair]
     return cells.clicks @ np.log(click) + (cells.impressions - cells.clicks) @ np.log1p(-click)
 
 
@@ -173,7 +173,7 @@ def test_every_update_of_em_is_more_likely(rng):
     log, _ = served(rng, THETA, n_queries=20, sessions=30)
     em = METHODS["em"](cells_of(log))
     weights = np.ones((1, len(em._cells.query)))
-    shown = em._cells.by_place(em._cells.impressions)[None]
+    shown = em._cells.by_position(em._cells.impressions)[None]
     state = np.full((1, 4 + len(em._starts)), 0.5)
     values = []
     for _ in range(20):
@@ -192,8 +192,8 @@ def test_regression_em_is_the_maximum(rng):
     cells, state = method._cells, method._solution
 
     def mean_likelihood(state):
-        looks, score = expit(state[:4]), method._design @ state[4:]
-        click = looks[cells.place] * expit(score)[method._pair]
+        examination, score = expit(state[:4]), method._design @ state[4:]
+        click = examination[cells.position] * expit(score)[method._pair]
         misses = cells.impressions - cells.clicks
         return (cells.clicks @ np.log(click) + misses @ np.log1p(-click)) / cells.impressions.sum()
 

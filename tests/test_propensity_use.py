@@ -42,8 +42,8 @@ def curve(value, low=None, high=None, **options):
 def test_what_is_saved_is_read_again(tmp_path, rng):
     counts, _ = served(rng, THETA, n_queries=60, sessions=60)
     found = estimate(counts, reference=2, confidence=0.9, rng=rng).clip(0.2)
-    found.save(tmp_path / "looks.json")
-    again = Propensities.load(tmp_path / "looks.json")
+    found.save(tmp_path / "examination.json")
+    again = Propensities.load(tmp_path / "examination.json")
     for name in ("position", "value", "low", "high", "n_impressions"):
         np.testing.assert_array_equal(getattr(found, name), getattr(again, name))
     assert found.to_dict() == again.to_dict()
@@ -64,28 +64,28 @@ def test_what_is_saved_is_read_again(tmp_path, rng):
     ],
 )
 def test_bad_files(tmp_path, text, message):
-    path = tmp_path / "looks.json"
+    path = tmp_path / "examination.json"
     if isinstance(text, dict):
         path.write_text(json.dumps(curve([1.0, 0.5]).to_dict() | text))
     elif text is not None:
         path.write_text(text)
-    with pytest.raises(DataError, match=f"looks.json: .*{message}"):
+    with pytest.raises(DataError, match=f"examination.json: .*{message}"):
         Propensities.load(path)
 
 
 def test_where_a_bias_is_wanted():
-    looks = curve([1.0, 0.5, 0.2])
-    np.testing.assert_array_equal(looks.propensity([3, 1]), [0.2, 1])
-    assert looks.bias == TableBias([1.0, 0.5, 0.2])
-    clicks = PositionBased(bias=looks, noise=0.5).click_probabilities([4, 0, 4])
+    examination = curve([1.0, 0.5, 0.2])
+    np.testing.assert_array_equal(examination.propensity([3, 1]), [0.2, 1])
+    assert examination.bias == TableBias([1.0, 0.5, 0.2])
+    clicks = PositionBased(bias=examination, noise=0.5).click_probabilities([4, 0, 4])
     np.testing.assert_allclose(clicks, [1, 0.25, 0.2])
 
 
 def test_values_above_one_are_made_probabilities():
-    looks = curve([1.0, 2.0, 0.5])
-    np.testing.assert_array_equal(looks.at([1, 2, 3]), [1, 2, 0.5])
-    np.testing.assert_array_equal(looks.propensity([1, 2, 3]), [0.5, 1, 0.25])
-    assert looks.bias == TableBias([0.5, 1.0, 0.25])
+    examination = curve([1.0, 2.0, 0.5])
+    np.testing.assert_array_equal(examination.at([1, 2, 3]), [1, 2, 0.5])
+    np.testing.assert_array_equal(examination.propensity([1, 2, 3]), [0.5, 1, 0.25])
+    assert examination.bias == TableBias([0.5, 1.0, 0.25])
 
 
 @pytest.mark.parametrize("positions", [6, [1, 6], 0, [2.5], -1])
@@ -97,13 +97,13 @@ def test_positions_beyond_the_table_are_refused(positions):
 
 
 def test_clip():
-    looks = curve([1.0, 0.5, 0.2], low=[1, 0.2, 0.1], high=[1, 0.7, 0.3]).clip(0.4)
-    np.testing.assert_array_equal(looks.value, [1, 0.5, 0.4])
-    np.testing.assert_array_equal(looks.low, [1, 0.4, 0.4])
-    np.testing.assert_array_equal(looks.high, [1, 0.7, 0.4])
+    examination = curve([1.0, 0.5, 0.2], low=[1, 0.2, 0.1], high=[1, 0.7, 0.3]).clip(0.4)
+    np.testing.assert_array_equal(examination.value, [1, 0.5, 0.4])
+    np.testing.assert_array_equal(examination.low, [1, 0.4, 0.4])
+    np.testing.assert_array_equal(examination.high, [1, 0.7, 0.4])
     for wrong in (0, 1.1, np.nan):
         with pytest.raises(ParameterError, match=r"expected within \(0, 1\]"):
-            looks.clip(wrong)
+            examination.clip(wrong)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_a_curve_cannot_be_changed():
 
 def is_falling_by_linprog(low, high):
     """Is there a falling curve within [low, high·1.001], and no flat one?"""
-    n_places = low.shape[1]
-    step = np.eye(n_places, k=1)[:-1] - np.eye(n_places)[:-1]  # x_{k+1} − x_k ≤ 0
-    fall = np.zeros(n_places)
+    n_positions = low.shape[1]
+    step = np.eye(n_positions, k=1)[:-1] - np.eye(n_positions)[:-1]  # x_{k+1} − x_k ≤ 0
+    fall = np.zeros(n_positions)
     fall[0], fall[-1] = 1, -1
     ends = list(zip(low.max(axis=0), high.min(axis=0) * 1.001, strict=True))
     if any(a > b for a, b in ends):
         return False
-    found = linprog(fall, A_ub=step, b_ub=np.zeros(n_places - 1), bounds=ends)
+    found = linprog(fall, A_ub=step, b_ub=np.zeros(n_positions - 1), bounds=ends)
     return bool(found.status == 0 and found.fun > 1e-12)
 
 
@@ -182,7 +182,7 @@ def test_a_curve_that_rises_or_is_flat_is_told():
         False,
         (
             "There is one method only (em), and no falling curve is within all intervals: position "
-            "3 is looked at more (0.45 or more) than position 2 (0.3 or less)."
+            "3 is examined more (0.45 or more) than position 2 (0.3 or less)."
         ),
     )
     flat = curve([1, 0.9, 0.9], [1, 0.5, 0.5], [1, 1.2, 1.2])

@@ -13,6 +13,8 @@ from conftest import SEED
 from countersample._kernels import clicks as kernels
 from countersample.clicks import (
     CLICK_MODELS,
+    Cascade,
+    DependentClick,
     DynamicBayesian,
     PositionBased,
     PositionBias,
@@ -118,7 +120,7 @@ def test_clicks_shown_is_its_twin(rng, repeat):
     assert clicked.tolist() == twin
 
 
-# -- every user against its closed form ----------------------------------------------------------
+# -- every click model against its closed form ----------------------------------------------------
 
 
 @pytest.mark.parametrize("click_model", CLICK_MODELS)
@@ -204,15 +206,23 @@ def test_the_check_sees_a_wrong_model(data, rng):
         check_cells({0: (int(table["click"].to_numpy().sum()), 50_000, chance)})
 
 
-def test_weighted_clicks_are_unbiased_where_every_item_is_looked_at(data):
-    """Σ P(click)/propensity is what a user who sees all would click; exact, nothing is drawn."""
-    for click_model in ("position-based", "near-random", "dbn"):
-        model = CLICK_MODELS[click_model](**SETTING)
-        labels = data.labels[data.offsets[4] :]
-        seen = model.steps(labels, np.arange(1, len(labels) + 1)).attract
-        np.testing.assert_allclose(
-            model.click_probabilities(labels) / model.propensities(labels), seen, rtol=1e-12
-        )
+@pytest.mark.parametrize("click_model", CLICK_MODELS)
+def test_weighted_clicks_are_unbiased_where_an_item_is_examined(data, click_model):
+    """P(click)/propensity is what a user who examines all would click; exact, nothing is drawn."""
+    model = CLICK_MODELS[click_model](**SETTING)
+    labels = data.labels[data.offsets[4] :]
+    wanted = model.steps(labels, np.arange(1, len(labels) + 1)).attract
+    propensity = model.propensities(labels)
+    is_examined = propensity > 0
+    assert is_examined[0]
+    weighted = model.click_probabilities(labels)[is_examined] / propensity[is_examined]
+    np.testing.assert_allclose(weighted, wanted[is_examined], rtol=1e-12)
+
+
+def test_a_dependent_click_model_that_never_goes_on_is_the_cascade_model():
+    labels = [0, 4, 2, 3, 0, 1]
+    dependent = DependentClick(bias=TableBias([0.0] * 6), noise=0.2)
+    assert (dependent.propensities(labels) == Cascade(noise=0.2).propensities(labels)).all()
 
 
 # -- the log -------------------------------------------------------------------------------------
@@ -301,7 +311,7 @@ def test_a_user_model_of_ones_own():
     class OnlyTheFirst(PositionBased):
         def steps(self, labels, ranks):
             on = np.ones(len(labels))
-            return Steps(look=1.0 * (ranks == 1), attract=on, after_click=on, after_skip=on)
+            return Steps(examine=1.0 * (ranks == 1), attract=on, after_click=on, after_skip=on)
 
     data = synthetic("tiny", rng=0)
     log = simulate_clicks(data, -np.arange(data.n_items), 500, click_model=OnlyTheFirst, rng=SEED)

@@ -56,31 +56,42 @@ def clicks_shown(rng, offsets, click, after_click, after_skip, queries):
     return result
 
 
-# -- the users, by the formulas of their papers --------------------------------------------------
+# -- the click models, by the formulas of their papers: each has a line in both tables ----------
 
 
 def propensities(click_model, labels, *, bias, relevant, noise):
-    """P(look) at each rank of one list; ``bias`` is a function of a rank."""
+    """P(examined) at each rank of one list; ``bias`` is a function of a rank."""
+    ranks = range(1, len(labels) + 1)
+    by_bias = [bias(r) for r in ranks]
     attract = attraction(click_model, labels, relevant=relevant, noise=noise)
     satisfy = [0.7 if label >= relevant else 0 for label in labels]
-    ranks = range(1, len(labels) + 1)
-    if click_model == "perfect":
-        return [1 for _ in ranks]
-    if click_model == "cascade":
-        return [prod(1 - attract[i] for i in range(r - 1)) for r in ranks]
-    if click_model == "dbn":
-        return [prod(0.9 * (1 - attract[i] * satisfy[i]) for i in range(r - 1)) for r in ranks]
-    return [bias(r) for r in ranks]
+    go_on = [1 - a * (1 - b) for a, b in zip(attract, by_bias, strict=True)]
+    stay = [0.9 * (1 - a * s) for a, s in zip(attract, satisfy, strict=True)]
+    return {
+        "position-based": by_bias,
+        "perfect": [1 for _ in ranks],
+        "near-random": by_bias,
+        "cascade": [prod(1 - a for a in attract[: r - 1]) for r in ranks],
+        "dependent-click": [prod(go_on[: r - 1]) for r in ranks],
+        "dbn": [prod(stay[: r - 1]) for r in ranks],
+        "trust-bias": by_bias,
+    }[click_model]
 
 
 def attraction(click_model, labels, *, relevant, noise):
-    """P(click | look) at each rank of one list."""
-    yes_no = {
-        "perfect": lambda _: (1, 0),
-        "near-random": lambda _: (0.6, 0.4),
-        "trust-bias": lambda r: (1 - (min(r, 20) + 1) / 100, 0.65 / min(r, 10)),
-    }.get(click_model, lambda _: (1, noise))
-    return [yes_no(r)[0 if label >= relevant else 1] for r, label in enumerate(labels, 1)]
+    """P(click | examined) at each rank of one list."""
+    return [
+        {
+            "position-based": (1, noise),
+            "perfect": (1, 0),
+            "near-random": (0.6, 0.4),
+            "cascade": (1, noise),
+            "dependent-click": (1, noise),
+            "dbn": (1, noise),
+            "trust-bias": (1 - (min(r, 20) + 1) / 100, 0.65 / min(r, 10)),
+        }[click_model][0 if label >= relevant else 1]
+        for r, label in enumerate(labels, 1)
+    ]
 
 
 def patterns(steps):

@@ -29,11 +29,11 @@ def served(rng, theta, *, n_queries, sessions, n_rankers=3, noise=0.3, relevance
     scores = relevance[:, None] + noise * rng.standard_normal((n_queries, n_rankers, depth))
     item = np.argsort(-scores, axis=2)
     query = np.broadcast_to(np.arange(n_queries)[:, None, None], item.shape)
-    place = np.broadcast_to(np.arange(depth), item.shape)
+    index = np.broadcast_to(np.arange(depth), item.shape)
     shown = rng.multinomial(sessions, np.full(n_rankers, 1 / n_rankers), n_queries)
     impressions = np.broadcast_to(shown[:, :, None], item.shape)
-    rate = theta[place] * relevance[query, item]
-    cells = (query, item, place + 1, impressions, rate)
+    rate = theta[index] * relevance[query, item]
+    cells = (query, item, index + 1, impressions, rate)
     return counted(*(cell.ravel() for cell in cells), rng), relevance
 
 
@@ -47,10 +47,10 @@ def shuffled(rng, theta, *, n_queries, sessions, relevance=None, lengths=None):
     if relevance is None:
         relevance = rng.beta(1, 3, (n_queries, depth))
     query = np.broadcast_to(np.arange(n_queries)[:, None, None], item.shape)
-    place = np.broadcast_to(np.arange(depth), item.shape)
-    kept = place < lengths[:, None, None]
-    rate = theta[place] * relevance[query, item]
-    cells = (query, item, place + 1, np.ones_like(item), rate)
+    index = np.broadcast_to(np.arange(depth), item.shape)
+    kept = index < lengths[:, None, None]
+    rate = theta[index] * relevance[query, item]
+    cells = (query, item, index + 1, np.ones_like(item), rate)
     return counted(*(cell[kept] for cell in cells), rng)
 
 
@@ -64,9 +64,9 @@ def swapped(rng, theta, *, n_queries, sessions, chain=False):
     q, s = np.nonzero(rng.random((n_queries, sessions)) < 0.5)
     item[q, s, upper[q, s]], item[q, s, lower[q, s]] = lower[q, s], upper[q, s]
     query = np.broadcast_to(np.arange(n_queries)[:, None, None], item.shape)
-    place = np.broadcast_to(np.arange(depth), item.shape)
-    rate = theta[place] * relevance[query, item]
-    cells = (query, item, place + 1, np.ones_like(item), rate)
+    index = np.broadcast_to(np.arange(depth), item.shape)
+    rate = theta[index] * relevance[query, item]
+    cells = (query, item, index + 1, np.ones_like(item), rate)
     return counted(*(cell.ravel() for cell in cells), rng)
 
 
@@ -77,9 +77,9 @@ def shared_sums(counts, depth, weighting):
     for query, item, position, clicks, shown in zip(*(c.tolist() for c in columns), strict=True):
         table.setdefault((query, item), {})[position - 1] = (clicks, shown)
     total, weight = np.zeros((depth, depth)), np.zeros((depth, depth))
-    for places in table.values():
-        for j, (c_j, n_j) in places.items():
-            for k, (_, n_k) in places.items():
+    for positions in table.values():
+        for j, (c_j, n_j) in positions.items():
+            for k, (_, n_k) in positions.items():
                 if j != k:
                     w = 1 if weighting == "equal" else n_j * n_k / (n_j + n_k)
                     total[j, k] += w * c_j / n_j

@@ -1,4 +1,4 @@
-"""``countersample simulate`` and ``inspect``: click logs made and looked at."""
+"""``countersample simulate`` and ``inspect``: click logs made and inspected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 DataPath = Annotated[
     Path,
-    typer.Argument(help="Judged data: LETOR text, Parquet, a saved dataset, a folder of splits."),
+    typer.Argument(
+        help="Labelled (judged) data: LETOR text, Parquet, a saved dataset, a folder of splits."
+    ),
 ]
 
 
@@ -32,7 +34,7 @@ def simulate(
     ] = 0,
     click_model: Annotated[str, typer.Option(help="The click model.")] = "position-based",
     relevant: Annotated[float, typer.Option(help="Smallest relevant grade.")] = 3,
-    noise: Annotated[float, typer.Option(help="Clicks on other items, once looked at.")] = 0.1,
+    noise: Annotated[float, typer.Option(help="Clicks on other items, once examined.")] = 0.1,
     policy: Annotated[
         Path | None, typer.Option(help="The ranker that showed the items (a saved one).")
     ] = None,
@@ -92,39 +94,37 @@ def inspect(
     from countersample import ClickLog
     from countersample.clicks import diagnose
 
-    figures = diagnose(ClickLog.load(log))
+    found = diagnose(ClickLog.load(log))
     if json:
-        _show.as_json(figures.to_dict())
+        _show.as_json(found.to_dict())
         return
     _show.line(str(log))
     _show.pairs(
         [
-            ("clicks", f"{figures.n_clicks:,.0f}"),
-            ("queries", f"{figures.n_queries:,}"),
-            ("query-item pairs", f"{figures.n_pairs:,}"),
-            ("largest weight M", f"{figures.max_weight:,.2f}"),
-            ("mean weight M̄", f"{figures.mean_weight:,.2f}"),
-            ("M / M̄", f"{figures.max_weight / figures.mean_weight:,.1f}"),
+            ("clicks", f"{found.n_clicks:,.0f}"),
+            ("queries", f"{found.n_queries:,}"),
+            ("query-item pairs", f"{found.n_pairs:,}"),
+            ("largest weight M", f"{found.max_weight:,.2f}"),
+            ("mean weight M̄", f"{found.mean_weight:,.2f}"),
+            ("M / M̄", f"{found.max_weight / found.mean_weight:,.1f}"),
             (
                 "effective clicks",
-                f"{figures.effective_clicks:,.0f} of equal weight would vary as much",
+                f"{found.effective_clicks:,.0f} of equal weight would vary as much",
             ),
             (
                 "predicted gain",
-                f"(M/M̄)² = {figures.predicted_gain:,.0f} times fewer steps than ips, by the bounds",
+                f"(M/M̄)² = {found.predicted_gain:,.0f} times fewer steps than ips, by the bounds",
             ),
-            ("top 1 % of clicks", f"have {100 * figures.top_share:.1f} % of the weight"),
+            ("top 1 % of clicks", f"have {100 * found.top_share:.1f} % of the weight"),
         ]
     )
     _show.line("  clicks by weight")
-    _show.bars(
-        (f"{low:,.0f} … {high:,.0f}", round(count)) for low, high, count in figures.histogram
-    )
-    _show.paragraph(figures.verdict)
+    _show.bars((f"{low:,.0f} … {high:,.0f}", round(count)) for low, high, count in found.histogram)
+    _show.paragraph(found.verdict)
 
 
 def load_train(path: Path) -> RankingDataset:
-    """Load judged data; of a folder of splits, the training part."""
+    """Load labelled data; of a folder of splits, the training part."""
     from countersample.data.load import load
 
     parts = load(path, progress=True)

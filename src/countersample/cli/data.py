@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from countersample.data.describe import Description
 
 app = typer.Typer(
-    help="Judged data: list known sets, describe, verify, convert, make.", no_args_is_help=True
+    help="Labelled data: list known sets, describe, verify, convert, make.", no_args_is_help=True
 )
 
 DataDir = Annotated[
@@ -35,9 +35,9 @@ def list_known(*, data_dir: DataDir = None, json: Json = False) -> None:
     """List the known sets, and which of them are on this machine."""
     from countersample.data import catalogue
 
-    places = {name: _place(name, data_dir) for name in catalogue.known()}
+    folders = {name: _folder(name, data_dir) for name in catalogue.known()}
     if json:
-        _show.as_json([_known_as_dict(s, places[s.name]) for s in catalogue.known().values()])
+        _show.as_json([_known_as_dict(s, folders[s.name]) for s in catalogue.known().values()])
         return
     _show.table(
         ["name", "title", "queries", "items", "features", "here"],
@@ -48,7 +48,7 @@ def list_known(*, data_dir: DataDir = None, json: Json = False) -> None:
                 f"{known.statistics.queries:,}",
                 f"{known.statistics.items:,}",
                 f"{known.statistics.features:,}",
-                "yes" if places[known.name] else "no",
+                "yes" if folders[known.name] else "no",
             ]
             for known in catalogue.known().values()
         ],
@@ -78,11 +78,11 @@ def info(
         _info_of_known(catalogue.get(path), data_dir, json=json)
         return
     parts = load(path, cache=cache, clip=clip, progress=True)
-    figures = {name: part.describe() for name, part in parts.items()}
+    found = {name: part.describe() for name, part in parts.items()}
     if json:
-        _show.as_json({name: _figures_as_dict(parts[name], figures[name]) for name in parts})
+        _show.as_json({name: _statistics_as_dict(parts[name], found[name]) for name in parts})
         return
-    for name, description in figures.items():
+    for name, description in found.items():
         _show_description(name, description)
 
 
@@ -126,7 +126,7 @@ def convert(
     clip: Clip = False,
     json: Json = False,
 ) -> None:
-    """Convert judged data: to a folder that opens in milliseconds, to LETOR text, to Parquet."""
+    """Convert labelled data: to a folder that opens in milliseconds, to LETOR text, to Parquet."""
     from countersample.data.load import convert as convert_file
 
     dataset = convert_file(source, target, clip=clip, progress=True)
@@ -145,7 +145,7 @@ def make(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Make a synthetic set of judged data."""
+    """Make a synthetic set of labelled data."""
     from countersample.data import synthetic
     from countersample.data.load import check_target, save
 
@@ -158,7 +158,7 @@ def make(
         _show.line(f"{dataset!r} is in {target}")
 
 
-def _place(name: str, data_dir: Path | None) -> Path | None:
+def _folder(name: str, data_dir: Path | None) -> Path | None:
     from countersample.data import catalogue
     from countersample.errors import DataError
 
@@ -168,16 +168,16 @@ def _place(name: str, data_dir: Path | None) -> Path | None:
         return None
 
 
-def _known_as_dict(known: KnownDataset, place: Path | None) -> dict[str, Any]:
+def _known_as_dict(known: KnownDataset, folder: Path | None) -> dict[str, Any]:
     from dataclasses import asdict
 
-    return asdict(known) | {"folder": None if place is None else str(place)}
+    return asdict(known) | {"folder": None if folder is None else str(folder)}
 
 
 def _info_of_known(known: KnownDataset, data_dir: Path | None, *, json: bool) -> None:
-    place = _place(known.name, data_dir)
+    folder = _folder(known.name, data_dir)
     if json:
-        _show.as_json(_known_as_dict(known, place))
+        _show.as_json(_known_as_dict(known, folder))
         return
     statistics = known.statistics
     _show.line(f"{known.title}: {known.summary}")
@@ -190,11 +190,11 @@ def _info_of_known(known: KnownDataset, data_dir: Path | None, *, json: bool) ->
             ("get it", f"{known.homepage}: {known.how_to_get}"),
             ("licence", known.licence),
             ("cite", known.citation),
-            ("here", str(place) if place else f"no folder {known.name} was found"),
+            ("here", str(folder) if folder else f"no folder {known.name} was found"),
         ]
     )
-    if place:
-        _show.line(f"Check it: countersample data verify {place} --name {known.name}")
+    if folder:
+        _show.line(f"Check it: countersample data verify {folder} --name {known.name}")
 
 
 def _sizes(dataset: RankingDataset) -> dict[str, Any]:
@@ -206,51 +206,51 @@ def _sizes(dataset: RankingDataset) -> dict[str, Any]:
     }
 
 
-def _figures_as_dict(dataset: RankingDataset, figures: Description) -> dict[str, Any]:
-    return figures.to_dict() | {"fingerprint": dataset.fingerprint}
+def _statistics_as_dict(dataset: RankingDataset, found: Description) -> dict[str, Any]:
+    return found.to_dict() | {"fingerprint": dataset.fingerprint}
 
 
-def _show_description(name: str, figures: Description) -> None:
+def _show_description(name: str, found: Description) -> None:
     _show.line(name)
     _show.pairs(
         [
-            ("queries", f"{figures.n_queries:,}"),
-            ("items", f"{figures.n_items:,}"),
+            ("queries", f"{found.n_queries:,}"),
+            ("items", f"{found.n_items:,}"),
             (
                 "items a query",
-                f"{figures.items_min:,} … {figures.items_max:,}, "  # noqa: ISC004
-                f"mean {figures.items_mean:.1f}, median {figures.items_median:g}",
+                f"{found.items_min:,} … {found.items_max:,}, "  # noqa: ISC004
+                f"mean {found.items_mean:.1f}, median {found.items_median:g}",
             ),
             (
                 "features",
-                f"{figures.n_features:,}, of which {figures.n_constant_features:,} constant",
+                f"{found.n_features:,}, of which {found.n_constant_features:,} constant",
             ),
-            ("values", f"{figures.feature_min:g} … {figures.feature_max:g}"),
-            ("density", f"{100 * figures.density:.1f} % of the values are not zero"),
+            ("values", f"{found.feature_min:g} … {found.feature_max:g}"),
+            ("density", f"{100 * found.density:.1f} % of the values are not zero"),
             (
                 "labels",
-                f"{figures.label_min:g} … {figures.label_max:g}, mean {figures.label_mean:.3g}",
+                f"{found.label_min:g} … {found.label_max:g}, mean {found.label_mean:.3g}",
             ),
-            ("memory", _show.size(figures.n_bytes)),
+            ("memory", _show.size(found.n_bytes)),
         ]
     )
     _show.line("  queries by number of items")
-    edges = figures.items_histogram.edges
+    edges = found.items_histogram.edges
     _show.bars(
         (f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}", count)
         for low, high, count in zip(
-            edges[:-1], edges[1:], figures.items_histogram.counts, strict=True
+            edges[:-1], edges[1:], found.items_histogram.counts, strict=True
         )
     )
-    if figures.grades is not None:
+    if found.grades is not None:
         _show.line("  items by grade")
-        _show.bars((f"{grade:g}", count) for grade, count in figures.grades.items())
+        _show.bars((f"{grade:g}", count) for grade, count in found.grades.items())
     _show.line("  queries that teach a ranker nothing")
     _show.pairs(
         [
-            ("one grade only", f"{figures.n_queries_one_grade:,}"),
-            ("no relevant item", f"{figures.n_queries_none_relevant:,}"),
-            ("one item only", f"{figures.n_queries_one_item:,}"),
+            ("one grade only", f"{found.n_queries_one_grade:,}"),
+            ("no relevant item", f"{found.n_queries_none_relevant:,}"),
+            ("one item only", f"{found.n_queries_one_item:,}"),
         ],
         indent=4,
     )

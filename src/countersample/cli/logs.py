@@ -1,4 +1,4 @@
-"""``countersample log``: raw logs of impressions looked at."""
+"""``countersample log``: raw logs of impressions, checked."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def check(
         memory_limit=memory_limit,
         temp_dir=temp_dir,
     ) as log:
-        figures = log.check(randomized=randomized)
+        found = log.check(randomized=randomized)
     if plot is not None:
         from countersample.pages.drawing import new_axes, save_picture
         from countersample.plotting import plot_click_rates
 
         figure, axes = new_axes(8, 4.5)
-        plot_click_rates(figures.counts, ax=axes)
+        plot_click_rates(found.counts, ax=axes)
         save_picture(figure, plot)
     if json:
-        _show.as_json(figures.to_dict())
+        _show.as_json(found.to_dict())
     else:
-        _show_check(figures)
+        _show_check(found)
         if plot is not None:
             _show.line(f"The click rates are drawn in {plot}")
 
@@ -102,44 +102,44 @@ def parse_columns(text: str | None) -> dict[str, str] | None:
     return columns
 
 
-def _show_check(figures: LogCheck) -> None:
-    counts = figures.counts
-    share = 100 * figures.n_moved / figures.n_pairs
+def _show_check(found: LogCheck) -> None:
+    counts = found.counts
+    share = 100 * found.n_moved / found.n_pairs
     rows = [
         (
             "rows",
-            f"{figures.problems.n_rows:,}, of which {figures.problems.n_invalid:,} impossible",
+            f"{found.problems.n_rows:,}, of which {found.problems.n_invalid:,} impossible",
         ),
         ("impressions", f"{counts.n_impressions:,}"),
         ("clicks", f"{counts.n_clicks:,}, {100 * counts.n_clicks / counts.n_impressions:.2f} %"),
-        ("sessions", "not logged" if figures.n_sessions is None else f"{figures.n_sessions:,}"),
+        ("sessions", "not logged" if found.n_sessions is None else f"{found.n_sessions:,}"),
         ("queries", f"{len(counts.query_ids):,}"),
         ("items", f"{len(counts.item_ids):,}"),
         (
             "query-item pairs",
-            f"{figures.n_pairs:,}, {share:.1f} % of them seen at several positions",
+            f"{found.n_pairs:,}, {share:.1f} % of them seen at several positions",
         ),
     ]
-    if figures.n_duplicates is not None:
-        rows.append(("duplicates", f"{figures.n_duplicates:,}"))
-    if figures.policies is not None:
-        served = ", ".join(f"{name} ({count:,} rows)" for name, count in figures.policies.items())
+    if found.n_duplicates is not None:
+        rows.append(("duplicates", f"{found.n_duplicates:,}"))
+    if found.policies is not None:
+        served = ", ".join(f"{name} ({count:,} rows)" for name, count in found.policies.items())
         rows.append(("policies", served))
-    _show.line(f"{figures.source} ({figures.engine})")
+    _show.line(f"{found.source} ({found.engine})")
     _show.pairs(rows)
-    _show_rates(figures)
+    _show_rates(found)
     _show.line("  propensities that this log can give")
-    for support in figures.supports:
+    for support in found.supports:
         answer = "yes" if support.is_supported else "no "
         _show.line(f"    {answer}  {support.method}")
         _show.line(textwrap.fill(f"{support.reason}.", 92, initial_indent=" " * 9,
                                  subsequent_indent=" " * 9))  # fmt: skip
-    for warning in figures.warnings:
+    for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")
 
 
-def _show_rates(figures: LogCheck) -> None:
-    positions, impressions, clicks = figures.counts.by_position
+def _show_rates(found: LogCheck) -> None:
+    positions, impressions, clicks = found.counts.by_position
     rates = clicks / impressions
     _show.line("  click rate by position")
     highest = max(rates[:_SHOWN].max(), 1e-12)

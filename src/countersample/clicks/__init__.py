@@ -1,4 +1,4 @@
-"""Click logs, the laws of where users look, and simulated users."""
+"""Click logs, position-bias curves, click models and their simulation."""
 
 from countersample.clicks.bias import PositionBias, PositionBiasCurve, TableBias
 from countersample.clicks.diagnosis import Diagnosis, diagnose
@@ -7,6 +7,7 @@ from countersample.clicks.models import (
     CLICK_MODELS,
     Cascade,
     ClickModel,
+    DependentClick,
     DynamicBayesian,
     NearRandom,
     Perfect,
@@ -20,6 +21,7 @@ __all__ = [
     "Cascade",
     "ClickLog",
     "ClickModel",
+    "DependentClick",
     "Diagnosis",
     "DynamicBayesian",
     "NearRandom",

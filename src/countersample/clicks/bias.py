@@ -1,4 +1,4 @@
-"""How likely a user looks at a rank: position-bias laws."""
+"""How likely a rank is examined: position-bias curves."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class PositionBiasCurve(Protocol):
-    """A law of position bias."""
+    """A position-bias curve: the examination probability of each rank."""
 
     def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
-        """Return the probability that a user looks at each rank; ranks count from 1."""
+        """Return the probability that a user examines each rank; ranks count from 1."""
 
 
 @dataclass(frozen=True)
 class PositionBias:
-    """P(look at rank r) = (1 / (r + offset))^gamma.
+    """P(examine rank r) = (1 / (r + offset))^gamma.
 
     Parameters
     ----------
     gamma : float
         How steep it is: 0 is no bias, 1 the paper's usual setting.
     offset : int
-        0 is the equation of the paper; 1 is the law of its authors' code and of its table of
+        0 is the equation of the paper; 1 is that of its authors' code and of its table of
         propensities.
 
     Examples
@@ -51,14 +51,14 @@ class PositionBias:
             raise ParameterError(f"offset is {self.offset}, expected a number of at least 0")
 
     def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
-        """Return the probability that a user looks at each rank; ranks count from 1."""
+        """Return the probability that a user examines each rank; ranks count from 1."""
         propensity: NDArray[np.float64] = (1 / (_checked(ranks) + self.offset)) ** self.gamma
         return propensity
 
 
 @dataclass(frozen=True)
 class TableBias:
-    """P(look at rank r) = the r-th entry of a table; ranks beyond it are never looked at.
+    """P(examine rank r) = the r-th entry of a table; ranks beyond it are never examined.
 
     Parameters
     ----------
@@ -93,10 +93,10 @@ class TableBias:
         object.__setattr__(self, "table", tuple(values.tolist()))
 
     def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
-        """Return the probability that a user looks at each rank; ranks count from 1."""
+        """Return the probability that a user examines each rank; ranks count from 1."""
         table = np.append(np.array(self.table), 0.0)
-        place = np.minimum(_checked(ranks), len(self.table) + 1).astype(np.int64) - 1
-        propensity: NDArray[np.float64] = table[place]
+        index = np.minimum(_checked(ranks), len(self.table) + 1).astype(np.int64) - 1
+        propensity: NDArray[np.float64] = table[index]
         return propensity
 
 

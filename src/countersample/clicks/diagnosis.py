@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Diagnosis(Tabular):
-    """Figures of a click log, made by `diagnose`.
+    """Statistics of a click log, made by `diagnose`.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Diagnosis(Tabular):
         return statistics(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values for JSON."""
+        """Return the statistics as plain values for JSON."""
         return asdict(self)
 
 
@@ -66,10 +66,10 @@ def diagnose(log: ClickLog) -> Diagnosis:
     >>> from countersample import ClickLog
     >>> from countersample.clicks import diagnose
     >>> log = ClickLog(query=[0, 0, 1, 1], item=[0, 1, 0, 3], propensity=[1, 0.5, 1, 0.25])
-    >>> figures = diagnose(log)
-    >>> figures.max_weight, figures.mean_weight, figures.predicted_gain  # (4/2)² = 4
+    >>> found = diagnose(log)
+    >>> found.max_weight, found.mean_weight, found.predicted_gain  # (4/2)² = 4
     (4.0, 2.0, 4.0)
-    >>> round(figures.effective_clicks, 3)  # 8²/(1 + 4 + 1 + 16)
+    >>> round(found.effective_clicks, 3)  # 8²/(1 + 4 + 1 + 16)
     2.909
     """
     weight = 1 / log.propensity  # of one click

@@ -1,4 +1,4 @@
-"""A click log: what was clicked, and how likely each click's item was to be looked at."""
+"""A click log: what was clicked, and how likely each click's item was to be examined."""
 
 from __future__ import annotations
 

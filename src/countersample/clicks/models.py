@@ -1,17 +1,17 @@
-"""Simulated users: who looks at what on a ranked list, and clicks what.
+"""Click models: what users examine on a ranked list, and what of that they click.
 
 All users are one kind of walk. A user comes to the items from the top down; an item the user has
-come to is *looked at* with one probability, *clicked* once looked at with another, and then the
+come to is *examined* with one probability, *clicked* once examined with another, and then the
 user *goes on* to the next item with a third, which may depend on whether there was a click. A
 model is a formula for these four, a row an item (`Steps`); sampling, and the closed forms of what
 is sampled, follow for all models alike::
 
     reach(r)      = Π_{i<r} click(i) · after_click(i) + (1 − click(i)) · after_skip(i)
-    propensity(r) = reach(r) · look(r)              click(r) = look(r) · attract(r)
+    propensity(r) = reach(r) · examine(r)           click(r) = examine(r) · attract(r)
     P(click at r) = propensity(r) · attract(r)
 
-The propensity is that of the item being looked at over all sessions of its query, so a click
-weighted by 1/propensity has mean attract(r): what the item does to a user who looks at it.
+The propensity is that of the item being examined over all sessions of its query, so a click
+weighted by 1/propensity has mean attract(r): what the item does to a user who examines it.
 
 A new model is one subclass of `ClickModel` and one line in `CLICK_MODELS`.
 """
@@ -41,15 +41,15 @@ PAPER_BIAS = PositionBias()
 class Steps(NamedTuple):
     """The four probabilities of a walk, each a float64 array (n_items,)."""
 
-    look: Floats  # the item is looked at, given that the user has come to it
-    attract: Floats  # it is clicked, given that it is looked at
+    examine: Floats  # the item is examined, given that the user has come to it
+    attract: Floats  # it is clicked, given that it is examined
     after_click: Floats  # the user goes on to the next item, given a click
     after_skip: Floats  # the user goes on to the next item, given none
 
     @property
     def click(self) -> Floats:
-        """P(click | come so far) = look · attract, (n_items,)."""
-        return self.look * self.attract
+        """P(click | come so far) = examine · attract, (n_items,)."""
+        return self.examine * self.attract
 
     @property
     def walk(self) -> tuple[Floats, Floats, Floats]:
@@ -57,10 +57,10 @@ class Steps(NamedTuple):
         return self.click, self.after_click, self.after_skip
 
     def propensity(self, offsets: Ints) -> Floats:
-        """P(look) = reach · look, (n_items,)."""
+        """P(examined) = reach · examine, (n_items,)."""
         from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
-        return self.look * kernels.reach(offsets, *self.walk)
+        return self.examine * kernels.reach(offsets, *self.walk)
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class ClickModel(ABC):
     Parameters
     ----------
     bias : PositionBiasCurve
-        The law by which a rank is looked at, for models that have one.
+        The probability that a rank is examined, for models that have one.
     relevant : float
         The smallest label that is relevant.
     noise : float in [0, 1]
-        The probability that an item that is not relevant is clicked once looked at, for models
+        The probability that an item that is not relevant is clicked once examined, for models
         that do not fix it themselves.
     """
 
@@ -110,7 +110,7 @@ class ClickModel(ABC):
         return steps.propensity(offsets) * steps.attract
 
     def propensities(self, labels: ArrayLike) -> Floats:
-        """Return P(look) = reach · look for the items of one ranked list.
+        """Return P(examined) = reach · examine for the items of one ranked list.
 
         Parameters
         ----------
@@ -125,8 +125,8 @@ class ClickModel(ABC):
         steps = self.steps(array, np.arange(1, len(array) + 1))
         return steps, np.array([0, len(array)])
 
-    def _looks(self, ranks: Ints) -> Floats:
-        """bias(rank), checked: the law may be a user's own."""
+    def _examination(self, ranks: Ints) -> Floats:
+        """bias(rank), checked: the curve may be a user's own."""
         table = self.bias.propensity(np.arange(1, ranks.max(initial=1) + 1))
         good = (table >= 0) & (table <= 1)
         if not good.all():
@@ -134,8 +134,8 @@ class ClickModel(ABC):
             raise DataError(
                 f"the bias gives {table[rank - 1]} at rank {rank}, expected a probability"
             )
-        looks: Floats = table[ranks - 1]
-        return looks
+        examination: Floats = table[ranks - 1]
+        return examination
 
     def _by_relevance(
         self, labels: NDArray[np.float32], yes: Floats | float, no: Floats | float
@@ -149,7 +149,7 @@ class ClickModel(ABC):
 class PositionBased(ClickModel):
     """P(click) = bias(rank) · (1 if relevant, else noise). The click model of the paper.
 
-    Each item is looked at, and clicked, independently of the others. The propensity is bias(rank).
+    Each item is examined, and clicked, independently of the others. The propensity is bias(rank).
 
     Examples
     --------
@@ -159,9 +159,9 @@ class PositionBased(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
-        """Return look = bias(rank), attract = 1 or noise; always goes on."""
+        """Return examine = bias(rank), attract = 1 or noise; always goes on."""
         on = np.ones(len(labels))
-        return Steps(self._looks(ranks), self._by_relevance(labels, 1, self.noise), on, on)
+        return Steps(self._examination(ranks), self._by_relevance(labels, 1, self.noise), on, on)
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Perfect(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
-        """Return look = 1, attract = 1 or 0; always goes on."""
+        """Return examine = 1, attract = 1 or 0; always goes on."""
         on = np.ones(len(labels))
         return Steps(on, self._by_relevance(labels, 1, 0), on, on)
 
@@ -199,18 +199,18 @@ class NearRandom(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
-        """Return look = bias(rank), attract = 0.6 or 0.4; always goes on."""
+        """Return examine = bias(rank), attract = 0.6 or 0.4; always goes on."""
         on = np.ones(len(labels))
-        return Steps(self._looks(ranks), self._by_relevance(labels, 0.6, 0.4), on, on)
+        return Steps(self._examination(ranks), self._by_relevance(labels, 0.6, 0.4), on, on)
 
 
 @dataclass(frozen=True)
 class Cascade(ClickModel):
     """P(click at r) = a_r · Π_{i<r} (1 − a_i), with a = 1 if relevant, else noise.
 
-    The user looks at one item after the other and stops at the first click (Craswell et al., WSDM
+    The user examines one item after the other and stops at the first click (Craswell et al., WSDM
     2008). The propensity Π_{i<r} (1 − a_i) depends on the items above: nothing below the first
-    relevant item is ever looked at, and no weight can make up for that. ``bias`` is not used.
+    relevant item is ever examined, and no weight can make up for that. ``bias`` is not used.
 
     Examples
     --------
@@ -220,9 +220,33 @@ class Cascade(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
-        """Return look = 1, attract = 1 or noise; goes on until the first click."""
+        """Return examine = 1, attract = 1 or noise; goes on until the first click."""
         on = np.ones(len(labels))
         return Steps(on, self._by_relevance(labels, 1, self.noise), np.zeros(len(labels)), on)
+
+
+@dataclass(frozen=True)
+class DependentClick(ClickModel):
+    """P(click at r) = a_r · Π_{i<r} (1 − a_i·(1 − bias(i))), with a = 1 if relevant, else noise.
+
+    The dependent click model of Guo, Liu and Wang (WSDM 2009): the user examines one item after the
+    other; after a click at rank i the next one is examined with probability bias(i), and else for
+    sure. With a bias of 0 it is the cascade model. The propensity is the product.
+
+    Examples
+    --------
+    The third item is examined with probability (1 − 1·(1 − 1)) · (1 − 1·(1 − 1/2)):
+
+    >>> from countersample.clicks import DependentClick
+    >>> DependentClick(relevant=3).propensities([4, 4, 4])
+    array([1. , 1. , 0.5])
+    """
+
+    def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
+        """Return examine = 1, attract = 1 or noise; goes on with bias(rank) after a click."""
+        on = np.ones(len(labels))
+        attract = self._by_relevance(labels, 1, self.noise)
+        return Steps(on, attract, after_click=self._examination(ranks), after_skip=on)
 
 
 @dataclass(frozen=True)
@@ -240,7 +264,7 @@ class DynamicBayesian(ClickModel):
 
     Examples
     --------
-    The second item is looked at with probability 0.5 · (1 − 1·0.5):
+    The second item is examined with probability 0.5 · (1 − 1·0.5):
 
     >>> from countersample.clicks import DynamicBayesian
     >>> user = DynamicBayesian(relevant=3, continuation=0.5, satisfaction=0.5)
@@ -257,9 +281,9 @@ class DynamicBayesian(ClickModel):
         check_probability("satisfaction", self.satisfaction)
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
-        """Return look = 1, attract = 1 or noise; goes on with continuation, if not satisfied."""
+        """Return examine = 1, attract = 1 or noise; goes on with continuation, if not satisfied."""
         return Steps(
-            look=np.ones(len(labels)),
+            examine=np.ones(len(labels)),
             attract=self._by_relevance(labels, 1, self.noise),
             after_click=self.continuation * (1 - self._by_relevance(labels, self.satisfaction, 0)),
             after_skip=np.full(len(labels), self.continuation, np.float64),
@@ -275,7 +299,7 @@ class TrustBias(ClickModel):
 
         ε⁺_r = 1 − (min(r, 20) + 1) / 100        ε⁻_r = 0.65 / min(r, 10)
 
-    The propensity is bias(r), that of being looked at. Weights of 1/propensity do not remove the
+    The propensity is bias(r), that of being examined. Weights of 1/propensity do not remove the
     trust: ε⁻_r still favours the top. That takes the affine correction of Vardasbi et al.,
     (click − bias(r)·ε⁻_r) / (bias(r)·(ε⁺_r − ε⁻_r)). ``noise`` is not used.
 
@@ -287,11 +311,11 @@ class TrustBias(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
-        """Return look = bias(rank), attract = ε⁺ or ε⁻ of the rank; always goes on."""
+        """Return examine = bias(rank), attract = ε⁺ or ε⁻ of the rank; always goes on."""
         on = np.ones(len(labels))
         right = 1 - (np.minimum(ranks, 20) + 1) / 100
         wrong = 0.65 / np.minimum(ranks, 10)
-        return Steps(self._looks(ranks), self._by_relevance(labels, right, wrong), on, on)
+        return Steps(self._examination(ranks), self._by_relevance(labels, right, wrong), on, on)
 
 
 CLICK_MODELS: dict[str, Callable[..., ClickModel]] = {
@@ -299,6 +323,7 @@ CLICK_MODELS: dict[str, Callable[..., ClickModel]] = {
     "perfect": Perfect,
     "near-random": NearRandom,
     "cascade": Cascade,
+    "dependent-click": DependentClick,
     "dbn": DynamicBayesian,
     "trust-bias": TrustBias,
 }

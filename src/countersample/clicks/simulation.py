@@ -1,4 +1,4 @@
-"""Clicks and impressions of simulated users on judged data."""
+"""Clicks and impressions drawn from click models on labelled data."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ def simulate_clicks(
 ) -> ClickLog:
     """P(click) = bias(rank) · (1 if label >= relevant, else noise), until there are n_clicks.
 
-    The formula is that of the default user, the paper's; `countersample.clicks.models` has others.
-    A query is drawn uniformly, its items are ranked by the policy (largest score first, ties in the
-    order of the file), and a user goes through them; every click is logged with the propensity of
-    its item. This is repeated until there are exactly n_clicks; the last session is cut there.
+    The formula is that of the position-based model, the default and the paper's;
+    `countersample.clicks.models` has others. A query is drawn uniformly, its items are ranked by
+    the logging policy (largest score first, ties in the order of the file), and a user goes through
+    them; every click is logged with the propensity of its item. This is repeated until there are
+    exactly n_clicks; the last session is cut there.
 
     Parameters
     ----------
@@ -58,14 +59,15 @@ def simulate_clicks(
         A ranker with ``predict``, or its scores.
     n_clicks : int
     bias : PositionBiasCurve
-        How likely each rank is looked at; `PositionBias` or `TableBias`.
+        How likely each rank is examined; `PositionBias` or `TableBias`.
     relevant : float
         The smallest label that is relevant.
     noise : float in [0, 1]
-        How likely a user who looks at an item that is not relevant clicks it.
+        How likely a user who examines an item that is not relevant clicks it.
     click_model : str, or class or function that makes a ClickModel of bias, relevant and noise
-        One of ``"position-based"``, ``"perfect"``, ``"near-random"``, ``"cascade"``, ``"dbn"``,
-        ``"trust-bias"``; or, say, ``functools.partial(DynamicBayesian, continuation=0.5)``.
+        One of ``"position-based"``, ``"perfect"``, ``"near-random"``, ``"cascade"``,
+        ``"dependent-click"``, ``"dbn"``, ``"trust-bias"``; or, say,
+        ``functools.partial(DynamicBayesian, continuation=0.5)``.
     rng : numpy Generator or seed
         Same seed, same bytes.
 

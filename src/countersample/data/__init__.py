@@ -1,4 +1,4 @@
-"""Judged queries: reading, writing, keeping, normalising and making them."""
+"""Labelled (judged) queries: reading, writing, keeping, normalising and making them."""
 
 from countersample.data.dataset import RankingDataset
 from countersample.data.letor import load_letor, save_letor

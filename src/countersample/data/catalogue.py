@@ -155,16 +155,16 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
     ParameterError
         For an unknown name.
     DataError
-        Where there is no such folder, with the places and how to get the set.
+        Where there is no such folder, with the folders and how to get the set.
     """
     dataset = get(name)
-    places = _places(data_dir)
-    for place in places:
+    folders = _folders(data_dir)
+    for parent in folders:
         for folder in (dataset.name, *dataset.aliases):
-            if (place / folder).is_dir():
-                return place / folder
+            if (parent / folder).is_dir():
+                return parent / folder
     raise DataError(
-        f"{dataset.title} is not there as a folder {name!r} in {_listed(map(str, places), 'or')}; "
+        f"{dataset.title} is not there as a folder {name!r} in {_listed(map(str, folders), 'or')}; "
         f"to get it, go to {dataset.homepage}, {dataset.how_to_get}, and put it in such a folder"
     )
 
@@ -246,11 +246,11 @@ def _from_toml(row: dict[str, Any]) -> KnownDataset:
     )
 
 
-def _places(data_dir: str | PathLike[str] | None) -> list[Path]:
+def _folders(data_dir: str | PathLike[str] | None) -> list[Path]:
     given = [] if data_dir is None else [Path(data_dir)]
     listed = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
     of_platform = platformdirs.user_data_path("countersample", appauthor=False) / "datasets"
-    return [*given, *(Path(place).expanduser() for place in listed if place), of_platform]
+    return [*given, *(Path(name).expanduser() for name in listed if name), of_platform]
 
 
 def _present(folder: Path, path: str) -> Path | None:

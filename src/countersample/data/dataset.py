@@ -1,4 +1,4 @@
-"""Judged queries in memory: `RankingDataset`."""
+"""Labelled queries in memory: `RankingDataset`."""
 
 from __future__ import annotations
 

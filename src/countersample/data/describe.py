@@ -29,7 +29,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Description(Tabular):
-    """Figures of a dataset, made by `describe`.
+    """Statistics of a dataset, made by `describe`.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Description(Tabular):
         return statistics(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values for JSON; grades have strings as keys there.
+        """Return the statistics as plain values for JSON; grades have strings as keys there.
 
         Examples
         --------
@@ -98,7 +98,7 @@ class Description(Tabular):
 
 
 def describe(dataset: RankingDataset) -> Description:
-    """Return figures a person wants to know, from one pass over the features.
+    """Return statistics a person wants to know, from one pass over the features.
 
     The features are read block by block, so a memory map larger than memory is fine.
 
@@ -113,12 +113,12 @@ def describe(dataset: RankingDataset) -> Description:
     >>> data = RankingDataset.from_arrays(
     ...     X=[[0, 1.5], [2, 1.5], [0, 1.5]], y=[0, 3, 0], qid=["a", "a", "b"]
     ... )
-    >>> figures = describe(data)
-    >>> figures.density, figures.n_constant_features, figures.grades  # 4 of 6 values
+    >>> found = describe(data)
+    >>> found.density, found.n_constant_features, found.grades  # 4 of 6 values
     (0.6666666666666666, 1, {0.0: 2, 3.0: 1})
-    >>> figures.items_histogram
+    >>> found.items_histogram
     Histogram(edges=(1, 2, 5), counts=(1, 1))
-    >>> figures.n_queries_one_grade, figures.n_queries_none_relevant, figures.n_queries_one_item
+    >>> found.n_queries_one_grade, found.n_queries_none_relevant, found.n_queries_one_item
     (1, 1, 1)
     """
     if dataset.n_queries == 0 or dataset.n_features == 0:

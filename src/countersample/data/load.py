@@ -1,4 +1,4 @@
-"""One way to open any judged data that a person names on the command line."""
+"""One way to open any labelled data that a person names on the command line."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def convert(
     clip: bool = False,
     progress: bool = False,
 ) -> RankingDataset:
-    """Convert judged data to the form that the name of `target` tells (see `save`); return it.
+    """Convert labelled data to the form that the name of `target` tells (see `save`); return it.
 
     LETOR text to a folder goes straight to disk, so it may be larger than memory.
     """

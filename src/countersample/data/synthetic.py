@@ -1,4 +1,4 @@
-"""Judged data made up in the shape of a known collection: `synthetic`."""
+"""Labelled data made up in the shape of a known collection: `synthetic`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ SHAPES = {
 def synthetic(
     shape: str, *, n_queries: int | None = None, rng: np.random.Generator | int | None = None
 ) -> RankingDataset:
-    """Make judged data of the shape of a known collection.
+    """Make labelled data of the shape of a known collection.
 
     A query q and an item i have *factors* u_q and v_i, vectors of standard normal numbers. With
     unit vectors a ⟂ b and c ⟂ d that are the same for all queries, item i is as useful as ::
@@ -130,7 +130,7 @@ def synthetic(
     ================  =======  =============  ========  ========================================
 
     For values in [0, 1], g cuts at 1; else it scales, after a fourth power where skewed. Grades are
-    0 … 4, 26 % of them 0 in the Yahoo shape and 89 % in that of Istella. `SHAPES` has the figures.
+    0 … 4, 26 % of them 0 in the Yahoo shape and 89 % in that of Istella. `SHAPES` has the numbers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where users look, estimated from what they clicked."""
+"""Propensities: examination probabilities by position, estimated from clicks."""
 
 from countersample.propensity.agreement import CrossCheck, cross_check
 from countersample.propensity.curve import Propensities

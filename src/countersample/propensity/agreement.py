@@ -176,11 +176,11 @@ def _verdict(estimates: dict[str, Propensities]) -> tuple[bool, str]:
         )
     rises = floor > np.minimum.accumulate(ceiling)
     if rises.any():
-        place = int(rises.argmax())
-        above = int(np.minimum.accumulate(ceiling)[:place].argmin())
+        index = int(rises.argmax())
+        above = int(np.minimum.accumulate(ceiling)[:index].argmin())
         return False, (
-            f"{_agreed(names)} no falling curve is within all intervals: position {place + 1} is "
-            f"looked at more ({floor[place]:.3g} or more) than position {above + 1} "
+            f"{_agreed(names)} no falling curve is within all intervals: position {index + 1} is "
+            f"examined more ({floor[index]:.3g} or more) than position {above + 1} "
             f"({ceiling[above]:.3g} or less)."
         )
     if floor.max() <= ceiling.min():
@@ -205,6 +205,6 @@ def _notes(estimates: dict[str, Propensities], name: str) -> str:
     return "".join(f" Of {name}: {note}." for note in estimates[name].notes)
 
 
-def _told(estimates: dict[str, Propensities], name: str, place: int) -> str:
+def _told(estimates: dict[str, Propensities], name: str, index: int) -> str:
     curve = estimates[name]
-    return f"{name} ({curve.low[place]:.3g} to {curve.high[place]:.3g})"
+    return f"{name} ({curve.low[index]:.3g} to {curve.high[index]:.3g})"

@@ -31,22 +31,23 @@ def sums(group: Ints, column: Floats, n_groups: int = 0) -> Floats:
 class Cells(NamedTuple):
     """A row for each query, item and position that was shown, sorted in this order.
 
-    A *pair* is an item as an answer to a query: what is relevant or not. Positions count from 0.
+    A *pair* is an item as an answer to a query: what is relevant or not. Positions count from 0
+    here, as indices do.
     """
 
     query: Ints
     pair: Ints
-    place: Ints  # position − 1
+    position: Ints
     clicks: Floats
     impressions: Floats
     n_queries: int
     n_pairs: int  # of the log; those shown below the depth have no cells
-    n_places: int
-    reference: int  # the place whose propensity is 1
+    n_positions: int
+    reference: int  # the position whose propensity is 1
 
-    def by_place(self, column: Floats) -> Floats:
-        """Return the sum of a column for each place, (K,)."""
-        return sums(self.place, column, self.n_places)
+    def by_position(self, column: Floats) -> Floats:
+        """Return the sum of a column for each position, (K,)."""
+        return sums(self.position, column, self.n_positions)
 
 
 class Method(Protocol):
@@ -60,7 +61,7 @@ class Method(Protocol):
         Parameters
         ----------
         weights : float64 array (n_resamples, n_queries)
-            How often each query is in the log. NaN is returned for a place that a resample does
+            How often each query is in the log. NaN is returned for a position that a resample does
             not connect to the reference.
         """
 
@@ -79,7 +80,7 @@ def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = 
         where = f"position {positions[0]} only" if len(positions) else "no position"
         raise DataError(
             f"the log has impressions at {where}, expected at least two positions: how likely a "
-            "position is looked at shows only beside another"
+            "position is examined shows only beside another"
         )
     if positions[-1] != len(positions):
         last = int((positions != np.arange(1, len(positions) + 1)).argmax())  # before the gap
@@ -108,7 +109,7 @@ def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = 
 
 
 def _check_clicks(cells: Cells) -> None:
-    clicks = cells.by_place(cells.clicks)
+    clicks = cells.by_position(cells.clicks)
     if not clicks.any():
         raise DataError("the log has no click: nothing can be learned from it")
     if cells.n_queries < 2:
@@ -119,10 +120,10 @@ def _check_clicks(cells: Cells) -> None:
         refuse_zero(int(clicks.argmin()), "position {0} has no click")
 
 
-def refuse_zero(place: int, reason: str) -> None:
+def refuse_zero(index: int, reason: str) -> None:
     """Refuse a position whose propensity would be 0, with the reason."""
-    position = place + 1
-    advice = f", or estimate down to depth={place}" if place >= 2 else ""
+    position = index + 1
+    advice = f", or estimate down to depth={index}" if index >= 2 else ""
     raise DataError(
         f"{reason.format(position)}, so its propensity would be 0, which cannot be weighted: "
         f"take a longer log{advice}"
@@ -131,9 +132,9 @@ def refuse_zero(place: int, reason: str) -> None:
 
 @dataclass(frozen=True)
 class SharedPairs:
-    """What strata that were shown at two places say about these two.
+    """What strata that were shown at two positions say about these two.
 
-    For places j ≠ k, with strata s shown n_sj > 0 times at j and n_sk > 0 times at k::
+    For positions j ≠ k, with strata s shown n_sj > 0 times at j and n_sk > 0 times at k::
 
         weight[j, k] = Σ_s w_s            w_s = n_sj · n_sk / (n_sj + n_sk), or 1
         clicks[j, k] = Σ_s w_s · c_sj / n_sj
@@ -148,7 +149,7 @@ class SharedPairs:
 
     by_query_clicks: sparse.csr_array
     by_query_weight: sparse.csr_array
-    n_places: int
+    n_positions: int
 
     @classmethod
     def of(
@@ -162,15 +163,17 @@ class SharedPairs:
         weighting : {"harmonic", "equal"}
             The weight of a stratum: n_j·n_k/(n_j + n_k), or 1.
         exchanged : bool
-            Keep a pair only where another pair of its query was shown at the same two places.
+            Keep a pair only where another pair of its query was shown at the same two positions.
         """
         if weighting not in {"harmonic", "equal"}:
             raise ParameterError(f"weighting is {weighting!r}, expected 'harmonic' or 'equal'")
         upper, lower = joined(cells.pair)
         if exchanged:
-            edge = (cells.query[upper] * cells.n_places + cells.place[upper]) * cells.n_places
+            edge = (
+                cells.query[upper] * cells.n_positions + cells.position[upper]
+            ) * cells.n_positions
             _, member, size = np.unique(
-                edge + cells.place[lower], return_inverse=True, return_counts=True
+                edge + cells.position[lower], return_inverse=True, return_counts=True
             )
             upper, lower = upper[size[member] > 1], lower[size[member] > 1]
         here = np.concatenate([upper, lower])
@@ -179,19 +182,19 @@ class SharedPairs:
         weight = n_here * n_there / (n_here + n_there)
         if weighting == "equal":
             weight = np.ones(len(here))
-        column = cells.place[here] * cells.n_places + cells.place[there]
+        column = cells.position[here] * cells.n_positions + cells.position[there]
         row = cells.query[here]
-        shape = (cells.n_queries, cells.n_places**2)
+        shape = (cells.n_queries, cells.n_positions**2)
         rate = cells.clicks[here] / n_here
         return cls(
             sparse.coo_array((weight * rate, (row, column)), shape).tocsr(),
             sparse.coo_array((weight, (row, column)), shape).tocsr(),
-            cells.n_places,
+            cells.n_positions,
         )
 
     def sums(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return clicks and weight of each resample, each (n_resamples, K, K)."""
-        shape = (len(weights), self.n_places, self.n_places)
+        shape = (len(weights), self.n_positions, self.n_positions)
         clicks = (self.by_query_clicks.T @ weights.T).T.reshape(shape)
         weight = (self.by_query_weight.T @ weights.T).T.reshape(shape)
         return np.ascontiguousarray(clicks), np.ascontiguousarray(weight)
@@ -203,7 +206,7 @@ class SharedPairs:
 
 
 def joined(stratum: Ints) -> tuple[Ints, Ints]:
-    """Return the rows of each two cells of a stratum, the upper place first.
+    """Return the rows of each two cells of a stratum, the upper position first.
 
     Strata are sorted, so the cells of one are neighbours: those `lag` rows apart are compared for
     each lag, of which there are at most as many as positions.
@@ -222,7 +225,7 @@ def joined(stratum: Ints) -> tuple[Ints, Ints]:
 
 
 def refuse_gaps(weight: Floats, reference: int) -> None:
-    """Refuse places that no pair connects to the reference, naming the gap.
+    """Refuse positions that no pair connects to the reference, naming the gap.
 
     Parameters
     ----------
@@ -239,12 +242,12 @@ def refuse_gaps(weight: Floats, reference: int) -> None:
 
 
 def refuse_one_sided(clicks: Floats, reference: int) -> None:
-    """Refuse places whose clicks do not lead to the reference and back.
+    """Refuse positions whose clicks do not lead to the reference and back.
 
-    If no pair shown at places inside a group and outside of it was clicked on one of the two sides,
-    the likelihood grows for ever as the one side goes to 0: there is a maximum where, and only
-    where, the graph with an edge from j to k for clicks[j, k] > 0 is strongly connected (as Ford
-    found for paired comparisons, 1957).
+    If no pair shown at positions inside a group and outside of it was clicked on one of the two
+    sides, the likelihood grows for ever as the one side goes to 0: there is a maximum where, and
+    only where, the graph with an edge from j to k for clicks[j, k] > 0 is strongly connected (as
+    Ford found for paired comparisons, 1957).
     """
     unclicked = clicks.sum(axis=1) == 0
     if unclicked.any():
@@ -261,7 +264,7 @@ def refuse_one_sided(clicks: Floats, reference: int) -> None:
 
 
 def _refuse_split(group: Ints, reference: int, gap: str, advice: str) -> None:
-    """Refuse places that are not in the group of the reference."""
+    """Refuse positions that are not in the group of the reference."""
     inside = group == group[reference]
     if inside.all():
         return
@@ -275,7 +278,7 @@ def _refuse_split(group: Ints, reference: int, gap: str, advice: str) -> None:
 
 
 def connected(clicks: Floats, reference: int) -> NDArray[np.bool_]:
-    """Return which places clicks join to the reference, there and back, (n_resamples, K).
+    """Return which positions clicks join to the reference, there and back, (n_resamples, K).
 
     As in `refuse_one_sided`, for many at once. clicks are (n_resamples, K, K).
     """
@@ -305,16 +308,16 @@ def marked(curves: Floats, clicks: Floats, weight: Floats, reference: int) -> Fl
     reference : int
     """
     is_clicked = clicks.sum(axis=2) > 0
-    is_shared = (weight * is_clicked[:, None, :]).any(axis=2)  # with a place that was clicked
+    is_shared = (weight * is_clicked[:, None, :]).any(axis=2)  # with a position that was clicked
     unknown = np.where(~is_clicked & is_shared, 0.0, np.nan)
     found = np.where(connected(clicks, reference), curves, unknown)
     found[~is_clicked[:, reference]] = np.nan
     return found
 
 
-def positions_text(places: Sequence[int] | Ints) -> str:
-    """Return "position 3" or "positions 1–3, 5" for places from 0."""
-    positions = np.asarray(places) + 1
+def positions_text(indices: Sequence[int] | Ints) -> str:
+    """Return "position 3" or "positions 1–3, 5" for positions from 0."""
+    positions = np.asarray(indices) + 1
     runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
     texts = [f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
     noun = "positions" if len(positions) > 1 else "position"

@@ -27,12 +27,12 @@ _COLUMNS = ("value", "low", "high", "n_impressions")
 
 @dataclass(frozen=True, eq=False)
 class Propensities(Tabular):
-    """value[k − 1] = P(look at position k) / P(look at the reference position), k = 1..K.
+    """value[k − 1] = P(examine position k) / P(examine the reference position), k = 1..K.
 
     Clicks tell propensities up to a common factor, so they are given relative to one position, the
     first unless another was asked for. A factor leaves what a ranker learns as it is.
 
-    An object of this class is a law of position bias: it can be given as ``bias=`` wherever
+    An object of this class is a position-bias curve: it can be given as ``bias=`` wherever
     `PositionBias` can.
 
     Parameters
@@ -41,7 +41,7 @@ class Propensities(Tabular):
     low, high : float arrays (K,)
         The ends of the interval of each position.
     n_impressions : array (K,)
-        The impressions of each position that were looked at for the estimate.
+        The impressions of each position that the estimate is made of.
     method : str
         The name of the estimator.
     confidence : float
@@ -54,13 +54,13 @@ class Propensities(Tabular):
     Examples
     --------
     >>> from countersample.propensity import Propensities
-    >>> looks = Propensities([1, 0.5, 0.2], low=[1, 0.4, 0.1], high=[1, 0.6, 0.3],
+    >>> curve = Propensities([1, 0.5, 0.2], low=[1, 0.4, 0.1], high=[1, 0.6, 0.3],
     ...                      n_impressions=[100, 100, 100], method="all-pairs")
-    >>> looks.at([3, 1])
+    >>> curve.at([3, 1])
     array([0.2, 1. ])
-    >>> looks.clip(0.25).value
+    >>> curve.clip(0.25).value
     array([1.  , 0.5 , 0.25])
-    >>> looks.bias
+    >>> curve.bias
     TableBias(table=(1.0, 0.5, 0.2))
     """
 
@@ -89,18 +89,18 @@ class Propensities(Tabular):
                 )
         good = (self.value > 0) & np.isfinite(self.value)
         if not good.all():
-            place = int(good.argmin())
+            index = int(good.argmin())
             raise DataError(
-                f"the propensity of position {place + 1} is {self.value[place]:g}, expected a "
-                "number above 0: a position that is never looked at cannot be weighted; leave "
+                f"the propensity of position {index + 1} is {self.value[index]:g}, expected a "
+                "number above 0: a position that is never examined cannot be weighted; leave "
                 "it out, or clip"
             )
         ordered = (self.low <= self.value) & (self.value <= self.high)
         if not ordered.all():
-            place = int(ordered.argmin())
+            index = int(ordered.argmin())
             raise DataError(
-                f"the interval of position {place + 1} is {self.low[place]:g} to "
-                f"{self.high[place]:g}, expected one around {self.value[place]:g}"
+                f"the interval of position {index + 1} is {self.low[index]:g} to "
+                f"{self.high[index]:g}, expected one around {self.value[index]:g}"
             )
         object.__setattr__(self, "notes", tuple(self.notes))
 
@@ -111,7 +111,7 @@ class Propensities(Tabular):
 
     @property
     def bias(self) -> TableBias:
-        """The law P(look at k) = value[k − 1] / max(1, largest value).
+        """The position-bias curve P(examine k) = value[k − 1] / max(1, largest value).
 
         Only the ratios are known. Where a value is above 1, all are divided by the largest, so
         that each is a probability.
@@ -120,20 +120,20 @@ class Propensities(Tabular):
 
     def at(self, positions: ArrayLike) -> Floats:
         """Return the value at each position; a position beyond the table is refused."""
-        places = np.asarray(positions)
-        good = (places >= 1) & (places <= len(self.value)) & (places == np.floor(places))
+        asked = np.asarray(positions)
+        good = (asked >= 1) & (asked <= len(self.value)) & (asked == np.floor(asked))
         if not good.all():
-            wrong = np.atleast_1d(places)[~np.atleast_1d(good)][0]
+            wrong = np.atleast_1d(asked)[~np.atleast_1d(good)][0]
             raise DataError(
                 f"position {wrong:g} has no propensity, expected positions from 1 to "
-                f"{len(self.value)}: leave its impressions out, or take a law for all positions "
+                f"{len(self.value)}: leave its impressions out, or take a curve for all positions "
                 "from estimate_gamma"
             )
-        values: Floats = self.value[places.astype(np.int64) - 1]
+        values: Floats = self.value[asked.astype(np.int64) - 1]
         return values
 
     def propensity(self, ranks: ArrayLike) -> Floats:
-        """Return P(look at rank), as `bias` has it; a rank beyond the table is refused."""
+        """Return P(examine rank), as `bias` has it; a rank beyond the table is refused."""
         return self.at(ranks) / max(1.0, float(self.value.max()))
 
     def clip(self, min_propensity: float) -> Propensities:

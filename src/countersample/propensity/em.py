@@ -32,9 +32,9 @@ _FEW = 5  # impressions of a pair and position, below which its relevance is bad
 class TabularEM:
     """p, r maximise Σ_cells c·log(p_k·r_i) + (n − c)·log(1 − p_k·r_i), by alternating ::
 
-        P(looked | no click)   = p_k·(1 − r_i) / (1 − p_k·r_i)
+        P(examined | no click) = p_k·(1 − r_i) / (1 − p_k·r_i)
         P(relevant | no click) = r_i·(1 − p_k) / (1 − p_k·r_i)
-        p_k = Σ_i c + (n − c)·P(looked | no click)   / Σ_i n
+        p_k = Σ_i c + (n − c)·P(examined | no click) / Σ_i n
         r_i = Σ_k c + (n − c)·P(relevant | no click) / Σ_k n
 
     with k a position and i a query-item pair (Chuklin, Markov and de Rijke, Click Models for Web
@@ -68,14 +68,14 @@ class TabularEM:
         self._cells = cells = cells._replace(
             query=cells.query[is_kept],
             pair=np.unique(member[is_kept], return_inverse=True)[1],
-            place=cells.place[is_kept],
+            position=cells.position[is_kept],
             clicks=cells.clicks[is_kept],
             impressions=cells.impressions[is_kept],
         )
         self._starts = np.flatnonzero(np.diff(cells.pair, prepend=-1))
-        self._places = sparse.csr_array(
-            (np.ones(len(cells.place)), (cells.place, np.arange(len(cells.place)))),
-            (cells.n_places, len(cells.place)),
+        self._positions = sparse.csr_array(
+            (np.ones(len(cells.position)), (cells.position, np.arange(len(cells.position)))),
+            (cells.n_positions, len(cells.position)),
         )
         self._shown = np.add.reduceat(cells.impressions, self._starts)
         often = float(np.median(cells.impressions))
@@ -108,15 +108,15 @@ class TabularEM:
         r is at 1. Both are sums over queries. The largest p is held: scale is free, or p is at 1.
         """
         slope, bend = (by_query.T @ weights.T for by_query in self._derivatives)
-        n_places = self._cells.n_places
-        bend = bend.T.reshape(-1, n_places, n_places)
-        held = int(self._solution[:n_places].argmax())
-        free = np.delete(np.arange(n_places), held)
+        n_positions = self._cells.n_positions
+        bend = bend.T.reshape(-1, n_positions, n_positions)
+        held = int(self._solution[:n_positions].argmax())
+        free = np.delete(np.arange(n_positions), held)
         system = bend[:, free[:, None], free]
-        places = np.arange(len(free))
-        largest = np.maximum(system[:, places, places].max(axis=1, keepdims=True), 1e-300)
-        system[:, places, places] += 1e-9 * largest  # a place that a resample does not have
-        steps = np.zeros((len(weights), n_places))
+        diagonal = np.arange(len(free))
+        largest = np.maximum(system[:, diagonal, diagonal].max(axis=1, keepdims=True), 1e-300)
+        system[:, diagonal, diagonal] += 1e-9 * largest  # a position that a resample does not have
+        steps = np.zeros((len(weights), n_positions))
         steps[:, free] = np.linalg.solve(system, slope[free].T[:, :, None])[:, :, 0]
         relative: Floats = steps - steps[:, [self._cells.reference]]
         return relative
@@ -125,8 +125,8 @@ class TabularEM:
     def _derivatives(self) -> tuple[sparse.csr_array, sparse.csr_array]:
         """Slope (n_queries, K) and bend (n_queries, K²) of the likelihood, by query."""
         cells = self._cells
-        looks, relevance = (part[0] for part in self._split(self._solution[None]))
-        both = looks * relevance
+        examination, relevance = (part[0] for part in self._split(self._solution[None]))
+        both = examination * relevance
         misses = cells.impressions - cells.clicks
         slope = cells.clicks - misses * both / (1 - both)
         bend = misses * both / (1 - both) ** 2
@@ -137,10 +137,10 @@ class TabularEM:
         there = np.concatenate([np.arange(len(bend)), lower, upper])
         shared = -np.where(is_free, bend / np.where(total > 0, total, 1), 0.0)[here] * bend[there]
         shared[: len(bend)] += bend
-        column = cells.place[here] * cells.n_places + cells.place[there]
-        shape = (cells.n_queries, cells.n_places)
+        column = cells.position[here] * cells.n_positions + cells.position[there]
+        shape = (cells.n_queries, cells.n_positions)
         return (
-            sparse.coo_array((slope, (cells.query, cells.place)), shape).tocsr(),
+            sparse.coo_array((slope, (cells.query, cells.position)), shape).tocsr(),
             sparse.coo_array(
                 (shared, (cells.query[here], column)), (shape[0], shape[1] ** 2)
             ).tocsr(),
@@ -150,16 +150,16 @@ class TabularEM:
     def _solution(self) -> Floats:
         """The p and r of the whole log, from which those of resamples are not far."""
         cells = self._cells
-        rates = cells.by_place(cells.clicks) / cells.by_place(cells.impressions)
-        looks = np.maximum(rates / rates.max() * 0.9, 0.01)
-        start = np.concatenate([looks, np.full(len(self._starts), 0.5)])
+        rates = cells.by_position(cells.clicks) / cells.by_position(cells.impressions)
+        examination = np.maximum(rates / rates.max() * 0.9, 0.01)
+        start = np.concatenate([examination, np.full(len(self._starts), 0.5)])
         solution: Floats = self._solve(np.ones((1, len(cells.query))), start)[0]
         return solution
 
     def _solve(self, weights: Floats, start: Floats) -> Floats:
         """Return p and r side by side, (n_resamples, K + n_pairs)."""
         state = np.tile(start, (len(weights), 1))
-        shown = (self._places @ (weights * self._cells.impressions).T).T
+        shown = (self._positions @ (weights * self._cells.impressions).T).T
         running = np.arange(len(weights))
         for _ in range(self._rounds):
             mine, n_shown = weights[running], shown[running]
@@ -177,14 +177,14 @@ class TabularEM:
         return state
 
     def _log_curve(self, state: Floats) -> Floats:
-        looks = np.log(state[:, : self._cells.n_places])
-        relative: Floats = looks - looks[:, [self._cells.reference]]
+        examination = np.log(state[:, : self._cells.n_positions])
+        relative: Floats = examination - examination[:, [self._cells.reference]]
         return relative
 
     def _split(self, state: Floats) -> tuple[Floats, Floats]:
         """Return p and r of each cell, each (n_resamples, n_cells)."""
-        n_places = self._cells.n_places
-        return state[:, self._cells.place], state[:, n_places + self._cells.pair]
+        n_positions = self._cells.n_positions
+        return state[:, self._cells.position], state[:, n_positions + self._cells.pair]
 
     def _round(self, state: Floats, weights: Floats, shown: Floats) -> Floats:
         """Return three updates' worth and more: a step of SQUAREM, scheme S3, row by row.
@@ -204,21 +204,23 @@ class TabularEM:
         return self._update(np.where(is_better[:, None], further, twice), weights, shown)
 
     def _update(self, state: Floats, weights: Floats, shown: Floats) -> Floats:
-        looks, relevance = self._split(state)
-        both = looks * relevance
+        examination, relevance = self._split(state)
+        both = examination * relevance
         missed = (self._cells.impressions - self._cells.clicks) / (1 - both)
-        looked = (self._cells.clicks + missed * (looks - both)) * weights
+        examined = (self._cells.clicks + missed * (examination - both)) * weights
         relevant = self._cells.clicks + missed * (relevance - both)
-        # A place that no resampled query shows keeps its value: nothing is known of it.
-        total = (self._places @ looked.T).T
-        places = np.where(shown > 0, total / np.maximum(shown, 1e-300), state[:, : len(shown[0])])
+        # A position that no resampled query shows keeps its value: nothing is known of it.
+        total = (self._positions @ examined.T).T
+        positions = np.where(
+            shown > 0, total / np.maximum(shown, 1e-300), state[:, : len(shown[0])]
+        )
         pairs = np.add.reduceat(relevant, self._starts, axis=1) / self._shown
-        updated: Floats = np.concatenate([places, pairs], axis=1)
+        updated: Floats = np.concatenate([positions, pairs], axis=1)
         return np.clip(updated, _EDGE, 1 - _EDGE)
 
     def _likelihood(self, state: Floats, weights: Floats) -> Floats:
-        looks, relevance = self._split(state)
-        both = looks * relevance
+        examination, relevance = self._split(state)
+        both = examination * relevance
         misses = self._cells.impressions - self._cells.clicks
         total: Floats = (
             weights * (self._cells.clicks * np.log(both) + misses * np.log1p(-both))

@@ -83,7 +83,7 @@ def estimate(
     depth: int | None = None,
     **options: Any,  # noqa: ANN401 (those of the method)
 ) -> Propensities:
-    """Estimate P(look at k) / P(look at the reference) for each position k, with intervals.
+    """Estimate P(examine k) / P(examine the reference) for each position k, with intervals.
 
     All estimators assume the position-based model: P(click) = p_position · r, with r the relevance
     of the item to the query. Intervals are quantiles over resampled logs: queries are drawn with
@@ -205,7 +205,7 @@ def resample(
     name, fitted = _given(cells, method, options)
     curve = fitted.curves(np.ones((1, cells.n_queries)))[0]
     rng = np.random.default_rng(rng)
-    block = max(1, _BLOCK // max(cells.n_queries, cells.n_places**2))
+    block = max(1, _BLOCK // max(cells.n_queries, cells.n_positions**2))
     sizes = [min(block, n_bootstrap - at) for at in range(0, n_bootstrap, block)]
     resamples = np.concatenate([fitted.curves(_draw(cells, size, rng)) for size in sizes])
     notes = list(fitted.notes)
@@ -224,7 +224,7 @@ def resample(
                 "for intervals: take a longer log, or a smaller depth"
             )
     return Resampled(
-        name, curve, resamples, cells.by_place(cells.impressions).astype(np.int64), notes
+        name, curve, resamples, cells.by_position(cells.impressions).astype(np.int64), notes
     )
 
 

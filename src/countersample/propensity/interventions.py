@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 _NOT_SHUFFLED = 5.0  # standard deviations; uniform shuffles exceed it once in three million logs
 
 
-def from_reference(n_places: int, reference: int) -> Ints:
-    """Return the place that each is compared with: the reference, (K,)."""
-    return np.full(n_places, reference, np.int64)
+def from_reference(n_positions: int, reference: int) -> Ints:
+    """Return the position that each is compared with: the reference, (K,)."""
+    return np.full(n_positions, reference, np.int64)
 
 
-def from_neighbour(n_places: int, reference: int) -> Ints:
-    """Return the place that each is compared with: the next one towards the reference, (K,)."""
-    places = np.arange(n_places)
-    return places - np.sign(places - reference)
+def from_neighbour(n_positions: int, reference: int) -> Ints:
+    """Return the position that each is compared with: the next one towards the reference, (K,)."""
+    positions = np.arange(n_positions)
+    return positions - np.sign(positions - reference)
 
 
 class _Ratios:
@@ -55,7 +55,7 @@ class _Ratios:
         """Return the curve of each resample; see `Method`."""
         clicks, _ = self._pairs.sums(weights)
         curves = np.ones((len(weights), len(self._parent)))
-        for k in sorted(self._others, key=lambda place: abs(place - self._reference)):
+        for k in sorted(self._others, key=lambda index: abs(index - self._reference)):
             j = self._parent[k]
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratio = clicks[:, k, j] / clicks[:, j, k]
@@ -93,7 +93,7 @@ class Randomized(_Ratios):
     def __init__(self, cells: Cells) -> None:
         _refuse_order(cells)
         queries = _by_query(cells)
-        parent = from_reference(cells.n_places, cells.reference)
+        parent = from_reference(cells.n_positions, cells.reference)
         super().__init__(SharedPairs.of(queries), parent, cells.reference)
 
 
@@ -105,7 +105,7 @@ class Pivot(_Ratios):
 
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
         pairs = SharedPairs.of(cells, weighting=weighting)
-        parent = from_reference(cells.n_places, cells.reference)
+        parent = from_reference(cells.n_positions, cells.reference)
         super().__init__(pairs, parent, cells.reference)
 
 
@@ -117,7 +117,7 @@ class AdjacentChain(_Ratios):
 
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
         pairs = SharedPairs.of(cells, weighting=weighting)
-        parent = from_neighbour(cells.n_places, cells.reference)
+        parent = from_neighbour(cells.n_positions, cells.reference)
         super().__init__(pairs, parent, cells.reference)
 
 
@@ -132,12 +132,12 @@ class Swaps(_Ratios):
 
     def __init__(self, cells: Cells) -> None:
         pairs = SharedPairs.of(cells, exchanged=True)
-        parent = from_reference(cells.n_places, cells.reference)
+        parent = from_reference(cells.n_positions, cells.reference)
         clicks, _ = pairs.totals()
-        others = np.delete(np.arange(cells.n_places), cells.reference)
+        others = np.delete(np.arange(cells.n_positions), cells.reference)
         is_star = (clicks[others, cells.reference] > 0) & (clicks[cells.reference, others] > 0)
         if not is_star.all():
-            parent = from_neighbour(cells.n_places, cells.reference)
+            parent = from_neighbour(cells.n_positions, cells.reference)
         try:
             super().__init__(pairs, parent, cells.reference)
         except DataError as error:
@@ -169,13 +169,13 @@ class AllPairs:
 
 def _by_query(cells: Cells) -> Cells:
     """Return the cells with all items of a query and position as one."""
-    key = cells.query * cells.n_places + cells.place
+    key = cells.query * cells.n_positions + cells.position
     keys, member = np.unique(key, return_inverse=True)
-    query, place = np.divmod(keys, cells.n_places)
+    query, position = np.divmod(keys, cells.n_positions)
     return cells._replace(
         query=query,
         pair=query,
-        place=place,
+        position=position,
         clicks=sums(member, cells.clicks),
         impressions=sums(member, cells.impressions),
     )
@@ -188,7 +188,7 @@ def _refuse_order(cells: Cells) -> None:
     X² = Σ (n − m/L)²·L/m has mean L − 1 and variance 2(L − 1)(1 − 1/m).
     """
     length = np.zeros(cells.n_queries, np.int64)
-    np.maximum.at(length, cells.query, cells.place + 1)
+    np.maximum.at(length, cells.query, cells.position + 1)
     _, first, member = np.unique(cells.pair, return_index=True, return_inverse=True)
     shown = sums(member, cells.impressions)
     spread = length[cells.query[first]].astype(np.float64)

@@ -37,12 +37,12 @@ def all_pairs_curves(clicks: Floats, weight: Floats, reference: int) -> Floats:
     clicks, weight : float64 arrays (n_resamples, K, K)
         Of `SharedPairs`; weight is symmetric.
     reference : int
-        The place whose p is 1.
+        The position whose p is 1.
 
     Returns
     -------
     float64 array (n_resamples, K)
-        0 where a place has no click, NaN where it is not connected to the reference.
+        0 where a position has no click, NaN where it is not connected to the reference.
 
     Examples
     --------
@@ -111,16 +111,16 @@ def _newton_step(
     with np.errstate(invalid="ignore", divide="ignore"):
         edges = np.where(both > 0, bend * bend.transpose(0, 2, 1) / both, 0.0)
     laplacian = -edges
-    places = np.arange(clicks.shape[1])
-    laplacian[:, places, places] += edges.sum(axis=2)
+    diagonal = np.arange(clicks.shape[1])
+    laplacian[:, diagonal, diagonal] += edges.sum(axis=2)
     held = ~known
     held[:, reference] = True
     gradient[held] = 0.0
     laplacian[held] = 0.0
     laplacian.transpose(0, 2, 1)[held] = 0.0
     # A flat direction (every shown pair clicked) is given a little bend, so that there is a step.
-    largest = np.maximum(laplacian[:, places, places].max(axis=1, keepdims=True), 1e-300)
-    laplacian[:, places, places] += np.where(held, 1.0, 1e-12 * largest)
+    largest = np.maximum(laplacian[:, diagonal, diagonal].max(axis=1, keepdims=True), 1e-300)
+    laplacian[:, diagonal, diagonal] += np.where(held, 1.0, 1e-12 * largest)
     step = np.linalg.solve(laplacian, gradient[:, :, None])[:, :, 0]
     longest = np.abs(step).max(axis=1, keepdims=True)
     shortened: Floats = step * np.minimum(1.0, _LONGEST / np.maximum(longest, 1e-300))

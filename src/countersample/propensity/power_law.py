@@ -1,4 +1,4 @@
-"""A law for all positions, from the estimates of some: `estimate_gamma`."""
+"""A power law for all positions, from the estimates of some: `estimate_gamma`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """P(look at k) ∝ (1 / (k + offset))^gamma, with an interval of gamma.
+    """P(examine k) ∝ (1 / (k + offset))^gamma, with an interval of gamma.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class PowerLaw:
         """The law, to be given as ``bias=``: it has a propensity for every position."""
         if self.gamma < 0:
             raise DataError(
-                f"gamma is {self.gamma:.3g}: users would look more the lower the position, "
+                f"gamma is {self.gamma:.3g}: users would examine more the lower the position, "
                 "expected at least 0: take the curve itself"
             )
         return PositionBias(gamma=self.gamma, offset=self.offset)

@@ -87,12 +87,12 @@ class RegressionEM:
     def curves(self, weights: Floats) -> Floats:
         """Return the curve of each resample; see `Method`."""
         if self._is_logistic:
-            looks = self._logistic(weights)
+            examination = self._logistic(weights)
         else:
-            looks = np.array(
-                [self._looks(row[self._cells.query], self._relevance) for row in weights]
+            examination = np.array(
+                [self._examination(row[self._cells.query], self._relevance) for row in weights]
             )
-        curves: Floats = looks / looks[:, [self._cells.reference]]
+        curves: Floats = examination / examination[:, [self._cells.reference]]
         return curves
 
     # -- logistic
@@ -107,7 +107,7 @@ class RegressionEM:
     @cached_property
     def _solution(self) -> Floats:
         """What the whole log says, from which what resamples say is not far."""
-        start = np.zeros(self._cells.n_places + self._design.shape[1])
+        start = np.zeros(self._cells.n_positions + self._design.shape[1])
         return self._climb(np.ones(len(self._cells.query)), start)
 
     def _logistic(self, weights: Floats) -> Floats:
@@ -117,18 +117,18 @@ class RegressionEM:
         Santos, 2012), and else by climbing again.
         """
         cells = self._cells
-        found = self._solution[: cells.n_places] + (weights - 1) @ self._influence
-        change = log_expit(found) - log_expit(self._solution[: cells.n_places])
+        found = self._solution[: cells.n_positions] + (weights - 1) @ self._influence
+        change = log_expit(found) - log_expit(self._solution[: cells.n_positions])
         change -= change[:, [cells.reference]]
         for row in np.flatnonzero(np.abs(change).max(axis=1) > _FAR):
             climbed = self._climb(weights[row, cells.query], self._solution)
-            found[row] = climbed[: cells.n_places]
-        # Nothing is known of a place that no resampled query shows.
+            found[row] = climbed[: cells.n_positions]
+        # Nothing is known of a position that no resampled query shows.
         shown = sparse.csr_array(
-            (cells.impressions, (cells.query, cells.place)), (cells.n_queries, cells.n_places)
+            (cells.impressions, (cells.query, cells.position)), (cells.n_queries, cells.n_positions)
         )
-        looks: Floats = np.where((shown.T @ weights.T).T > 0, expit(found), np.nan)
-        return looks
+        examination: Floats = np.where((shown.T @ weights.T).T > 0, expit(found), np.nan)
+        return examination
 
     @cached_property
     def _influence(self) -> Floats:
@@ -138,30 +138,30 @@ class RegressionEM:
         p and the coefficients.
         """
         cells, design = self._cells, self._design
-        by_place, coef = self._solution[: cells.n_places], self._solution[cells.n_places :]
+        by_position, coef = self._solution[: cells.n_positions], self._solution[cells.n_positions :]
         score = (design @ coef)[self._pair]
-        click = np.minimum(expit(by_place)[cells.place] * expit(score), 1 - 1e-15)
+        click = np.minimum(expit(by_position)[cells.position] * expit(score), 1 - 1e-15)
         misses = cells.impressions - cells.clicks
         excess = cells.clicks - misses * click / (1 - click)
         spread = cells.impressions * click / (1 - click)
-        to_place, to_score = expit(-by_place)[cells.place], expit(-score)
+        to_position, to_score = expit(-by_position)[cells.position], expit(-score)
 
-        n_queries, n_places, n_pairs = cells.n_queries, cells.n_places, len(design)
+        n_queries, n_positions, n_pairs = cells.n_queries, cells.n_positions, len(design)
         by_query = sparse.coo_array(
             (excess * to_score, (cells.query, self._pair)), (n_queries, n_pairs)
         )
-        slope = np.zeros((n_queries, n_places + design.shape[1]))
-        np.add.at(slope, (cells.query, cells.place), excess * to_place)
-        slope[:, n_places:] = by_query.tocsr() @ design
+        slope = np.zeros((n_queries, n_positions + design.shape[1]))
+        np.add.at(slope, (cells.query, cells.position), excess * to_position)
+        slope[:, n_positions:] = by_query.tocsr() @ design
         both = sparse.coo_array(
-            (spread * to_place * to_score, (cells.place, self._pair)), (n_places, n_pairs)
+            (spread * to_position * to_score, (cells.position, self._pair)), (n_positions, n_pairs)
         )
         cross = both.tocsr() @ design
-        own = np.diag(cells.by_place(spread * to_place**2))
+        own = np.diag(cells.by_position(spread * to_position**2))
         features = (design.T * sums(self._pair, spread * to_score**2, n_pairs)) @ design
         bend = np.block([[own, cross], [cross.T, features]])
         bend += 2 * _RIDGE * cells.impressions.sum() * np.eye(len(bend))
-        influence: Floats = slope @ np.linalg.inv(bend)[:, :n_places]
+        influence: Floats = slope @ np.linalg.inv(bend)[:, :n_positions]
         return influence
 
     def _climb(self, weights: Floats, start: Floats) -> Floats:
@@ -170,16 +170,16 @@ class RegressionEM:
         total = float(weights @ cells.impressions)
 
         def loss(state: Floats) -> tuple[float, Floats]:
-            by_place, coef = state[: cells.n_places], state[cells.n_places :]
+            by_position, coef = state[: cells.n_positions], state[cells.n_positions :]
             score = (self._design @ coef)[self._pair]
-            log_click = log_expit(by_place)[cells.place] + log_expit(score)
+            log_click = log_expit(by_position)[cells.position] + log_expit(score)
             click = np.minimum(np.exp(log_click), 1 - 1e-15)
             misses = cells.impressions - cells.clicks
             value = weights @ (cells.clicks * log_click + misses * np.log1p(-click))
             slope = weights * (cells.clicks - misses * click / (1 - click))
-            to_place = cells.by_place(slope) * expit(-by_place)
+            to_position = cells.by_position(slope) * expit(-by_position)
             to_score = sums(self._pair, slope * expit(-score), len(self._design))
-            gradient = np.concatenate([to_place, to_score @ self._design]) / total
+            gradient = np.concatenate([to_position, to_score @ self._design]) / total
             ridge = _RIDGE * (state @ state)
             return -value / total + ridge, 2 * _RIDGE * state - gradient
 
@@ -209,7 +209,7 @@ class RegressionEM:
         score = np.zeros(n_pairs)
         for _ in range(self._trees):
             relevance = np.clip(expit(score), _EDGE, 1 - _EDGE)
-            click = self._looks(ones, relevance)[cells.place] * relevance[self._pair]
+            click = self._examination(ones, relevance)[cells.position] * relevance[self._pair]
             excess = (cells.clicks - cells.impressions * click) / (1 - click)
             spread = cells.impressions * click / (1 - click)
             slope = sums(self._pair, excess, n_pairs) * (1 - relevance)
@@ -219,25 +219,25 @@ class RegressionEM:
         fitted: Floats = np.clip(expit(score), _EDGE, 1 - _EDGE)
         return fitted
 
-    def _looks(self, weights: Floats, relevance: Floats) -> Floats:
-        """Return the p that solve Σ c/p = Σ (n − c)·r/(1 − p·r), place by place, (K,)."""
+    def _examination(self, weights: Floats, relevance: Floats) -> Floats:
+        """Return the p that solve Σ c/p = Σ (n − c)·r/(1 − p·r), position by position, (K,)."""
         cells = self._cells
         here = relevance[self._pair]
         misses = weights * (cells.impressions - cells.clicks)
-        hits = cells.by_place(weights * cells.clicks)
-        shown = cells.by_place(weights * cells.impressions)
-        looks = np.full(cells.n_places, 0.5)
+        hits = cells.by_position(weights * cells.clicks)
+        shown = cells.by_position(weights * cells.impressions)
+        examination = np.full(cells.n_positions, 0.5)
         for _ in range(100):  # Newton's steps on a concave function, kept within (0, 1)
-            rest = 1 - looks[cells.place] * here
-            slope = hits / looks - cells.by_place(misses * here / rest)
-            bend = hits / looks**2 + cells.by_place(misses * (here / rest) ** 2)
+            rest = 1 - examination[cells.position] * here
+            slope = hits / examination - cells.by_position(misses * here / rest)
+            bend = hits / examination**2 + cells.by_position(misses * (here / rest) ** 2)
             step = slope / np.maximum(bend, 1e-300)
-            after = np.clip(looks + step, looks / 4, (looks + 1 - _EDGE) / 2)
-            settled = np.abs(after - looks).max() <= 1e-10
-            looks = after
+            after = np.clip(examination + step, examination / 4, (examination + 1 - _EDGE) / 2)
+            settled = np.abs(after - examination).max() <= 1e-10
+            examination = after
             if settled:
                 break
-        found: Floats = np.where(hits > 0, looks, np.where(shown > 0, 0.0, np.nan))
+        found: Floats = np.where(hits > 0, examination, np.where(shown > 0, 0.0, np.nan))
         return found
 
 

@@ -26,7 +26,7 @@ def trust_correct(
 ) -> Floats:
     """Return (clicks − impressions·θ_k·ε⁻_k) / (θ_k·(ε⁺_k − ε⁻_k)), with k the position.
 
-    A user looks at position k with probability θ_k, and then clicks a relevant item with ε⁺_k and
+    A user examines position k with probability θ_k, and then clicks a relevant item with ε⁺_k and
     another with ε⁻_k (Agarwal et al., WWW 2019). So E clicks = impressions·θ_k·(ε⁻_k + r·(ε⁺_k −
     ε⁻_k)), with r = P(relevant), and the mean of this weight is impressions·r: the affine
     correction of Vardasbi et al. (CIKM 2020). No factor alone does this. With ε⁺ = 1 and ε⁻ = 0
@@ -64,27 +64,27 @@ def trust_correct(
         )
     good = (wrong >= 0) & (right <= 1) & (right > wrong)
     if not good.all():
-        place = int(good.argmin())
+        index = int(good.argmin())
         raise DataError(
-            f"at position {place + 1} eps_plus is {right[place]:g} and eps_minus "
-            f"{wrong[place]:g}, expected 0 ≤ eps_minus < eps_plus ≤ 1: where relevant items are "
+            f"at position {index + 1} eps_plus is {right[index]:g} and eps_minus "
+            f"{wrong[index]:g}, expected 0 ≤ eps_minus < eps_plus ≤ 1: where relevant items are "
             "not clicked more, clicks say nothing"
         )
-    places = np.asarray(position, np.int64)
-    if places.size and not (places.min() >= 1 and places.max() <= len(right)):
-        wrong_one = places.max() if places.max() > len(right) else places.min()
+    positions = np.asarray(position, np.int64)
+    if positions.size and not (positions.min() >= 1 and positions.max() <= len(right)):
+        wrong_one = positions.max() if positions.max() > len(right) else positions.min()
         raise DataError(
             f"position {wrong_one} has no eps_plus, expected positions from 1 to {len(right)}"
         )
-    looks = np.asarray(theta.propensity(places), np.float64)
-    if not (looks > 0).all():
-        never = int(places[looks <= 0].flat[0])
+    examination = np.asarray(theta.propensity(positions), np.float64)
+    if not (examination > 0).all():
+        never = int(positions[examination <= 0].flat[0])
         raise DataError(
             f"the propensity of position {never} is 0, expected above 0: a position that is never "
             "looked at cannot be weighted; leave its impressions out"
         )
-    by_chance = looks * wrong[places - 1] * np.asarray(impressions, np.float64)
+    by_chance = examination * wrong[positions - 1] * np.asarray(impressions, np.float64)
     corrected: Floats = (np.asarray(clicks, np.float64) - by_chance) / (
-        looks * (right - wrong)[places - 1]
+        examination * (right - wrong)[positions - 1]
     )
     return corrected

@@ -34,7 +34,7 @@ class Support:
 
 @dataclass(frozen=True, eq=False)
 class LogCheck(Tabular):
-    """Figures of a raw log, made by `Impressions.check`.
+    """Statistics of a raw log, made by `Impressions.check`.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class LogCheck(Tabular):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values for JSON; no id is among them."""
+        """Return the statistics as plain values for JSON; no id is among them."""
         positions, impressions, clicks = self.counts.by_position
         return {
             "source": self.source,
@@ -227,10 +227,10 @@ def _connected(counts: PositionCounts) -> list[list[int]]:
     from scipy.sparse import coo_array  # noqa: PLC0415 (heavy, only where used)
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 
-    positions, place = np.unique(counts.position, return_inverse=True)
+    positions, index = np.unique(counts.position, return_inverse=True)
     same = np.ones(len(counts) - 1, np.bool_)
     same[counts.pair_starts[1:-1] - 1] = False
-    links = (np.ones(int(same.sum())), (place[:-1][same], place[1:][same]))
+    links = (np.ones(int(same.sum())), (index[:-1][same], index[1:][same]))
     n, member = connected_components(
         coo_array(links, shape=(len(positions), len(positions))), directed=False
     )
@@ -263,11 +263,11 @@ def _sessions(log: Impressions) -> tuple[int, int]:
     """Return the number of sessions, and of rows without one."""
     by_session = log.frame.group_by("session").agg(nw.len().alias("rows"))
     is_none = nw.col("session").is_null()
-    figures = by_session.select(
+    statistics = by_session.select(
         sessions=nw.when(is_none).then(nw.lit(0)).otherwise(nw.lit(1)).sum(),
         without=nw.when(is_none).then(nw.col("rows")).otherwise(nw.lit(0)).sum(),
     )
-    table = log.collect(figures)
+    table = log.collect(statistics)
     n_sessions, n_without = (
         int(aggregation.integers(table[name].fill_null(0))[0]) for name in ("sessions", "without")
     )

@@ -82,13 +82,13 @@ def read_features(
         return _of_frame(source, query, item, features)
     name = os.fspath(source)
     if is_dataset_folder(Path(name)):
-        return _of_judged(Path(name))
+        return _of_dataset(Path(name))
     try:
         files = find_files(name)
     except DataError:
         if not Path(name).exists():
             raise
-        return _of_judged(Path(name))  # LETOR text, whose name may be anything
+        return _of_dataset(Path(name))  # LETOR text, whose name may be anything
     with explained(name, (ValueError,)), ExitStack() as cleanup:
         files = files.unpacked(Pandas.unpacks, cleanup)
         table = files.format.read(files, as_text=(query, item))
@@ -135,7 +135,7 @@ def _of_frame(
     return FeatureTable(dataset, item_ids, has_labels)
 
 
-def _of_judged(path: Path) -> FeatureTable:
+def _of_dataset(path: Path) -> FeatureTable:
     from countersample.data.load import load  # noqa: PLC0415 (the reader of LETOR text)
 
     parts = load(path)

@@ -92,7 +92,7 @@ def join_features(
     ----------
     counts : PositionCounts
     propensities : array-like, PositionBiasCurve or RowPropensities
-        The propensity of position 1, 2, …; or a law of position bias with a method
+        The propensity of position 1, 2, …; or a position-bias curve, with a method
         ``propensity(ranks)``, as estimates have; or the log's own ones.
     dataset : RankingDataset
         The features of the items, by query; its `query_ids` are the log's.
@@ -185,8 +185,8 @@ def match_rows(
         )
     is_known = (query >= 0) & (item >= 0)
     wanted = np.where(is_known, query * len(distinct) + item, -1)
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return query, np.where(is_known & (keys[place] == wanted), order[place], -1)
+    index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return query, np.where(is_known & (keys[index] == wanted), order[index], -1)
 
 
 def _positions(known: NDArray[Any], wanted: NDArray[Any], what: str) -> NDArray[np.int64]:
@@ -198,8 +198,8 @@ def _positions(known: NDArray[Any], wanted: NDArray[Any], what: str) -> NDArray[
             "expected one type: make them one"
         )
     order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)
-    found = order[place]
+    index = np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)
+    found = order[index]
     return np.where(known[found] == wanted, found, -1)
 
 
@@ -229,10 +229,10 @@ def propensity_of_rows(
         values = values[:deepest]
     is_good = (values > 0) & (values <= 1)
     if not is_good.all():
-        place = int(is_good.argmin())
+        index = int(is_good.argmin())
         raise DataError(
-            f"the propensity of position {place + 1} is {values[place]:g}, expected above 0 and "
-            "at most 1: a position that is never looked at has no clicks to weigh; clip it, or "
+            f"the propensity of position {index + 1} is {values[index]:g}, expected above 0 and "
+            "at most 1: a position that is never examined has no clicks to weigh; clip it, or "
             "end the table before it"
         )
     padded = np.append(np.full(deepest + 1, np.nan), np.nan)

@@ -7,7 +7,7 @@ event document tells what was done with one of them. Joined they are impressions
 ``query_id``     ``user_query``: the same text is the same query, whoever asks
 ``session``      ``query_id`` of UBI: one page of results, shown once
 ``item_id``      each of ``query_response_hit_ids``
-``position``     its place in that list, from 1; for a click on an item that is not in the
+``position``     its rank in that list, from 1; for a click on an item that is not in the
                  list, ``event_attributes.position.ordinal``
 ``click``        1 if a click event names the session and the item
 ``impressions``  1; 0 for a click on an item that was not shown, which is then reported
