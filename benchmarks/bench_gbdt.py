@@ -21,7 +21,7 @@ import numpy as np
 
 from countersample import ClickLog, simulate_clicks, synthetic, train
 from countersample._cores import available_cores
-from countersample.gbdt import lightgbm_objective
+from countersample.gbdt import boosting_objective
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def measure(shape: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     table = lgb.Dataset(
         dataset.features, label=np.minimum(clicks, 30), group=dataset.query_sizes, params=params
     ).construct()
-    objectives = {name: lightgbm_objective(dataset, log, objective=name) for name in OBJECTIVES}
+    objectives = {name: boosting_objective(dataset, log, objective=name) for name in OBJECTIVES}
     named = {"LightGBM lambdarank": "lambdarank", **objectives}
     seconds: dict[str, list[float]] = {name: [] for name in named}
     gradient: dict[str, float] = {}

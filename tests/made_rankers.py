@@ -75,7 +75,7 @@ def ranker_of(kind, scorer, *, names, normalizer=None):
     ranker = Made(normalize=None if normalizer is None else normalizer.how)
     ranker.kind, ranker.scorer_, ranker.normalizer_ = kind, scorer, normalizer
     ranker.n_queries_, ranker.fingerprint_ = 1, "0123"
-    ranker.origin_ = {"n_clicks": 5, "n_items": 400, "mean_weight": 2.0, "max_weight": 4.0}
+    ranker.provenance_ = {"n_clicks": 5, "n_items": 400, "mean_weight": 2.0, "max_weight": 4.0}
     ranker._remember_features(scorer.n_features, names)
     return ranker
 

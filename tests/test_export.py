@@ -182,8 +182,8 @@ def data():
     scope="module",
     params=[
         CounterSampleRanker(steps=500, learning_rate=0.01, random_state=0),
-        GBDTRanker(n_trees=30, early_stopping=None, min_items_in_leaf=5, random_state=0),
-        GBDTRanker("xgboost", n_trees=30, early_stopping=None, normalize="minmax",
+        GBDTRanker(n_trees=30, patience=None, min_items_in_leaf=5, random_state=0),
+        GBDTRanker(backend="xgboost", n_trees=30, patience=None, normalize="minmax",
                    min_items_in_leaf=1, random_state=0),
         NeuralRanker(hidden=(8,), epochs=2, patience=None, batch_size=256, random_state=0),
     ],

@@ -39,7 +39,7 @@ def card_of(ranker, tmp_path, **options):
 class TestCard:
     def test_numbers_of_its_origin(self, rng, tmp_path):
         ranker, _ = made("linear", "minmax", rng)
-        ranker.origin_ |= {
+        ranker.provenance_ |= {
             "n_clicks": 25_637.0, "mean_weight": 2.841, "max_weight": 10.31, "gain": GAIN,
             "data": "features.parquet", "propensities": "estimated by all-pairs",
             "log": {"file": "impressions.parquet", "impressions": 200_000, "clicks": 25_640,
@@ -80,7 +80,7 @@ class TestCard:
     def test_versions(self, rng, tmp_path):
         ranker, _ = made("linear", None, rng)
         assert f"| numpy | {np.__version__} |" in card_of(ranker, tmp_path, to="solr")
-        ranker.origin_["versions"] = {"countersample": "0.9", "numpy": "1.0"}
+        ranker.provenance_["versions"] = {"countersample": "0.9", "numpy": "1.0"}
         card = card_of(ranker, tmp_path, to="solr")
         assert card.endswith(
             "|  |  |\n| --- | --- |\n| trained with | countersample 0.9, numpy 1.0 |\n"
@@ -150,7 +150,7 @@ def test_a_fit_remembers_its_origin(tmp_path):
     fit = fit_from_impressions(*opened(log, features), seed=SEED)
     fit.ranker.save(tmp_path / "ranker.json")
     ranker = load_ranker(tmp_path / "ranker.json")
-    origin, gain = ranker.origin_, fit.gain
+    origin, gain = ranker.provenance_, fit.gain
     assert origin["propensities"] == fit.propensity_source.source
     assert origin["log"]["impressions"] == fit.check.counts.n_impressions
     assert origin["log"]["sessions"] == 1000
@@ -222,7 +222,7 @@ class TestCommand:
         run("simulate", "data.txt", "-o", "clicks.parquet", "--clicks", "500")
         run("train", tmp_path / "data.txt", "clicks.parquet", "-o", "r.json", "--steps", "100",
             "--learning-rate", "0.01")  # fmt: skip
-        origin = load_ranker(tmp_path / "r.json").origin_
+        origin = load_ranker(tmp_path / "r.json").provenance_
         assert (origin["data"], origin["log"]) == ("data.txt", {"file": "clicks.parquet"})
         run("export", "r.json", "--to", "onnx", "-o", "r.onnx")
         card = (tmp_path / "r.md").read_text()

@@ -156,7 +156,7 @@ class TestRefused:
 
     def test_a_ranker_is_not_replaced(self, rng, tmp_path):
         path = tmp_path / "ranker.json"
-        CounterSampleRanker(random_state=0).fit([[0.2], [0.9]], [0, 3]).save(path)
+        CounterSampleRanker(random_state=0).fit([[0.2], [0.9]], [0, 3], qid=[1, 1]).save(path)
         before = path.read_bytes()
         with pytest.raises(ParameterError) as error:
             export(made("linear", None, rng)[0], path, to="solr")

@@ -139,7 +139,7 @@ def neural():
 
 def boosted(backend):
     pytest.importorskip(backend, reason=f"needs {backend}")
-    return GBDTRanker(backend, n_trees=40, early_stopping=5)
+    return GBDTRanker(backend=backend, n_trees=40, patience=5)
 
 
 RANKERS = {

@@ -9,14 +9,13 @@ from conftest import SEED
 from countersample import ClickLog, RankingDataset, estimate, simulate_clicks, synthetic
 from countersample.errors import DataError, ParameterError
 from countersample.gbdt import (
+    boosting_objective,
     lightgbm_metric,
-    lightgbm_objective,
     xgboost_metric,
-    xgboost_objective,
 )
 from countersample.objectives import LOSSES
 
-OBJECTIVES = {"lightgbm": lightgbm_objective, "xgboost": xgboost_objective}
+OBJECTIVES = {"lightgbm": boosting_objective, "xgboost": boosting_objective}
 QUIET = {"verbosity": -1, "num_threads": 1, "deterministic": True, "force_row_wise": True}
 
 
@@ -97,7 +96,7 @@ def test_the_gradient_is_that_of_the_risk(name, library, rng):
 @pytest.mark.parametrize("name", ["rank", "smooth-rank", "dcg", "smooth-dcg"])
 def test_the_second_order_term_is_1_on_average_at_first(tiny, name):
     dataset, log = tiny
-    _, second = lightgbm_objective(dataset, log, objective=name)(np.zeros(dataset.n_items), None)
+    _, second = boosting_objective(dataset, log, objective=name)(np.zeros(dataset.n_items), None)
     clicked = np.isin(np.repeat(np.arange(dataset.n_queries), dataset.query_sizes), log.query)
     curved = second[clicked] - 1e-3
     # The largest step adds to it only where a pair is far in the wrong order: here no more than
@@ -110,7 +109,7 @@ def test_the_second_order_term_is_1_on_average_at_first(tiny, name):
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_leaf_takes_a_step_above_1(tiny, name, scale, rng):
     dataset, log = tiny
-    objective = lightgbm_objective(dataset, log, objective=name)
+    objective = boosting_objective(dataset, log, objective=name)
     gradient, second = objective(scale * rng.normal(size=dataset.n_items), None)
     assert np.isfinite(gradient).all()
     assert (second > 0).all()
@@ -121,8 +120,8 @@ def test_a_weight_a_row_is_not_a_weight_a_click():
     """One query, items 0, 1 and 2 with equal scores; 0 and 1 were clicked, 1 where few look."""
     dataset = RankingDataset.from_arrays(X=[[0.0], [1.0], [2.0]], y=[0, 0, 0], qid=[7, 7, 7])
     log = ClickLog(query=[0, 0], item=[0, 1], propensity=[1.0, 0.25])
-    per_click, _ = lightgbm_objective(dataset, log, objective="rank")(np.zeros(3), None)
-    unweighted, _ = lightgbm_objective(dataset, log, objective="rank", method="naive")(
+    per_click, _ = boosting_objective(dataset, log, objective="rank")(np.zeros(3), None)
+    unweighted, _ = boosting_objective(dataset, log, objective="rank", method="naive")(
         np.zeros(3), None
     )
     # A click on item 0 gives (-2, 1, 1), and one on item 1 (1, -2, 1).
@@ -155,7 +154,7 @@ def test_lightgbm_multiplies_what_a_row_got_by_its_weight():
     steps = []
     for weights in (np.array([1.0, 2.0]), np.array([7.0, 2.0])):
         log = ClickLog(query=[0, 0], item=[1, 2], propensity=[1.0, 1.0], count=weights)
-        gradient, second = lightgbm_objective(dataset, log)(np.zeros(3), None)
+        gradient, second = boosting_objective(dataset, log)(np.zeros(3), None)
         steps.append(-gradient[1] / second[1])
     assert steps[0] == pytest.approx(0, abs=1e-3)
     assert steps[1] > 0.5
@@ -165,11 +164,11 @@ def test_naive_is_ips_where_users_look_at_everything(tiny):
     dataset, log = tiny
     seen = ClickLog(log.query, log.item, np.ones(log.n_rows))
     scores = dataset.features[:, 1]
-    naive, second = lightgbm_objective(dataset, log, method="naive")(scores, None)
-    ips, other = lightgbm_objective(dataset, seen, method="ips")(scores, None)
+    naive, second = boosting_objective(dataset, log, method="naive")(scores, None)
+    ips, other = boosting_objective(dataset, seen, method="ips")(scores, None)
     np.testing.assert_array_equal(naive, ips)
     np.testing.assert_array_equal(second, other)
-    weighted, _ = lightgbm_objective(dataset, log)(scores, None)
+    weighted, _ = boosting_objective(dataset, log)(scores, None)
     assert not np.allclose(naive, weighted, rtol=0.01)
 
 
@@ -178,7 +177,7 @@ def test_more_of_the_same_clicks_change_nothing(tiny):
     twice = ClickLog(
         *(np.tile(column, 2) for column in (log.query, log.item)), np.tile(log.propensity, 2) / 3
     )
-    once, again = (lightgbm_objective(dataset, each) for each in (log, twice))
+    once, again = (boosting_objective(dataset, each) for each in (log, twice))
     for a, b in zip(once(dataset.labels, None), again(dataset.labels, None), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
@@ -264,11 +263,11 @@ def test_the_metric_is_the_snips_estimate(tiny, metric, rng):
 def test_other_rows_are_refused(tiny):
     dataset, log = tiny
     half = dataset.subset(np.arange(30))
-    params = QUIET | {"objective": lightgbm_objective(dataset, log)}
+    params = QUIET | {"objective": boosting_objective(dataset, log)}
     table = lgb.Dataset(half.features, label=half.labels)
     with pytest.raises(DataError, match=rf"expected \({dataset.n_items},\)"):
         lgb.train(params, table, 1)
-    objective, matrix = xgboost_objective(dataset, log), xgb.DMatrix(half.features)
+    objective, matrix = boosting_objective(dataset, log), xgb.DMatrix(half.features)
     with pytest.raises(DataError, match=rf"expected \({dataset.n_items},\)"):
         xgb.train({}, matrix, 1, obj=objective)
     with pytest.raises(DataError, match="all of them, in its order"):

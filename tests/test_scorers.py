@@ -95,7 +95,7 @@ def test_layers_that_do_not_fit(weights, biases):
 def test_files_of_unknown_kinds_and_contents(tmp_path):
     """Sound files, by their checksum, of what this release does not have."""
     path = tmp_path / "ranker.json"
-    CounterSampleRanker(steps=10, random_state=0).fit([[0.1], [0.9]], [0, 1]).save(path)
+    CounterSampleRanker(steps=10, random_state=0).fit([[0.1], [0.9]], [0, 1], qid=[1, 1]).save(path)
     kept = json.loads(path.read_text())
 
     def refused(match, **change):

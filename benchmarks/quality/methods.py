@@ -108,19 +108,19 @@ def xgboost(world, seed, *, full=False):
 
 
 LINEAR = {
-    "IPS-SGD": partial(CounterSampleRanker, "ips", "click"),
-    "CounterSample": partial(CounterSampleRanker, "countersample", "click"),
-    "CounterSample by query": partial(CounterSampleRanker, "countersample", "query"),
+    "IPS-SGD": partial(CounterSampleRanker, method="ips", unit="click"),
+    "CounterSample": partial(CounterSampleRanker, unit="click"),
+    "CounterSample by query": partial(CounterSampleRanker, unit="query"),
 }
 OURS = LINEAR | {
     "neural": NeuralRanker,
-    "ours on LightGBM": partial(GBDTRanker, "lightgbm", n_trees=TREES, early_stopping=30),
-    "ours on XGBoost": partial(GBDTRanker, "xgboost", n_trees=TREES, early_stopping=30),
+    "ours on LightGBM": partial(GBDTRanker, backend="lightgbm", n_trees=TREES, patience=30),
+    "ours on XGBoost": partial(GBDTRanker, backend="xgboost", n_trees=TREES, patience=30),
 }
 
 METHODS = (
     {"logging policy": logging}
-    | {"naive linear": partial(ours, partial(CounterSampleRanker, "naive", "click"), "none")}
+    | {"naive linear": partial(ours, partial(LINEAR["CounterSample"], method="naive"), "none")}
     | {name: partial(ours, make, "known") for name, make in OURS.items()}
     | {f"{name}, estimated": partial(ours, make, "estimated") for name, make in OURS.items()}
     | {

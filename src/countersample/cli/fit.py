@@ -98,7 +98,7 @@ def fit(
             metric=metric, seed=seed, progress=tell,
         )  # fmt: skip
     write_page(page, found, command=_command(), show_ids=show_ids)
-    found.ranker.origin_["data"] = features.name
+    found.ranker.provenance_["data"] = features.name
     found.ranker.save(out)
     if json:
         _show.as_json({"out": str(out), "report": str(page), **found.to_dict()})

@@ -63,8 +63,8 @@ def train(
     dataset = load_train(data)
     clicks = ClickLog.load(log, dataset)
     with share_progress(f"training {out.name}") as report:
-        ranker.fit_log(dataset, clicks, report=report)
-    ranker.origin_ |= {
+        ranker.fit_log(dataset, clicks, progress=report)
+    ranker.provenance_ |= {
         "data": data.resolve().name,
         "log": {"file": log.name},
         "propensities": "as in the log",

@@ -89,7 +89,7 @@ CARDS: dict[str, tuple[str, Callable[[Card], str]]] = {  # the ending of the fil
 
 def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translation) -> Card:
     """Gather what the card says."""
-    origin = ranker.origin_
+    origin = ranker.provenance_
     lead = (
         f"A {spec.kind} ranker learned from clicks, for {translation.system} "
         f"({translation.form}): [{spec.file}]({spec.file}). {translation.checked}"

@@ -138,7 +138,7 @@ def export(
     >>> from tempfile import TemporaryDirectory
     >>> from countersample import CounterSampleRanker
     >>> from countersample.export import export
-    >>> ranker = CounterSampleRanker(random_state=0).fit([[0.2], [0.9]], [0, 3])
+    >>> ranker = CounterSampleRanker(random_state=0).fit([[0.2], [0.9]], [0, 3], qid=[1, 1])
     >>> with TemporaryDirectory() as folder:
     ...     written = export(ranker, f"{folder}/shop.json", to="solr", feature_names=["price"])
     ...     text = written.path.read_text()

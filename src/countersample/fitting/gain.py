@@ -71,7 +71,9 @@ def held_out_scores(
         part = progress.part(1 / n_parts)
         copy = clone(ranker).set_params(random_state=int(rng.integers(2**31)))
         trained.append(
-            copy.fit_log(dataset, fold.train, report=lambda _, share, part=part: part.update(share))
+            copy.fit_log(
+                dataset, fold.train, progress=lambda _, share, part=part: part.update(share)
+            )
         )
     if not hasattr(ranker, "staged_predict"):
         return held_out.scores(trained), []

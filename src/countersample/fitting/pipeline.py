@@ -124,8 +124,8 @@ def fit_from_impressions(
     at_ends = gain_at_ends(scores, matched, source, metric=metric)
     curve_seed = int(streams[4].integers(2**63))
     last = progress.part(0.08, "training")
-    to_train.fit_log(dataset, log, report=lambda _what, share: last.update(share))
-    to_train.origin_ |= _origin(check, source, gain)
+    to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
+    to_train.provenance_ |= _origin(check, source, gain)
     return Fit(
         ranker=to_train,
         gain=gain,

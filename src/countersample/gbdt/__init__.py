@@ -2,8 +2,7 @@
 
 ======================  ======================================================================
 `GBDTRanker`            boosted trees as a scikit-learn estimator, on either library
-`lightgbm_objective`    weights by inverse propensity for each pair, inside your own ``lgb.train``
-`xgboost_objective`     the same inside your own ``xgb.train``
+`boosting_objective`    weights by inverse propensity for each pair, inside your own training
 `lightgbm_metric`       the value of the ranker from held-out clicks, for early stopping
 `xgboost_metric`        the same for XGBoost
 ======================  ======================================================================
@@ -12,13 +11,12 @@ The libraries are the extra ``gbdt``. Only training imports them: a fitted ranke
 """
 
 from countersample.gbdt.metrics import lightgbm_metric, xgboost_metric
-from countersample.gbdt.objectives import lightgbm_objective, xgboost_objective
+from countersample.gbdt.objectives import boosting_objective
 from countersample.gbdt.ranker import GBDTRanker
 
 __all__ = [
     "GBDTRanker",
+    "boosting_objective",
     "lightgbm_metric",
-    "lightgbm_objective",
     "xgboost_metric",
-    "xgboost_objective",
 ]

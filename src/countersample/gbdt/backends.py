@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample._extras import need
 from countersample.errors import ParameterError
-from countersample.gbdt.objectives import lightgbm_objective, xgboost_objective
+from countersample.gbdt.objectives import boosting_objective
 from countersample.gbdt.trees import from_lightgbm, from_xgboost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -84,27 +85,14 @@ def _with_own(backend: str, params: Mapping[str, Any], own: Mapping[str, Any]) -
     return kept | dict(own)
 
 
-class Boosting(Protocol):
-    """Trees that grow."""
-
-    def grow(self) -> None:
-        """Add a tree."""
-
-    def held_out_scores(self) -> Floats:
-        """Return the scores of the items that were held out."""
-
-    def scorer(self) -> TreesScorer:
-        """Return what was learned."""
-
-
-class LightGBM:
-    """Boosting by LightGBM.
+class Boosting(ABC):
+    """Trees that grow, one a round.
 
     Parameters
     ----------
     dataset : RankingDataset
     log : ClickLog
-    settings : Settings
+    settings : mapping
         What both libraries have, see `GBDTRanker`.
     held_out : RankingDataset, optional
         Items whose scores are kept up to date.
@@ -116,6 +104,39 @@ class LightGBM:
         log: ClickLog,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
+    ) -> None:
+        self._objective = boosting_objective(
+            dataset, log, objective=settings["objective"], method=settings["method"]
+        )
+        self._begin(dataset, settings, held_out)
+
+    @abstractmethod
+    def _begin(
+        self,
+        dataset: RankingDataset,
+        settings: Mapping[str, Any],
+        held_out: RankingDataset | None,
+    ) -> None:
+        """Make the library's tables and its booster."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Add a tree."""
+
+    @abstractmethod
+    def held_out_scores(self) -> Floats:
+        """Return the scores of the items that were held out."""
+
+    @abstractmethod
+    def scorer(self) -> TreesScorer:
+        """Return what was learned."""
+
+
+class LightGBM(Boosting):
+    """Boosting by LightGBM."""
+
+    def _begin(
+        self, dataset: RankingDataset, settings: Mapping[str, Any], held_out: RankingDataset | None
     ) -> None:
         lightgbm = need("lightgbm")
         defaults = {
@@ -139,13 +160,10 @@ class LightGBM:
         self._booster = lightgbm.Booster(params, table)
         if held_out is not None:
             labels = np.zeros(held_out.n_items)
-            judged = table.create_valid(held_out.features, label=labels, params=params)
-            self._booster.add_valid(judged, "held out")
-        self._objective = lightgbm_objective(
-            dataset, log, objective=settings["objective"], method=settings["method"]
-        )
+            validation = table.create_valid(held_out.features, label=labels, params=params)
+            self._booster.add_valid(validation, "held out")
 
-    def grow(self) -> None:
+    def advance(self) -> None:
         """Add a tree."""
         self._booster.update(fobj=self._objective)
 
@@ -165,15 +183,11 @@ class LightGBM:
         return from_lightgbm(self._booster)
 
 
-class XGBoost:
-    """Boosting by XGBoost: the parameters are those of `LightGBM`."""
+class XGBoost(Boosting):
+    """Boosting by XGBoost."""
 
-    def __init__(
-        self,
-        dataset: RankingDataset,
-        log: ClickLog,
-        settings: Mapping[str, Any],
-        held_out: RankingDataset | None = None,
+    def _begin(
+        self, dataset: RankingDataset, settings: Mapping[str, Any], held_out: RankingDataset | None
     ) -> None:
         xgboost = need("xgboost")
         defaults = {
@@ -197,12 +211,9 @@ class XGBoost:
         self._held_out = None if held_out is None else xgboost.DMatrix(held_out.features)
         cache = [each for each in (self._table, self._held_out) if each is not None]
         self._booster = xgboost.Booster(params, cache)
-        self._objective = xgboost_objective(
-            dataset, log, objective=settings["objective"], method=settings["method"]
-        )
         self._n_trees = 0
 
-    def grow(self) -> None:
+    def advance(self) -> None:
         """Add a tree."""
         self._booster.update(self._table, self._n_trees, self._objective)
         self._n_trees += 1
@@ -217,4 +228,4 @@ class XGBoost:
         return from_xgboost(self._booster)
 
 
-BACKENDS: dict[str, Callable[..., Boosting]] = {"lightgbm": LightGBM, "xgboost": XGBoost}
+BACKENDS: dict[str, type[Boosting]] = {"lightgbm": LightGBM, "xgboost": XGBoost}

@@ -45,12 +45,12 @@ def lightgbm_metric(
     --------
     >>> import lightgbm as lgb
     >>> from countersample import ClickLog, synthetic
-    >>> from countersample.gbdt import lightgbm_metric, lightgbm_objective
+    >>> from countersample.gbdt import lightgbm_metric, boosting_objective
     >>> data, held_out = synthetic("tiny", n_queries=300, rng=0).split(0.7, 0.3, rng=0)
     >>> log, held_out_log = ClickLog.from_labels(data), ClickLog.from_labels(held_out)
     >>> learned = lgb.Dataset(data.features, label=data.labels)
     >>> booster = lgb.train(
-    ...     {"objective": lightgbm_objective(data, log), "verbosity": -1},
+    ...     {"objective": boosting_objective(data, log), "verbosity": -1},
     ...     learned,
     ...     num_boost_round=500,
     ...     valid_sets=[lgb.Dataset(held_out.features, label=held_out.labels, reference=learned)],
@@ -90,14 +90,14 @@ def xgboost_metric(
     --------
     >>> import xgboost as xgb
     >>> from countersample import ClickLog, synthetic
-    >>> from countersample.gbdt import xgboost_metric, xgboost_objective
+    >>> from countersample.gbdt import xgboost_metric, boosting_objective
     >>> data, held_out = synthetic("tiny", n_queries=300, rng=0).split(0.7, 0.3, rng=0)
     >>> log, held_out_log = ClickLog.from_labels(data), ClickLog.from_labels(held_out)
     >>> booster = xgb.train(
     ...     {"eta": 0.1, "disable_default_eval_metric": True},
     ...     xgb.DMatrix(data.features),
     ...     num_boost_round=500,
-    ...     obj=xgboost_objective(data, log),
+    ...     obj=boosting_objective(data, log),
     ...     evals=[(xgb.DMatrix(held_out.features), "judged")],
     ...     custom_metric=xgboost_metric(held_out, held_out_log),
     ...     callbacks=[xgb.callback.EarlyStopping(rounds=20, maximize=True)],

@@ -35,39 +35,43 @@ LARGEST_STEP = 1.0  # of a leaf, before it is multiplied by the learning rate
 FLOOR = 1e-3
 
 
-def lightgbm_objective(
+def boosting_objective(
     dataset: RankingDataset,
     log: ClickLog,
     *,
     objective: str = "smooth-log-rank",
     method: str = "ips",
 ) -> BoostingObjective:
-    """R(s) = κ Σ_clicks f(s, clicked item) / propensity, as an objective of ``lightgbm.train``.
+    """R(s) = κ Σ_clicks f(s, clicked item) / propensity, as LightGBM and XGBoost take it.
+
+    It is the ``objective`` among the parameters of ``lightgbm.train``, and the ``obj`` of
+    ``xgboost.train``.
 
     Parameters
     ----------
     dataset : RankingDataset
-        The rows of the ``lightgbm.Dataset`` must be its rows, in the same order. Labels are not
-        looked at, and neither is a ``group`` or ``weight`` that the ``lightgbm.Dataset`` has.
+        The rows of the library's table (``lightgbm.Dataset``, ``xgboost.DMatrix``) must be its
+        rows, in the same order. Its labels do not matter, and neither does a ``group`` or
+        ``weight`` that the library's table has.
     log : ClickLog
     objective : str
         f, one of `countersample.objectives.LOSSES`: "rank" and "dcg" through the hinge of the
         paper, "smooth-rank" and "smooth-dcg" through the logistic bound, among others.
     method : {"ips", "naive"}
-        Whether a click weighs 1/propensity or 1. Boosting looks at all clicks in each round, so
+        Whether a click weighs 1/propensity or 1. Boosting uses all clicks in each round, so
         nothing is drawn: CounterSample and IPS are the same here.
 
     Returns
     -------
-    function of (scores, lightgbm.Dataset)
+    function of (scores, the library's table)
         Gives the gradient and the second-order term of each row, float32 (n_rows,).
 
     Notes
     -----
     The factor κ makes the second-order term of an item 1 on average where all scores are equal, as
-    it is for squared error, so that the settings of the library that are measured in it
-    (``lambda_l2``, ``min_sum_hessian_in_leaf``) mean what they mean there, whatever the objective,
-    the number of clicks and their weights.
+    it is for squared error, so that the settings of the libraries that are measured in it
+    (``lambda_l2``, ``min_sum_hessian_in_leaf``; ``lambda``, ``min_child_weight``) mean what they
+    mean there, whatever the objective, the number of clicks and their weights.
 
     The second-order term is safe: h = max(curvature, |gradient|) + 0.001. The curvature is that of
     `countersample.objectives.ScoreSpace`, never negative. Where it vanishes but the gradient does
@@ -77,85 +81,23 @@ def lightgbm_objective(
     Examples
     --------
     >>> import lightgbm as lgb
-    >>> from countersample import evaluate, simulate_clicks, synthetic
-    >>> from countersample.gbdt import lightgbm_objective
-    >>> data = synthetic("tiny", n_queries=200, rng=0)
-    >>> log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=5000, rng=0)
-    >>> params = {"objective": lightgbm_objective(data, log), "verbosity": -1}
-    >>> booster = lgb.train(params, lgb.Dataset(data.features, label=data.labels), 50)
-    >>> before, after = (
-    ...     evaluate(scores, data, "ndcg@10")["ndcg@10"]
-    ...     for scores in (data.features[:, 0], booster.predict(data.features))
-    ... )
-    >>> after > before
-    True
-    """
-    return _boosting_objective(dataset, log, objective=objective, method=method)
-
-
-def xgboost_objective(
-    dataset: RankingDataset,
-    log: ClickLog,
-    *,
-    objective: str = "smooth-log-rank",
-    method: str = "ips",
-) -> BoostingObjective:
-    """R(s) = κ Σ_clicks f(s, clicked item) / propensity, as the ``obj`` of ``xgboost.train``.
-
-    Parameters
-    ----------
-    dataset : RankingDataset
-        The rows of the ``xgboost.DMatrix`` must be its rows, in the same order. Labels are not
-        looked at, and neither is a ``group`` or ``weight`` that the ``xgboost.DMatrix`` has.
-    log, objective, method
-        As for `lightgbm_objective`, whose notes hold here as well: ``lambda`` and
-        ``min_child_weight`` are measured in a second-order term that is 1 on average at first.
-
-    Returns
-    -------
-    function of (scores, xgboost.DMatrix)
-        Gives the gradient and the second-order term of each row, float32 (n_rows,).
-
-    Examples
-    --------
     >>> import xgboost as xgb
     >>> from countersample import evaluate, simulate_clicks, synthetic
-    >>> from countersample.gbdt import xgboost_objective
+    >>> from countersample.gbdt import boosting_objective
     >>> data = synthetic("tiny", n_queries=200, rng=0)
     >>> log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=5000, rng=0)
+    >>> params = {"objective": boosting_objective(data, log), "verbosity": -1}
+    >>> table = lgb.Dataset(data.features, label=data.labels)
+    >>> by_lightgbm = lgb.train(params, table, 50).predict(data.features)
     >>> matrix = xgb.DMatrix(data.features)
-    >>> booster = xgb.train({"eta": 0.1}, matrix, 50, obj=xgboost_objective(data, log))
-    >>> before, after = (
+    >>> booster = xgb.train({"eta": 0.1}, matrix, 50, obj=boosting_objective(data, log))
+    >>> before, *after = (
     ...     evaluate(scores, data, "ndcg@10")["ndcg@10"]
-    ...     for scores in (data.features[:, 0], booster.predict(matrix))
+    ...     for scores in (data.features[:, 0], by_lightgbm, booster.predict(matrix))
     ... )
-    >>> after > before
+    >>> min(after) > before
     True
     """
-    return _boosting_objective(dataset, log, objective=objective, method=method)
-
-
-def check_method(method: str) -> None:
-    """Refuse a method that boosting does not have."""
-    if method not in METHODS:
-        raise ParameterError(
-            f"method is {method!r}, expected one of {', '.join(METHODS)}: boosting draws nothing, "
-            "so that countersample and ips are the same"
-        )
-
-
-def check_rows(scores: Floats, dataset: RankingDataset) -> None:
-    """Refuse scores that are not of the items of a dataset."""
-    if scores.shape != (dataset.n_items,):
-        raise DataError(
-            f"the library gives scores of shape {scores.shape}, expected ({dataset.n_items},): "
-            "train and evaluate on the rows of the dataset, all of them, in its order"
-        )
-
-
-def _boosting_objective(
-    dataset: RankingDataset, log: ClickLog, *, objective: str, method: str
-) -> BoostingObjective:
     get_loss(objective)  # refuses what is not known
     check_method(method)
     log.check(dataset)
@@ -176,11 +118,29 @@ def _boosting_objective(
     weights = weights * (n_concerned / (curvature.sum() or n_concerned))
 
     # A function rather than an object: LightGBM makes a deep copy of its parameters.
-    def boosting_objective(scores: ArrayLike, _data: object) -> Derivatives:
+    def derivatives_of(scores: ArrayLike, _data: object) -> Derivatives:
         given = np.asarray(scores, np.float64)
         check_rows(given, dataset)
         gradient, curvature = derivatives(given, weights)
         second = np.maximum(curvature, np.abs(gradient) / LARGEST_STEP) + FLOOR
         return gradient.astype(np.float32), second.astype(np.float32)
 
-    return boosting_objective
+    return derivatives_of
+
+
+def check_method(method: str) -> None:
+    """Refuse a method that boosting does not have."""
+    if method not in METHODS:
+        raise ParameterError(
+            f"method is {method!r}, expected one of {', '.join(METHODS)}: boosting draws nothing, "
+            "so that countersample and ips are the same"
+        )
+
+
+def check_rows(scores: Floats, dataset: RankingDataset) -> None:
+    """Refuse scores that are not of the items of a dataset."""
+    if scores.shape != (dataset.n_items,):
+        raise DataError(
+            f"the library gives scores of shape {scores.shape}, expected ({dataset.n_items},): "
+            "train and evaluate on the rows of the dataset, all of them, in its order"
+        )

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from countersample._params import choice, number, whole_number
 from countersample.clicks import ClickLog
 from countersample.errors import ParameterError
 from countersample.evaluation.held_out import HeldOut
-from countersample.evaluation.ranking import parse_additive
 from countersample.gbdt.backends import BACKENDS, check_backend_params, plain_errors
 from countersample.gbdt.objectives import check_method
-from countersample.objectives import get_loss
-from countersample.rankers.base import ClickRanker, as_clip
+from countersample.rankers._parameters import either
+from countersample.rankers._stopping import CHOOSING_SHARE, best_round, value_by_round
+from countersample.rankers.base import ClickRanker
 from countersample.scorers import TreesScorer
-from countersample.tuning import choose_clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.gbdt.backends import Boosting
-    from countersample.rankers.base import Report
+    from countersample.rankers._parameters import Check
 
     Floats = NDArray[np.float64]
 
-CLIPPING_SHARE, CHOOSING_SHARE = 0.2, 0.7  # of the time, about, and of what is left
 MOST_IN_LEAF, PARTS = 50, 10  # "auto" takes a tenth of what a tree is grown on, up to 50 items
 LARGEST_SEED = 2**31 - 1
 
@@ -39,20 +39,11 @@ SETTINGS = (  # that are handed to the library, under the names it has for them
     "objective", "method", "learning_rate", "num_leaves", "min_items_in_leaf", "l2",
     "feature_fraction", "bagging_fraction",
 )  # fmt: skip
-ABOVE_0, LARGEST = float(np.finfo(float).tiny), float(np.finfo(float).max)
-RANGES: dict[str, tuple[type, float, float, str]] = {
-    "n_trees": (Integral, 1, np.inf, "a whole number of at least 1"),
-    "num_leaves": (Integral, 2, np.inf, "a whole number of at least 2"),
-    "min_items_in_leaf": (Integral, 1, np.inf, "'auto' or a whole number of at least 1"),
-    "early_stopping": (Integral, 1, np.inf, "None or a whole number of at least 1"),
-    "learning_rate": (Real, ABOVE_0, LARGEST, "a number above 0"),
-    "l2": (Real, 0, LARGEST, "a number of at least 0"),
-    "feature_fraction": (Real, ABOVE_0, 1, "'auto' or a number above 0 and at most 1"),
-    "bagging_fraction": (Real, ABOVE_0, 1, "a number above 0 and at most 1"),
-}
-OPEN = {  # what is not a number
-    "early_stopping": None, "feature_fraction": "auto", "min_items_in_leaf": "auto",
-}  # fmt: skip
+
+
+def _check_mapping(name: str, value: object) -> None:
+    if not isinstance(value, Mapping | None):
+        raise ParameterError(f"{name} is {value!r}, expected a dict of parameters, or None")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +65,7 @@ class GBDTRanker(ClickRanker):
     """score(x) = Σ_trees value of the leaf of x, minimising (1/N) Σ_clicks f / propensity.
 
     Boosted trees learned from clicks, by LightGBM or XGBoost, each pair of a click and another item
-    of its query weighted by the inverse propensity of that click (`lightgbm_objective`). The number
+    of its query weighted by the inverse propensity of that click (`boosting_objective`). The number
     of trees is found without labels: trees grow on a part of the clicked queries while the clicks
     of the others say whether they help, and then on everything.
 
@@ -89,7 +80,7 @@ class GBDTRanker(ClickRanker):
     objective : str
         f, one of `countersample.objectives.LOSSES`.
     n_trees : int
-        The most trees there can be; with ``early_stopping=None``, how many there are.
+        The most trees there can be; with ``patience=None``, how many there are.
     learning_rate : float
         What the leaves of a tree are multiplied by.
     num_leaves : int
@@ -99,13 +90,13 @@ class GBDTRanker(ClickRanker):
         least 1 and at most 50. For XGBoost, the least second-order term of a leaf, which is 1 an
         item on average when training begins.
     l2 : float
-        Added to the second-order term of each leaf.
+        Weight decay of leaves: added to the second-order term of each leaf.
     feature_fraction : "auto" or float in (0, 1]
         The share of the features that a tree is grown on, drawn for each; "auto" takes a fifth, but
         at least 20 features.
     bagging_fraction : float in (0, 1]
         The share of the items that a tree is grown on, drawn for each.
-    early_stopping : int or None
+    patience : int or None
         The number of trees without a better estimate after which no more are tried. None grows
         `n_trees` on everything at once.
     holdout : float in (0, 0.5]
@@ -131,9 +122,8 @@ class GBDTRanker(ClickRanker):
     n_trees_ : int
     clip_ : float or None
     history_ : BoostingHistory or None
-        The estimate by the number of trees; None without early stopping, and in a ranker that was
-        loaded.
-    normalizer_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, origin_
+        The estimate by the number of trees; None without patience, and in a ranker that was loaded.
+    normalizer_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, provenance_
         See `ClickRanker`.
 
     Examples
@@ -150,11 +140,21 @@ class GBDTRanker(ClickRanker):
     """
 
     kind: ClassVar[str] = "boosted"
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "backend": partial(choice, options=BACKENDS),
+        "method": lambda _name, value: check_method(value),
+        "n_trees": partial(whole_number, least=1),
+        "num_leaves": partial(whole_number, least=2),
+        "min_items_in_leaf": either("auto", whole_number, least=1),
+        "feature_fraction": either("auto", number, above=0, most=1),
+        "bagging_fraction": partial(number, above=0, most=1),
+        "backend_params": _check_mapping,
+    }
 
     def __init__(
         self,
-        backend: str = "lightgbm",
         *,
+        backend: str = "lightgbm",
         method: str = "ips",
         objective: str = "smooth-log-rank",
         n_trees: int = 1000,
@@ -164,7 +164,7 @@ class GBDTRanker(ClickRanker):
         l2: float = 0.0,
         feature_fraction: float | str = "auto",
         bagging_fraction: float = 0.5,
-        early_stopping: int | None = 50,
+        patience: int | None = 50,
         holdout: float = 0.2,
         metric: str = "dcg@10",
         clip: float | str | None = None,
@@ -182,7 +182,7 @@ class GBDTRanker(ClickRanker):
         self.l2 = l2
         self.feature_fraction = feature_fraction
         self.bagging_fraction = bagging_fraction
-        self.early_stopping = early_stopping
+        self.patience = patience
         self.holdout = holdout
         self.metric = metric
         self.clip = clip
@@ -191,49 +191,35 @@ class GBDTRanker(ClickRanker):
         self.random_state = random_state
 
     def _train(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
+        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
     ) -> None:
-        self._check_params()
-        with plain_errors(self.backend):
-            self._boost(dataset, log.take(log.clicks > 0), rng, tell)
-
-    def _boost(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
-    ) -> None:
+        check_backend_params(self.backend, self.backend_params or {})
         if self.method == "naive":
             log = ClickLog(log.query, log.item, np.ones(log.n_rows), log.count)
-        begin = 0.0
-        if self.clip == "auto":
-            begin = CLIPPING_SHARE
-            self.clip_ = choose_clip(
-                dataset, log, rng=rng,
-                progress=lambda _, share: tell("choosing how far to clip", CLIPPING_SHARE * share),
-            ).clip  # fmt: skip
-        else:
-            self.clip_ = as_clip(self.clip)
+        with plain_errors(self.backend):
+            self._boost(dataset, log, rng, self._decide_clip(dataset, log, rng, progress))
+
+    def _boost(
+        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
+    ) -> None:
         settings = self._settings(dataset.n_features, rng)
-        held_out, trained_on = None, [log]
-        if self.early_stopping is not None:
+        held_out, logs = None, [log]
+        if self.patience is not None:
             held_out = HeldOut(dataset, log, self.metric, holdout=self.holdout, rng=rng)
-            trained_on += [fold.train for fold in held_out.folds]
-        grown_on = self._grown_on(dataset, trained_on)
+            logs += [fold.train for fold in held_out.folds]
+        grown_on = self._grown_on(dataset, logs)
         settings["min_items_in_leaf"] = self._min_items_in_leaf(grown_on)
-        history, n_trees = None, self.n_trees
+        history, n_trees, to_train = None, self.n_trees, 1.0
         if held_out is not None:
-            chosen = begin + CHOOSING_SHARE * (1 - begin)
-            history = self._choose(
-                dataset, held_out, settings,
-                lambda share: tell(
-                    "choosing the number of trees", begin + (chosen - begin) * share
-                ),
-            )  # fmt: skip
-            n_trees = int(history.trees[self._best(history.value)])
-        else:
-            chosen = begin
+            to_train -= CHOOSING_SHARE
+            part = progress.part(CHOOSING_SHARE, "choosing the number of trees")
+            history = self._choose(dataset, held_out, settings, part)
+            n_trees = best_round(history.value, self.metric)
+        progress = progress.part(to_train, "training")
         boosting = self._boosting(dataset, log, settings)
         for tree in range(1, n_trees + 1):
-            boosting.grow()
-            tell("training", chosen + (1 - chosen) * tree / n_trees)
+            boosting.advance()
+            progress.update(tree / n_trees)
         scorer = boosting.scorer()
         if len(scorer.feature) == scorer.n_trees:  # leaves alone
             raise ParameterError(
@@ -267,31 +253,18 @@ class GBDTRanker(ClickRanker):
         dataset: RankingDataset,
         held_out: HeldOut,
         settings: Mapping[str, Any],
-        tell: Callable[[float], None],
+        progress: Progress,
     ) -> BoostingHistory:
-        """Grow trees on what each fold learns from, until held-out clicks gain no more."""
+        """Grow trees on what each fold trains on, until held-out clicks gain no more."""
         growing = [
             self._boosting(dataset, fold.train, settings, held_out=fold.validation)
             for fold in held_out.folds
         ]
-        values: list[float] = []
-        patience, share = self.early_stopping or 0, 0.0
-        while len(values) < self.n_trees and len(values) - self._best(values) <= patience:
-            for boosting in growing:
-                boosting.grow()
-            sums = held_out.sums([boosting.held_out_scores() for boosting in growing])
-            values.append(held_out.value(sums))
-            to_grow = min(self.n_trees, self._best(values) + 1 + patience)
-            share = max(share, len(values) / to_grow)  # a better value moves the end away
-            tell(share)
-        return BoostingHistory(np.arange(1, len(values) + 1), np.array(values))
-
-    def _best(self, values: Sequence[float] | Floats) -> int:
-        """Return the place of the best value; 0 where there is none yet."""
-        if not len(values):
-            return 0
-        is_loss = parse_additive(self.metric)[0] == "arp"
-        return int(np.argmin(values) if is_loss else np.argmax(values))
+        values = value_by_round(
+            held_out, growing, metric=self.metric, most=self.n_trees, patience=self.patience or 0,
+            progress=progress,
+        )  # fmt: skip
+        return BoostingHistory(np.arange(1, len(values) + 1), values)
 
     def _boosting(
         self,
@@ -302,10 +275,8 @@ class GBDTRanker(ClickRanker):
         held_out: RankingDataset | None = None,
     ) -> Boosting:
         """Begin to boost on the queries that have clicks; others would only fill up leaves."""
-        queries, place = np.unique(log.query, return_inverse=True)
-        clicked = ClickLog(place, log.item, log.propensity, log.count)
-        if self.clip_ is not None:
-            clicked = clicked.clip(self.clip_)
+        queries, index = np.unique(log.query, return_inverse=True)
+        clicked = self._clipped(ClickLog(index, log.item, log.propensity, log.count))
         return BACKENDS[self.backend](dataset.subset(queries), clicked, settings, held_out)
 
     def _settings(self, n_features: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -315,29 +286,6 @@ class GBDTRanker(ClickRanker):
         settings["seed"] = int(rng.integers(LARGEST_SEED))
         settings["backend_params"] = dict(self.backend_params or {})
         return settings
-
-    def _check_params(self) -> None:
-        if self.backend not in BACKENDS:
-            raise ParameterError(
-                f"backend is {self.backend!r}, expected one of {', '.join(BACKENDS)}"
-            )
-        check_method(self.method)
-        get_loss(self.objective)
-        parse_additive(self.metric)
-        for name, (kind, least, most, expected) in RANGES.items():
-            value = getattr(self, name)
-            is_word = value is None or isinstance(value, str)
-            if is_word and name in OPEN and value == OPEN[name]:
-                continue
-            is_number = isinstance(value, kind) and not isinstance(value, bool)
-            if not (is_number and least <= value <= most):
-                raise ParameterError(f"{name} is {value!r}, expected {expected}")
-        if not isinstance(self.backend_params, Mapping | None):
-            raise ParameterError(
-                f"backend_params is {self.backend_params!r}, expected a dict of parameters of "
-                f"{self.backend}, or None"
-            )
-        check_backend_params(self.backend, self.backend_params or {})
 
     def _libraries(self) -> tuple[str, ...]:
         return (self.backend,)

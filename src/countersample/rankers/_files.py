@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 FORMAT = "countersample-ranker"
-VERSION = 2
+VERSION = 3
 
 
 def versions(*libraries: str) -> dict[str, str]:

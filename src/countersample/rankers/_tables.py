@@ -56,15 +56,16 @@ def put_back(rows: Ints, values: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def as_counts(clicks: ArrayLike) -> Floats:
+class WrongTypeError(DataError, TypeError):
+    """A value that is not of a type that numbers can be made of."""
+
+
+def as_counts(y: ArrayLike) -> Floats:
     """Return clicks as numbers of at least 0, one of them above, float64 (n_rows,)."""
-    try:
-        counts = np.asarray(clicks, np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"clicks must be numbers ({error})") from error
-    _check_rows("clicks", counts, counts >= 0, "a number of at least 0")
+    counts = _as_numbers("y", y)
+    _check_rows("y", counts, counts >= 0, "a number of clicks, at least 0")
     if not counts.any():
-        raise DataError("clicks are all 0, expected at least one: there is nothing to learn from")
+        raise DataError("y is all 0, expected at least one click: there is nothing to learn from")
     return counts
 
 
@@ -80,17 +81,27 @@ def as_propensities(propensity: ArrayLike | None, counts: Floats) -> Floats:
     """
     if propensity is None:
         return np.ones_like(counts)
-    try:
-        given = np.asarray(propensity, np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"propensity must be numbers ({error})") from error
-    if given.shape != counts.shape:
-        raise DataError(
-            f"propensity has shape {given.shape}, expected {counts.shape}: one for each row of X"
-        )
-    given = np.where(counts > 0, given, 1.0)
+    given = np.where(counts > 0, _as_column("propensity", propensity, len(counts)), 1.0)
     is_good = (given > 0) & (given <= 1)
     _check_rows("propensity", given, is_good, "a number above 0 and at most 1, as it has clicks")
+    return given
+
+
+def as_sample_weights(sample_weight: ArrayLike, counts: Floats) -> Floats:
+    """Return weights of at least 0, one of a clicked row above, float64 (n_rows,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample.rankers._tables import as_sample_weights
+    >>> as_sample_weights([2, 0], counts=np.array([2.0, 0.0]))
+    array([2., 0.])
+    """
+    given = _as_column("sample_weight", sample_weight, len(counts))
+    is_good = (given >= 0) & np.isfinite(given)
+    _check_rows("sample_weight", given, is_good, "a finite number of at least 0")
+    if not given[counts > 0].any():
+        raise DataError("sample_weight is 0 for all rows with clicks, expected one above 0")
     return given
 
 
@@ -148,7 +159,24 @@ def own_errors() -> Iterator[None]:
         with np.errstate(over="ignore"):  # what overflows is said to be infinite
             yield
     except (TypeError, ValueError) as error:
-        raise DataError(" ".join(str(error).split())) from error
+        kind = WrongTypeError if isinstance(error, TypeError) else DataError
+        raise kind(" ".join(str(error).split())) from error
+
+
+def _as_column(name: str, values: ArrayLike, n_rows: int) -> Floats:
+    given = _as_numbers(name, values)
+    if given.shape != (n_rows,):
+        raise DataError(
+            f"{name} has shape {given.shape}, expected ({n_rows},): one for each row of X"
+        )
+    return given
+
+
+def _as_numbers(name: str, values: ArrayLike) -> Floats:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be numbers ({error})") from error
 
 
 def _check_rows(name: str, values: Floats, is_good: NDArray[np.bool_], expected: str) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -11,32 +11,42 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from countersample._progress import Progress
 from countersample.data import RankingDataset
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.ranking import rank_values, ranks_of
 from countersample.rankers import _tables as tables
 from countersample.rankers._files import read_ranker, versions, write_ranker
+from countersample.rankers._parameters import as_generator, check_parameters
+from countersample.rankers._stopping import CLIPPING_SHARE
+from countersample.tuning import choose_clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._progress import Show
     from countersample.clicks import ClickLog
+    from countersample.rankers._parameters import Check
     from countersample.scorers import Scorer
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Column = ArrayLike | None
     Table = ArrayLike | RankingDataset
-    Report = Callable[[str, float], None]
 
 _CHECKS = {"dtype": np.float32, "order": "C", "ensure_all_finite": False}  # finite: by ourselves
 
 # What a file keeps of every fitted ranker, beside its parameters, its normalizer, feature names.
-_FIGURES = ("n_features_in_", "n_queries_", "fingerprint_", "origin_")
+_STATISTICS = ("n_features_in_", "n_queries_", "fingerprint_", "provenance_")
+_MOST_ROWS = 1_000  # that can be of one query without anyone having said so
+
+
+class OneQueryWarning(UserWarning):
+    """A table whose queries nobody named: all its rows are taken to be of one query."""
 
 
 class UnfittedRankerError(CounterSampleError, NotFittedError):  # type: ignore[misc]
@@ -47,7 +57,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     """A ranker learned from clicks: the base of all, in the habits of scikit-learn.
 
     One kind of ranker says how it is trained (`_train`), and what of it is kept in a file
-    (`_keep`, `_restore`). Its parameters include `normalize` and `random_state`.
+    (`_keep`, `_restore`). Its parameters include `clip`, `normalize` and `random_state`; each is
+    checked by `_checks`, or else as in every ranker (`countersample.rankers._parameters`).
 
     Attributes
     ----------
@@ -60,22 +71,28 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         Where the features have names.
     fingerprint_ : str
         That of the data it was trained on.
-    origin_ : dict
+    provenance_ : dict
         What it was learned from, in plain values: the clicks, their weights and, where known, the
         data, the propensities and the gain to expect. A model card is written from it.
     """
 
     kind: ClassVar[str]
     takes_datasets: ClassVar[bool] = True  # predict does: see `countersample.data.scoring`
+    _checks: ClassVar[Mapping[str, Check]] = {}
+    clip: float | str | None
     normalize: str | None
     random_state: int | np.random.Generator | None
+    clip_: float | None
     scorer_: Scorer
-    origin_: dict[str, Any]
+    provenance_: dict[str, Any]
 
     def _train(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
+        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
     ) -> None:
-        """Set `scorer_` and the kind's own attributes, from features brought to scale."""
+        """Set `scorer_` and the kind's own attributes, from features brought to scale.
+
+        The log has rows with clicks only, and the parameters are checked.
+        """
         raise NotImplementedError
 
     def _libraries(self) -> tuple[str, ...]:
@@ -93,7 +110,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     # -- training
 
     def fit(
-        self, X: ArrayLike, clicks: ArrayLike, *, qid: Column = None, propensity: Column = None
+        self, X: ArrayLike, y: ArrayLike, *, qid: Column = None, propensity: Column = None
     ) -> Self:
         """Train on a table with a row for each query and item.
 
@@ -102,22 +119,29 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         Parameters
         ----------
         X : array-like or data frame (n_rows, n_features)
-        clicks : array-like (n_rows,)
-            How often the item was clicked, at least 0.
+        y : array-like (n_rows,)
+            Clicks: how often the item was clicked, at least 0.
         qid : array-like (n_rows,), optional
-            The query of each row, integers or strings, in any order; without it all rows are of
-            one query.
+            The query of each row, integers or strings, in any order. Without it all rows are taken
+            to be of one query, with an `OneQueryWarning`; more than 1,000 rows are refused. If they
+            really are of one query, say so: ``qid=[0] * len(X)``.
         propensity : array-like (n_rows,), optional
-            The probability that the item was looked at, in (0, 1] where there are clicks. Without
-            it 1, as if users looked at everything: that repeats the bias of what they were shown.
+            The probability that the item was examined, in (0, 1] where there are clicks. Without
+            it 1, as if users examined everything: that repeats the bias of what they were shown.
         """
-        features, counts = self._table(X, clicks, reset=True)
+        features, counts = self._table(X, y, reset=True)
+        if qid is None:
+            _check_one_query(len(features))
         propensities = tables.as_propensities(propensity, counts)
         names = self._feature_names
         return self.fit_log(*tables.as_log(features, counts, propensities, qid, names=names))
 
     def fit_log(
-        self, dataset: RankingDataset, log: ClickLog, *, report: Report | None = None
+        self,
+        dataset: RankingDataset,
+        log: ClickLog,
+        *,
+        progress: Progress | Show | None = None,
     ) -> Self:
         """Train on a click log and the dataset it is of, whose labels are not looked at.
 
@@ -125,21 +149,23 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         ----------
         dataset : RankingDataset
         log : ClickLog
-        report : function of (what is going on, share of all that is done), optional
+        progress : function of (what is going on, share of all that is done), optional
             Called now and then.
         """
+        check_parameters(self.get_params(deep=False), self._checks)
         log.check(dataset)
-        rng = _as_generator(self.random_state)
+        rng = as_generator("random_state", self.random_state)
         normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
         trained_on = dataset if normalizer is None else normalizer(dataset)
         detached = log.detached()  # of what is trained on
-        if not _can_be_learned(trained_on, detached):
+        clicked = detached if (log.clicks > 0).all() else detached.take(log.clicks > 0)
+        if not _can_be_learned(trained_on, clicked):
             raise nothing_to_learn(dataset)
-        self._train(trained_on, detached, rng, report or (lambda _what, _share: None))
+        self._train(trained_on, clicked, rng, Progress.of(progress))
         self.normalizer_ = normalizer
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
-        self.origin_ = {
+        self.provenance_ = {
             "n_clicks": log.n_clicks,
             "n_items": dataset.n_items,
             "mean_weight": log.mean_weight,
@@ -148,6 +174,20 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
         return self
+
+    def _decide_clip(
+        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
+    ) -> Progress:
+        """Set `clip_`, found by held-out clicks where `clip` is "auto"; return what is left."""
+        if isinstance(self.clip, str):  # "auto"
+            part = progress.part(CLIPPING_SHARE, "choosing how far to clip")
+            self.clip_ = choose_clip(dataset, log, rng=rng, progress=part).clip
+            return progress.part(1 - CLIPPING_SHARE)
+        self.clip_ = None if self.clip is None else float(self.clip)
+        return progress
+
+    def _clipped(self, log: ClickLog) -> ClickLog:
+        return log if self.clip_ is None else log.clip(self.clip_)
 
     # -- ranking
 
@@ -179,7 +219,13 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         return tables.put_back(rows, ranks_of(scores[rows], offsets))
 
     def score(
-        self, X: ArrayLike, clicks: ArrayLike, *, qid: Column = None, propensity: Column = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        qid: Column = None,
+        propensity: Column = None,
+        sample_weight: Column = None,
     ) -> float:
         """Σ v / log2(1 + rank) / Σ v over the clicked rows, with v = clicks / propensity.
 
@@ -188,12 +234,16 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
         Parameters
         ----------
-        X, clicks, qid, propensity
+        X, y, qid, propensity
             As for `fit`; a ranker that was trained on several queries needs qid.
+        sample_weight : array-like (n_rows,), optional
+            Multiplies v, the weight of the clicks on a row; at least 0.
         """
         self._check_fitted()
-        _, counts = self._table(X, clicks, reset=False)
+        _, counts = self._table(X, y, reset=False)
         weights = counts / tables.as_propensities(propensity, counts)
+        if sample_weight is not None:
+            weights = weights * tables.as_sample_weights(sample_weight, counts)
         return float(weights @ rank_values("dcg", self.rank(X, qid)) / weights.sum())
 
     def _scores(self, features: NDArray[np.float32], offsets: Ints) -> Floats:
@@ -204,10 +254,10 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     # -- checking
 
     def _table(
-        self, X: ArrayLike, clicks: ArrayLike, *, reset: bool
+        self, X: ArrayLike, y: ArrayLike, *, reset: bool
     ) -> tuple[NDArray[np.float32], Floats]:
         with tables.own_errors():
-            features, counts = validate_data(self, X, clicks, reset=reset, **_CHECKS)
+            features, counts = validate_data(self, X, y, reset=reset, **_CHECKS)
         tables.check_finite(features)
         return features, tables.as_counts(counts)
 
@@ -267,8 +317,9 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         """Write the ranker as one JSON file, atomically; `load` is the way back.
 
         Kept is all that scoring needs, to the bit (scorer, normalizer, feature names), and where it
-        comes from (parameters, versions, `origin_`, the fingerprint of the data). What was seen on
-        the way (`history_`, `tuning_`) is not, and a random_state that is a generator becomes None.
+        comes from (parameters, versions, `provenance_`, the fingerprint of the data). What was seen
+        on the way (`history_`, `tuning_`) is not, and a random_state that is a generator becomes
+        None.
         """
         self._check_fitted()
         params = self.get_params()
@@ -277,7 +328,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         content = {
             "kind": self.kind,
             "params": params,
-            "figures": {name: getattr(self, name) for name in _FIGURES},
+            "statistics": {name: getattr(self, name) for name in _STATISTICS},
             "feature_names": self._feature_names,
             "normalizer": None if self.normalizer_ is None else self.normalizer_.to_dict(),
             "learned": self._keep(),
@@ -302,8 +353,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     def _of(cls, content: Mapping[str, Any], path: str | PathLike[str]) -> Self:
         try:
             ranker = cls(**content["params"])
-            for name in _FIGURES:
-                setattr(ranker, name, content["figures"][name])
+            for name in _STATISTICS:
+                setattr(ranker, name, content["statistics"][name])
             ranker._remember_features(ranker.n_features_in_, content["feature_names"])
             kept = content["normalizer"]
             ranker.normalizer_ = None if kept is None else Normalizer.from_dict(kept)
@@ -313,26 +364,22 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         return ranker
 
 
-def as_clip(clip: object) -> float | None:
-    """Return a smallest propensity that is not to be found first, or None."""
-    if clip is None or (isinstance(clip, Real) and 0 < float(clip) <= 1):
-        return None if clip is None else float(clip)
-    raise ParameterError(f"clip is {clip!r}, expected a number in (0, 1], 'auto' or None")
-
-
-def _as_generator(random_state: Any) -> np.random.Generator:  # noqa: ANN401 (anything)
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"random_state is {random_state!r}, expected an integer of at least 0, a numpy "
-            "Generator or None"
-        ) from error
+def _check_one_query(n_rows: int) -> None:
+    """Warn that rows are taken to be of one query, and refuse more than one query has."""
+    said = (
+        "qid is None, expected the query of each row: pass qid; in cross-validation, call "
+        "sklearn.set_config(enable_metadata_routing=True) and request it with "
+        "set_fit_request(qid=True), as groups do not reach fit; qid=[0] * len(X) says that all "
+        "rows are of one query"
+    )
+    if n_rows > _MOST_ROWS:
+        raise ParameterError(said)
+    warnings.warn(f"{said}, which is assumed", OneQueryWarning, stacklevel=3)
 
 
 def _can_be_learned(dataset: RankingDataset, log: ClickLog) -> bool:
     """Tell whether a query with clicks has items that differ."""
-    queries = np.unique(log.query[log.clicks > 0])
+    queries = np.unique(log.query)
     lists = (dataset.features[dataset.offsets[q] : dataset.offsets[q + 1]] for q in queries)
     return any((items != items[0]).any() for items in lists)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from countersample.errors import ParameterError
-from countersample.rankers.base import ClickRanker, as_clip
+from countersample._params import number
+from countersample.rankers._parameters import either, yes_or_no
+from countersample.rankers.base import ClickRanker
 from countersample.scorers import LinearScorer
 from countersample.training import TrainingOptions, train
 from countersample.tuning import clips_to_try, number_of_steps, tune
@@ -19,14 +19,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.rankers.base import Report
+    from countersample.rankers._parameters import Check
 
     Floats = NDArray[np.float64]
 
 CHECKPOINTS = 10
 TUNING_SHARE = 0.8  # of the time, about
+
+
+def _as_option(name: str, value: Any) -> None:  # noqa: ANN401 (anything)
+    """Have it checked as an option of training; None is the default there."""
+    if value is not None:
+        TrainingOptions(**{name: value})
 
 
 class CounterSampleRanker(ClickRanker):
@@ -54,9 +61,14 @@ class CounterSampleRanker(ClickRanker):
     average : bool
         Whether to rank by the mean of the weights over all steps, or by the last ones.
     l2 : float
-        Adds (l2/2)·‖w‖² to R.
+        Weight decay: adds (l2/2)·‖w‖² to R.
     radius : float, optional
         Keeps ‖w‖ ≤ radius.
+    holdout : float in (0, 0.5]
+        The share of the clicked queries that is held out at a time to judge what "auto" tries, as
+        the nearest of 1/2, 1/3, ….
+    metric : {"dcg@k", "dcg", "precision@k"}
+        What is judged, estimated from held-out clicks.
     clip : float, "auto" or None
         The smallest propensity to train with: see `ClickLog.clip`. "auto" tries some, and judges
         them as learning rates are judged: it takes longer, and helps where a few weights are huge.
@@ -77,30 +89,38 @@ class CounterSampleRanker(ClickRanker):
     tuning_ : TuningResult or None
         The rates that "auto" tried.
     n_steps_ : int
-    n_queries_, n_features_in_, feature_names_in_, normalizer_, scorer_, fingerprint_, origin_
+    n_queries_, n_features_in_, feature_names_in_, normalizer_, scorer_, fingerprint_, provenance_
         As of every `ClickRanker`.
 
     Examples
     --------
     >>> from countersample.rankers import CounterSampleRanker
     >>> X = [[0.2, 1.0], [0.9, 0.0], [0.4, 0.0], [0.8, 1.0], [0.1, 0.5]]
-    >>> clicks, qid = [0, 3, 0, 2, 0], ["a", "a", "a", "b", "b"]
+    >>> y, qid = [0, 3, 0, 2, 0], ["a", "a", "a", "b", "b"]
     >>> ranker = CounterSampleRanker(random_state=0)
-    >>> ranker.fit(X, clicks, qid=qid, propensity=[1.0, 0.5, 0.3, 1.0, 0.5])
+    >>> ranker.fit(X, y, qid=qid, propensity=[1.0, 0.5, 0.3, 1.0, 0.5])
     CounterSampleRanker(random_state=0)
     >>> ranker.rank(X, qid)
     array([3, 1, 2, 1, 2])
-    >>> ranker.score(X, clicks, qid=qid)  # every click is on a rank of 1
+    >>> ranker.score(X, y, qid=qid)  # every click is on a rank of 1
     1.0
     """
 
     kind: ClassVar[str] = "linear"
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "objective": _as_option,
+        "optimizer": _as_option,
+        "learning_rate": either("auto", number, above=0),
+        "steps": _as_option,
+        "average": yes_or_no,
+        "radius": _as_option,
+    }
 
     def __init__(
         self,
+        *,
         method: str = "countersample",
         unit: str = "query",
-        *,
         objective: str = "rank",
         optimizer: str = "sgd",
         learning_rate: float | str = "auto",
@@ -109,6 +129,8 @@ class CounterSampleRanker(ClickRanker):
         average: bool = True,
         l2: float = 0.0,
         radius: float | None = None,
+        holdout: float = 0.2,
+        metric: str = "dcg@10",
         clip: float | str | None = None,
         normalize: str | None = "minmax",
         random_state: int | np.random.Generator | None = None,
@@ -123,35 +145,36 @@ class CounterSampleRanker(ClickRanker):
         self.average = average
         self.l2 = l2
         self.radius = radius
+        self.holdout = holdout
+        self.metric = metric
         self.clip = clip
         self.normalize = normalize
         self.random_state = random_state
 
     def _train(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
+        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
     ) -> None:
         options = self._training_options(log)
-        tuning, rate, clip, begin = None, self.learning_rate, self.clip, 0.0
-        if rate == "auto" or clip == "auto":
-            begin = TUNING_SHARE
+        tuning, rate, clip, to_train = None, self.learning_rate, self.clip, 1.0
+        if isinstance(rate, str) or isinstance(clip, str):  # "auto"
+            to_train -= TUNING_SHARE
             tuning = tune(
-                dataset, log, fewer_steps=False, rng=rng,
-                learning_rates=None if rate == "auto" else [_as_rate(rate)],
-                clips=clips_to_try(log) if clip == "auto" else [as_clip(clip)],
-                progress=lambda _what, share: tell("trying learning rates", begin * share),
-                options=options,
+                dataset, log, fewer_steps=False, holdout=self.holdout, metric=self.metric, rng=rng,
+                learning_rates=None if isinstance(rate, str) else [rate],
+                clips=clips_to_try(log) if isinstance(clip, str) else [clip],
+                progress=progress.part(TUNING_SHARE), options=options,
             )  # fmt: skip
             rate, clip = tuning.learning_rate, tuning.clip
         result = train(
-            dataset, log, learning_rate=_as_rate(rate), clip=as_clip(clip), rng=rng,
-            checkpoints=CHECKPOINTS, options=options,
-            progress=lambda what, share: tell(what, begin + (1 - begin) * share),
+            dataset, log, learning_rate=float(rate), clip=clip, rng=rng, checkpoints=CHECKPOINTS,
+            progress=progress.part(to_train), options=options,
         )  # fmt: skip
         self.coef_, self.average_coef_ = result.coef, result.average_coef
         self.weights_ = result.weights
         self.scorer_ = LinearScorer(self.weights_)
         self.history_ = result.history
-        self.learning_rate_, self.clip_ = result.learning_rate, as_clip(clip)
+        self.learning_rate_ = result.learning_rate
+        self.clip_ = None if clip is None else float(clip)
         self.tuning_ = tuning
         self.n_steps_ = result.n_steps
 
@@ -207,9 +230,3 @@ class CounterSampleRanker(ClickRanker):
         self.average_coef_ = np.array(kept["average_coef"], np.float64)
         self.learning_rate_, self.clip_ = kept["learning_rate"], kept["clip"]
         self.n_steps_ = kept["n_steps"]
-
-
-def _as_rate(learning_rate: object) -> float:
-    if isinstance(learning_rate, Real):
-        return float(learning_rate)
-    raise ParameterError(f"learning_rate is {learning_rate!r}, expected 'auto' or a number above 0")

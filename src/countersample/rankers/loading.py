@@ -34,7 +34,7 @@ def load_ranker(path: str | PathLike[str]) -> ClickRanker:
     >>> from tempfile import TemporaryDirectory
     >>> from countersample import CounterSampleRanker
     >>> from countersample.rankers import load_ranker
-    >>> ranker = CounterSampleRanker(random_state=0).fit([[0.2], [0.9]], [0, 3])
+    >>> ranker = CounterSampleRanker(random_state=0).fit([[0.2], [0.9]], [0, 3], qid=[1, 1])
     >>> with TemporaryDirectory() as folder:
     ...     ranker.save(f"{folder}/ranker.json")
     ...     loaded = load_ranker(f"{folder}/ranker.json")

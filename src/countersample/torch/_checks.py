@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-
 from countersample.errors import ParameterError
 from countersample.plans import PLANS, Examples, Plan, make_plan
 
@@ -20,10 +18,3 @@ def plan_of(plan: str | Plan, examples: Examples) -> Plan:
             "make it from the examples of this log by this unit"
         )
     return plan
-
-
-def whole_number(name: str, value: object, *, least: int) -> int:
-    """Return the value as an int, if it is whole and large enough."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise ParameterError(f"{name} is {value!r}, expected a whole number of at least {least}")
-    return int(value)

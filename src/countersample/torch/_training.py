@@ -39,7 +39,7 @@ class Settings(NamedTuple):
     objective: str
     learning_rate: float
     batch_size: int
-    weight_decay: float
+    l2: float
     device: str
 
 
@@ -70,7 +70,7 @@ class NetworkTraining:
         self._vector = torch.from_numpy(values).to(_device(settings.device)).requires_grad_()
         self._mean = self._vector.detach().clone()
         self._optimizer = torch.optim.AdamW(
-            [self._vector], lr=settings.learning_rate, weight_decay=settings.weight_decay
+            [self._vector], lr=settings.learning_rate, weight_decay=settings.l2
         )
         self._batches = self._drawn(dataset, log, seed=int(rng.integers(2**63)))
 

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from countersample._extras import need
+from countersample._params import whole_number
 from countersample.errors import ParameterError
 from countersample.evaluation.held_out import HeldOut
-from countersample.evaluation.ranking import parse_additive
-from countersample.objectives import get_loss
-from countersample.plans import UNITS, Examples
-from countersample.rankers.base import ClickRanker, as_clip
+from countersample.plans import Examples
+from countersample.rankers._stopping import CHOOSING_SHARE, best_round, value_by_round
+from countersample.rankers.base import ClickRanker
 from countersample.scorers import NetworkScorer
-from countersample.torch._checks import whole_number
 from countersample.training import DivergedError
-from countersample.tuning import choose_clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from numpy.typing import NDArray
 
+    from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.rankers.base import Report
+    from countersample.rankers._parameters import Check
     from countersample.torch._training import NetworkTraining
 
-METHODS = ("countersample", "ips", "naive")
+    Floats = NDArray[np.float64]
+
 FEWEST_DRAWS = 1_000  # an epoch
-CHOOSING_SHARE = 0.6  # of the time, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +48,37 @@ class NeuralHistory:
     """
 
     steps: NDArray[np.int64]
-    objective: NDArray[np.float64]
-    value: NDArray[np.float64]
+    objective: Floats
+    value: Floats
+
+
+class _Epochs:
+    """A network that is trained on a part of the queries, epoch by epoch."""
+
+    def __init__(self, training: NetworkTraining, n_steps: int, held_out: RankingDataset) -> None:
+        self._training, self._n_steps, self._held_out = training, n_steps, held_out
+        self.steps: list[int] = []
+        self.objective: list[float] = []
+
+    def advance(self) -> None:
+        self.objective.append(self._training.advance(self._n_steps))
+        self.steps.append(self._training.step)
+
+    def held_out_scores(self) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):  # said below
+            scores = self._training.scorer().predict(self._held_out.features)
+        if not np.isfinite(scores).all():
+            raise DivergedError(self._training.step, self._training.settings.learning_rate)
+        return scores
+
+
+def _check_widths(name: str, hidden: object) -> None:
+    if isinstance(hidden, str) or not isinstance(hidden, Sequence):
+        raise ParameterError(
+            f"{name} is {hidden!r}, expected the width of each hidden layer, such as (64, 32)"
+        )
+    for layer, width in enumerate(hidden):
+        whole_number(f"{name}[{layer}]", width, least=1)
 
 
 class NeuralRanker(ClickRanker):
@@ -60,7 +86,8 @@ class NeuralRanker(ClickRanker):
 
     A neural network learned from clicks with Adam. How long to train is found without labels: after
     each epoch on a part of the clicked queries, the clicks of the others say how good the network
-    is. Then another is trained on everything, for as many steps as were best.
+    is. Then another is trained on everything, for as many steps as were best. One part is held out,
+    not several in turn as for other rankers, since each would cost a whole training.
 
     Parameters
     ----------
@@ -83,13 +110,14 @@ class NeuralRanker(ClickRanker):
         on everything for all epochs at once, and holds out nothing.
     holdout : float in (0, 0.5]
         The share of the clicked queries that is held out, as the nearest of 1/2, 1/3, ….
-    metric : {"dcg@k", "dcg", "precision@k"}
+    metric : {"dcg@k", "dcg", "precision@k", "arp"}
         What the number of steps is chosen by, estimated from held-out clicks.
     clip : float, "auto" or None
         The smallest propensity to train with: see `ClickLog.clip`. "auto" asks
         `countersample.tuning.choose_clip`. Held-out clicks are not clipped.
-    weight_decay : float
-        How much of itself, times the learning rate, each weight loses at each step (AdamW).
+    l2 : float
+        Weight decay: how much of itself, times the learning rate, each weight loses at each step
+        (AdamW).
     normalize : {"minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
@@ -106,7 +134,7 @@ class NeuralRanker(ClickRanker):
     clip_ : float or None
     history_ : NeuralHistory or None
         None without patience, and in a ranker that was loaded.
-    n_queries_, n_features_in_, feature_names_in_, normalizer_, fingerprint_, origin_
+    n_queries_, n_features_in_, feature_names_in_, normalizer_, fingerprint_, provenance_
         As of every `ClickRanker`.
 
     Examples
@@ -123,11 +151,16 @@ class NeuralRanker(ClickRanker):
     """
 
     kind: ClassVar[str] = "neural"
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "hidden": _check_widths,
+        "epochs": partial(whole_number, least=1),
+        "device": lambda _name, _value: None,  # PyTorch says whether it has it
+    }
 
     def __init__(
         self,
-        hidden: Sequence[int] = (64, 32),
         *,
+        hidden: Sequence[int] = (64, 32),
         method: str = "countersample",
         unit: str = "query",
         objective: str = "smooth-log-rank",
@@ -138,7 +171,7 @@ class NeuralRanker(ClickRanker):
         holdout: float = 0.2,
         metric: str = "dcg@10",
         clip: float | str | None = None,
-        weight_decay: float = 0.01,
+        l2: float = 0.01,
         normalize: str | None = "minmax",
         device: str = "cpu",
         random_state: int | np.random.Generator | None = None,
@@ -154,35 +187,28 @@ class NeuralRanker(ClickRanker):
         self.holdout = holdout
         self.metric = metric
         self.clip = clip
-        self.weight_decay = weight_decay
+        self.l2 = l2
         self.normalize = normalize
         self.device = device
         self.random_state = random_state
 
     def _train(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, tell: Report
+        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
     ) -> None:
         need("torch")
-        self._check_params()
-        log = log.take(log.clicks > 0)
-        self.clip_ = (
-            choose_clip(dataset, log, rng=rng).clip if self.clip == "auto" else as_clip(self.clip)
-        )
-        history, begin = None, 0.0
-        if self.patience is None:
-            n_steps = self.epochs * self._steps_an_epoch(log)
-        else:
-            begin = CHOOSING_SHARE
-            history = self._choose(
-                dataset, log, self.patience, rng,
-                lambda share: tell("choosing the number of steps", begin * share),
-            )  # fmt: skip
-            n_steps = int(history.steps[history.value.argmax()])
-        training = self._begin(dataset, log, rng)
+        progress = self._decide_clip(dataset, log, rng, progress)
         a_part = self._steps_an_epoch(log)
+        history, n_steps, to_train = None, self.epochs * a_part, 1.0
+        if self.patience is not None:
+            to_train -= CHOOSING_SHARE
+            part = progress.part(CHOOSING_SHARE, "choosing the number of steps")
+            history = self._choose(dataset, log, self.patience, rng, part)
+            n_steps = int(history.steps[best_round(history.value, self.metric) - 1])
+        progress = progress.part(to_train, "training")
+        training = self._begin(dataset, log, rng)
         while training.step < n_steps:
             training.advance(min(a_part, n_steps - training.step))
-            tell("training", begin + (1 - begin) * training.step / n_steps)
+            progress.update(training.step / n_steps)
         self.scorer_ = training.scorer()
         self.n_steps_ = n_steps
         self.history_ = history
@@ -193,29 +219,20 @@ class NeuralRanker(ClickRanker):
         log: ClickLog,
         patience: int,
         rng: np.random.Generator,
-        tell: Callable[[float], None],
+        progress: Progress,
     ) -> NeuralHistory:
         """Train on what is not held out, until held-out clicks gain no more."""
         held_out = HeldOut(
             dataset, log, self.metric, holdout=self.holdout, least_queries=1, rng=rng
         )
         (fold,) = held_out.folds
-        training = self._begin(dataset, fold.train, rng)
         n_steps = self._steps_an_epoch(fold.train)
-        steps, objective, value = [], [], []
-        for epoch in range(1, self.epochs + 1):
-            objective.append(training.advance(n_steps))
-            steps.append(training.step)
-            with np.errstate(over="ignore", invalid="ignore"):  # said below
-                scores = training.scorer().predict(fold.validation.features)
-            if not np.isfinite(scores).all():
-                raise DivergedError(training.step, self.learning_rate)
-            value.append(fold.value(scores))
-            last = min(self.epochs, 1 + int(np.argmax(value)) + patience)  # as it looks now
-            tell(epoch / last)
-            if epoch == last:
-                break
-        return NeuralHistory(np.array(steps), np.array(objective), np.array(value))
+        epochs = _Epochs(self._begin(dataset, fold.train, rng), n_steps, fold.validation)
+        values = value_by_round(
+            held_out, [epochs], metric=self.metric, most=self.epochs, patience=patience,
+            progress=progress,
+        )  # fmt: skip
+        return NeuralHistory(np.array(epochs.steps), np.array(epochs.objective), values)
 
     def _begin(
         self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator
@@ -225,37 +242,9 @@ class NeuralRanker(ClickRanker):
         settings = Settings(**{name: getattr(self, name) for name in Settings._fields})
         return NetworkTraining(dataset, self._clipped(log), settings, rng)
 
-    def _clipped(self, log: ClickLog) -> ClickLog:
-        return log if self.clip_ is None else log.clip(self.clip_)
-
     def _steps_an_epoch(self, log: ClickLog) -> int:
         n_draws = max(FEWEST_DRAWS, len(Examples.of(log, self.unit)))
         return -(-n_draws // self.batch_size)
-
-    def _check_params(self) -> None:
-        _check_widths(self.hidden)
-        if self.method not in METHODS:
-            raise ParameterError(f"method is {self.method!r}, expected one of {', '.join(METHODS)}")
-        if self.unit not in UNITS:
-            raise ParameterError(f"unit is {self.unit!r}, expected one of {', '.join(UNITS)}")
-        get_loss(self.objective)
-        whole_number("batch_size", self.batch_size, least=1)
-        whole_number("epochs", self.epochs, least=1)
-        if self.patience is not None:
-            whole_number("patience", self.patience, least=1)
-        if not (_is_number(self.learning_rate) and self.learning_rate > 0):
-            raise ParameterError(
-                f"learning_rate is {self.learning_rate!r}, expected a number above 0"
-            )
-        if not (_is_number(self.weight_decay) and self.weight_decay >= 0):
-            raise ParameterError(
-                f"weight_decay is {self.weight_decay!r}, expected a number of at least 0"
-            )
-        parse_additive(self.metric)
-        if self.metric == "arp":
-            raise ParameterError(
-                "metric is 'arp', of which less is better, expected dcg or precision"
-            )
 
     def _libraries(self) -> tuple[str, ...]:
         return ("torch",)
@@ -268,16 +257,3 @@ class NeuralRanker(ClickRanker):
         self.scorer_ = NetworkScorer.from_dict(kept["scorer"])
         self.n_steps_, self.clip_ = kept["n_steps"], kept["clip"]
         self.history_ = None
-
-
-def _check_widths(hidden: object) -> None:
-    if isinstance(hidden, str) or not isinstance(hidden, Sequence):
-        raise ParameterError(
-            f"hidden is {hidden!r}, expected the width of each hidden layer, such as (64, 32)"
-        )
-    for layer, width in enumerate(hidden):
-        whole_number(f"hidden[{layer}]", width, least=1)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and -np.inf < float(value) < np.inf

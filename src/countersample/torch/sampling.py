@@ -11,9 +11,10 @@ import numpy as np
 from torch import distributed
 from torch.utils.data import Sampler
 
+from countersample._params import whole_number
 from countersample.errors import DataError, ParameterError
 from countersample.plans import Examples
-from countersample.torch._checks import plan_of, whole_number
+from countersample.torch._checks import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,0 +1,91 @@
+"""What parameters of rankers may be: one of the same name is checked alike in every ranker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._params import choice, number, whole_number
+from countersample.data.normalize import METHODS as NORMALIZATIONS
+from countersample.errors import ParameterError
+from countersample.evaluation.ranking import parse_additive
+from countersample.objectives import LOSSES
+from countersample.plans import UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Check = Callable[[str, Any], object]  # takes the name and the value, and refuses a bad one
+
+
+def either(word: str | None, check: Callable[..., object], **bounds: float) -> Check:
+    """Return a check that takes a number within bounds, or this word.
+
+    Examples
+    --------
+    >>> from countersample._params import number
+    >>> from countersample.rankers._parameters import either
+    >>> either("auto", number, above=0)("learning_rate", -1)
+    Traceback (most recent call last):
+    countersample.errors.ParameterError: learning_rate is -1, expected 'auto' or a number above 0
+    """
+
+    def check_either(name: str, value: object) -> None:
+        is_word = (value is None or isinstance(value, str)) and value == word
+        if not is_word:
+            check(name, value, or_else=repr(word), **bounds)
+
+    return check_either
+
+
+def as_generator(name: str, random_state: Any) -> np.random.Generator:  # noqa: ANN401 (anything)
+    """Return the generator of a seed, or the given one."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"{name} is {random_state!r}, expected an integer of at least 0, a numpy Generator or "
+            "None"
+        ) from error
+
+
+def check_parameters(values: Mapping[str, Any], own: Mapping[str, Check]) -> None:
+    """Refuse values that the checks of a ranker, or else those of all rankers, do not take."""
+    checks = CHECKS | dict(own)
+    for name, value in values.items():
+        checks[name](name, value)
+
+
+def yes_or_no(name: str, value: object) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"{name} is {value!r}, expected True or False")
+
+
+def _check_clip(name: str, value: object) -> None:
+    if value is not None:
+        either("auto", number, above=0, most=1)(name, value)
+
+
+def _check_normalize(name: str, value: object) -> None:
+    if value is not None:
+        choice(name, value, NORMALIZATIONS)
+
+
+CHECKS: dict[str, Check] = {
+    "method": partial(choice, options=("countersample", "ips", "naive")),
+    "unit": partial(choice, options=UNITS),
+    "objective": partial(choice, options=LOSSES),
+    "learning_rate": partial(number, above=0),
+    "batch_size": partial(whole_number, least=1),
+    "l2": partial(number, least=0),
+    "patience": either(None, whole_number, least=1),
+    "holdout": partial(number, above=0, most=0.5),
+    "metric": lambda _name, value: parse_additive(value),
+    "clip": _check_clip,
+    "normalize": _check_normalize,
+    "random_state": as_generator,
+}

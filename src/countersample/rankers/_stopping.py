@@ -1,0 +1,85 @@
+"""How long to train: round by round, until the clicks of held-out queries gain no more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from countersample.evaluation.ranking import parse_additive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from countersample._progress import Progress
+    from countersample.evaluation.held_out import HeldOut
+
+    Floats = NDArray[np.float64]
+
+CLIPPING_SHARE = 0.2  # of the time, about, where it is chosen how far to clip
+CHOOSING_SHARE = 0.7  # of what is left, where it is chosen how long to train
+
+
+class Rounds(Protocol):
+    """A ranker that is trained in rounds, on the clicks of a fold."""
+
+    def advance(self) -> None:
+        """Train for one more round."""
+
+    def held_out_scores(self) -> Floats:
+        """Return the scores of the items that the fold holds out."""
+
+
+def value_by_round(
+    held_out: HeldOut,
+    trained: Sequence[Rounds],
+    *,
+    metric: str,
+    most: int,
+    patience: int,
+    progress: Progress,
+) -> Floats:
+    """Train until the value has not been better for some rounds; return it after each of them.
+
+    Parameters
+    ----------
+    held_out : HeldOut
+    trained : sequence of Rounds
+        What is trained on the clicks of each fold.
+    metric : str
+        That of `held_out`.
+    most : int
+        The most rounds.
+    patience : int
+        After so many rounds without a better value there are no more.
+    progress : Progress
+
+    Returns
+    -------
+    float64 (n_rounds,)
+    """
+    values: list[float] = []
+    last, share = most, 0.0
+    while len(values) < last:
+        for each in trained:
+            each.advance()
+        values.append(held_out.value(held_out.sums([each.held_out_scores() for each in trained])))
+        last = min(most, best_round(values, metric) + patience)
+        share = max(share, len(values) / last)  # a better value moves the end away
+        progress.update(share)
+    return np.array(values)
+
+
+def best_round(values: Sequence[float] | Floats, metric: str) -> int:
+    """Return the first round, from 1, that has the best value.
+
+    Examples
+    --------
+    >>> from countersample.rankers._stopping import best_round
+    >>> best_round([0.3, 0.5, 0.5], "dcg@10"), best_round([9.0, 7.0, 8.0], "arp")
+    (2, 2)
+    """
+    is_loss = parse_additive(metric)[0] == "arp"
+    return 1 + int(np.argmin(values) if is_loss else np.argmax(values))
