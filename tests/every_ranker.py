@@ -1,6 +1,9 @@
-"""One of every kind of ranker, quick to train, and clicks to train it on: a new kind is added here."""
+"""One of every kind of ranker, quick to train, and clicks to train it on.
 
-from functools import partial
+A new kind is added to `RANKERS`; the tests ``test_rankers_*.py`` then run over it.
+"""
+
+from functools import cache, partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -29,34 +32,49 @@ LIBRARIES = {
     "lightgbm": ("lightgbm", "gbdt"),
     "xgboost": ("xgboost", "gbdt"),
 }
-
-
-def is_trainable(kind):
-    return kind not in LIBRARIES or find_spec(LIBRARIES[kind][0]) is not None
-
-
-KINDS = [
-    pytest.param(
-        kind, marks=pytest.mark.skipif(not is_trainable(kind), reason=f"{kind} is not installed")
-    )
-    for kind in RANKERS
+TRAINABLE = [
+    kind for kind in RANKERS if kind not in LIBRARIES or find_spec(LIBRARIES[kind][0]) is not None
 ]
+
+every = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            kind, marks=pytest.mark.skipif(kind not in TRAINABLE, reason="it is not installed")
+        )
+        for kind in RANKERS
+    ],
+)
 
 
 def make(kind, **params):
     return RANKERS[kind](**{"random_state": SEED} | params)
 
 
-def tiny(n_queries=40):
+@cache
+def tiny():
     """Return a dataset, and clicks on rankings by its first feature."""
-    dataset = synthetic("tiny", n_queries=n_queries, rng=SEED)
+    dataset = synthetic("tiny", n_queries=40, rng=SEED)
     return dataset, simulate_clicks(dataset, dataset.features[:, 0], 2000, rng=SEED)
 
 
-def as_table(dataset, log):
-    """Return features, clicks, query ids and propensities, a row for each item."""
+@cache
+def table():
+    """Return the same as rows: features, clicks, query ids and propensities."""
+    dataset, log = tiny()
     merged = log.merge()
     rows = dataset.offsets[merged.query] + merged.item
     y, propensity = np.zeros(dataset.n_items), np.ones(dataset.n_items)
     y[rows], propensity[rows] = merged.count, merged.propensity
     return dataset.features, y, np.repeat(dataset.query_ids, dataset.query_sizes), propensity
+
+
+@cache
+def fitted(kind):
+    """Return a ranker that is trained once: not to be changed."""
+    return make(kind).fit_log(*tiny())
+
+
+def fit(ranker, table):
+    X, y, qid, propensity = table  # noqa: N806 (X is the field's name for it)
+    return ranker.fit(X, y, qid=qid, propensity=propensity)

@@ -1,94 +1,34 @@
-"""What every ranker does alike: scikit-learn's habits, tables and logs, files, names, errors."""
+"""What every ranker does alike: tables and logs, seeds, queries, names, errors."""
 # ruff: noqa: N806 (X is the field's name for it)
 
-import inspect
-import json
-import subprocess
 import sys
-from copy import copy
 
-import every_ranker
 import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
-from every_ranker import KINDS, LIBRARIES, RANKERS, as_table, is_trainable, make
-from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from every_ranker import LIBRARIES, RANKERS, every, fit, fitted, make, table, tiny
 
 from countersample import ClickLog, RankingDataset, estimate, evaluate, simulate_clicks
 from countersample._extras import MissingExtraError
-from countersample.errors import CounterSampleError, DataError, ParameterError
-from countersample.rankers import OneQueryWarning, UnfittedRankerError, load_ranker
+from countersample.errors import DataError, ParameterError
+from countersample.rankers import OneQueryWarning, UnfittedRankerError
 from countersample.rankers._parameters import CHECKS
-
-every = pytest.mark.parametrize("kind", KINDS)
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return every_ranker.tiny()
-
-
-@pytest.fixture(scope="module")
-def table(tiny):
-    return as_table(*tiny)
-
-
-@pytest.fixture(scope="module")
-def fitted(tiny):
-    """One of each kind, trained once."""
-    return {kind: make(kind).fit_log(*tiny) for kind in RANKERS if is_trainable(kind)}
-
-
-def fit(ranker, table):
-    X, y, qid, propensity = table
-    return ranker.fit(X, y, qid=qid, propensity=propensity)
-
-
-# -- scikit-learn
-
-
-@pytest.mark.filterwarnings("ignore:qid is None")  # its checks know of no queries
-@parametrize_with_checks([RANKERS[kind]() for kind in RANKERS if is_trainable(kind)])
-def test_scikit_learn(estimator, check):
-    if check.func.__name__ == "check_array_api_input":
-        pytest.skip("scikit-learn skips it as well, unless SCIPY_ARRAY_API is set")
-    check(estimator)
-
-
-@every
-def test_params_and_clone(kind, fitted):
-    ranker = fitted[kind]
-    copy = clone(ranker).set_params(clip=0.1, random_state=7)
-    assert copy.get_params() == ranker.get_params() | {"clip": 0.1, "random_state": 7}
-    assert not hasattr(copy, "scorer_")
-
-
-@every
-def test_parameters_are_given_by_name(kind):
-    given = inspect.signature(type(make(kind)).__init__).parameters.values()
-    assert {each.kind for each in list(given)[1:]} == {inspect.Parameter.KEYWORD_ONLY}
-
-
-@every
-def test_it_is_shown_in_a_notebook(kind, fitted):
-    assert type(fitted[kind]).__name__ in fitted[kind]._repr_html_()
-    assert "random_state" in make(kind)._repr_html_()
-
 
 # -- training
 
 
 @every
-def test_a_table_is_a_log(kind, tiny, table):
-    by_log = make(kind).fit_log(tiny[0], tiny[1].merge())
-    np.testing.assert_array_equal(fit(make(kind), table).predict(tiny[0]), by_log.predict(tiny[0]))
+def test_a_table_is_a_log(kind):
+    by_log = make(kind).fit_log(tiny()[0], tiny()[1].merge())
+    np.testing.assert_array_equal(
+        fit(make(kind), table()).predict(tiny()[0]), by_log.predict(tiny()[0])
+    )
 
 
 @every
-def test_what_was_shown_and_not_clicked_changes_nothing(kind, tiny):
-    dataset, log = tiny[0], tiny[1].merge()
+def test_what_was_shown_and_not_clicked_changes_nothing(kind):
+    dataset, log = tiny()[0], tiny()[1].merge()
     shown = ClickLog(
         np.append(log.query, 0), np.append(log.item, 0), np.append(log.propensity, 1.0),
         np.append(log.count, 0), impressions=np.append(2 * log.count, 5), n_sessions=10_000,
@@ -99,9 +39,9 @@ def test_what_was_shown_and_not_clicked_changes_nothing(kind, tiny):
 
 @pytest.mark.parametrize("normalize", [None, "minmax", "standard", "query-minmax"])
 @every
-def test_rows_may_come_in_any_order(kind, table, rng, normalize):
-    X, y, qid, propensity = table
-    in_order = fit(make(kind, normalize=normalize), table)
+def test_rows_may_come_in_any_order(kind, rng, normalize):
+    X, y, qid, propensity = table()
+    in_order = fit(make(kind, normalize=normalize), table())
     # Queries keep the order in which they are first seen, and rows that within their query.
     turns = np.argsort(np.arange(len(qid)) - np.searchsorted(qid, qid), kind="stable")
     mixed = make(kind, normalize=normalize).fit(
@@ -117,16 +57,16 @@ def test_rows_may_come_in_any_order(kind, table, rng, normalize):
 
 
 @every
-def test_the_same_seed_gives_the_same_scores(kind, tiny, fitted):
-    again, other = (make(kind, random_state=s).fit_log(*tiny) for s in (SEED, SEED + 1))
-    scores = fitted[kind].predict(tiny[0])
-    np.testing.assert_array_equal(again.predict(tiny[0]), scores)
-    assert not np.array_equal(other.predict(tiny[0]), scores)
+def test_the_same_seed_gives_the_same_scores(kind):
+    again, other = (make(kind, random_state=s).fit_log(*tiny()) for s in (SEED, SEED + 1))
+    scores = fitted(kind).predict(tiny()[0])
+    np.testing.assert_array_equal(again.predict(tiny()[0]), scores)
+    assert not np.array_equal(other.predict(tiny()[0]), scores)
 
 
 @every
-def test_a_clipped_log_is_what_clip_trains_on(kind, tiny):
-    dataset, log = tiny
+def test_a_clipped_log_is_what_clip_trains_on(kind):
+    dataset, log = tiny()
     alone = {} if kind == "linear" else {"patience": None}  # held-out clicks are not clipped
     a = make(kind, clip=0.3, **alone).fit_log(dataset, log)
     b = make(kind, **alone).fit_log(dataset, log.clip(0.3))
@@ -135,19 +75,19 @@ def test_a_clipped_log_is_what_clip_trains_on(kind, tiny):
 
 
 @every
-def test_progress(kind, tiny):
+def test_progress(kind):
     said = []
-    make(kind).fit_log(*tiny, progress=lambda what, share: said.append((what, share)))
+    make(kind).fit_log(*tiny(), progress=lambda what, share: said.append((what, share)))
     shares = [share for _, share in said]
     assert shares == sorted(shares)
-    assert 0 < shares[0]
+    assert shares[0] > 0
     assert said[-1] == ("training", pytest.approx(1))
 
 
 @every
-def test_what_it_remembers(kind, tiny, fitted):
-    dataset, log = tiny
-    ranker = fitted[kind]
+def test_what_it_remembers(kind):
+    dataset, log = tiny()
+    ranker = fitted(kind)
     assert (ranker.n_queries_, ranker.n_features_in_) == (dataset.n_queries, dataset.n_features)
     assert ranker.fingerprint_ == dataset.fingerprint
     assert ranker.provenance_["n_clicks"] == log.n_clicks
@@ -156,9 +96,9 @@ def test_what_it_remembers(kind, tiny, fitted):
 
 
 @every
-def test_ranks_are_those_of_scores(kind, table, fitted):
-    X, y, qid, propensity = table
-    ranker, weights = fitted[kind], y / propensity
+def test_ranks_are_those_of_scores(kind):
+    X, y, qid, propensity = table()
+    ranker, weights = fitted(kind), y / propensity
     ranks = ranker.rank(X, qid)
     scores = ranker.predict(X, qid)
     for query in np.unique(qid)[:10]:
@@ -170,11 +110,11 @@ def test_ranks_are_those_of_scores(kind, table, fitted):
 
 
 @every
-def test_sample_weights_multiply_those_of_clicks(kind, table, fitted, rng):
-    X, y, qid, propensity = table
+def test_sample_weights_multiply_those_of_clicks(kind, rng):
+    X, y, qid, propensity = table()
     times = rng.integers(1, 4, len(y))
-    score = fitted[kind].score(X, y, qid=qid, propensity=propensity, sample_weight=times)
-    assert score == pytest.approx(fitted[kind].score(X, y * times, qid=qid, propensity=propensity))
+    score = fitted(kind).score(X, y, qid=qid, propensity=propensity, sample_weight=times)
+    assert score == pytest.approx(fitted(kind).score(X, y * times, qid=qid, propensity=propensity))
 
 
 @pytest.mark.parametrize(
@@ -189,18 +129,18 @@ def test_sample_weights_multiply_those_of_clicks(kind, table, fitted, rng):
     ],
 )
 @every
-def test_bad_sample_weights(kind, weights, match, fitted):
+def test_bad_sample_weights(kind, weights, match):
     X = np.zeros((3, 5))
     with pytest.raises(DataError, match=match):
-        fitted[kind].score(X, [0, 2, 0], qid=[1, 1, 1], sample_weight=weights)
+        fitted(kind).score(X, [0, 2, 0], qid=[1, 1, 1], sample_weight=weights)
 
 
 # -- queries
 
 
 @every
-def test_rows_without_queries_are_one_query_aloud(kind, tiny):
-    X, y = tiny[0].features[:30], np.arange(30) % 3
+def test_rows_without_queries_are_one_query_aloud(kind):
+    X, y = tiny()[0].features[:30], np.arange(30) % 3
     with pytest.warns(OneQueryWarning, match=r"qid is None.*set_fit_request.*which is assumed"):
         without = make(kind).fit(X, y)
     scores = make(kind).fit(X, y, qid=np.zeros(30, int)).predict(X)
@@ -211,21 +151,21 @@ def test_rows_without_queries_are_one_query_aloud(kind, tiny):
 
 
 @every
-def test_ranks_and_score_need_queries(kind, tiny, table, fitted):
-    X, y, _, propensity = table
+def test_ranks_and_score_need_queries(kind):
+    X, y, _, propensity = table()
     for use in (
-        lambda: fitted[kind].rank(X),
-        lambda: fitted[kind].score(X, y, propensity=propensity),
-        lambda: make(kind, normalize="query-minmax").fit_log(*tiny).predict(X),
+        lambda: fitted(kind).rank(X),
+        lambda: fitted(kind).score(X, y, propensity=propensity),
+        lambda: make(kind, normalize="query-minmax").fit_log(*tiny()).predict(X),
     ):
         with pytest.raises(ParameterError, match="qid is None, expected the query of each row"):
             use()
 
 
 @every
-def test_evaluation_sees_names_and_queries(kind, tiny):
+def test_evaluation_sees_names_and_queries(kind):
     """A ranker gets the dataset itself, so that names are checked and queries are known."""
-    data, log = tiny
+    data, log = tiny()
     named, turned = (
         RankingDataset(data.features, data.labels, data.offsets, data.query_ids, tuple(names))
         for names in ("abcde", "bacde")
@@ -245,106 +185,6 @@ def test_evaluation_sees_names_and_queries(kind, tiny):
             use()
 
 
-# -- files
-
-
-@pytest.mark.parametrize("normalize", [None, "minmax", "standard", "query-minmax"])
-@every
-def test_a_saved_ranker_scores_the_same_to_the_bit(kind, tiny, tmp_path, normalize):
-    dataset, log = tiny
-    ranker = make(kind, normalize=normalize, l2=np.float32(0.1)).fit_log(dataset, log)
-    ranker.save(tmp_path / "ranker.json")
-    loaded = load_ranker(tmp_path / "ranker.json")
-    assert type(loaded) is type(ranker)
-    np.testing.assert_array_equal(loaded.predict(dataset), ranker.predict(dataset))
-    assert loaded.get_params() == ranker.get_params()
-    assert loaded.normalizer_ == ranker.normalizer_
-    assert not hasattr(loaded, "feature_names_in_")
-    kept = {name for name in vars(ranker) if name.endswith("_")} - {"history_", "tuning_"}
-    for name in kept - {"scorer_", "normalizer_"}:
-        np.testing.assert_array_equal(getattr(loaded, name), getattr(ranker, name))
-    loaded.save(tmp_path / "again.json")
-    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "ranker.json").read_bytes()
-    content = json.loads((tmp_path / "ranker.json").read_text())["ranker"]
-    assert set(content["written_by"]) == {"countersample", "numpy", "python", "scikit-learn"}
-
-
-SCORE_WITHOUT = """
-import sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("lightgbm", "xgboost", "torch"):
-            raise ModuleNotFoundError(name, name=name)
-
-sys.meta_path.insert(0, Missing())
-import numpy as np
-import countersample.gbdt
-import countersample.torch
-from countersample.rankers import load_ranker
-for kind in sys.argv[1:]:
-    np.save(f"{kind}.npy", load_ranker(f"{kind}.json").predict(np.load("features.npy")))
-"""
-
-
-def test_they_rank_without_the_libraries_that_trained_them(tiny, fitted, tmp_path):
-    np.save(tmp_path / "features.npy", tiny[0].features)
-    for kind, ranker in fitted.items():
-        ranker.save(tmp_path / f"{kind}.json")
-    subprocess.run([sys.executable, "-c", SCORE_WITHOUT, *fitted], cwd=tmp_path, check=True)
-    for kind, ranker in fitted.items():
-        scores = np.load(tmp_path / f"{kind}.npy")
-        np.testing.assert_array_equal(scores, ranker.predict(tiny[0]))
-
-
-@every
-def test_names_are_saved(kind, table, tmp_path):
-    names = ["bm25", "größe", "c", "d", "e"]
-    frame = pd.DataFrame(table[0], columns=names)
-    rng = np.random.default_rng(SEED)
-    fit(make(kind, random_state=rng), (frame, *table[1:])).save(tmp_path / "r")
-    loaded = type(make(kind)).load(tmp_path / "r")
-    assert loaded.feature_names_in_.tolist() == names
-    assert loaded.random_state is None
-    with pytest.raises(DataError, match="order") as raised:
-        loaded.predict(frame[names[::-1]])
-    assert "\n" not in str(raised.value)
-
-
-@every
-def test_files_that_are_refused(kind, fitted, tmp_path):
-    path, ranker = tmp_path / "ranker.json", fitted[kind]
-    ranker.save(path)
-    text = path.read_text()
-
-    def refused(content, match):
-        path.write_text(content)
-        with pytest.raises(DataError, match=match) as raised:
-            load_ranker(path)
-        assert str(path) in str(raised.value)
-
-    refused("", "not a ranker file")
-    refused('{"some": "json"}', "not a ranker file")
-    refused(text[: len(text) // 2], "a damaged ranker file")
-    refused(text.replace('"n_queries_": 40', '"n_queries_": 41'), "damaged .*it was changed")
-    refused(text.replace('"version": 3', '"version": 2', 1), "format version 2, expected 3")
-    path.unlink()
-    with pytest.raises(DataError, match="No such file"):
-        load_ranker(path)
-    with pytest.raises(CounterSampleError, match="cannot save a object, expected plain values"):
-        copy(ranker).set_params(clip=object()).save(path)
-    assert not path.exists()
-
-
-@every
-def test_a_file_of_another_kind(kind, fitted, tmp_path):
-    fitted[kind].save(tmp_path / "ranker.json")
-    others = {type(each) for each in fitted.values()} - {type(fitted[kind])}
-    for other in others:
-        with pytest.raises(DataError, match=f"of the kind '{fitted[kind].kind}', expected '"):
-            other.load(tmp_path / "ranker.json")
-
-
 # -- errors
 
 
@@ -362,8 +202,8 @@ def test_an_untrained_ranker_says_so(kind, tmp_path):
 
 
 @every
-def test_other_features_than_in_training(kind, tiny, fitted):
-    dataset, ranker = tiny[0], fitted[kind]
+def test_other_features_than_in_training(kind):
+    dataset, ranker = tiny()[0], fitted(kind)
     with pytest.raises(DataError, match=r"X has 4 features, but .* is expecting 5"):
         ranker.predict(dataset.features[:, :4])
     with pytest.raises(DataError, match="X has 4 features, expected 5"):
@@ -377,11 +217,11 @@ def test_other_features_than_in_training(kind, tiny, fitted):
 
 
 @every
-def test_names_are_forgotten_with_the_data_that_had_them(kind, tiny, table):
-    frame = pd.DataFrame(table[0], columns=list("abcde"))
-    ranker = fit(make(kind), (frame, *table[1:]))
-    assert ranker.predict(tiny[0]).shape == (tiny[0].n_items,)  # no names, no question
-    assert not hasattr(ranker.fit_log(*tiny), "feature_names_in_")
+def test_names_are_forgotten_with_the_data_that_had_them(kind):
+    frame = pd.DataFrame(table()[0], columns=list("abcde"))
+    ranker = fit(make(kind), (frame, *table()[1:]))
+    assert ranker.predict(tiny()[0]).shape == (tiny()[0].n_items,)  # no names, no question
+    assert not hasattr(ranker.fit_log(*tiny()), "feature_names_in_")
 
 
 @pytest.mark.parametrize(
@@ -411,8 +251,8 @@ def test_bad_tables(kind, changed, match):
 
 
 @every
-def test_the_propensity_of_what_is_not_clicked_does_not_matter(kind, table):
-    X, y, qid, propensity = table
+def test_the_propensity_of_what_is_not_clicked_does_not_matter(kind):
+    X, y, qid, propensity = table()
     other = np.where(y > 0, propensity, np.nan)
     a, b = (fit(make(kind), (X, y, qid, each)).predict(X) for each in (propensity, other))
     np.testing.assert_array_equal(a, b)
@@ -458,25 +298,25 @@ BAD_PARAMETERS = [
         if bad[0] in make(kind).get_params()
     ],
 )
-def test_bad_parameters_are_the_same_sentence(kind, name, value, expected, tiny):
+def test_bad_parameters_are_the_same_sentence(kind, name, value, expected):
     with pytest.raises(ParameterError) as raised:
-        make(kind, **{name: value}).fit_log(*tiny)
+        make(kind, **{name: value}).fit_log(*tiny())
     said = str(raised.value)
     assert said.startswith(f"{name} is {value!r}, expected ")
     assert expected in said
 
 
 @every
-def test_a_metric_that_clicks_cannot_estimate(kind, tiny):
+def test_a_metric_that_clicks_cannot_estimate(kind):
     with pytest.raises(ParameterError, match="cannot be estimated from clicks"):
-        make(kind, metric="ndcg@10").fit_log(*tiny)
+        make(kind, metric="ndcg@10").fit_log(*tiny())
 
 
 @pytest.mark.parametrize("kind", LIBRARIES)
-def test_a_missing_library(kind, tiny, monkeypatch):
+def test_a_missing_library(kind, monkeypatch):
     library, extra = LIBRARIES[kind]
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(
         MissingExtraError, match=rf'{library}.*pip install "countersample\[{extra}\]"'
     ):
-        make(kind).fit_log(*tiny)
+        make(kind).fit_log(*tiny())
