@@ -217,7 +217,7 @@ def test_without_patience(data):
 
 
 @pytest.mark.parametrize(
-    ("clip", "parts"), [(None, []), ("auto", [("choosing how far to clip", 0.2)])]
+    ("clip", "parts"), [(None, []), ("auto", [("trying settings on held-out queries", 0.2)])]
 )
 def test_it_tells_how_far_it_is(clip, parts, data):
     told = []

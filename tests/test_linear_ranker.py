@@ -175,7 +175,7 @@ def test_it_tells_how_far_it_is(tiny):
     CounterSampleRanker(steps=100, random_state=SEED).fit_log(
         *tiny, progress=lambda what, share: told.append((what, share))
     )
-    assert {what for what, _ in told} == {"trying learning rates", "training"}
+    assert {what for what, _ in told} == {"trying settings on held-out queries", "training"}
     assert all(0 <= share <= 1 for _, share in told)
     assert told[-1] == ("training", 1.0)
 
@@ -189,9 +189,9 @@ def test_it_tells_how_far_it_is(tiny):
         ({"objective": "softmax"}, "objective is 'softmax', expected one of rank, log-rank, dcg$"),
         ({"optimizer": "lion"}, "optimizer is 'lion', expected one of sgd"),
         ({"learning_rate": "fast"}, "learning_rate is 'fast', expected 'auto' or a number above 0"),
-        ({"steps": 0}, "steps is 0, expected None or a whole number of at least 1"),
+        ({"steps": 0}, "steps is 0, expected a whole number of at least 1"),
         ({"average": "yes"}, "average is 'yes', expected True or False"),
-        ({"radius": 0}, "radius is 0, expected None or a number above 0"),
+        ({"radius": 0}, "radius is 0, expected infinity or a number above 0"),
         ({"metric": "arp"}, "metric is 'arp', of which less is better"),
     ],
 )

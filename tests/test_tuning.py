@@ -139,7 +139,7 @@ def test_a_ranker_finds_its_clip(data, log, learning_rate):
     found = CounterSampleRanker(clip="auto", **settings).fit_log(data, log)
     assert {trial.clip for trial in found.tuning_.trials} == set(clips_to_try(log))
     assert found.clip_ == found.tuning_.clip
-    with pytest.raises(ParameterError, match="clip is 'some', expected a number in"):
+    with pytest.raises(ParameterError, match="clip is 'some', expected None, 'auto' or a number"):
         CounterSampleRanker(clip="some", **settings).fit_log(data, log)
 
 

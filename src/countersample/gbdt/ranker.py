@@ -145,8 +145,8 @@ class GBDTRanker(ClickRanker):
         "method": lambda _name, value: check_method(value),
         "n_trees": partial(whole_number, least=1),
         "num_leaves": partial(whole_number, least=2),
-        "min_items_in_leaf": either("auto", whole_number, least=1),
-        "feature_fraction": either("auto", number, above=0, most=1),
+        "min_items_in_leaf": either("auto", check=whole_number, least=1),
+        "feature_fraction": either("auto", check=number, above=0, most=1),
         "bagging_fraction": partial(number, above=0, most=1),
         "backend_params": _check_mapping,
     }

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 Check = Callable[[str, Any], object]  # takes the name and the value, and refuses a bad one
 
 
-def either(word: str | None, check: Callable[..., object], **bounds: float) -> Check:
-    """Return a check that takes a number within bounds, or this word.
+def either(*words: str | None, check: Callable[..., object], **bounds: float) -> Check:
+    """Return a check that takes a number within bounds, or one of these words.
 
     Examples
     --------
     >>> from countersample._params import number
     >>> from countersample.rankers._parameters import either
-    >>> either("auto", number, above=0)("learning_rate", -1)
+    >>> either("auto", check=number, above=0)("learning_rate", -1)
     Traceback (most recent call last):
     countersample.errors.ParameterError: learning_rate is -1, expected 'auto' or a number above 0
     """
 
     def check_either(name: str, value: object) -> None:
-        is_word = (value is None or isinstance(value, str)) and value == word
+        is_word = (value is None or isinstance(value, str)) and value in words
         if not is_word:
-            check(name, value, or_else=repr(word), **bounds)
+            check(name, value, or_else=", ".join(map(repr, words)), **bounds)
 
     return check_either
 
@@ -65,11 +65,6 @@ def yes_or_no(name: str, value: object) -> None:
         raise ParameterError(f"{name} is {value!r}, expected True or False")
 
 
-def _check_clip(name: str, value: object) -> None:
-    if value is not None:
-        either("auto", number, above=0, most=1)(name, value)
-
-
 def _check_normalize(name: str, value: object) -> None:
     if value is not None:
         choice(name, value, NORMALIZATIONS)
@@ -82,10 +77,10 @@ CHECKS: dict[str, Check] = {
     "learning_rate": partial(number, above=0),
     "batch_size": partial(whole_number, least=1),
     "l2": partial(number, least=0),
-    "patience": either(None, whole_number, least=1),
+    "patience": either(None, check=whole_number, least=1),
     "holdout": partial(number, above=0, most=0.5),
     "metric": lambda _name, value: parse_additive(value),
-    "clip": _check_clip,
+    "clip": either(None, "auto", check=number, above=0, most=1),
     "normalize": _check_normalize,
     "random_state": as_generator,
 }

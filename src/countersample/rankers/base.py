@@ -180,7 +180,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     ) -> Progress:
         """Set `clip_`, found by held-out clicks where `clip` is "auto"; return what is left."""
         if isinstance(self.clip, str):  # "auto"
-            part = progress.part(CLIPPING_SHARE, "choosing how far to clip")
+            part = progress.part(CLIPPING_SHARE)
             self.clip_ = choose_clip(dataset, log, rng=rng, progress=part).clip
             return progress.part(1 - CLIPPING_SHARE)
         self.clip_ = None if self.clip is None else float(self.clip)

@@ -110,7 +110,7 @@ class CounterSampleRanker(ClickRanker):
     _checks: ClassVar[Mapping[str, Check]] = {
         "objective": _as_option,
         "optimizer": _as_option,
-        "learning_rate": either("auto", number, above=0),
+        "learning_rate": either("auto", check=number, above=0),
         "steps": _as_option,
         "average": yes_or_no,
         "radius": _as_option,
