@@ -1,7 +1,8 @@
-"""What all tests share: the seed, the real data where it is present, the command line."""
+"""What all tests share: the seed, real data where it is present, the command line, a browser."""
 
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -32,6 +33,51 @@ def shared():
     if not SHARED.is_dir():
         pytest.skip(f"real data is not present beside the project ({SHARED.name})")
     return SHARED
+
+
+@pytest.fixture(scope="module")
+def browser():
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        reason = f"no browser: none of {', '.join(names)} is installed"
+        if os.environ.get("CI") or os.environ.get("COUNTERSAMPLE_REQUIRE_BROWSER"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+                 "--disable-sync", "--disable-background-networking",
+                 "--disable-component-update"]  # fmt: skip
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open a page by its address; in the end nothing may have been logged, thrown or fetched."""
+    contexts, trouble, requests, addresses = [], [], [], []
+
+    def open_page(address, **options):
+        context = browser.new_context(**options)
+        context.set_default_timeout(180_000)  # milliseconds: a busy machine is no failure
+        contexts.append(context)
+        addresses.append(address)
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not trouble
+    asked = [url for url in requests if not url.startswith("data:")]  # pictures in the page
+    assert asked == addresses
 
 
 @pytest.fixture
