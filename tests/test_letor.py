@@ -1,6 +1,5 @@
 """`load_letor` and `save_letor`: what is read, in every form it is found in."""
 
-import bz2
 import gzip
 import io
 import lzma
@@ -13,10 +12,11 @@ import pytest
 import twins_letor
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packing import PACKERS
 
 from countersample import RankingDataset, load_letor, save_letor
 from countersample.data import _letor_reader
-from countersample.data.sources import zstd
+from countersample.data.sources import COMPRESSED_SUFFIXES
 from countersample.errors import DataError
 
 SMALL = b"2 qid:1 1:0.5 3:1 # doc 7\n0 qid:1 2:0.25\n1 qid:2 1:-1e-2\n"
@@ -148,9 +148,7 @@ class TestText:
 
 
 class TestSources:
-    @pytest.mark.parametrize(
-        "compress", [gzip.compress, bz2.compress, lzma.compress, zstd.compress]
-    )
+    @pytest.mark.parametrize("compress", PACKERS)
     def test_compression_by_content(self, tmp_path, compress):
         path = tmp_path / "plain-name.txt"
         path.write_bytes(compress(SMALL))
@@ -364,7 +362,7 @@ class TestSave:
             max_size=6,
         ),
         st.integers(1, 3),
-        st.sampled_from(["x.txt", "x.txt.gz", "x.txt.zst", "x.txt.xz", "x.txt.bz2"]),
+        st.sampled_from(["x.txt", *(f"x.txt{suffix}" for suffix in COMPRESSED_SUFFIXES)]),
     )
     @settings(max_examples=200)
     def test_round_trip_is_exact(self, tmp_path_factory, rows, n_ids, name):

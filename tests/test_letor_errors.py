@@ -1,13 +1,9 @@
 """Every thing that can be wrong with LETOR text has its sentence, with the place."""
 
-import bz2
-import gzip
-import lzma
-
 import pytest
+from packing import PACKERS
 
 from countersample import load_letor
-from countersample.data.sources import zstd
 from countersample.errors import DataError
 
 GOOD = "2 qid:1 1:0.5 3:1\n"
@@ -86,7 +82,7 @@ def test_id_that_is_not_utf8(tmp_path):
         load_letor(path)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstd.compress])
+@pytest.mark.parametrize("compress", PACKERS)
 @pytest.mark.parametrize("where", ["end", "middle"])
 def test_truncated_archive(tmp_path, compress, where):
     data = compress("".join(f"1 qid:{k} 1:{k / 7}\n" for k in range(20_000)).encode())
@@ -96,7 +92,7 @@ def test_truncated_archive(tmp_path, compress, where):
         load_letor(path)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstd.compress])
+@pytest.mark.parametrize("compress", PACKERS)
 def test_damaged_archive(tmp_path, compress):
     data = bytearray(compress("".join(f"1 qid:{k} 1:{k / 7}\n" for k in range(20_000)).encode()))
     middle = len(data) // 2

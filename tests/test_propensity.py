@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import SEED
 from scipy.special import expit
-from twins_propensity import served, shuffled, swapped
+from twins_propensity import curve, served, shuffled, swapped
 
 from countersample import PositionBias, synthetic
 from countersample.clicks import simulate_impressions
@@ -21,7 +21,7 @@ from countersample.propensity import (
     supported,
 )
 from countersample.propensity.cells import cells_of
-from countersample.propensity.estimation import resample
+from countersample.propensity.estimation import needs_features, resample
 
 THETA = 1 / np.arange(1, 6)
 
@@ -41,7 +41,7 @@ def everything():
 
 
 def options_of(method, features):
-    return {"features": features} if method == "regression-em" else {}
+    return {"features": features} if needs_features(method) else {}
 
 
 def fitted(method, counts, features):
@@ -72,6 +72,13 @@ class TestConformance:
         # Five standard errors, by the intervals of 95 %.
         error = np.log(found.value / THETA)[1:]
         assert (np.abs(error) < 5 * np.log(found.high / found.low)[1:] / 3.9 + 0.05).all()
+
+    def test_the_curve_is_that_of_its_twin(self, method):
+        counts, features = everything()
+        (found,) = fitted(method, counts, features).curves(np.ones((1, 60)))
+        # The last three are maxima of a likelihood, found by another optimiser.
+        rtol = {"all-pairs": 2e-3, "em": 2e-3, "regression-em": 2e-3}.get(method, 1e-9)
+        np.testing.assert_allclose(found, curve(method, counts, features, 5), rtol=rtol)
 
     def test_same_seed_same_bytes(self, method):
         counts, features = everything()

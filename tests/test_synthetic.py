@@ -35,15 +35,17 @@ def narrow(name, **changes):
 # -- shape ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "items", "longest", "n_features", "grades"),
-    [
-        ("yahoo-like", 23.7, 139, 700, [0.26, 0.36, 0.28, 0.08, 0.02]),
-        ("istella-like", 103, 182, 220, [0.886, 0.022, 0.042, 0.03, 0.02]),
-        ("tiny", 8.7, 20, 5, [0.4, 0.25, 0.2, 0.1, 0.05]),
-    ],
-)
-def test_items_and_grades(name, items, longest, n_features, grades):
+# mean and most items of a query, features, shares of the grades; a shape without a line fails
+EXPECTED = {
+    "yahoo-like": (23.7, 139, 700, [0.26, 0.36, 0.28, 0.08, 0.02]),
+    "istella-like": (103, 182, 220, [0.886, 0.022, 0.042, 0.03, 0.02]),
+    "tiny": (8.7, 20, 5, [0.4, 0.25, 0.2, 0.1, 0.05]),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_items_and_grades(name):
+    items, longest, n_features, grades = EXPECTED[name]
     assert SHAPES[name].n_features == n_features
     assert sum(SHAPES[name].grades) == pytest.approx(1)
     data = _draw_dataset(narrow(name), 4000, np.random.default_rng(SEED))

@@ -6,6 +6,7 @@ query, item and position are drawn at once, from the binomial distribution.
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from countersample.clicks.impressions import PositionCounts
 
@@ -70,16 +71,25 @@ def swapped(rng, theta, *, n_queries, sessions, chain=False):
     return counted(*(cell.ravel() for cell in cells), rng)
 
 
-def shared_sums(counts, depth, weighting):
-    """ĉ of Agarwal et al., in loops: Σ over pairs shown both at j and at k of w · c_j/n_j."""
+def shared_sums(counts, depth, weighting="harmonic", *, strata="pairs", exchanged=False):
+    """ĉ of Agarwal et al., in loops: Σ over strata shown both at j and at k of w · c_j/n_j.
+
+    Strata are query-item pairs, or queries; `exchanged` ones are pairs beside which another pair of
+    the query was shown at the same two positions.
+    """
     table = {}
     columns = (counts.query, counts.item, counts.position, counts.clicks, counts.impressions)
     for query, item, position, clicks, shown in zip(*(c.tolist() for c in columns), strict=True):
-        table.setdefault((query, item), {})[position - 1] = (clicks, shown)
+        cells = table.setdefault((query, item if strata == "pairs" else 0), {})
+        before = cells.get(position - 1, (0, 0))
+        cells[position - 1] = (before[0] + clicks, before[1] + shown)
     total, weight = np.zeros((depth, depth)), np.zeros((depth, depth))
-    for positions in table.values():
+    for (query, _), positions in table.items():
+        others = [cells for (q, _), cells in table.items() if q == query and cells is not positions]
         for j, (c_j, n_j) in positions.items():
             for k, (_, n_k) in positions.items():
+                if exchanged and not any(j in cells and k in cells for cells in others):
+                    continue
                 if j != k:
                     w = 1 if weighting == "equal" else n_j * n_k / (n_j + n_k)
                     total[j, k] += w * c_j / n_j
@@ -110,3 +120,49 @@ def all_pairs_by_scipy(clicks, weight):
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=precise)
     found = minimize(loss, found.x, jac=True, method="BFGS", options={"gtol": 1e-8})
     return np.exp(np.append(0.0, found.x[: depth - 1]))
+
+
+def likelihood_by_scipy(counts, depth, features=None):
+    """The position-based model by a general optimiser: a relevance a pair, or one of features."""
+    starts = counts.pair_starts
+    pair = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    design = np.eye(len(starts) - 1)
+    if features is not None:
+        design = np.column_stack([features, np.ones(len(features))])
+    position, clicks, shown = counts.position - 1, counts.clicks, counts.impressions
+
+    def loss(state):
+        p, r = expit(state[:depth])[position], expit(design @ state[depth:])[pair]
+        slope = clicks - (shown - clicks) * p * r / (1 - p * r)
+        value = clicks @ np.log(p * r) + (shown - clicks) @ np.log1p(-p * r)
+        to_p = np.bincount(position, slope * (1 - p), depth)
+        to_r = np.bincount(pair, slope * (1 - r), len(design)) @ design
+        return -value, -np.append(to_p, to_r)
+
+    precise = {"maxiter": 20_000, "maxfun": 50_000, "ftol": 1e-14, "gtol": 1e-6}
+    start = np.zeros(depth + design.shape[1])
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=precise)
+    p = expit(found.x[:depth])
+    return p / p[0]
+
+
+def curve(method, counts, features, depth):
+    """The curve of a method by its definition: each method has a line here."""
+
+    def from_the_first(**strata):
+        clicks, _ = shared_sums(counts, depth, **strata)
+        return [1] + [clicks[k, 0] / clicks[0, k] for k in range(1, depth)]
+
+    def along_the_chain():
+        clicks, _ = shared_sums(counts, depth)
+        return np.cumprod([1] + [clicks[k + 1, k] / clicks[k, k + 1] for k in range(depth - 1)])
+
+    return {
+        "randomized": lambda: from_the_first(strata="queries"),
+        "swaps": lambda: from_the_first(exchanged=True),
+        "pivot": from_the_first,
+        "adjacent-chain": along_the_chain,
+        "all-pairs": lambda: all_pairs_by_scipy(*shared_sums(counts, depth)),
+        "em": lambda: likelihood_by_scipy(counts, depth),
+        "regression-em": lambda: likelihood_by_scipy(counts, depth, features),
+    }[method]()

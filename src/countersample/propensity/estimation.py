@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# A new estimator is one class as `Method` describes, and one line here.
+# A new estimator is one class as `Method` describes, and one line here; one that takes features of
+# query-item pairs says so with `needs_features = True`.
 METHODS: dict[str, Callable[..., Method]] = {
     "randomized": Randomized,
     "swaps": Swaps,
@@ -173,8 +174,20 @@ def supported(
     return {name: _refusal(name, cells, features) for name in METHODS}
 
 
+def needs_features(method: str) -> bool:
+    """Tell whether a method takes the features of query-item pairs.
+
+    Examples
+    --------
+    >>> from countersample.propensity.estimation import needs_features
+    >>> needs_features("regression-em"), needs_features("em")
+    (True, False)
+    """
+    return bool(getattr(METHODS[method], "needs_features", False))
+
+
 def _refusal(name: str, cells: Cells, features: ArrayLike | None) -> str | None:
-    options = {"features": features} if name == "regression-em" else {}
+    options = {"features": features} if needs_features(name) else {}
     try:
         METHODS[name](cells, **options)
     except (DataError, ParameterError) as error:
@@ -234,9 +247,9 @@ def _given(cells: Cells, method: str, options: dict[str, Any]) -> tuple[str, Met
         return method, _made(method, cells, options)
     reasons = []
     for name in _AUTO:
-        if name == "regression-em" and "features" not in options:
+        if needs_features(name) and "features" not in options:
             continue
-        mine = options if name == "regression-em" else {}
+        mine = options if needs_features(name) else {}
         try:
             return name, _made(name, cells, mine)
         except DataError as error:

@@ -63,6 +63,8 @@ class RegressionEM:
         Of boosting.
     """
 
+    needs_features = True
+
     def __init__(
         self,
         cells: Cells,
