@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from conftest import SEED
 
-from countersample import ClickLog, RankingDataset, evaluate, train
+from countersample import ClickLog, RankingDataset, evaluate, synthetic, train
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import learning_curve
 from countersample.metrics import METRICS, get_metric
@@ -115,3 +116,12 @@ def test_names_are_looked_at_before_the_ranker_is_asked():
         evaluate(Slow(), DATA, ["mrr", "ndgc"])
     with pytest.raises(ParameterError, match="mrr takes no 'gain'"):
         evaluate(Slow(), DATA, ["ndcg", "mrr"], gain="linear")
+
+
+def test_learning_curve_is_evaluate_for_each(rng):
+    data = synthetic("tiny", n_queries=40, rng=SEED)
+    coefs = rng.normal(size=(7, data.n_features))
+    expected = [
+        evaluate(data.features @ w.astype(np.float32), data, "ndcg@5")["ndcg@5"] for w in coefs
+    ]
+    np.testing.assert_allclose(learning_curve(coefs, data, "ndcg@5"), expected, atol=1e-6)

@@ -64,7 +64,7 @@ def reproduce(
 
     planned = experiment.plan(
         studies or grids.names(),
-        scale=scale, datasets=data or (), settings=_settings(settings), data_dir=data_dir,
+        scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
     )  # fmt: skip
     _carry_out(planned, out or Path(f"reproduction-{scale}"), workers, dry_run=dry_run, json=json)
 
@@ -86,7 +86,7 @@ def run_grid(
     from countersample.study import experiment
 
     planned = experiment.plan(
-        [grid], scale=scale, datasets=data or (), settings=_settings(settings), data_dir=data_dir
+        [grid], scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir
     )
     _carry_out(planned, out or Path(grid.stem), workers, dry_run=dry_run, json=json)
 
@@ -246,7 +246,7 @@ def _as_dict(artifacts: Artifacts, out: Path) -> dict[str, Any]:
     }
 
 
-def _settings(given: Sequence[str] | None) -> dict[str, Any]:
+def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
     """Return settings from name=value, the values as in TOML, or as texts without quotes."""
     import tomllib
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from countersample.study.design.claims import Value
@@ -46,7 +47,7 @@ def panel_title(grid: Grid, value: Value) -> str:
 
 
 @figure_style()
-def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> None:
+def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> Figure:
     """Draw nDCG@10 against clicks drawn: a row a dataset, a column a value of the axis.
 
     A line is the mean over runs, its band the 95 % interval of that mean. Runs that diverged count
@@ -89,6 +90,7 @@ def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> None
         for point in zip(cell.drawn, *band(cell.ndcg, cell.runs), strict=True)
     )
     save_figure(figure, stem, ("dataset", "value", "method", "drawn", "mean", "low", "high"), rows)
+    return figure
 
 
 def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) -> None:

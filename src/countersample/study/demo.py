@@ -1,0 +1,240 @@
+"""The demo: one small study of regret, written up as a table, a figure and a page."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample import pages
+from countersample._version import __version__
+from countersample.pages.drawing import inline_figure
+from countersample.study.design import grids
+from countersample.study.experiment import plan
+from countersample.study.findings.figures import draw_panels
+from countersample.study.findings.statistics import independent, interval
+from countersample.study.running.gather import gather
+from countersample.study.running.runner import run
+from countersample.study.running.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from countersample._progress import Progress, Show
+    from countersample.study.design.config import ExperimentConfig
+    from countersample.study.results import Cell, StudyResult
+
+HEADER = (
+    "method", "nDCG@10", "regret ×100", "steps to 99 %", "seconds", "speed-up", "learning rate"
+)  # fmt: skip
+NOTES = (
+    (
+        "nDCG@10 is that of the averaged weights after the last step, on held-out queries with a "
+        "relevant item, mean over the click logs. Regret is the mean distance to full supervision "
+        "over the evaluation points, ± the 95 % interval over the logs."
+    ),
+    (
+        "Steps to 99 %: when the mean curve first has 99 % of the highest mean of all methods. "
+        "Seconds: those steps at the speed of one run on one core. Speed-up: steps of IPS-SGD over "
+        "steps of this method (at least, where IPS-SGD never got there)."
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What came out of the demo.
+
+    Attributes
+    ----------
+    result : StudyResult
+        Of one dataset and one setting.
+    config : ExperimentConfig
+    is_own : bool
+        Whether the data is the user's.
+    n_queries, n_items, n_features : int
+        Of the training data.
+    max_weight, mean_weight : float
+        M and M̄ of the first click log.
+    fingerprint : str
+        Of the training data.
+    """
+
+    result: StudyResult
+    config: ExperimentConfig
+    is_own: bool
+    n_queries: int
+    n_items: int
+    n_features: int
+    max_weight: float
+    mean_weight: float
+    fingerprint: str
+
+    @property
+    def cells(self) -> dict[str, Cell]:
+        """The runs of each method, by its name."""
+        return {method: cell for (_, method, _), cell in self.result.cells.items()}
+
+    @property
+    def best(self) -> float:
+        """nDCG@10 of w*, trained on all labels."""
+        (best,) = self.result.best.values()
+        return best
+
+    @property
+    def policy(self) -> float:
+        """nDCG@10 of the logging policy."""
+        (policy,) = self.result.policy.values()
+        return policy
+
+    def steps_to(self, method: str, share: float = 0.99) -> int | None:
+        """Return the first point at which the mean curve has this share of the best mean of all."""
+        target = share * max(cell.mean_curve.max() for cell in self.cells.values())
+        cell = self.cells[method]
+        reached = np.flatnonzero(cell.mean_curve >= target)
+        return int(cell.drawn[reached[0]]) // self.config.batch_size if len(reached) else None
+
+    def steps_a_second(self, method: str) -> float:
+        """Return the speed of one run on one core: that of the fastest."""
+        return self.config.steps() / float(self.cells[method].seconds.min())
+
+    def story(self) -> list[str]:
+        """Say what was done, in two paragraphs."""
+        config = self.config
+        data = "your data" if self.is_own else "synthetic data of the shape of Yahoo's"
+        return [
+            (
+                f"{config.seeds} logs of {config.clicks:,} clicks each were simulated on {data}: "
+                f"{self.n_queries:,} queries, {self.n_items:,} items, {self.n_features} features. "
+                "The rankings shown came from a ranker trained on "
+                f"{100 * config.policy_fraction:g} % of the queries; users examine rank r with "
+                f"probability (1/r)^{config.gamma:g} and click {_share(config.noise)} of the items "
+                "that are not relevant."
+            ),
+            (
+                f"The logging ranker has nDCG@10 {self.policy:.4f}, one trained on all labels "
+                f"{self.best:.4f}. A click weighs up to M = {self.max_weight:.0f}, on average M̄ = "
+                f"{self.mean_weight:.2f}."
+            ),
+        ]
+
+    def rows(self) -> list[list[str]]:
+        """Return the table, a row a method: see `HEADER`."""
+        return [self._row(method) for method in self.cells]
+
+    def _row(self, method: str) -> list[str]:
+        cell = self.cells[method]
+        regrets = independent(100 * cell.regrets, cell.runs)
+        steps, of_ips = self.steps_to(method), self.steps_to("IPS-SGD")
+        at_least = "> " if of_ips is None else ""
+        speed_up = (of_ips or self.config.steps()) / steps if steps else 0.0
+        return [
+            method + (f" ({cell.n_diverged} diverged)" if cell.n_diverged else ""),
+            f"{cell.mean_curve[-1]:.4f}",
+            f"{regrets.mean():.2f} ± {interval(regrets):.2f}",
+            f"{steps:,}" if steps else "not reached",
+            f"{steps / self.steps_a_second(method):.2f}" if steps else "–",
+            f"{at_least}{speed_up:.1f}×" if steps else "–",
+            " ".join(f"{rate:g}" for rate in cell.learning_rates),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON."""
+        known = ("n_queries", "n_items", "n_features", "max_weight", "mean_weight", "fingerprint")
+        return {
+            "settings": asdict(self.config) | {name: getattr(self, name) for name in known},
+            "full_supervision": self.best,
+            "logging_policy": self.policy,
+            "methods": {
+                method: {
+                    "ndcg@10": float(cell.mean_curve[-1]),
+                    "regret": cell.regrets.tolist(),
+                    "steps_to_99_percent": self.steps_to(method),
+                    "steps_per_second": self.steps_a_second(method),
+                    "learning_rates": list(cell.learning_rates),
+                    "n_diverged": cell.n_diverged,
+                }
+                for method, cell in self.cells.items()
+            },
+        }
+
+
+def _share(noise: float) -> str:
+    return "one in ten" if noise == 0.1 else f"{100 * noise:g} %"
+
+
+def run_demo(
+    data: str | None,
+    settings: Mapping[str, Any],
+    *,
+    workers: int,
+    progress: Progress | Show | None = None,
+) -> Demo:
+    """Run the study of experiments/demo.toml, in a folder that does not stay.
+
+    Parameters
+    ----------
+    data : str, optional
+        The user's labelled data, by name or path.
+    settings : mapping
+        Over those of the grid (see `ExperimentConfig`).
+    workers : int
+        Threads.
+    progress : function of (what is going on, share of all that is done), optional
+    """
+    own = [data] if data else ()
+    experiment = plan(
+        [grids.folder() / "demo.toml"], scale="paper", datasets=own, settings=settings
+    )
+    (study,), work = experiment.studies, experiment.work()
+    with TemporaryDirectory(prefix="countersample-") as folder:
+        store = Store(Path(folder))
+        run(work.jobs.values(), store, workers=workers, progress=progress)
+        by_stage = {job.stage: job for job in reversed(work.jobs.values())}  # the first of each
+        train_set = store.data(by_stage["data"])[0]
+        weights = store.read(by_stage["diagnosis"])
+        return Demo(
+            result=gather(study, work, store),
+            config=study.config,
+            is_own=bool(data),
+            n_queries=train_set.n_queries,
+            n_items=train_set.n_items,
+            n_features=train_set.n_features,
+            max_weight=weights["max_weight"],
+            mean_weight=weights["mean_weight"],
+            fingerprint=train_set.fingerprint,
+        )
+
+
+def write_demo(demo: Demo, folder: Path, *, command: str) -> None:
+    """Write curves.png (and .svg, .pdf), curves.csv and index.html into a folder.
+
+    Parameters
+    ----------
+    demo : Demo
+    folder : Path
+        Made if it is not there.
+    command : str
+        What repeats it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = draw_panels(demo.result, folder / "curves")
+    page = pages.render_page(
+        demo.result.grid.title,
+        [
+            pages.paragraphs(demo.story()),
+            inline_figure(figure, "Learning curves: nDCG@10 on held-out queries, by method"),
+            pages.paragraphs(
+                ["Lines are means over click logs, in 95 % intervals; curves.csv has the numbers."]
+            ),
+            pages.table(HEADER, demo.rows(), caption="Every method at its best learning rate"),
+            pages.paragraphs(NOTES),
+            pages.section("To repeat it", pages.code(command), name="repeat"),
+            pages.paragraphs([f"countersample {__version__}; dataset {demo.fingerprint}."]),
+        ],
+        kind="countersample demo",
+    )
+    pages.write_page(folder / "index.html", page)

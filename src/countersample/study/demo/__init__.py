@@ -1,1 +1,0 @@
-"""The comparison behind ``countersample demo``."""

@@ -1,0 +1,88 @@
+"""The demo: a study of regret with a write-up of its own."""
+
+import re
+
+import numpy as np
+import pytest
+from study_results import make_result
+
+from countersample.study.demo import HEADER, Demo, run_demo, write_demo
+from countersample.study.design.config import PAPER
+from countersample.study.results import Cell
+
+
+def made(curves, *, best=0.8, batch_size=1):
+    """A demo with these curves by method and run, at the steps 10, 20 and 30."""
+    cells = {
+        ("mine", method, "sgd"): Cell(
+            learning_rates=(0.1,),
+            drawn=batch_size * np.array([10, 20, 30]),
+            ndcg=np.array(runs),
+            best=np.full(len(runs), best),
+            runs=tuple(("", seed) for seed in range(len(runs))),
+            n_diverged=0,
+            seconds=np.linspace(0.5, 1, len(runs)),
+        )
+        for method, runs in curves.items()
+    }
+    settings = {"clicks": 30 * batch_size, "epochs": 1.0, "batch_size": batch_size, "seeds": 2}
+    return Demo(make_result(cells), PAPER.with_settings(settings), True, 7, 70, 5, 20.0, 4.0, "abc")
+
+
+class TestTheTable:
+    @pytest.mark.parametrize("batch_size", [1, 4])
+    def test_steps_to_a_share_of_the_best_mean_of_all(self, batch_size):
+        curves = {
+            "IPS-SGD": [[0.5, 0.6, 0.7]],
+            "CounterSample": [[0.1, 0.69, 0.695]],
+            "Biased-SGD": [[0.1, 0.2, 0.3]],
+        }
+        demo = made(curves, batch_size=batch_size)
+        # 99 % of 0.7 is 0.693
+        assert [demo.steps_to(method) for method in curves] == [30, 30, None]
+        assert demo.steps_to("IPS-SGD", share=0.8) == 20
+
+    def test_a_row_a_method(self):
+        curves = {
+            "IPS-SGD": [[0.5, 0.6, 0.7], [0.7, 0.7, 0.7]],
+            "CounterSample": [[0.7, 0.7, 0.7], [0.7, 0.7, 0.7]],
+            "Biased-SGD": [[0.1, 0.1, 0.1], [0.1, 0.1, 0.1]],
+        }
+        rows = [dict(zip(HEADER, row, strict=True)) for row in made(curves).rows()]
+        assert [row["method"] for row in rows] == list(curves)
+        assert [row["nDCG@10"] for row in rows] == ["0.7000", "0.7000", "0.1000"]
+        # 100 · ((0.3 + 0.2 + 0.1)/3 + 0.1)/2; t with one degree of freedom is 12.706: · 10/2
+        assert rows[0]["regret ×100"] == "15.00 ± 63.53"
+        assert [row["steps to 99 %"] for row in rows] == ["30", "10", "not reached"]
+        assert [row["seconds"] for row in rows] == ["0.50", "0.17", "–"]  # of 0.5 s for 30 steps
+        assert [row["speed-up"] for row in rows] == ["1.0×", "3.0×", "–"]
+
+    def test_a_reference_that_never_gets_there(self):
+        demo = made({"IPS-SGD": [[0.1, 0.1, 0.1]], "CounterSample": [[0.7, 0.7, 0.7]]})
+        assert [row[5] for row in demo.rows()] == ["–", "> 3.0×"]
+
+
+def test_the_page_has_everything_and_needs_no_network(tmp_path):
+    demo = made({"IPS-SGD": [[0.5, 0.6, 0.7]], "CounterSample": [[0.7, 0.7, 0.7]]})
+    write_demo(demo, tmp_path / "out", command="countersample demo --data <mine>")
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "simulated on your data: 7 queries" in page
+    assert "countersample demo --data &lt;mine&gt;" in page
+    assert all(cell in page for row in demo.rows() for cell in row[:1])
+    assert not re.search(r"(src|href)=\"http", page)
+    rows = (tmp_path / "out" / "curves.csv").read_text().splitlines()
+    assert len(rows) == 1 + 2 * 3
+
+
+def test_what_the_paper_shows():
+    """Naive is far off; drawing by weight has less regret than weighting; by query has least."""
+    settings = {
+        "queries": 1500, "clicks": 50_000, "seeds": 3, "evaluate_every": 500,
+        "learning_rates": [1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4],
+    }  # fmt: skip
+    demo = run_demo(None, settings, workers=2)
+    naive, ips, sampled, by_query = (cell.regrets.mean() for cell in demo.cells.values())
+    assert naive > sampled
+    assert ips > sampled > by_query
+    assert demo.policy < demo.best
+    assert all(cell.n_diverged == 0 for cell in demo.cells.values())
