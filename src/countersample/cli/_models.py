@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from countersample.rankers import ClickRanker
@@ -15,6 +17,7 @@ MODELS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "lightgbm": ("countersample.gbdt", "GBDTRanker", "lightgbm", {"backend": "lightgbm"}),
     "xgboost": ("countersample.gbdt", "GBDTRanker", "xgboost", {"backend": "xgboost"}),
 }
+Model = Annotated[str, typer.Option(help=f"What to train: {', '.join(MODELS)}.")]
 
 
 def make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:

@@ -1,4 +1,4 @@
-"""``countersample fit``: from a raw log to a ranker, and what it is worth."""
+"""``countersample fit``: from a raw log to a ranker, and the gain to expect."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._models import make_ranker
-from countersample.cli._options import Columns, Engine, Json, Master, Model, Seed  # noqa: TC001 (typer reads them)
-from countersample.cli._places import check_place
+from countersample.cli._models import Model, make_ranker
+from countersample.cli._options import Columns, Engine, Json, Master, Randomized, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._paths import check_writable
 from countersample.cli.logs import parse_columns
 
 if TYPE_CHECKING:
@@ -49,15 +49,15 @@ def fit(
             "regression-em."
         ),
     ] = "auto",
-    randomized: Annotated[
-        str | None,
-        typer.Option(help="A policy that shuffled: propensities are estimated from its rows."),
-    ] = None,
+    randomized: Randomized = None,
     depth: Annotated[
         int | None, typer.Option(help="The last position to estimate a propensity of.")
     ] = None,
     gamma: Annotated[
-        float | None, typer.Option(help="Estimate nothing: users look at (1/position)^gamma.")
+        float | None,
+        typer.Option(
+            help="Estimate nothing: a position is examined with probability (1/position)^gamma."
+        ),
     ] = None,
     propensities: Annotated[
         Path | None, typer.Option(help="Estimate nothing: propensities that were saved (.json).")
@@ -85,7 +85,7 @@ def fit(
     if model != "linear":
         ranker = make_ranker(model, {"clip": "auto", "metric": metric}, seed)
     page = out.with_suffix(".html") if report is None else report
-    _check_places(out, page)
+    _check_files(out, page)
     given = _given_propensities(gamma, propensities)
     table = read_features(features)
     log = read_impressions(
@@ -107,17 +107,17 @@ def fit(
     _show.line(f"The ranker is in {out}; the report is in {page}")
 
 
-def _check_places(out: Path, page: Path) -> None:
+def _check_files(out: Path, page: Path) -> None:
     """Refuse, before the work, what could not be written after it."""
     from countersample.errors import ParameterError
 
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
     for path in (out, page):
-        check_place(path)
+        check_writable(path)
 
 
-def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a law)
+def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)
     from countersample import PositionBias
     from countersample.errors import ParameterError
     from countersample.propensity import Propensities

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Columns, Engine, Json, Master  # noqa: TC001 (typer reads them)
+from countersample.cli._options import Columns, Engine, Json, Master, Randomized  # noqa: TC001 (typer reads them)
 
 if TYPE_CHECKING:
     from countersample.clicks.impressions import LogCheck
@@ -44,9 +44,7 @@ def check(
     temp_dir: Annotated[
         Path | None, typer.Option(help="Where DuckDB puts what does not fit in memory.")
     ] = None,
-    randomized: Annotated[
-        str | None, typer.Option(help="The policy whose rankings were shuffled at random.")
-    ] = None,
+    randomized: Randomized = None,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw click rates by position into this .png, .svg or .pdf."),

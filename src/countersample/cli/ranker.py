@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._models import make_ranker
-from countersample.cli._options import Json, Model, Seed  # noqa: TC001 (typer reads them)
-from countersample.cli._places import check_place
+from countersample.cli._models import Model, make_ranker
+from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._paths import check_writable
 from countersample.cli.clicks import DataPath, load_train
 
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by train.")]
@@ -58,7 +58,7 @@ def train(
         "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
         "learning_rate": learning_rate, "steps": steps, "clip": clip, "normalize": normalize,
     }  # fmt: skip
-    check_place(out)
+    check_writable(out)
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     dataset = load_train(data)
     clicks = ClickLog.load(log, dataset)
@@ -116,7 +116,7 @@ def evaluate(
     ] = "skip",
     json: Json = False,
 ) -> None:
-    """Measure a ranker on judged data."""
+    """Measure a ranker on labelled data."""
     from countersample import evaluate as evaluate_scores
     from countersample.data.load import load
     from countersample.rankers import load_ranker
@@ -153,7 +153,7 @@ def rank(
     from countersample._files import atomic_path
     from countersample.rankers import load_ranker
 
-    check_place(out)
+    check_writable(out)
     loaded = load_ranker(ranker)
     dataset = load_train(data)
     sizes = dataset.query_sizes

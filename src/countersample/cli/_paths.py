@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def check_place(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Refuse the name of a file that could not be written."""
     try:
         if not path.parent.is_dir():
