@@ -14,6 +14,7 @@ from countersample._extras import MissingExtraError
 from countersample.errors import DataError, ParameterError
 from countersample.rankers import OneQueryWarning, UnfittedRankerError
 from countersample.rankers._parameters import CHECKS
+from countersample.tuning import clips_to_try
 
 # -- training
 
@@ -72,6 +73,17 @@ def test_a_clipped_log_is_what_clip_trains_on(kind):
     b = make(kind, **alone).fit_log(dataset, log.clip(0.3))
     np.testing.assert_array_equal(a.predict(dataset), b.predict(dataset))
     assert (a.clip_, b.clip_) == (0.3, None)
+    assert a.clip_choice_ is b.clip_choice_ is None
+
+
+@every
+def test_a_clip_that_is_found_says_what_was_tried(kind):
+    dataset, log = tiny()
+    ranker = make(kind, clip="auto").fit_log(dataset, log)
+    choice = ranker.clip_choice_
+    assert [trial.clip for trial in choice.trials] == clips_to_try(log)
+    assert len(choice.trials) > 1
+    assert ranker.clip_ == choice.clip
 
 
 @every

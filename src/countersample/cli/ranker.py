@@ -83,6 +83,8 @@ def train(
         )
         return
     _show_trained(model, clicks.n_clicks, ranker.get_params(), found)
+    if ranker.clip_choice_ is not None:
+        _show.paragraph(ranker.clip_choice_.sentence)
     _show.line(f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA")
 
 

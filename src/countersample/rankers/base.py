@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.rankers._parameters import Check
     from countersample.scorers import Scorer
+    from countersample.tuning import ClipChoice
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -66,6 +67,10 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         What is served: see `countersample.scorers`.
     normalizer_ : Normalizer or None
         Applied before the scorer.
+    clip_ : float or None
+        The smallest propensity that it was trained with.
+    clip_choice_ : ClipChoice or None
+        What was tried for it; None where `clip` is not "auto", and in a ranker that was loaded.
     n_queries_, n_features_in_ : int
     feature_names_in_ : array of str (n_features,)
         Where the features have names.
@@ -83,6 +88,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     normalize: str | None
     random_state: int | np.random.Generator | None
     clip_: float | None
+    clip_choice_: ClipChoice | None = None  # not kept in a file
     scorer_: Scorer
     provenance_: dict[str, Any]
 
@@ -178,11 +184,13 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     def _decide_clip(
         self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
     ) -> Progress:
-        """Set `clip_`, found by held-out clicks where `clip` is "auto"; return what is left."""
+        """Set `clip_` and `clip_choice_`: see `choose_clip`; return the progress that is left."""
         if isinstance(self.clip, str):  # "auto"
             part = progress.part(CLIPPING_SHARE)
-            self.clip_ = choose_clip(dataset, log, rng=rng, progress=part).clip
+            self.clip_choice_ = choose_clip(dataset, log, rng=rng, progress=part)
+            self.clip_ = self.clip_choice_.clip
             return progress.part(1 - CLIPPING_SHARE)
+        self.clip_choice_ = None
         self.clip_ = None if self.clip is None else float(self.clip)
         return progress
 

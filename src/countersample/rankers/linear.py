@@ -176,6 +176,9 @@ class CounterSampleRanker(ClickRanker):
         self.learning_rate_ = result.learning_rate
         self.clip_ = None if clip is None else float(clip)
         self.tuning_ = tuning
+        self.clip_choice_ = None
+        if tuning is not None and isinstance(self.clip, str):
+            self.clip_choice_ = tuning.clip_choice
         self.n_steps_ = result.n_steps
 
     def staged_predict(self, dataset: RankingDataset) -> list[tuple[int, Floats]]:
