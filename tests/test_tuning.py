@@ -1,4 +1,4 @@
-"""Settings chosen from clicks: what is tried, what is judged by, and what is chosen."""
+"""Settings chosen from clicks: what is tried, and what is chosen."""
 
 from dataclasses import replace
 
@@ -16,7 +16,6 @@ from countersample import (
     train,
 )
 from countersample.errors import CounterSampleError, ParameterError
-from countersample.evaluation import estimate
 from countersample.evaluation.held_out import HeldOut
 from countersample.tuning import choose_clip, choosing, clips_to_try, number_of_steps, rates, tune
 from countersample.tuning.rates import RateGrid
@@ -235,53 +234,6 @@ def test_rates_that_all_diverge_are_followed_by_smaller_ones(data, log, monkeypa
     found = tune(data, log, l2=1e3, steps=400, rng=SEED)
     assert found.best.value > 0
     assert found.learning_rate < 1e3
-
-
-# -- what is judged by -----------------------------------------------------------------------------
-
-
-def test_queries_are_held_out_whole(data, log, rng):
-    clicked = set(log.query)
-    held_out = HeldOut(data, log, "dcg", rng=rng)
-    assert len(held_out.folds) == 5
-    seen = []
-    for fold in held_out.folds:
-        judged = set(np.searchsorted(data.query_ids, fold.validation.query_ids))
-        assert not set(fold.train.query) & judged
-        assert set(fold.train.query) | judged == clicked
-        assert len(fold.train) + len(fold.rows) == len(log)
-        seen += judged
-    assert sorted(seen) == sorted(clicked)
-
-
-@pytest.mark.parametrize(("n", "holdout", "folds"), [(3, 0.2, 1), (400, 0.5, 2), (10_000, 0.2, 1)])
-def test_as_many_parts_as_needed_are_held_out(n, holdout, folds, rng):
-    many = synthetic("tiny", n_queries=n, rng=0)
-    log = ClickLog(np.arange(n), np.zeros(n, int), np.ones(n))
-    held_out = HeldOut(many, log, "dcg", holdout=holdout, rng=rng)
-    assert len(held_out.folds) == folds
-    if n < 5:  # too few to leave some out
-        assert held_out.folds[0].train is log
-        assert held_out.n_queries == n
-
-
-def test_its_value_is_the_snips_estimate(data, log, rng):
-    held_out = HeldOut(data, log, "dcg@10", rng=rng)
-    trained = [
-        train(data, fold.train, learning_rate=0.01, steps=200, rng=1) for fold in held_out.folds
-    ]
-    scores = np.zeros(data.n_items)
-    for fold, result in zip(held_out.folds, trained, strict=True):
-        for query in np.searchsorted(data.query_ids, fold.validation.query_ids):
-            rows = slice(data.offsets[query], data.offsets[query + 1])
-            scores[rows] = data.features[rows] @ result.weights.astype(np.float32)
-    weights = [result.weights.astype(np.float32) for result in trained]
-    sums = held_out.sums([lambda part, w=w: part.features @ w for w in weights])
-    expected = estimate(scores, log, data, estimator="snips", n_bootstrap=2000, rng=rng)
-    assert held_out.value(sums) == pytest.approx(expected.value, rel=1e-9)
-    low, high = held_out.intervals(sums[None], rng)[0]
-    width = expected.high - expected.low
-    assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.2 * width)
 
 
 def test_what_was_shown_but_not_clicked_does_not_matter(data, log):

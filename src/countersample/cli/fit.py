@@ -91,11 +91,11 @@ def fit(
     log = read_impressions(
         impressions, columns=parse_columns(columns), engine=engine, master=master
     )
-    with log, share_progress(f"fitting {out.name}") as tell:
+    with log, share_progress(f"fitting {out.name}") as progress:
         found = fit_from_impressions(
             log, table, ranker=ranker, propensities=given, method=propensity_method,
             randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
-            metric=metric, seed=seed, progress=tell,
+            metric=metric, seed=seed, progress=progress,
         )  # fmt: skip
     write_page(page, found, command=_command(), show_ids=show_ids)
     found.ranker.provenance_["data"] = features.name

@@ -3,12 +3,15 @@
 from countersample.evaluation.counterfactual import Estimate, Gain, estimate, estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.estimators import ESTIMATORS
+from countersample.evaluation.held_out import Fold, HeldOut
 from countersample.evaluation.labelled import QueryValues, Ranker, evaluate, learning_curve
 
 __all__ = [
     "ESTIMATORS",
     "Estimate",
+    "Fold",
     "Gain",
+    "HeldOut",
     "QueryValues",
     "Ranker",
     "estimate",

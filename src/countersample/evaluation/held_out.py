@@ -120,7 +120,7 @@ class HeldOut:
 
     >>> import numpy as np
     >>> from countersample import ClickLog, synthetic, train
-    >>> from countersample.evaluation.held_out import HeldOut
+    >>> from countersample.evaluation import HeldOut
     >>> data = synthetic("tiny", rng=0)
     >>> log = ClickLog.from_labels(data)
     >>> held_out = HeldOut(data, log, "dcg@10", rng=np.random.default_rng(0))
@@ -128,9 +128,8 @@ class HeldOut:
     (5, 99)
     >>> trained = [train(data, fold.train, learning_rate=0.01, steps=500, rng=0)
     ...            for fold in held_out.folds]
-    >>> scorers = [lambda part, w=each.weights: part.features @ w for each in trained]
     >>> by_chance = [np.zeros(fold.validation.n_items) for fold in held_out.folds]
-    >>> held_out.z_score(held_out.sums(scorers), held_out.sums(by_chance)) > 2
+    >>> held_out.z_score(held_out.sums(trained), held_out.sums(by_chance)) > 2
     True
     """
 

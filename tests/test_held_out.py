@@ -1,0 +1,104 @@
+"""Queries held out: how they are cut, and what their clicks say of any scorer."""
+
+import numpy as np
+import pytest
+from conftest import SEED
+
+from countersample import ClickLog, PositionBias, estimate, simulate_clicks, synthetic, train
+from countersample.evaluation import HeldOut
+
+
+@pytest.fixture(scope="module")
+def data():
+    return synthetic("tiny", rng=SEED)
+
+
+@pytest.fixture(scope="module")
+def log(data):
+    return simulate_clicks(data, data.features[:, 0], 5000, bias=PositionBias(1.0), rng=SEED)
+
+
+def test_queries_are_held_out_whole(data, log, rng):
+    clicked = set(log.query)
+    held_out = HeldOut(data, log, "dcg", rng=rng)
+    assert len(held_out.folds) == 5
+    seen = []
+    for fold in held_out.folds:
+        validation = set(np.searchsorted(data.query_ids, fold.validation.query_ids))
+        assert not set(fold.train.query) & validation
+        assert set(fold.train.query) | validation == clicked
+        assert len(fold.train) + len(fold.rows) == len(log)
+        seen += validation
+    assert sorted(seen) == sorted(clicked)
+
+
+@pytest.mark.parametrize(("n", "holdout", "folds"), [(3, 0.2, 1), (400, 0.5, 2), (10_000, 0.2, 1)])
+def test_as_many_parts_as_needed_are_held_out(n, holdout, folds, rng):
+    many = synthetic("tiny", n_queries=n, rng=0)
+    log = ClickLog(np.arange(n), np.zeros(n, int), np.ones(n))
+    held_out = HeldOut(many, log, "dcg", holdout=holdout, rng=rng)
+    assert len(held_out.folds) == folds
+    if n < 5:  # too few to leave some out
+        assert held_out.folds[0].train is log
+        assert held_out.n_queries == n
+
+
+def test_its_value_is_the_snips_estimate(data, log, rng):
+    held_out = HeldOut(data, log, "dcg@10", rng=rng)
+    trained = [
+        train(data, fold.train, learning_rate=0.01, steps=200, rng=1) for fold in held_out.folds
+    ]
+    scores = np.zeros(data.n_items)
+    for fold, result in zip(held_out.folds, trained, strict=True):
+        for query in fold.queries:
+            rows = slice(data.offsets[query], data.offsets[query + 1])
+            scores[rows] = data.features[rows] @ result.weights.astype(np.float32)
+    weights = [result.weights.astype(np.float32) for result in trained]
+    scorers = [lambda part, w=w: part.features @ w for w in weights]
+    np.testing.assert_allclose(held_out.scores(scorers), scores, rtol=1e-5)
+    sums = held_out.sums(scorers)
+    expected = estimate(scores, log, data, estimator="snips", n_bootstrap=2000, rng=rng)
+    assert held_out.value(sums) == pytest.approx(expected.value, rel=1e-9)
+    low, high = held_out.intervals(sums[None], rng)[0]
+    width = expected.high - expected.low
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.2 * width)
+
+
+def test_every_part_or_a_single_one(data, log):
+    every, one = (
+        HeldOut(data, log, holdout=0.25, least_queries=least, rng=np.random.default_rng(SEED))
+        for least in (None, 1)
+    )
+    assert len(every.folds) == 4
+    assert every.n_queries == len(np.unique(log.query))
+    (fold,) = one.folds
+    assert fold.queries.tolist() == every.folds[0].queries.tolist()  # the same cut
+
+
+def test_queries_that_were_shown_and_not_clicked_are_scored_and_do_not_count(data, rng):
+    log = ClickLog(
+        np.arange(20), np.zeros(20, int), np.ones(20), np.arange(20) < 12, impressions=np.ones(20)
+    )
+    held_out = HeldOut(data, log, "dcg", least_queries=None, rng=rng)
+    assert held_out.n_queries == 12
+    assert sorted(query for fold in held_out.folds for query in fold.queries) == list(range(20))
+    assert all((fold.train.clicks > 0).all() for fold in held_out.folds)
+    scores = held_out.scores([np.ones(fold.validation.n_items) for fold in held_out.folds])
+    end = data.offsets[20]
+    assert (scores[:end] == 1).all()
+    assert (scores[end:] == 0).all()  # never shown
+    assert held_out.weight_sums.sum() == 12
+
+
+def test_arrays_functions_and_rankers_are_scorers(data, log, rng):
+    trained = train(data, log, learning_rate=0.01, steps=200, rng=1)
+    fold = HeldOut(data, log, rng=rng).folds[0]
+    features = fold.validation.features
+    values = {
+        fold.value(scorer)
+        for scorer in (trained, lambda part: trained.predict(part.features),
+                       trained.predict(features))
+    }  # fmt: skip
+    assert len(values) == 1
+    assert fold.sums(trained).sum() == pytest.approx(fold.reward(trained).sum())
+    assert fold.value(trained) == pytest.approx(fold.reward(trained).sum() / fold.weights.sum())
