@@ -82,7 +82,10 @@ def test_propensities_of_every_kind(features, propensities, weights):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"propensities": [1.0, 0.0]}, "the propensity of position 2 is 0, expected above 0"),
+        (
+            {"propensities": [1.0, 0.0]},
+            "the propensity of position 2 is 0, expected a number above 0",
+        ),
         ({"propensities": [1.5, 1.0]}, "the propensity of position 1 is 1.5"),
         ({"propensities": [[1.0]]}, r"propensities have shape \(1, 1\)"),
         ({"propensities": RowPropensities(np.ones(5))}, "5 propensities for 2 rows"),
@@ -92,7 +95,7 @@ def test_propensities_of_every_kind(features, propensities, weights):
         ({"counts": counts_of([("z", 7, 1, 1)])}, "no click has both features and a propensity"),
         ({"item_ids": [1]}, r"item_ids have shape \(1,\), expected \(4,\)"),
         ({"item_ids": [7, 7, 8, 8]}, "is the second one of its query and item"),
-        ({"missing": "drop"}, "missing is 'drop', expected 'error' or 'skip'"),
+        ({"missing": "drop"}, "missing is 'drop', expected one of error, skip"),
     ],
 )
 def test_what_cannot_be_joined(features, change, message):

@@ -21,18 +21,18 @@ def log():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "guess"}, "method is 'guess', expected 'auto', 'randomized', 'swaps'"),
-        ({"n_bootstrap": 19}, "n_bootstrap is 19, expected at least 20"),
-        ({"confidence": 1}, r"confidence is 1, expected within \(0, 1\)"),
-        ({"reference": 6}, "reference is 6, expected a position from 1 to 5"),
-        ({"reference": 0}, "reference is 0, expected a position"),
-        ({"depth": 1}, "depth is 1, expected at least 2"),
-        ({"method": "pivot", "weighting": "fair"}, "weighting is 'fair', expected 'harmonic'"),
+        ({"method": "guess"}, "method is 'guess', expected one of auto, randomized, swaps"),
+        ({"n_bootstrap": 19}, "n_bootstrap is 19, expected a whole number of at least 20"),
+        ({"confidence": 1}, "confidence is 1, expected a number above 0 and below 1"),
+        ({"reference": 6}, "reference is 6, expected a whole number from 1 to 5"),
+        ({"reference": 0}, "reference is 0, expected a whole number from 1"),
+        ({"depth": 1}, "depth is 1, expected None or a whole number of at least 2"),
+        ({"method": "pivot", "weighting": "fair"}, "weighting is 'fair', expected one of harmonic"),
         ({"method": "pivot", "max_rounds": 3}, "method 'pivot' has no such option: .*max_rounds"),
         ({"method": "regression-em"}, "regression-em needs features="),
         (
             {"method": "regression-em", "features": np.ones((300, 1)), "model": "magic"},
-            "model is 'magic', expected 'logistic' or 'boosting'",
+            "model is 'magic', expected one of logistic, boosting",
         ),
     ],
 )

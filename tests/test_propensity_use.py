@@ -102,7 +102,7 @@ def test_clip():
     np.testing.assert_array_equal(examination.low, [1, 0.4, 0.4])
     np.testing.assert_array_equal(examination.high, [1, 0.7, 0.4])
     for wrong in (0, 1.1, np.nan):
-        with pytest.raises(ParameterError, match=r"expected within \(0, 1\]"):
+        with pytest.raises(ParameterError, match=r"expected a number above 0 and at most 1"):
             examination.clip(wrong)
 
 

@@ -383,10 +383,10 @@ def test_a_policy_that_does_not_fit_is_refused(data, simulate, policy, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise": 1.5}, "noise is 1.5, expected a probability, from 0 to 1"),
+        ({"noise": 1.5}, "noise is 1.5, expected a number of at least 0 and at most 1"),
         ({"noise": -0.1}, "noise is -0.1"),
         ({"noise": np.nan}, "noise is nan"),
-        ({"relevant": np.nan}, "relevant is nan, expected a label"),
+        ({"relevant": np.nan}, "relevant is nan, expected a number"),
         (
             {"click_model": "human"},
             "click_model is 'human', expected 'position-based', 'perfect', 'near-random'",
@@ -394,7 +394,7 @@ def test_a_policy_that_does_not_fit_is_refused(data, simulate, policy, message):
         ({"click_model": None}, "click_model is None, expected 'position-based'"),
         (
             {"click_model": partial(DynamicBayesian, continuation=2)},
-            "continuation is 2, expected a prob",
+            "continuation is 2, expected a number of at",
         ),
         ({"click_model": partial(DynamicBayesian, satisfaction=-1)}, "satisfaction is -1"),
     ],
@@ -407,11 +407,11 @@ def test_an_option_that_is_none_is_refused(data, simulate, options, message):
 @pytest.mark.parametrize("n", [0, -1, 1e6, True, "many"])
 def test_a_number_that_is_none_is_refused(data, n):
     scores = np.zeros(data.n_items)
-    with pytest.raises(ParameterError, match=r"n_clicks is .*, expected a whole number from 1"):
+    with pytest.raises(ParameterError, match=r"n_clicks is .*, expected a whole number of at"):
         simulate_clicks(data, scores, n)
-    with pytest.raises(ParameterError, match=r"n_sessions is .*, expected a whole number from 1"):
+    with pytest.raises(ParameterError, match=r"n_sessions is .*, expected a whole number of at"):
         simulate_impressions(data, scores, n)
-    with pytest.raises(ParameterError, match=r"top is .*, expected a whole number from 1"):
+    with pytest.raises(ParameterError, match=r"top is .*, expected None or a whole number of at"):
         simulate_impressions(data, scores, 10, top=n)
 
 

@@ -154,15 +154,13 @@ def test_no_numba_is_imported():
 
 
 def test_unknown_shape():
-    with pytest.raises(
-        ParameterError, match="shape is 'yahoo', expected one of 'yahoo-like', 'ist"
-    ):
+    with pytest.raises(ParameterError, match="shape is 'yahoo', expected one of yahoo-like, ist"):
         synthetic("yahoo")
 
 
 @pytest.mark.parametrize("n_queries", [0, -1, 2.5, "10"])
 def test_number_of_queries(n_queries):
-    with pytest.raises(ParameterError, match=f"n_queries is {n_queries!r}, expected an integer"):
+    with pytest.raises(ParameterError, match=f"n_queries is {n_queries!r}, expected None or a"):
         synthetic("tiny", n_queries=n_queries)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from countersample.errors import ParameterError
+from countersample._params import number
+from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -45,10 +46,8 @@ class PositionBias:
     offset: int = 0
 
     def __post_init__(self) -> None:
-        if not self.gamma >= 0 or not np.isfinite(self.gamma):
-            raise ParameterError(f"gamma is {self.gamma}, expected a number of at least 0")
-        if not self.offset >= 0 or not np.isfinite(self.offset):
-            raise ParameterError(f"offset is {self.offset}, expected a number of at least 0")
+        number("gamma", self.gamma, least=0)
+        number("offset", self.offset, least=0)
 
     def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that a user examines each rank; ranks count from 1."""
@@ -98,6 +97,18 @@ class TableBias:
         index = np.minimum(_checked(ranks), len(self.table) + 1).astype(np.int64) - 1
         propensity: NDArray[np.float64] = table[index]
         return propensity
+
+
+def check_weightable(values: NDArray[np.float64], most: float = np.inf) -> None:
+    """Refuse propensities by position that no click can be weighted by."""
+    good = (values > 0) & (values <= most) & np.isfinite(values)
+    if not good.all():
+        index = int(good.argmin())
+        bound = "" if most == np.inf else f" and at most {most:g}"
+        raise DataError(
+            f"the propensity of position {index + 1} is {values[index]:g}, expected a number above "
+            f"0{bound}: a position that is never examined cannot be weighted; leave it out, or clip"
+        )
 
 
 def _checked(ranks: ArrayLike) -> NDArray[np.float64]:

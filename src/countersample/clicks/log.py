@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from countersample._frames import Tabular
+from countersample._params import choice, number, whole_number
 from countersample.clicks._columns import as_codes, as_indices, as_numbers, check_rows
 from countersample.clicks._log_files import read_log, write_log
-from countersample.errors import DataError, ParameterError
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -272,15 +273,12 @@ class ClickLog(Tabular):
 
     def clip(self, min_propensity: float) -> ClickLog:
         """Return the log with propensities of at least this much: less variance, some bias."""
-        if not 0 < min_propensity <= 1:
-            raise ParameterError(f"min_propensity is {min_propensity}, expected within (0, 1]")
-        return self._with(propensity=np.maximum(self.propensity, min_propensity))
+        least = number("min_propensity", min_propensity, above=0, most=1)
+        return self._with(propensity=np.maximum(self.propensity, least))
 
     def head(self, n: int) -> ClickLog:
         """Return the log of the first n rows."""
-        if n < 1:
-            raise ParameterError(f"n is {n}, expected at least 1")
-        return self.take(slice(n))
+        return self.take(slice(whole_number("n", n, least=1)))
 
     def take(self, rows: NDArray[Any] | slice) -> ClickLog:
         """Return the log of these rows (indices, a mask or a slice).
@@ -323,8 +321,7 @@ class ClickLog(Tabular):
         >>> merged.weights, merged.max_weight  # 4 + 2, and a mean of 3 a click
         (array([6.]), 3.0)
         """
-        if unit != "pair":
-            raise ParameterError(f"unit is {unit!r}, expected 'pair'")
+        choice("unit", unit, ("pair",))
         pairs = (self.query.astype(np.int64) << 32) | self.item
         keys, member = np.unique(pairs, return_inverse=True)
         count = np.bincount(member, weights=self.clicks)

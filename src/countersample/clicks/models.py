@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from countersample._params import number
 from countersample.clicks.bias import PositionBias, PositionBiasCurve
 from countersample.errors import DataError, ParameterError
 
@@ -83,9 +84,8 @@ class ClickModel(ABC):
     noise: float = 0.1
 
     def __post_init__(self) -> None:
-        check_probability("noise", self.noise)
-        if not np.isfinite(self.relevant):
-            raise ParameterError(f"relevant is {self.relevant}, expected a label")
+        number("noise", self.noise, least=0, most=1)
+        number("relevant", self.relevant)
 
     @abstractmethod
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
@@ -277,8 +277,8 @@ class DynamicBayesian(ClickModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_probability("continuation", self.continuation)
-        check_probability("satisfaction", self.satisfaction)
+        number("continuation", self.continuation, least=0, most=1)
+        number("satisfaction", self.satisfaction, least=0, most=1)
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
         """Return examine = 1, attract = 1 or noise; goes on with continuation, if not satisfied."""
@@ -355,9 +355,3 @@ def make_click_model(
             "bias, relevant and noise: a class, or functools.partial of one"
         )
     return maker(bias=bias, relevant=relevant, noise=noise)
-
-
-def check_probability(name: str, value: float) -> None:
-    """Refuse what is not within [0, 1]."""
-    if not 0 <= value <= 1:
-        raise ParameterError(f"{name} is {value}, expected a probability, from 0 to 1")

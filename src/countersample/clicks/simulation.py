@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from countersample._params import whole_number
 from countersample.clicks.log import ClickLog
 from countersample.clicks.models import PAPER_BIAS, ClickModel, Steps, make_click_model
 from countersample.data.scoring import scores_of
-from countersample.errors import DataError, ParameterError
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,7 @@ def simulate_clicks(
     >>> log
     ClickLog(n_clicks=1_000, max_weight=2, mean_weight=2)
     """
-    _check_count("n_clicks", n_clicks)
+    n_clicks = whole_number("n_clicks", n_clicks, least=1)
     model = make_click_model(click_model, bias=bias, relevant=relevant, noise=noise)
     shown = _show(dataset, policy, model)
     propensity = shown.steps.propensity(shown.offsets)
@@ -106,7 +106,7 @@ def simulate_clicks(
     from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
     queries, rows = kernels.clicks_until(
-        np.random.default_rng(rng), shown.offsets, *shown.steps.walk, int(n_clicks)
+        np.random.default_rng(rng), shown.offsets, *shown.steps.walk, n_clicks
     )
     return ClickLog(
         query=queries,
@@ -163,15 +163,15 @@ def simulate_impressions(
 
     from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
-    _check_count("n_sessions", n_sessions)
+    n_sessions = whole_number("n_sessions", n_sessions, least=1)
     if top is not None:
-        _check_count("top", top)
+        top = whole_number("top", top, least=1, or_else="None")
     if not dataset.n_queries:
         raise DataError("the dataset has no queries, expected at least one")
     model = make_click_model(click_model, bias=bias, relevant=relevant, noise=noise)
     shown = _show(dataset, policy, model, top=top)
     rng = np.random.default_rng(rng)
-    queries = rng.integers(dataset.n_queries, size=int(n_sessions))
+    queries = rng.integers(dataset.n_queries, size=n_sessions)
     sizes = np.diff(shown.offsets)[queries]
     session = np.repeat(np.arange(len(queries)), sizes)
     query = queries[session]
@@ -236,8 +236,3 @@ def _scores(dataset: RankingDataset, policy: Policy | ArrayLike) -> NDArray[np.f
             "expected numbers to rank by"
         )
     return np.ascontiguousarray(scores, np.float64)
-
-
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise ParameterError(f"{name} is {value!r}, expected a whole number from 1")

@@ -30,16 +30,9 @@ def from_frame(
     features: Sequence[str] | None = None,
 ) -> RankingDataset:
     """Make a dataset of a data frame with a row an item; see `RankingDataset.from_frame`."""
-    try:
-        native = nw.from_native(frame)
-    except TypeError as error:
-        raise DataError(
-            f"a {type(frame).__name__} is not a data frame: expected one of pandas, polars, "
-            "pyarrow or DuckDB"
-        ) from error
-    table = native.collect() if isinstance(native, nw.LazyFrame) else native
+    table = collected(frame)
     for column in (label, query, *(features or ())):
-        _check_column(column, table.columns)
+        check_column(column, table.columns)
     names = features or [c for c in table.columns if c not in {label, query}]
     matrix = np.empty((len(table), len(names)), np.float32)
     for position, name in enumerate(names):
@@ -52,6 +45,26 @@ def from_frame(
         qid=ids.to_numpy(),
         feature_names=names,
     )
+
+
+def as_narwhals(
+    frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+    what: str = "not a data frame",
+) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
+    """Return the frame of any library as one of narwhals; `what` says what else it is not."""
+    try:
+        return nw.from_native(frame)  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise DataError(
+            f"a {type(frame).__name__} is {what}: expected one of pandas, polars, pyarrow, DuckDB "
+            "or Spark"
+        ) from error
+
+
+def collected(frame: Any, what: str = "not a data frame") -> nw.DataFrame[Any]:  # noqa: ANN401 (as above)
+    """Return the frame of any library in memory."""
+    native = as_narwhals(frame, what)
+    return native.collect() if isinstance(native, nw.LazyFrame) else native
 
 
 def read_table(
@@ -90,13 +103,14 @@ def write_parquet(dataset: RankingDataset, path: str | PathLike[str]) -> None:
         parquet.write_table(dataset.to_frame("pyarrow"), temporary)
 
 
-def _check_column(column: str, columns: list[str]) -> None:
+def check_column(column: str, columns: list[str], advice: str = "") -> None:
+    """Refuse a column that is not there; name those that are."""
     if column in columns:
         return
     close = difflib.get_close_matches(column, columns, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     shown = ", ".join(columns[:8]) + (", …" if len(columns) > 8 else "")
-    raise DataError(f"no column {column!r}{hint}: the columns are {shown}")
+    raise DataError(f"no column {column!r}{hint}: the columns are {shown}{advice}")
 
 
 def _check_no_nulls(series: nw.Series[Any]) -> None:

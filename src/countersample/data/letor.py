@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -39,43 +39,28 @@ _TEXT_SUFFIXES = ("", ".txt", ".dat", ".letor", ".svm", ".svmlight", ".svmrank",
 _NUMBERS_AT_ONCE = 1 << 20  # formatted in one go
 
 
+class _Options(TypedDict, total=False):
+    """The arguments of `load_letor` that do not tell what it gives."""
+
+    n_features: int | None
+    zero_based: bool | None
+    clip: bool
+    groups: str | os.PathLike[str] | None
+    cache: str | os.PathLike[str] | None
+    progress: bool
+    threads: int | None
+
+
 @overload
 def load_letor(
-    source: str | os.PathLike[str],
-    *,
-    split: Split,
-    n_features: int | None = ...,
-    zero_based: bool | None = ...,
-    clip: bool = ...,
-    groups: str | os.PathLike[str] | None = ...,
-    cache: str | os.PathLike[str] | None = ...,
-    progress: bool = ...,
-    threads: int | None = ...,
+    source: str | os.PathLike[str], *, split: Split, **options: Unpack[_Options]
 ) -> RankingDataset: ...
 @overload
 def load_letor(
-    source: Readable | Sequence[Source],
-    *,
-    n_features: int | None = ...,
-    zero_based: bool | None = ...,
-    clip: bool = ...,
-    groups: str | os.PathLike[str] | None = ...,
-    cache: str | os.PathLike[str] | None = ...,
-    progress: bool = ...,
-    threads: int | None = ...,
+    source: Readable | Sequence[Source], **options: Unpack[_Options]
 ) -> RankingDataset: ...
 @overload
-def load_letor(
-    source: str | os.PathLike[str],
-    *,
-    n_features: int | None = ...,
-    zero_based: bool | None = ...,
-    clip: bool = ...,
-    groups: str | os.PathLike[str] | None = ...,
-    cache: str | os.PathLike[str] | None = ...,
-    progress: bool = ...,
-    threads: int | None = ...,
-) -> Any: ...  # noqa: ANN401 (a dataset for a file, a dict of them for a folder)
+def load_letor(source: str | os.PathLike[str], **options: Unpack[_Options]) -> Any: ...  # noqa: ANN401 (a dataset for a file, a dict of them for a folder)
 
 
 def load_letor(

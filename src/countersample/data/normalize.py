@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._params import choice
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -88,9 +89,7 @@ class Normalizer:
         >>> Normalizer.fit(synthetic("tiny", rng=0), "standard")
         Normalizer(how='standard', n_features=5)
         """
-        if how not in METHODS:
-            raise ParameterError(f"how is {how!r}, expected one of {_names()}")
-        fit_columns = METHODS[how]
+        fit_columns = METHODS[choice("how", how, METHODS)]
         if fit_columns is None:
             return cls(how, dataset.n_features)
         if dataset.n_items == 0:
@@ -183,7 +182,9 @@ class Normalizer:
         Normalizer(how='query-minmax', n_features=2)
         """
         _take(values, "version", f"{_VERSION}", lambda version: version == _VERSION)
-        how = _take(values, "how", f"one of {_names()}", lambda how: how in tuple(METHODS))
+        how = _take(
+            values, "how", f"one of {', '.join(METHODS)}", lambda how: how in tuple(METHODS)
+        )
         n = _take(values, "n_features", "a count", lambda n: type(n) is int and n >= 0)
         if METHODS[how] is None:
             return cls(how, n)
@@ -245,10 +246,6 @@ METHODS: dict[str, Callable[[NDArray[np.float32]], Columns] | None] = {
     "minmax": _minmax,
     "standard": _standard,
 }
-
-
-def _names() -> str:
-    return ", ".join(map(repr, METHODS))
 
 
 def _check_offsets(offsets: ArrayLike | None, n_items: int) -> NDArray[np.int64]:

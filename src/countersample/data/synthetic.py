@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countersample._params import choice, whole_number
 from countersample.data.dataset import RankingDataset
-from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -157,13 +157,11 @@ def synthetic(
     >>> bool(data.features.min() == 0), bool(data.features.max() <= 1)
     (True, True)
     """
-    if shape not in SHAPES:
-        raise ParameterError(f"shape is {shape!r}, expected one of {', '.join(map(repr, SHAPES))}")
+    made = SHAPES[choice("shape", shape, SHAPES)]
     if n_queries is None:
-        n_queries = SHAPES[shape].n_queries
-    if not isinstance(n_queries, int | np.integer) or n_queries < 1:
-        raise ParameterError(f"n_queries is {n_queries!r}, expected an integer of at least 1")
-    return _draw_dataset(SHAPES[shape], int(n_queries), np.random.default_rng(rng))
+        n_queries = made.n_queries
+    n_queries = whole_number("n_queries", n_queries, least=1, or_else="None")
+    return _draw_dataset(made, n_queries, np.random.default_rng(rng))
 
 
 def _draw_dataset(shape: Shape, n_queries: int, rng: np.random.Generator) -> RankingDataset:

@@ -9,7 +9,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from countersample.errors import DataError, ParameterError
+from countersample._params import choice, whole_number
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,8 +69,8 @@ class Method(Protocol):
 
 def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = None) -> Cells:
     """Return the cells of a log down to a depth; refuse a log that says nothing about positions."""
-    if depth is not None and depth < 2:
-        raise ParameterError(f"depth is {depth}, expected at least 2")
+    if depth is not None:
+        whole_number("depth", depth, least=2, or_else="None")
     starts = counts.pair_starts
     pair = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     kept = counts.impressions > 0
@@ -89,10 +90,7 @@ def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = 
             f"the log has impressions at position {positions[-1]} but none at position {last + 1}, "
             f"expected all positions from 1: count positions without gaps{advice}"
         )
-    if not 1 <= reference <= len(positions):
-        raise ParameterError(
-            f"reference is {reference}, expected a position from 1 to {len(positions)}"
-        )
+    whole_number("reference", reference, least=1, most=len(positions))
     cells = Cells(
         counts.query[kept].astype(np.int64),
         pair[kept],
@@ -165,8 +163,7 @@ class SharedPairs:
         exchanged : bool
             Keep a pair only where another pair of its query was shown at the same two positions.
         """
-        if weighting not in {"harmonic", "equal"}:
-            raise ParameterError(f"weighting is {weighting!r}, expected 'harmonic' or 'equal'")
+        choice("weighting", weighting, ("harmonic", "equal"))
         upper, lower = joined(cells.pair)
         if exchanged:
             edge = (

@@ -11,8 +11,9 @@ import numpy as np
 
 from countersample._files import atomic_path
 from countersample._frames import Tabular
-from countersample.clicks.bias import TableBias
-from countersample.errors import DataError, ParameterError
+from countersample._params import number
+from countersample.clicks.bias import TableBias, check_weightable
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -87,14 +88,7 @@ class Propensities(Tabular):
                     f"{name} has shape {column.shape}, expected {(max(1, self.value.size),)}: one "
                     "number a position"
                 )
-        good = (self.value > 0) & np.isfinite(self.value)
-        if not good.all():
-            index = int(good.argmin())
-            raise DataError(
-                f"the propensity of position {index + 1} is {self.value[index]:g}, expected a "
-                "number above 0: a position that is never examined cannot be weighted; leave "
-                "it out, or clip"
-            )
+        check_weightable(self.value)
         ordered = (self.low <= self.value) & (self.value <= self.high)
         if not ordered.all():
             index = int(ordered.argmin())
@@ -138,10 +132,9 @@ class Propensities(Tabular):
 
     def clip(self, min_propensity: float) -> Propensities:
         """Return max(value, min_propensity): less variance of what is weighted, some bias."""
-        if not 0 < min_propensity <= 1:
-            raise ParameterError(f"min_propensity is {min_propensity}, expected within (0, 1]")
-        columns = {name: np.maximum(getattr(self, name), min_propensity) for name in _COLUMNS[:3]}
-        note = f"clipped at {min_propensity:g}"
+        least = number("min_propensity", min_propensity, above=0, most=1)
+        columns = {name: np.maximum(getattr(self, name), least) for name in _COLUMNS[:3]}
+        note = f"clipped at {least:g}"
         return replace(self, **columns, notes=(*self.notes, note))
 
     # -- frames and files

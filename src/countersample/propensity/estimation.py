@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._params import choice, number, whole_number
 from countersample.errors import DataError, ParameterError
 from countersample.propensity.cells import Cells, Method, cells_of
 from countersample.propensity.curve import Propensities
@@ -207,13 +208,9 @@ def resample(
     **options: Any,  # noqa: ANN401 (those of the method)
 ) -> Resampled:
     """Return the curve of a method and those of resampled logs; the arguments of `estimate`."""
-    if n_bootstrap < _FEWEST:
-        raise ParameterError(f"n_bootstrap is {n_bootstrap}, expected at least {_FEWEST}")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence is {confidence}, expected within (0, 1)")
-    if method != "auto" and method not in METHODS:
-        known = ", ".join(map(repr, METHODS))
-        raise ParameterError(f"method is {method!r}, expected 'auto', {known}")
+    whole_number("n_bootstrap", n_bootstrap, least=_FEWEST)
+    number("confidence", confidence, above=0, below=1)
+    choice("method", method, ("auto", *METHODS))
     cells = cells_of(counts, reference=reference, depth=depth)
     name, fitted = _given(cells, method, options)
     curve = fitted.curves(np.ones((1, cells.n_queries)))[0]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._params import number
 from countersample.clicks.bias import PositionBias
-from countersample.errors import DataError, ParameterError
+from countersample.errors import DataError
 from countersample.propensity.estimation import resample
 
 if TYPE_CHECKING:
@@ -101,8 +102,7 @@ def estimate_gamma(
     >>> round(law.gamma, 6), law.is_within
     (1.0, True)
     """  # noqa: D400 (the formula is the summary)
-    if not 0 <= offset < np.inf:
-        raise ParameterError(f"offset is {offset}, expected a number of at least 0")
+    number("offset", offset, least=0)
     drawn = resample(
         counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, **options
     )

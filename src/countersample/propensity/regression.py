@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
+from countersample._params import choice, whole_number
 from countersample.errors import DataError, ParameterError
 from countersample.propensity.cells import sums
 
@@ -78,9 +79,8 @@ class RegressionEM:
         table = _checked(features, cells.n_pairs)
         pairs, self._pair = np.unique(cells.pair, return_inverse=True)
         self._features = table[pairs]
-        if model not in {"logistic", "boosting"}:
-            raise ParameterError(f"model is {model!r}, expected 'logistic' or 'boosting'")
-        self._is_logistic, self._trees = model == "logistic", n_trees
+        self._is_logistic = choice("model", model, ("logistic", "boosting")) == "logistic"
+        self._trees = whole_number("n_trees", n_trees, least=1)
         if not self._is_logistic:
             self.notes.append(
                 "the relevance model is kept in the resamples, so the intervals leave out its error"

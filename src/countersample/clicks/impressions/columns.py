@@ -20,17 +20,6 @@ _NUMBERS = ("position", "click", "impressions", "propensity")
 MIXED = "{name} has values of mixed types, expected all integers or all text: make them one"
 
 
-def as_narwhals(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:  # noqa: ANN401 (any frame)
-    """Return the frame of any library that narwhals knows."""
-    try:
-        return nw.from_native(frame)  # type: ignore[no-any-return]
-    except TypeError as error:
-        raise DataError(
-            f"a {type(frame).__name__} is neither a path nor a data frame: expected one of "
-            "pandas, polars, pyarrow, DuckDB or Spark"
-        ) from error
-
-
 def resolve(columns: Mapping[str, str] | None, found: Sequence[str]) -> dict[str, str]:
     """Return the log's own name of each canonical column it has.
 

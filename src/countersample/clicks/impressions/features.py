@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 
 from countersample.clicks.impressions.aggregation import encode
-from countersample.clicks.impressions.columns import as_narwhals, typed_id
+from countersample.clicks.impressions.columns import typed_id
 from countersample.clicks.impressions.engines import Pandas
 from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.files import find_files
 from countersample.data.dataset import group_rows
-from countersample.data.frames import from_frame
+from countersample.data.frames import check_column, collected, from_frame
 from countersample.data.store import is_dataset_folder
 from countersample.errors import DataError
 
@@ -103,17 +102,10 @@ def _of_frame(
     *,
     has_text_ids: bool = False,
 ) -> FeatureTable:
-    native = as_narwhals(frame)
-    table = native.collect() if isinstance(native, nw.LazyFrame) else native
-    names = {"query_id": query, "item_id": item}
-    absent = [own for own in names.values() if own not in table.columns]
-    if absent:
-        shown = ", ".join(table.columns[:8]) + (", …" if len(table.columns) > 8 else "")
-        raise DataError(
-            f"no column {absent[0]!r}: the columns are {shown}; name the ids with query= and item="
-        )
+    table = collected(frame, "neither a path nor a data frame")
     ids = {}
-    for name, own in names.items():
+    for name, own in {"query_id": query, "item_id": item}.items():
+        check_column(own, table.columns, "; name the ids with query= and item=")
         column = table.select(typed_id(own, name, table.schema[own])).to_arrow()[name]
         if column.null_count:
             raise DataError(f"{column.null_count:,} rows have no {own}, expected one in each")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from countersample._params import choice
+from countersample.clicks.bias import check_weightable
 from countersample.clicks.log import ClickLog
-from countersample.errors import DataError, ParameterError
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -115,8 +117,7 @@ def join_features(
     >>> report.sentence()
     'all 2 clicks have features and a propensity'
     """
-    if missing not in {"error", "skip"}:
-        raise ParameterError(f"missing is {missing!r}, expected 'error' or 'skip'")
+    choice("missing", missing, ("error", "skip"))
     if not counts.n_clicks:
         raise DataError("the log has no click, so there is nothing to learn from")
     query, row = match_rows(counts, dataset, item_ids)
@@ -227,14 +228,7 @@ def propensity_of_rows(
                 f"propensities have shape {values.shape}, expected one for each position from 1"
             )
         values = values[:deepest]
-    is_good = (values > 0) & (values <= 1)
-    if not is_good.all():
-        index = int(is_good.argmin())
-        raise DataError(
-            f"the propensity of position {index + 1} is {values[index]:g}, expected above 0 and "
-            "at most 1: a position that is never examined has no clicks to weigh; clip it, or "
-            "end the table before it"
-        )
+    check_weightable(values, most=1)
     padded = np.append(np.full(deepest + 1, np.nan), np.nan)
     padded[1 : len(values) + 1] = values
     return padded[counts.position], len(values)

@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from countersample.clicks.impressions import aggregation, ubi
-from countersample.clicks.impressions.columns import as_narwhals, resolve, select, typed
+from countersample.clicks.impressions.columns import resolve, select, typed
 from countersample.clicks.impressions.counts import PositionCounts, row_keys
 from countersample.clicks.impressions.engines import (
     ENGINES,
@@ -23,6 +23,7 @@ from countersample.clicks.impressions.engines import (
 )
 from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.joining import RowPropensities
+from countersample.data.frames import as_narwhals
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def _read_frame(
     settings: dict[str, str | None],
     cleanup: ExitStack,
 ) -> Impressions:
-    native = as_narwhals(source)
+    native = as_narwhals(source, "neither a path nor a data frame")
     home = engine_of(native.implementation)
     chosen = home or ENGINES[_DEFAULT] if engine is None else find_engine(engine)
     name = f"the {native.implementation.value} frame"
