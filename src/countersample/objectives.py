@@ -21,17 +21,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from countersample._cores import available_cores
+from countersample._kernels import codes
+from countersample._params import choice
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
@@ -55,47 +54,58 @@ CLICKS_A_CORE = 2_000  # clicked items, below which a second thread costs more t
 
 @dataclass(frozen=True)
 class Objective:
-    """A weighting λ of the bound on the rank.
+    """A weighting λ of the bound on the rank, which rises ever more slowly or is straight.
 
     Attributes
     ----------
     name : str
     formula : str
     code : int
-        Which slope the kernel takes (`_kernels.objectives`).
+        By which `_kernels.objectives.weighting`, where λ and its slope are written, knows it.
     convex : bool
-        Whether f is convex in the scores: λ must be convex and increasing.
-    value : function
-        λ of a bound.
-    steepest : float
-        The largest λ' on [1, ∞).
+        Whether f is convex in the scores, as it is for a straight λ.
+
+    Examples
+    --------
+    >>> from countersample.objectives import get_objective
+    >>> get_objective("dcg").values([1.0, 3.0])  # −1/log2(2), −1/log2(4)
+    array([-1. , -0.5])
     """
 
     name: str
     formula: str
     code: int
-    convex: bool
-    value: Callable[[Floats], Floats]
-    steepest: float
+    convex: bool = False
+
+    def values(self, bounds: ArrayLike) -> Floats:
+        """λ of each bound, (n,)."""
+        return self._weightings(bounds)[0]
+
+    @property
+    def steepest(self) -> float:
+        """The largest λ' on [1, ∞), which is that at 1."""
+        return float(self._weightings([1.0])[1][0])
+
+    def _weightings(self, bounds: ArrayLike) -> tuple[Floats, Floats]:
+        from countersample._kernels.objectives import weightings  # noqa: PLC0415 (numba)
+
+        found: tuple[Floats, Floats] = weightings(self.code, np.asarray(bounds, np.float64))
+        return found
 
 
 OBJECTIVES = {
     objective.name: objective
     for objective in (
-        Objective("rank", "λ(x) = x", 0, True, lambda x: x, 1.0),
-        Objective("log-rank", "λ(x) = ln x", 1, False, np.log, 1.0),
-        Objective(
-            "dcg", "λ(x) = −1/log2(1 + x)", 2, False, lambda x: -1 / np.log2(1 + x), 0.5 / log(2)
-        ),
+        Objective("rank", "λ(x) = x", codes.RANK, convex=True),
+        Objective("log-rank", "λ(x) = ln x", codes.LOG_RANK),
+        Objective("dcg", "λ(x) = −1/log2(1 + x)", codes.DCG),
     )
 }
 
 
 def get_objective(name: str) -> Objective:
     """Return the objective of a name."""
-    if name not in OBJECTIVES:
-        raise ParameterError(f"objective is {name!r}, expected one of {', '.join(OBJECTIVES)}")
-    return OBJECTIVES[name]
+    return OBJECTIVES[choice("objective", name, OBJECTIVES)]
 
 
 def coefficients(scores: ArrayLike, item: int, *, objective: str = "rank") -> NDArray[np.float32]:
@@ -139,34 +149,32 @@ class Loss:
     name : str
     formula : str
     code, pair : int
-        What the kernel computes (`_kernels.score_space`): λ, and φ.
+        By which the kernel (`_kernels.score_space`) knows λ, or what there is in its place, and φ.
     """
 
     name: str
     formula: str
     code: int
-    pair: int = 0
+    pair: int
 
 
 LOSSES = {
     loss.name: loss
     for loss in (
-        *(Loss(o.name, f"{o.formula}, hinge", o.code) for o in OBJECTIVES.values()),
+        *(Loss(o.name, f"{o.formula}, hinge", o.code, codes.HINGE) for o in OBJECTIVES.values()),
         *(
-            Loss(f"smooth-{o.name}", f"{o.formula}, logistic", o.code, 1)
+            Loss(f"smooth-{o.name}", f"{o.formula}, logistic", o.code, codes.LOGISTIC)
             for o in OBJECTIVES.values()
         ),
-        Loss("softmax", "ln Σ e^s − s_d", 10),
-        Loss("lambda-dcg", "Σ |D − D'| · log2(1 + e^−margin)", 11),
+        Loss("softmax", "ln Σ e^s − s_d", codes.SOFTMAX, codes.LOGISTIC),
+        Loss("lambda-dcg", "Σ |D − D'| · log2(1 + e^−margin)", codes.LAMBDA, codes.LOGISTIC),
     )
 }
 
 
 def get_loss(name: str) -> Loss:
     """Return the loss of a name."""
-    if name not in LOSSES:
-        raise ParameterError(f"objective is {name!r}, expected one of {', '.join(LOSSES)}")
-    return LOSSES[name]
+    return LOSSES[choice("objective", name, LOSSES)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,56 +1,69 @@
-"""The hinge bound in score space: one clicked item's coefficient for every item of its query."""
+"""λ of every objective, and the hinge bound: one clicked item's coefficient for every item."""
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-# Sums may be taken in any order (so that they run in vector registers), but NaN stays NaN.
-# A function that says nothing takes the flags of whichever caller is compiled first.
-FAST = {"reassoc", "contract", "nsz"}
+from countersample._kernels.codes import DCG, LOG_RANK, RANK
 
+LN2 = np.log(2.0)
+
+Floats = NDArray[np.float64]
 Matrix = NDArray[np.float32]
 
 
 @njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
-def slope(code: int, bound: np.float32) -> np.float32:
-    """λ'(bound) of the objective with this code: 0 is x, 1 is ln x, 2 is −1/log2(1 + x)."""
-    if code == 0:
-        return np.float32(1.0)
-    if code == 1:
-        return np.float32(1.0) / bound
-    log = np.log(np.float32(1.0) + bound)
-    return np.float32(0.6931471805599453) / ((np.float32(1.0) + bound) * log * log)
+def weighting(code: int, bound: float) -> tuple[float, float]:
+    """λ(bound) and λ'(bound) of the objective with this code."""
+    if code == RANK:
+        return bound, 1.0
+    if code == LOG_RANK:
+        return np.log(bound), 1.0 / bound
+    if code == DCG:
+        log = np.log(1.0 + bound)
+        return -LN2 / log, LN2 / ((1.0 + bound) * log * log)
+    raise ValueError("no objective has this code")
 
 
 @njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
-def rank_bound(scores: Matrix, lane: int, n_items: int, item: int) -> np.float32:
+def weightings(code: int, bounds: Floats) -> tuple[Floats, Floats]:
+    """λ and λ' of each of many bounds, two arrays (n,)."""
+    values, slopes = np.empty(len(bounds)), np.empty(len(bounds))
+    for k in range(len(bounds)):
+        values[k], slopes[k] = weighting(code, bounds[k])
+    return values, slopes
+
+
+@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+def _rank_bound(scores: Matrix, run: int, n_items: int, item: int) -> np.float32:
     """1 + Σ_{d'≠d} max(0, 1 − (s_d − s_d')) for the item d."""
     one = np.float32(1.0)
     bound = np.float32(0.0)
-    for other in range(n_items):  # the item itself adds 1 exactly: no fast arithmetic here
-        bound += max(np.float32(0.0), one - (scores[lane, item] - scores[lane, other]))
+    for other in range(n_items):  # the item itself adds 1 exactly
+        bound += max(np.float32(0.0), one - (scores[run, item] - scores[run, other]))
     return bound
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
+@njit(nogil=True, cache=True, fastmath={"reassoc"}, error_model="numpy")
 def add_coefficients(
-    scores: Matrix, lane: int, n_items: int, item: int, share: np.float32, code: int, out: Matrix
+    scores: Matrix, run: int, n_items: int, item: int, share: np.float32, code: int, out: Matrix
 ) -> None:
-    """Add share · ∂λ(bound)/∂score to ``out[lane]`` for a click on `item`.
+    """Add share · ∂λ(bound)/∂score to ``out[run]`` for a click on `item`.
 
     What is added for the item itself is NaN where a score has overflowed. Scores are those in
-    ``scores[lane, :n_items]``: a view would cost as much as the work.
+    ``scores[run, :n_items]``: a view would cost as much as the work.
     """
-    zero = np.float32(0.0)
-    clicked = scores[lane, item]
-    if code != 0:
-        share *= slope(code, rank_bound(scores, lane, n_items, item))
-    violated = overflow = zero
+    zero, one = np.float32(0.0), np.float32(1.0)
+    clicked = scores[run, item]
+    if code != RANK:
+        bound = _rank_bound(scores, run, n_items, item)
+        share *= np.float32(weighting(code, np.float64(bound))[1])
+    n_violated = overflow = zero  # exact in whatever order they are added up: "reassoc" is safe
     for other in range(n_items):
-        margin = clicked - scores[lane, other]
-        pair = share if margin < np.float32(1.0) else zero
-        out[lane, other] += pair
-        violated += pair
+        margin = clicked - scores[run, other]
+        is_violated = margin < one
+        out[run, other] += share if is_violated else zero
+        n_violated += one if is_violated else zero
         overflow += zero * margin  # 0, or NaN for a margin that is not finite: it compares as any
     # The item itself is among the violated, so that its own share drops out.
-    out[lane, item] -= violated + overflow
+    out[run, item] -= share * n_violated + overflow

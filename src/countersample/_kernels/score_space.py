@@ -11,27 +11,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from countersample._kernels.codes import HINGE, LAMBDA, LOGISTIC, SOFTMAX
+from countersample._kernels.objectives import LN2, weighting
+from countersample._kernels.sums import total
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-LN2 = np.log(2.0)
-HINGE, LOGISTIC = 0, 1
-SOFTMAX, LAMBDA = 10, 11  # codes of objectives beyond those of `_kernels.objectives.slope`
-
 SPREAD = 80.0
 FACTORS = 8  # (1 + e^SPREAD)^FACTORS is within the range of float64
-FAST = {"reassoc", "nsz"}  # sums in any order: vector instructions
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _weighting(code: int, bound: float) -> tuple[float, float]:
-    """λ(bound) and λ'(bound): 0 is x, 1 is ln x, 2 is −1/log2(1 + x)."""
-    if code == 0:
-        return bound, 1.0
-    if code == 1:
-        return np.log(bound), 1.0 / bound
-    log = np.log(1.0 + bound)
-    return -LN2 / log, LN2 / ((1.0 + bound) * log * log)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -45,15 +33,15 @@ def _exponentials(scores: Floats, out: Floats) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _hinges(scores: Floats, clicked: int, slopes: Floats) -> float:
     """Σ max(0, 1 − (s_clicked − s)) over all items; slopes are 1 where a pair is violated."""
-    total = 0.0
     for k in range(len(scores)):
-        height = 1.0 - (scores[clicked] - scores[k])
-        slopes[k] = 1.0 if height > 0.0 else 0.0
-        total += max(0.0, height)
-    return total
+        slopes[k] = max(0.0, 1.0 - (scores[clicked] - scores[k]))  # the heights, at first
+    bound = total(slopes)
+    for k in range(len(scores)):
+        slopes[k] = 1.0 if slopes[k] > 0.0 else 0.0
+    return bound
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -68,20 +56,20 @@ def _softplus(margin: float) -> tuple[float, float]:
 @njit(nogil=True, cache=True, error_model="numpy")
 def _heights(scores: Floats, exps: Floats, is_near: bool, clicked: int, slopes: Floats) -> float:
     """Σ log2(1 + e^(s − s_clicked)) over all items; slopes are those of the natural logarithm."""
-    total = 0.0
+    added = 0.0
     if not is_near:
         for k in range(len(scores)):
             height, slopes[k] = _softplus(scores[clicked] - scores[k])
-            total += height
-        return total / LN2
+            added += height
+        return added / LN2
     _shares(exps, clicked, slopes)
     inverse = 1.0 / exps[clicked]
     for begin in range(0, len(scores), FACTORS):
         product = 1.0
         for k in range(begin, min(begin + FACTORS, len(scores))):
             product *= 1.0 + exps[k] * inverse
-        total += np.log(product)
-    return total / LN2
+        added += np.log(product)
+    return added / LN2
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -91,7 +79,7 @@ def _shares(exps: Floats, clicked: int, out: Floats) -> None:
         out[k] = exps[k] / (exps[clicked] + exps[k])
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _add(
     slopes: Floats, bend: float, factor: float, clicked: int, gradient: Floats, curvature: Floats
 ) -> None:
@@ -100,16 +88,14 @@ def _add(
     The curvature of a pair is slope · (1 − bend · slope), as is that of a logistic loss (bend 1)
     and as that of a hinge is taken to be (bend 0).
     """
-    pushed = curved = 0.0
     slopes[clicked] = 0.0
     for k in range(len(slopes)):
-        curve = slopes[k] * (1.0 - bend * slopes[k])
         gradient[k] += factor * slopes[k]
-        curvature[k] += factor * curve
-        pushed += slopes[k]
-        curved += curve
-    gradient[clicked] -= factor * pushed
-    curvature[clicked] += factor * curved
+    gradient[clicked] -= factor * total(slopes)
+    for k in range(len(slopes)):
+        slopes[k] *= 1.0 - bend * slopes[k]  # the curves, from here on
+        curvature[k] += factor * slopes[k]
+    curvature[clicked] += factor * total(slopes)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -124,12 +110,14 @@ def _add_bounded(
     """
     if loss == HINGE:
         bound = _hinges(scores, clicked, slopes)
-        value, slope = _weighting(code, bound)
+        value, slope = weighting(code, bound)
         _add(slopes, 0.0, weight * slope, clicked, gradient, curvature)
-    else:
+    elif loss == LOGISTIC:
         bound = _heights(scores, exps, is_near, clicked, slopes)
-        value, slope = _weighting(code, bound)
+        value, slope = weighting(code, bound)
         _add(slopes, 1.0, weight * slope / LN2, clicked, gradient, curvature)
+    else:
+        raise ValueError("no loss has this code")
     return weight * value
 
 
@@ -139,24 +127,23 @@ def _add_softmax(
 ) -> float:
     """Σ_d weight_d · (ln Σ e^s − s_d), for all clicked items d of the query at once."""
     largest = scores.max()
-    total = 0.0
     for k in range(len(scores)):
         gradient[k] = np.exp(scores[k] - largest)
-        total += gradient[k]
-    log_total = np.log(total) + largest
+    exps = total(gradient)
+    log_exps = np.log(exps) + largest
     weight = weights.sum()
     for k in range(len(scores)):
-        p = gradient[k] / total
+        p = gradient[k] / exps
         gradient[k] = weight * p
         curvature[k] = weight * p * (1.0 - p)
     value = 0.0
     for click in range(len(items)):
         gradient[items[click]] -= weights[click]
-        value += weights[click] * (log_total - scores[items[click]])
+        value += weights[click] * (log_exps - scores[items[click]])
     return value
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _add_lambda(
     scores: Floats, exps: Floats, is_near: bool, clicked: int, weight: float, discounts: Floats,
     slopes: Floats, gradient: Floats, curvature: Floats,
@@ -232,9 +219,9 @@ def evaluate(
             continue
         if code == LAMBDA:
             order = np.argsort(-given, kind="mergesort")
-            for place in range(n):
-                discounts[order[place]] = 1.0 / np.log2(place + 2.0)
-        is_near = (code == LAMBDA or loss == LOGISTIC) and _exponentials(given, exps)
+            for rank in range(1, n + 1):
+                discounts[order[rank - 1]] = 1.0 / np.log2(1.0 + rank)
+        is_near = loss == LOGISTIC and _exponentials(given, exps)
         for click in range(begin, stop):
             if code == LAMBDA:
                 values[k] += _add_lambda(

@@ -1,20 +1,24 @@
 """Stochastic gradient steps of a linear ranker, for every unit, plan, objective and optimizer.
 
 A step reads the feature block of a drawn query once: scores and gradient come from it while it is
-in cache. Several runs that differ in their settings only (*lanes*: K learning rates, say) take
-their steps together, so that one pass over memory serves all of them. Features, scores and
+in cache. Several runs that differ in their settings only (K learning rates, say) take their
+steps together, so that one pass over memory serves all of them: batched runs. Features, scores and
 gradients are float32; weights and their sums are float64, so that millions of small steps add up.
 Nothing is allocated in a step, and the GIL is not held.
 
-Four lanes share a row for the scores, and eight rows are added to the gradient at a time, never as
+Four runs share a row for the scores, and eight rows are added to the gradient at a time, never as
 views: that is what keeps vector registers busy and reference counts out of the loops.
+
+The order of every sum is fixed (`_kernels.sums`), and is that of a run by itself: a run ends with
+the same bytes whatever runs beside it, and on every CPU that has fused multiply-add.
 """
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from countersample._kernels.objectives import FAST, add_coefficients
+from countersample._kernels.objectives import add_coefficients
+from countersample._kernels.sums import dot, four_dots, multiply_add
 from countersample._kernels.updates import update
 
 Matrix = NDArray[np.float32]
@@ -23,55 +27,42 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 ROWS = 8  # rows of features that one sweep over the gradient adds
-AHEAD = (
-    64  # examples looked up at a time: many reads of far-apart places wait together, not in turn
-)
+AHEAD = 64  # examples looked up at a time: reads from far apart wait together, not in turn
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
+@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
 def _scores(features: Matrix, start: int, end: int, weights: Matrix, out: Matrix) -> None:
-    """``out[k, i] = features[start + i] · weights[k]`` for each row i and lane k."""
-    lanes, width = weights.shape
-    lane = 0
-    while lane + 4 <= lanes:
+    """``out[k, i] = features[start + i] · weights[k]`` for each row i and run k."""
+    n_runs = len(weights)
+    run = 0
+    while run + 4 <= n_runs:
         for row in range(start, end):
-            a0 = a1 = a2 = a3 = np.float32(0.0)
-            for column in range(width):
-                x = features[row, column]
-                a0 += x * weights[lane, column]
-                a1 += x * weights[lane + 1, column]
-                a2 += x * weights[lane + 2, column]
-                a3 += x * weights[lane + 3, column]
             i = row - start
-            out[lane, i] = a0
-            out[lane + 1, i] = a1
-            out[lane + 2, i] = a2
-            out[lane + 3, i] = a3
-        lane += 4
-    while lane < lanes:
+            out[run, i], out[run + 1, i], out[run + 2, i], out[run + 3, i] = four_dots(
+                features, row, weights, run
+            )
+        run += 4
+    while run < n_runs:
         for row in range(start, end):
-            a0 = np.float32(0.0)
-            for column in range(width):
-                a0 += features[row, column] * weights[lane, column]
-            out[lane, row - start] = a0
-        lane += 1
+            out[run, row - start] = dot(features, row, weights, run)
+        run += 1
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
+@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
 def _add_gradient(
     features: Matrix, start: int, n_items: int, coefficients: Matrix, rows: Ints,
     factor: np.float32, out: Matrix,
 ) -> None:  # fmt: skip
-    """Add factor · Xᵀ coefficients[k] to ``out[k]`` for each lane k, X the rows of the query.
+    """Add factor · Xᵀ coefficients[k] to ``out[k]`` for each run k, X the rows of the query.
 
-    `rows` is scratch space: the rows in which some lane has a coefficient.
+    `rows` is scratch space: the rows in which some run has a coefficient.
     """
-    lanes, width = out.shape
+    n_runs, width = out.shape
     n_rows = 0
     for i in range(n_items):  # without a branch, which nobody could predict
         is_needed = coefficients[0, i] != 0.0
-        for lane in range(1, lanes):
-            is_needed |= coefficients[lane, i] != 0.0
+        for run in range(1, n_runs):
+            is_needed |= coefficients[run, i] != 0.0
         rows[n_rows] = i
         n_rows += is_needed
     done = 0
@@ -80,52 +71,54 @@ def _add_gradient(
         i4, i5, i6, i7 = rows[done + 4], rows[done + 5], rows[done + 6], rows[done + 7]
         x0, x1, x2, x3 = start + i0, start + i1, start + i2, start + i3
         x4, x5, x6, x7 = start + i4, start + i5, start + i6, start + i7
-        for lane in range(lanes):
-            c0, c1 = factor * coefficients[lane, i0], factor * coefficients[lane, i1]
-            c2, c3 = factor * coefficients[lane, i2], factor * coefficients[lane, i3]
-            c4, c5 = factor * coefficients[lane, i4], factor * coefficients[lane, i5]
-            c6, c7 = factor * coefficients[lane, i6], factor * coefficients[lane, i7]
+        for run in range(n_runs):
+            c0, c1 = factor * coefficients[run, i0], factor * coefficients[run, i1]
+            c2, c3 = factor * coefficients[run, i2], factor * coefficients[run, i3]
+            c4, c5 = factor * coefficients[run, i4], factor * coefficients[run, i5]
+            c6, c7 = factor * coefficients[run, i6], factor * coefficients[run, i7]
             for column in range(width):
-                out[lane, column] += (
-                    (c0 * features[x0, column] + c1 * features[x1, column])
-                    + (c2 * features[x2, column] + c3 * features[x3, column])
-                ) + (
-                    (c4 * features[x4, column] + c5 * features[x5, column])
-                    + (c6 * features[x6, column] + c7 * features[x7, column])
-                )
+                total = multiply_add(c0, features[x0, column], out[run, column])
+                total = multiply_add(c1, features[x1, column], total)
+                total = multiply_add(c2, features[x2, column], total)
+                total = multiply_add(c3, features[x3, column], total)
+                total = multiply_add(c4, features[x4, column], total)
+                total = multiply_add(c5, features[x5, column], total)
+                total = multiply_add(c6, features[x6, column], total)
+                out[run, column] = multiply_add(c7, features[x7, column], total)
         done += ROWS
     while done < n_rows:
         last = n_rows - 1
         i0, i1 = rows[done], rows[min(done + 1, last)]
         x0, x1 = start + i0, start + i1
-        for lane in range(lanes):
-            c0 = factor * coefficients[lane, i0]
-            c1 = factor * coefficients[lane, i1] if done < last else np.float32(0.0)
+        for run in range(n_runs):
+            c0 = factor * coefficients[run, i0]
+            c1 = factor * coefficients[run, i1] if done < last else np.float32(0.0)
             for column in range(width):
-                out[lane, column] += c0 * features[x0, column] + c1 * features[x1, column]
+                total = multiply_add(c0, features[x0, column], out[run, column])
+                out[run, column] = multiply_add(c1, features[x1, column], total)
         done += 2
 
 
 @njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
 def _look_up(
     examples: Ints, query: NDArray[np.int32], offsets: Ints, starts: Ints, item: NDArray[np.int32],
-    shares: Vector, multipliers: Vector, out: Ints, scales: Matrix,
+    shares: Vector, multipliers: Vector, out: Ints, factors: Matrix,
 ) -> None:  # fmt: skip
-    """Write down where the items and the clicks of each example start and end, and its scales."""
+    """Write down where the items and the clicks of each example start and end, and its factors."""
     for k in range(len(examples)):
         example = examples[k]
         out[k, 0] = offsets[query[example]]
         out[k, 1] = offsets[query[example] + 1]
         out[k, 2] = starts[example]
         out[k, 3] = starts[example + 1]
-        scales[k, 0] = multipliers[example]
+        factors[k, 0] = multipliers[example]
     for k in range(len(examples)):
         out[k, 4] = item[out[k, 2]]
-        scales[k, 1] = shares[out[k, 2]]
+        factors[k, 1] = shares[out[k, 2]]
 
 
 @njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
-def run(
+def take_steps(
     features: Matrix,
     offsets: Ints,
     query: NDArray[np.int32],
@@ -175,63 +168,63 @@ def run(
         Rising steps at which w and w̄ are written down.
     weights_at, averages_at : float64 (K, n_records, width), out
     """
-    lanes, width = w.shape
+    n_runs, width = w.shape
     most = 0
     for position in range(len(offsets) - 1):
         most = max(most, offsets[position + 1] - offsets[position])
     small = w.astype(np.float32)
-    gradient = np.empty((lanes, width), np.float32)
-    scores = np.empty((lanes, most), np.float32)
-    coefficients = np.empty((lanes, most), np.float32)
+    gradient = np.empty((n_runs, width), np.float32)
+    scores = np.empty((n_runs, most), np.float32)
+    coefficients = np.empty((n_runs, most), np.float32)
     rows = np.empty(most, np.int64)
     factor = np.float32(1.0 / batch_size)
     record = np.searchsorted(record_at, step + 1)
     found = np.empty((AHEAD, 5), np.int64)
-    scales = np.empty((AHEAD, 2), np.float32)
+    factors = np.empty((AHEAD, 2), np.float32)
     for batch in range(len(draws) // batch_size):
-        for lane in range(lanes):
+        for run in range(n_runs):
             for column in range(width):
-                gradient[lane, column] = 0.0
+                gradient[run, column] = 0.0
         for k in range(batch * batch_size, (batch + 1) * batch_size):
             if k % AHEAD == 0:
                 _look_up(
                     draws[k : k + AHEAD], query, offsets, starts, item, shares, multipliers, found,
-                    scales,
+                    factors,
                 )  # fmt: skip
-            place = k % AHEAD
-            start, end = found[place, 0], found[place, 1]
-            first_click, last_click = found[place, 2], found[place, 3]
+            ahead = k % AHEAD
+            start, end = found[ahead, 0], found[ahead, 1]
+            first_click, last_click = found[ahead, 2], found[ahead, 3]
             n_items = end - start
             _scores(features, start, end, small, scores)
-            for lane in range(lanes):
+            for run in range(n_runs):
                 for i in range(n_items):
-                    coefficients[lane, i] = 0.0
+                    coefficients[run, i] = 0.0
                 add_coefficients(
-                    scores, lane, n_items, found[place, 4], scales[place, 1], objective,
+                    scores, run, n_items, found[ahead, 4], factors[ahead, 1], objective,
                     coefficients,
                 )  # fmt: skip
                 for click in range(first_click + 1, last_click):
                     add_coefficients(
-                        scores, lane, n_items, item[click], shares[click], objective, coefficients
+                        scores, run, n_items, item[click], shares[click], objective, coefficients
                     )
             _add_gradient(
-                features, start, n_items, coefficients, rows, factor * scales[place, 0],
+                features, start, n_items, coefficients, rows, factor * factors[ahead, 0],
                 gradient,
             )  # fmt: skip
         step += 1
         n_running = 0
-        for lane in range(lanes):
-            if stopped[lane] == 0:
+        for run in range(n_runs):
+            if stopped[run] == 0:
                 n_running += 1
                 if not update(
-                    w[lane], total[lane], small[lane], gradient[lane], first[lane], second[lane],
-                    step, optimizer, settings[lane],
+                    w[run], total[run], small[run], gradient[run], first[run], second[run],
+                    step, optimizer, settings[run],
                 ):  # fmt: skip
-                    stopped[lane] = step
+                    stopped[run] = step
         if n_running == 0:
             return
         if record < len(record_at) and step == record_at[record]:
-            for lane in range(lanes):
-                weights_at[lane, record] = w[lane]
-                averages_at[lane, record] = total[lane] / step
+            for run in range(n_runs):
+                weights_at[run, record] = w[run]
+                averages_at[run, record] = total[run] / step
             record += 1

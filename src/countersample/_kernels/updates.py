@@ -1,68 +1,56 @@
 """Updates of the weights: what `countersample.training.optimizers` names, one pass over them each.
 
-Every update adds the old weights to their sum, writes the new ones as float64 and as float32, and
-returns the squared norm of the new ones.
+Every update adds the old weights to their sum and writes the new ones as float64 and as float32.
 """
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from countersample._kernels.objectives import FAST
+from countersample._kernels.codes import ADAGRAD, ADAM, SGD
+from countersample._kernels.sums import squared_norm
 
 Vector = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
-SGD = 0
-ADAM = 1
-ADAGRAD = 2
-
-# Places in the array of settings
+# Positions in the array of settings
 LEARNING_RATE, MOMENTUM, BETA1, BETA2, EPSILON, L2, RADIUS = range(7)
 
 TOO_LARGE = 1e30  # squared norm at which weights count as exploded: float32 scores end at 1e38
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def _sgd(w: Floats, total: Floats, small: Vector, g: Vector, s: Floats) -> float:
+@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+def _sgd(w: Floats, total: Floats, small: Vector, g: Vector, s: Floats) -> None:
     rate, l2 = s[LEARNING_RATE], s[L2]
-    norm = 0.0
     for k in range(len(w)):
         old = w[k]
         total[k] += old
         new = old - rate * (g[k] + l2 * old)
         w[k] = new
         small[k] = new
-        norm += new * new
-    return norm
 
 
 # From here on in several loops over the weights, each of few arrays: a compiler that has to prove
 # that many arrays do not overlap gives up, and takes one weight at a time.
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def _momentum(
-    w: Floats, total: Floats, small: Vector, g: Vector, first: Floats, s: Floats
-) -> float:
+@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+def _momentum(w: Floats, total: Floats, small: Vector, g: Vector, first: Floats, s: Floats) -> None:
     rate, momentum, l2 = s[LEARNING_RATE], s[MOMENTUM], s[L2]
     for k in range(len(w)):
         first[k] = momentum * first[k] + g[k] + l2 * w[k]
-    norm = 0.0
     for k in range(len(w)):
         total[k] += w[k]
         new = w[k] - rate * first[k]
         w[k] = new
         small[k] = new
-        norm += new * new
-    return norm
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
+@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
 def _adam(
     w: Floats, total: Floats, small: Vector, g: Vector, first: Floats, second: Floats, step: int,
     s: Floats,
-) -> float:  # fmt: skip
+) -> None:  # fmt: skip
     beta1, beta2, epsilon, l2 = s[BETA1], s[BETA2], s[EPSILON], s[L2]
     rate = s[LEARNING_RATE] / (1.0 - beta1**step)
     correction = 1.0 / np.sqrt(1.0 - beta2**step)
@@ -72,31 +60,23 @@ def _adam(
         gradient = g[k] + l2 * w[k]
         first[k] = beta1 * first[k] + (1.0 - beta1) * gradient
         second[k] = beta2 * second[k] + (1.0 - beta2) * gradient * gradient
-    norm = 0.0
     for k in range(len(w)):
         new = w[k] - rate * first[k] / (np.sqrt(second[k]) * correction + epsilon)
         w[k] = new
         small[k] = new
-        norm += new * new
-    return norm
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def _adagrad(
-    w: Floats, total: Floats, small: Vector, g: Vector, second: Floats, s: Floats
-) -> float:
+@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+def _adagrad(w: Floats, total: Floats, small: Vector, g: Vector, second: Floats, s: Floats) -> None:
     rate, epsilon, l2 = s[LEARNING_RATE], s[EPSILON], s[L2]
     for k in range(len(w)):
         total[k] += w[k]
-    norm = 0.0
     for k in range(len(w)):
         gradient = g[k] + l2 * w[k]
         second[k] += gradient * gradient
         new = w[k] - rate * gradient / (np.sqrt(second[k]) + epsilon)
         w[k] = new
         small[k] = new
-        norm += new * new
-    return norm
 
 
 @njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
@@ -106,13 +86,16 @@ def update(
 ) -> bool:  # fmt: skip
     """Add w to the total, take a step and project; return whether the weights are still sound."""
     if optimizer == SGD and settings[MOMENTUM] == 0.0:
-        norm = _sgd(w, total, small, gradient, settings)
+        _sgd(w, total, small, gradient, settings)
     elif optimizer == SGD:
-        norm = _momentum(w, total, small, gradient, first, settings)
+        _momentum(w, total, small, gradient, first, settings)
     elif optimizer == ADAM:
-        norm = _adam(w, total, small, gradient, first, second, step, settings)
+        _adam(w, total, small, gradient, first, second, step, settings)
+    elif optimizer == ADAGRAD:
+        _adagrad(w, total, small, gradient, second, settings)
     else:
-        norm = _adagrad(w, total, small, gradient, second, settings)
+        raise ValueError("no optimizer has this code")
+    norm = squared_norm(w)
     if not norm < np.inf:
         return False
     largest = settings[RADIUS] * settings[RADIUS]

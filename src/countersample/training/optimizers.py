@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from countersample._kernels import codes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,7 +23,7 @@ class Optimizer:
     formula : str
         The step from w to w − …, with g the gradient and η the learning rate.
     code : int
-        Which update the kernel takes (`_kernels.updates`).
+        By which `_kernels.updates`, where its steps are written, knows it.
     defaults : mapping
         The settings it takes, fields of `TrainingOptions`, and their values where none are given.
     """
@@ -35,13 +37,13 @@ class Optimizer:
 OPTIMIZERS = {
     optimizer.name: optimizer
     for optimizer in (
-        Optimizer("sgd", "η·u, u = momentum·u + g", 0, {"momentum": 0.0}),
+        Optimizer("sgd", "η·u, u = momentum·u + g", codes.SGD, {"momentum": 0.0}),
         Optimizer(
             "adam",
             "η·m̂/(√v̂ + ε), m = β₁m + (1−β₁)g, v = β₂v + (1−β₂)g²",
-            1,
+            codes.ADAM,
             {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
         ),
-        Optimizer("adagrad", "η·g/(√Σg² + ε)", 2, {"epsilon": 1e-10}),
+        Optimizer("adagrad", "η·g/(√Σg² + ε)", codes.ADAGRAD, {"epsilon": 1e-10}),
     )
 }

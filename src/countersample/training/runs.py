@@ -138,12 +138,12 @@ class Run:
 
     def advance(self) -> None:
         """Draw examples for some steps, and take them."""
-        from countersample._kernels.training import run  # noqa: PLC0415 (imports numba)
+        from countersample._kernels.training import take_steps  # noqa: PLC0415 (imports numba)
 
         setup = self.setup
         n_steps = min(setup.steps_at_once, setup.n_steps - self.step)
         examples, state = setup.examples, self.state
-        run(
+        take_steps(
             setup.dataset.features, setup.dataset.offsets,
             examples.query, examples.starts, examples.item, setup.shares, setup.multipliers,
             setup.plan.draw(n_steps * setup.batch_size, self.rng), setup.batch_size,

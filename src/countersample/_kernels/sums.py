@@ -1,0 +1,158 @@
+"""Sums in an order of their own: the same bytes on every CPU that has fused multiply-add.
+
+A compiler that may reorder a sum makes as many partial sums as fit the registers of the CPU, and
+one that may fuse a product with a sum does so where it likes: on another CPU, other last digits.
+Here the order is part of the program. A sum is PARTS partial sums, of every PARTS-th term each. The
+second half of them is added to the first until one is left; terms at the end, too few to fill all
+parts, are taken in by the half that they fill. `multiply_add` is rounded once.
+
+Both are vector instructions, on x86-64 since 2013 (AVX2 and FMA) and on every 64-bit ARM. A CPU
+without them rounds products too, and so differs in the last digits.
+
+Examples
+--------
+>>> import numpy as np
+>>> from numba import njit
+>>> from countersample._kernels import sums
+>>> total = njit(lambda terms: sums.total(terms))
+>>> total(np.arange(100.0))
+4950.0
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+PARTS = 16  # two registers of AVX2, one of AVX-512, four of NEON
+
+Value = Any  # of numba or llvmlite, which have no types
+NUMBERS = {ir.FloatType(): ("f32", 4), ir.DoubleType(): ("f64", 8)}  # name and bytes
+
+
+@intrinsic
+def multiply_add(_: Value, a: Value, b: Value, c: Value) -> Value:
+    """Return a · b + c, rounded once, of three numbers of one type."""
+
+    def generate(_: Value, builder: Value, __: Value, given: Value) -> Value:
+        return _multiply_add(builder, *given)
+
+    return (a(a, b, c), generate) if a == b == c else None
+
+
+@intrinsic
+def total(_: Value, a: Value) -> Value:
+    """Σ_k a[k]."""
+
+    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
+        x, n = _row(context, builder, signature.args[0], given[0])
+        return _sums(builder, x, [None], n)[0]
+
+    return (a.dtype(a), generate) if a.layout == "C" else None
+
+
+@intrinsic
+def squared_norm(_: Value, a: Value) -> Value:
+    """Σ_k a[k]²."""
+
+    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
+        x, n = _row(context, builder, signature.args[0], given[0])
+        return _sums(builder, x, [x], n)[0]
+
+    return (a.dtype(a), generate) if a.layout == "C" else None
+
+
+@intrinsic
+def dot(_: Value, a: Value, i: Value, b: Value, j: Value) -> Value:
+    """Σ_k a[i, k] · b[j, k], of two matrices of the same width."""
+
+    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
+        x, n = _row(context, builder, signature.args[0], *given[:2])
+        y, _ = _row(context, builder, signature.args[2], *given[2:])
+        return _sums(builder, x, [y], n)[0]
+
+    return (a.dtype(a, i, b, j), generate) if a.layout == b.layout == "C" else None
+
+
+@intrinsic
+def four_dots(_: Value, a: Value, i: Value, b: Value, j: Value) -> Value:
+    """`dot` of row i of a with each of the rows j … j + 3 of b, in one pass."""
+    numbers = types.UniTuple(a.dtype, 4)
+
+    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
+        x, n = _row(context, builder, signature.args[0], *given[:2])
+        y, _ = _row(context, builder, signature.args[2], *given[2:])
+        ys = [builder.gep(y, [builder.mul(n, n.type(k))]) for k in range(4)]
+        return context.make_tuple(builder, numbers, _sums(builder, x, ys, n))
+
+    return (numbers(a, i, b, j), generate) if a.layout == b.layout == "C" else None
+
+
+def _row(context: Value, builder: Value, kind: Value, value: Value, row: Value = None) -> Value:
+    """Return where a vector, or a row of a matrix, lies in memory, and its length."""
+    array = context.make_array(kind)(context, builder, value)
+    n = cgutils.unpack_tuple(builder, array.shape)[-1]
+    return array.data if row is None else builder.gep(array.data, [builder.mul(row, n)]), n
+
+
+def _sums(builder: Value, x: Value, ys: list[Value], n: Value) -> list[Value]:
+    """Return Σ_k x[k] · y[k] for each y; that of x alone for a y that is None."""
+    index = n.type
+
+    def add(parts: list[Value], k: Value, size: int) -> None:
+        """Add `size` terms from k on to the parts, in memory (which compiles to registers)."""
+        term = _load(builder, x, k, size)
+        for part, y in zip(parts, ys, strict=True):
+            so_far = builder.load(part)
+            if y is None:
+                added = builder.fadd(so_far, term)
+            else:
+                added = _multiply_add(builder, term, _load(builder, y, k, size), so_far)
+            builder.store(added, part)
+
+    zero = ir.VectorType(x.type.pointee, PARTS)(None)
+    parts = [cgutils.alloca_once_value(builder, zero) for _ in ys]
+    done = builder.and_(n, index(-PARTS))
+    with cgutils.for_range_slice(builder, index(0), done, index(PARTS)) as (k, _):
+        add(parts, k, PARTS)
+    size = PARTS
+    while size > 1:
+        size //= 2
+        halves = [_halved(builder, builder.load(part), size) for part in parts]
+        parts = [cgutils.alloca_once_value(builder, half) for half in halves]
+        left = builder.and_(n, index(size))
+        with builder.if_then(builder.icmp_unsigned("!=", left, index(0))):
+            add(parts, done, size)
+        done = builder.add(done, left)
+    return [builder.extract_element(builder.load(part), ir.IntType(32)(0)) for part in parts]
+
+
+def _load(builder: Value, data: Value, k: Value, size: int) -> Value:
+    """Return data[k : k + size] as a vector."""
+    number = data.type.pointee
+    at = builder.bitcast(builder.gep(data, [k]), ir.VectorType(number, size).as_pointer())
+    return builder.load(at, align=NUMBERS[number][1])
+
+
+def _halved(builder: Value, vector: Value, half: int) -> Value:
+    """Return the first half of a vector plus its second half."""
+    mask = ir.VectorType(ir.IntType(32), half)
+    first, second = mask(list(range(half))), mask(list(range(half, 2 * half)))
+    return builder.fadd(
+        builder.shuffle_vector(vector, vector, first),
+        builder.shuffle_vector(vector, vector, second),
+    )
+
+
+def _multiply_add(builder: Value, a: Value, b: Value, c: Value) -> Value:
+    """Return a · b + c of numbers or vectors, by the instruction that rounds once if there is one.
+
+    That is what LLVM promises of ``fmuladd`` on each CPU, for a number as for a vector.
+    """
+    is_vector = isinstance(a.type, ir.VectorType)
+    name = NUMBERS[a.type.element if is_vector else a.type][0]
+    name = f"llvm.fmuladd.v{a.type.count}{name}" if is_vector else f"llvm.fmuladd.{name}"
+    kind = ir.FunctionType(a.type, [a.type] * 3)
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [a, b, c])
