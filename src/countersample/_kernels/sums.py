@@ -22,13 +22,13 @@ Examples
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 PARTS = 16  # two registers of AVX2, one of AVX-512, four of NEON
 
 Value = Any  # of numba or llvmlite, which have no types
+intrinsic: Any = extending.intrinsic  # typed as if callers gave what the compiler gives
 NUMBERS = {ir.FloatType(): ("f32", 4), ir.DoubleType(): ("f64", 8)}  # name and bytes
 
 

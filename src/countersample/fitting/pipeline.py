@@ -86,8 +86,8 @@ def fit_from_impressions(
     metric : str
         What is tuned for and estimated: ``"dcg@k"`` or ``"precision@k"``.
     seed : int
-        With the same seed, the same linear ranker to the bit. It is the random_state of a ranker
-        that has none.
+        With the same seed, the same linear ranker to the bit, on the same kind of CPU. It is the
+        random_state of a ranker that has none.
     progress : function of (what is going on, share of all that is done), optional
 
     Raises

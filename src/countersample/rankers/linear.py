@@ -76,7 +76,7 @@ class CounterSampleRanker(ClickRanker):
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
     random_state : int, numpy Generator or None
-        With the same integer, the same weights to the bit.
+        With the same integer, the same weights to the bit, on the same kind of CPU.
 
     Attributes
     ----------

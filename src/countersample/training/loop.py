@@ -53,7 +53,7 @@ def train(
     learning_rate : float
         η.
     rng : numpy Generator or seed
-        Same seed, same bytes.
+        Same seed, same bytes, on every x86-64 CPU that has fused multiply-add.
     resume : path, optional
         Keep the state of the run in this file, and go on from it where it exists. The end is the
         same to the byte as that of a run that was not stopped. Needs `rng`.
