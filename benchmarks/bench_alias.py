@@ -10,13 +10,12 @@ each call. "first draw" is build and a call for one draw; "draws/s" is the rate 
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from output import make_parser, output
 
 from countersample import AliasTable
 
@@ -114,15 +113,11 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--largest", type=int, default=10_000_000, help="the largest n, up to 10⁸")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
     rows = run(arguments.largest)
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        show(rows)
+    output(rows, show, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -11,19 +11,19 @@ repeats, in turns. "gradient" is a call of our objective alone, on the scores af
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
 import lightgbm as lgb
 import numpy as np
+from output import make_parser, output
 
 from countersample import ClickLog, simulate_clicks, synthetic, train
 from countersample._cores import available_cores
 from countersample.gbdt import boosting_objective
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from countersample import RankingDataset
@@ -98,17 +98,13 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="trees of a training")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--threads", type=int, default=available_cores())
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
     rows = [row for shape in SHAPES for row in measure(shape, arguments)]
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        show(rows)
+    output(rows, show, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from output import make_parser, output, table
 
 CHUNK = 2_500_000  # rows a file
 QUERIES, ITEMS, POSITIONS = 20_000, 20, 10  # 20 items a query, each at one of four positions
@@ -33,12 +34,11 @@ BAR = 0.5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--memory-limit", default="2GB")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where to put the temporary folder")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--measure", nargs=2, metavar=("HOW", "LOG"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -50,7 +50,7 @@ def main() -> None:
         logs = [f"{folder}/{n_files * share // 10}" for share in (1, 3, 10)]
         rows = [compare(log, options.memory_limit) for log in logs]
     report = {"gigabytes": round(size / 1e9, 2), "memory limit": options.memory_limit, "rows": rows}
-    print(json.dumps(report, indent=2) if options.json else table(report))
+    output(report, text, as_json=options.json)
     if rows[-1]["share"] < BAR:
         sys.exit(f"missed the bar: {rows[-1]['share']:.2f} of the bare query, expected {BAR}")
 
@@ -159,14 +159,9 @@ def with_counts(log: str, memory_limit: str) -> dict[str, Any]:
     }
 
 
-def table(report: dict[str, Any]) -> str:
-    rows = report["rows"]
-    cells = [list(rows[0])]
-    cells += [[f"{x:,}" if isinstance(x, int) else str(x) for x in row.values()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(map(str.rjust, line, widths)) for line in cells]
+def text(report: dict[str, Any]) -> str:
     note = f"{report['gigabytes']} GB of Parquet, memory limit {report['memory limit']}"
-    return "\n".join([note, *lines])
+    return f"{note}\n{table(report['rows'])}"
 
 
 if __name__ == "__main__":

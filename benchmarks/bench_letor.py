@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import peers
+from output import make_parser, output
 
 from countersample import RankingDataset, load_letor, save_letor
 from countersample.data._letor_reader import BLOCK
@@ -81,10 +82,9 @@ def report_peak(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--megabytes", type=float, default=150)
     parser.add_argument("--repeat", type=int, default=12)
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--peak-of", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak_of:
@@ -106,7 +106,7 @@ def main():
             rates = measure(readers, path, options.repeat)
             results[shape] = {"MB/s": rates, "memory": peak_memory(path)}
             path.unlink()
-    print(json.dumps(results, indent=2)) if options.json else show(results)
+    output(results, show, as_json=options.json)
 
 
 def show(results):

@@ -10,8 +10,6 @@ the first call in a new process, with no compiled code kept and with compiled co
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from output import make_parser, output
 
 from countersample.metrics import ndcg
 
@@ -166,14 +165,10 @@ def show(report: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser = make_parser(__doc__)
     arguments = parser.parse_args()
     report = run()
-    if arguments.json:
-        print(json.dumps(report, indent=2))
-    else:
-        show(report)
+    output(report, show, as_json=arguments.json)
 
 
 if __name__ == "__main__":

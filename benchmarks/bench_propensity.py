@@ -56,9 +56,9 @@ def real_cells():
     counts = PositionCounts.from_columns(**columns)
     theta = estimate(counts, method="all-pairs", rng=0).value
     cells = cells_of(counts)
-    looked = np.bincount(cells.pair, cells.impressions * theta[cells.place])
-    relevance = (np.bincount(cells.pair, cells.clicks) + 1) / (looked + 3)
-    chance = theta[cells.place] * np.minimum(relevance, 0.95)[cells.pair]
+    examined = np.bincount(cells.pair, cells.impressions * theta[cells.position])
+    relevance = (np.bincount(cells.pair, cells.clicks) + 1) / (examined + 3)
+    chance = theta[cells.position] * np.minimum(relevance, 0.95)[cells.pair]
     rng = np.random.default_rng(0)
     logs = [cells_of(replace(counts, clicks=rng.binomial(counts.impressions, chance)))
             for _ in range(20)]  # fmt: skip

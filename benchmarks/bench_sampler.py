@@ -14,7 +14,6 @@ the log (of the weights, for PyTorch), in a process of its own. PyTorch takes at
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from output import make_parser, output
 
 from countersample import ClickLog
 
@@ -137,9 +137,8 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--largest", type=int, default=16_000_000, help="the largest n, up to 10⁸")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--memory-of", choices=SAMPLERS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not find_spec("torch"):
@@ -156,10 +155,7 @@ def main() -> None:
     if Path("/proc/self/clear_refs").exists():
         for row in rows:
             row["memory"] = peak_memory(row["clicks"], row["sampler"])
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        show(rows)
+    output(rows, show, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,12 @@ from the paper's released code.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from output import make_parser, output, table
 
 from countersample.clicks import PositionBias, simulate_clicks
 from countersample.data import synthetic
@@ -33,16 +32,15 @@ REPEATS = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--queries", type=int, default=5000, help="of each shape")
     parser.add_argument("--clicks", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     rows = [measure(shape, options.queries, options.clicks, options.seed) for shape in SHAPES]
-    print(json.dumps(rows, indent=2) if options.json else table(rows))
+    output(rows, table, as_json=options.json)
 
 
 def measure(shape: str, n_queries: int, n_clicks: int, seed: int) -> dict[str, Any]:
@@ -90,13 +88,6 @@ def numpy_loop(
         log.append((query, clicked, propensities[query][clicked]))
         n_found += len(clicked)
     return n_found / passed
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    cells = [list(rows[0])]
-    cells += [[f"{x:,}" if isinstance(x, int) else str(x) for x in row.values()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join("  ".join(map(str.rjust, line, widths)) for line in cells)
 
 
 if __name__ == "__main__":

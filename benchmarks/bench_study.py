@@ -14,12 +14,12 @@ left out.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
+from output import make_parser, output
 
 from countersample._progress import duration
 from countersample.clicks import PositionBias, simulate_clicks
@@ -30,23 +30,25 @@ from countersample.study.running.references import METRIC, logging_policy, super
 from countersample.study.running.stages import length_of
 from countersample.training import train_many
 
+if TYPE_CHECKING:
+    import argparse
+
 AUTHORS = {1: 900.0, 10: 3000.0}  # clicks drawn a second, by batch size
 REPEATS = 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--queries", type=int, default=36_251, help="2.4 GB at the full size")
     parser.add_argument("--steps", type=int, default=20_000, help="of a slice")
     parser.add_argument(
         "--clicks", type=int, default=1_000_000, help="of the log that is drawn from"
     )
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     rows = [measure(study, options) for study in ("optimizers", "batch-sizes")]
-    print(json.dumps(rows, indent=2) if options.json else table(rows))
+    output(rows, table, as_json=options.json)
 
 
 def measure(study: str, options: argparse.Namespace) -> dict[str, float | str]:

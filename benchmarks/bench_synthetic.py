@@ -9,8 +9,6 @@ to the memory of the process, the features included. ``--queries 0`` makes the w
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import os
 import resource
@@ -20,6 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from output import make_parser, output, table
 
 from countersample.data.synthetic import SHAPES, synthetic
 from countersample.metrics import ndcg
@@ -35,17 +34,16 @@ N_SMALL = 5  # rankers trained on 0.1 % of the queries, each on queries of its o
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--queries", type=int, default=5000, help="0: as many as the shape has")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ndcg", action="store_true", help="train and evaluate linear rankers")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     jobs = [(name, options.queries or None, options.seed, options.ndcg) for name in SHAPES]
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the processes started below
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         rows = pool.starmap(measure, jobs, chunksize=1)
-    print(json.dumps(rows, indent=2) if options.json else table(rows))
+    output(rows, table, as_json=options.json)
 
 
 def measure(name: str, n_queries: int | None, seed: int, with_ndcg: bool) -> dict[str, Any]:
@@ -72,13 +70,6 @@ def measure(name: str, n_queries: int | None, seed: int, with_ndcg: bool) -> dic
 def peak_memory() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    cells = [list(rows[0])]
-    cells += [[f"{x:,}" if isinstance(x, int) else str(x) for x in row.values()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join("  ".join(map(str.rjust, line, widths)) for line in cells)
 
 
 # -- how well rankers do -------------------------------------------------------------------------

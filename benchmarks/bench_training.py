@@ -19,9 +19,7 @@ time and the memory that it takes to build the plan.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -31,6 +29,7 @@ if hasattr(os, "sched_setaffinity"):  # before any library counts the cores
 
 import numba
 import numpy as np
+from output import make_parser, output
 
 from countersample import simulate_clicks, synthetic
 from countersample.clicks import ClickLog
@@ -57,13 +56,12 @@ BARS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--queries", type=int, default=4000, help="of each shape")
     parser.add_argument("--clicks", type=int, default=1_000_000)
     parser.add_argument("--largest", type=int, default=10**7, help="clicks of the second table")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     report: dict[str, Any] = {"steps/s": {}, "ratios": [], "clicks": []}
     for shape in SHAPES:
@@ -75,7 +73,7 @@ def main() -> None:
         report["ratios"] += ratios(shape, speeds)
         if shape == SHAPES[0]:
             report["clicks"] = by_clicks(data, options.largest, options.rounds, options.seed)
-    print(json.dumps(report, indent=2) if options.json else text(report))
+    output(report, text, as_json=options.json)
 
 
 # -- what takes part: functions of the queries and items drawn, each a burst of steps -----------

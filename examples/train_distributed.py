@@ -96,7 +96,7 @@ class Training:
 
 
 def read(data: Path | None, clicks: Path | None, seed: int) -> tuple[RankingDataset, ClickLog]:
-    """Return judged data and a log of clicks on it; both are made up where no files are given."""
+    """Return labelled data and a log of clicks on it; both are made up where no files are given."""
     if data is not None and clicks is not None:
         dataset = load_letor(data)
         return dataset, ClickLog.load(clicks, dataset)
@@ -108,7 +108,7 @@ def main() -> None:
     """Read the arguments, and train."""
     parser = argparse.ArgumentParser(description="Train a network on clicks, with torchrun.")
     parser.add_argument("folder", type=Path, help="of the checkpoint")
-    parser.add_argument("--data", type=Path, help="judged data as LETOR text")
+    parser.add_argument("--data", type=Path, help="labelled data as LETOR text")
     parser.add_argument("--clicks", type=Path, help="a click log on it, as Parquet")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=16, help="of each process")

@@ -26,38 +26,38 @@ def logging(world, _seed):
 
 def ours(make, propensities, world, seed):
     log = world.log(propensities)
-    ranker = make(clip="auto", random_state=seed).fit_log(world.learned, log)
+    ranker = make(clip="auto", random_state=seed).fit_log(world.train, log)
     return ranker.predict(world.test)
 
 
 def supervised(make, world, seed):
     """Full supervision: a user who sees everything and clicks an item as often as its label."""
-    labels = ClickLog.from_labels(world.learned)
-    return make(random_state=seed).fit_log(world.learned, labels).predict(world.test)
+    labels = ClickLog.from_labels(world.train)
+    return make(random_state=seed).fit_log(world.train, labels).predict(world.test)
 
 
 class Rows:
     """A table for the libraries: rows of a group are adjacent, groups of held-out queries last."""
 
     def __init__(self, world, seed, *, full):
-        learned, shown = world.learned, world.shown
+        train, shown = world.train, world.shown
         if full:  # each query once, by its labels
-            query = np.repeat(np.arange(learned.n_queries), learned.query_sizes)
-            row, label, group = np.arange(learned.n_items), learned.labels, query
-            position = row - learned.offsets[query] + 1
+            query = np.repeat(np.arange(train.n_queries), train.query_sizes)
+            row, label, group = np.arange(train.n_items), train.labels, query
+            position = row - train.offsets[query] + 1
         else:
             query, label, position = shown.query, shown.clicks, shown.position
-            row = learned.offsets[query] + shown.item
-            group = shown.policy * learned.n_queries + query
-        held_out = np.random.default_rng(seed).random(learned.n_queries) < HOLDOUT
+            row = train.offsets[query] + shown.item
+            group = shown.policy * train.n_queries + query
+        held_out = np.random.default_rng(seed).random(train.n_queries) < HOLDOUT
         order = np.lexsort((position, group, held_out[query]))
-        self.features, self.label = learned.features[row[order]], label[order].astype(int)
+        self.features, self.label = train.features[row[order]], label[order].astype(int)
         self.position, self.group = position[order], group[order]
-        self.n_learned = int((~held_out[query]).sum())
+        self.n_train = int((~held_out[query]).sum())
 
     def part(self, held_out):
         """Return features, labels, positions and sizes of groups, of one of the two parts."""
-        rows = slice(self.n_learned, None) if held_out else slice(self.n_learned)
+        rows = slice(self.n_train, None) if held_out else slice(self.n_train)
         sizes = np.diff(np.flatnonzero(np.diff(self.group[rows], prepend=-1, append=-1)))
         return self.features[rows], self.label[rows], self.position[rows], sizes
 
@@ -100,7 +100,7 @@ def xgboost(world, seed, *, full=False):
         query = np.repeat(np.arange(len(sizes)), sizes)
         sets.append(xgb.DMatrix(features, label, qid=query))
     model = xgb.train(
-        params, sets[0], ROUNDS, evals=[(sets[1], "judged")], verbose_eval=False,
+        params, sets[0], ROUNDS, evals=[(sets[1], "validation")], verbose_eval=False,
         early_stopping_rounds=PATIENCE,
     )  # fmt: skip
     best = (0, model.best_iteration + 1)

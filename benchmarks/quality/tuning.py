@@ -72,9 +72,9 @@ def splits_of_synthetic(shape, n_queries, seeds):
 def make_log(dataset, relevant, n_clicks, seed):
     """Simulate the paper's clicks: γ = 1, ranked by a policy trained on 0.1 % of the queries."""
     scaled = dataset.normalized("minmax")
-    judged = np.unique(ClickLog.from_labels(dataset, relevant=relevant).query)
+    labelled = np.unique(ClickLog.from_labels(dataset, relevant=relevant).query)
     n_few = max(2, dataset.n_queries // 1000)
-    few = scaled.subset(np.random.default_rng(seed).choice(judged, n_few, replace=False))
+    few = scaled.subset(np.random.default_rng(seed).choice(labelled, n_few, replace=False))
     labels = ClickLog.from_labels(few, relevant=relevant)
     policy = train(few, labels, learning_rate=0.01, steps=1000, rng=seed).weights
     return simulate_clicks(
@@ -83,19 +83,19 @@ def make_log(dataset, relevant, n_clicks, seed):
     )  # fmt: skip
 
 
-def run(seed, learned, validation, test, relevant, n_clicks):
+def run(seed, train_set, validation, test, relevant, n_clicks):
     """nDCG@10 on test data of each way to choose, and the seconds that the label-free ones took."""
-    log = make_log(learned, relevant, n_clicks, seed)
+    log = make_log(train_set, relevant, n_clicks, seed)
     begin = time.perf_counter()
-    ranker = CounterSampleRanker(random_state=seed).fit_log(learned, log)
+    ranker = CounterSampleRanker(random_state=seed).fit_log(train_set, log)
     auto_seconds = time.perf_counter() - begin
-    scaled, judged, tested = map(ranker.normalizer_, (learned, validation, test))
+    scaled, labelled, tested = map(ranker.normalizer_, (train_set, validation, test))
     log = ClickLog(log.query, log.item, log.propensity)
     results = train_many(
         scaled, log, learning_rates=RATES, unit="query", steps=ranker.n_steps_, seeds=[seed]
     )
     sound = np.array([result.weights for result in results if result.diverged_at is None])
-    by_labels = learning_curve(sound, judged, METRIC, no_relevant="skip")
+    by_labels = learning_curve(sound, labelled, METRIC, no_relevant="skip")
     on_test = learning_curve(sound, tested, METRIC, no_relevant="skip")
     begin = time.perf_counter()
     best = tune(scaled, log, clips=CLIPS, rng=seed)

@@ -1,8 +1,8 @@
 """Simulated click logs with known truth, for comparisons of rankers.
 
-A world is judged data, cut into a part to learn from and one to test on, and the log of users on
+A world is labelled data, cut into a part to train on and one to test on, and the log of users on
 the first. In nine of ten sessions they were shown the items of a query in the order of one policy,
-in one of ten in that of another (an A/B test). They looked at rank r with probability (1/r)^γ, and
+in one of ten in that of another (an A/B test). They examined rank r with probability (1/r)^γ, and
 clicked one in ten of the items that are not relevant.
 """
 
@@ -48,7 +48,7 @@ class World:
     `policy` holds the scores of the first policy on the test data, (n_items,).
     """
 
-    learned: RankingDataset
+    train: RankingDataset
     test: RankingDataset
     relevant: float
     gamma: float
@@ -78,22 +78,22 @@ class World:
 def make(name, *, case, gamma, n_sessions, n_queries):
     """Return a world by the name of its data; `case` is the fold of MQ2008, or a seed."""
     if name == "MQ2008":
-        learned, test, relevant = _fold_of_mq2008(case)
+        train, test, relevant = _fold_of_mq2008(case)
     else:
         dataset = synthetic(name, n_queries=n_queries, rng=case)
-        learned, test = (
+        train, test = (
             part.normalized("query-minmax") for part in dataset.split(0.6, 0.4, rng=case)
         )
         relevant = 3
     rng = np.random.default_rng(case)
-    weights = [_policy(learned, relevant, rng) for _ in TRAFFIC]
+    weights = [_policy(train, relevant, rng) for _ in TRAFFIC]
     parts = [
-        _show(learned, learned.features @ w, gamma, relevant, round(share * n_sessions), rng)
+        _show(train, train.features @ w, gamma, relevant, round(share * n_sessions), rng)
         for w, share in zip(weights, TRAFFIC, strict=True)
     ]
     policy = np.repeat(np.arange(len(TRAFFIC)), [len(part[0]) for part in parts])
     shown = Shown(policy, *(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    return World(learned, test, relevant, gamma, test.features @ weights[0], shown)
+    return World(train, test, relevant, gamma, test.features @ weights[0], shown)
 
 
 def _fold_of_mq2008(fold):
@@ -114,8 +114,8 @@ def joined(parts):
 
 def _policy(dataset, relevant, rng):
     """Return the weights of a ranker that was trained on the labels of a few queries."""
-    judged = np.unique(ClickLog.from_labels(dataset, relevant=relevant).query)
-    few = dataset.subset(rng.choice(judged, FEW, replace=False))
+    labelled = np.unique(ClickLog.from_labels(dataset, relevant=relevant).query)
+    few = dataset.subset(rng.choice(labelled, FEW, replace=False))
     labels = ClickLog.from_labels(few, relevant=relevant)
     return train(few, labels, learning_rate=0.01, steps=1000, rng=rng).weights
 
