@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,10 +50,10 @@ def estimate_seconds(jobs: Iterable[Job], store: Store, *, workers: int) -> floa
     return seconds / workers
 
 
-class Rates(NamedTuple):
+class Rates:
     """Seconds that training and evaluation take on a dataset, on one of several busy cores.
 
-    Attributes
+    Parameters
     ----------
     a_draw, a_draw_of_many : float
         Of a run with one learning rate; of a pass with eight, by learning rate.
@@ -61,9 +61,10 @@ class Rates(NamedTuple):
         Of one ranker on the test data.
     """
 
-    a_draw: float
-    a_draw_of_many: float
-    an_evaluation: float
+    def __init__(self, a_draw: float, a_draw_of_many: float, an_evaluation: float) -> None:
+        self.a_draw = a_draw
+        self.a_draw_of_many = a_draw_of_many
+        self.an_evaluation = an_evaluation
 
     def of(self, job: Job) -> float:
         """Return the seconds of a tuning or a run."""

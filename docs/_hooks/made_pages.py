@@ -1,0 +1,112 @@
+"""What is not written by hand: the gallery, the samples, and pages of the repository's own files.
+
+The gallery runs the scripts of docs/gallery. The samples are what commands write. Both are made
+once in a process, so that ``mkdocs serve`` does not make them at each change.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted((ROOT / "docs" / "gallery").glob("*.py"))
+_OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md")
+
+#: The commands that make the samples, in order, in one folder; and the pages that they leave there.
+COMMANDS = (
+    "examples/make_shop_log.py shop",
+    "-m countersample fit shop/impressions.parquet --features shop/features.parquet"
+    " -o shop/ranker.json",
+    "-m countersample reproduce toy datasets propensities position-bias --scale smoke --out study",
+)
+SAMPLES = {
+    "samples/fit.html": "shop/ranker.html",
+    "samples/study.html": "study/report.html",
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is made to the files of the site."""
+    from mkdocs.structure.files import File  # noqa: PLC0415 (tests use the rest without it)
+
+    made: dict[str, str | bytes] = {
+        **{name: _inside(ROOT.joinpath(name).read_text()) for name in _OUTSIDE},
+        **{
+            f"examples/{script.stem}.md": f"# {script.name}\n\n```python\n{script.read_text()}```\n"
+            for script in sorted((ROOT / "examples").glob("*.py"))
+        },
+        **{f"gallery/{script.stem}.svg": drawn(script) for script in SCRIPTS},
+        **samples(),
+    }
+    for name, content in made.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Point links that leave docs/ to what stands for it here; put what is made in its place."""
+    if page.file.src_uri == "gallery.md":
+        return markdown.replace("<!-- the gallery -->", "\n".join(map(shown, SCRIPTS)))
+    if page.file.src_uri == "samples.md":
+        commands = [command.removeprefix("-m ") for command in COMMANDS]
+        listed = "\n".join(c if c.startswith("counter") else f"python {c}" for c in commands)
+        return markdown.replace("<!-- the commands of the samples -->", f"```sh\n{listed}\n```")
+    outside = r"\]\(\.\./(CHANGELOG|CONTRIBUTING|examples/\w+)\.(?:md|py)"
+    return re.sub(outside, r"](\1.md", markdown)
+
+
+def _inside(text: str) -> str:
+    """Return a page of the repository with its links as they are within docs/."""
+    text = re.sub(r"\]\((?:\.\./)?docs/", "](../" if "](../docs/" in text else "](", text)
+    return re.sub(r"\]\((\w+)\.py\)", r"](\1.md)", text)
+
+
+@cache
+def drawn(script: Path) -> bytes:
+    """Return what a script of the gallery draws, as SVG."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415 (heavy)
+
+    from countersample.pages.drawing import save_picture  # noqa: PLC0415
+
+    plt.switch_backend("agg")
+    figure = runpy.run_path(str(script))["draw"]().figure
+    with TemporaryDirectory() as folder:
+        save_picture(figure, Path(folder, "drawn.svg"))
+        plt.close(figure)
+        return Path(folder, "drawn.svg").read_bytes()
+
+
+def shown(script: Path) -> str:
+    """Return the part of the gallery's page that shows a script."""
+    source = script.read_text()
+    title, _, text = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
+    indented = "".join(f"    {line}\n" for line in source.splitlines())
+    return (
+        f"## {title.rstrip('.')}\n{text}\n\n![{title}](gallery/{script.stem}.svg)\n\n"
+        f'??? note "{script.name}"\n\n    ```python\n{indented}    ```\n'
+    )
+
+
+@cache
+def samples() -> dict[str, bytes]:
+    """Run the commands and return the pages that they wrote."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "examples").symlink_to(ROOT / "examples")
+        for command in COMMANDS:
+            subprocess.run(
+                [sys.executable, *command.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL
+            )  # fmt: skip
+        return {name: Path(folder, written).read_bytes() for name, written in SAMPLES.items()}

@@ -1,0 +1,238 @@
+"""The documentation as a whole: links, names, formulas, the gallery and what CONTRIBUTING says."""
+
+import re
+import runpy
+from importlib import import_module
+from inspect import ismodule, signature
+from pkgutil import resolve_name, walk_packages
+
+import pytest
+from conftest import ROOT
+
+import countersample
+
+DOCS = ROOT / "docs"
+WRITTEN = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        ROOT / "examples" / "README.md",
+        *DOCS.rglob("*.md"),
+    ]
+)
+FENCE = re.compile(r"^( *)(```+).*?^\1\2$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
+NOT_DOCUMENTED = {"cli", "pages", "study"}  # what programs are not meant to import
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def hook(name):
+    return runpy.run_path(str(DOCS / "_hooks" / f"{name}.py"))
+
+
+def prose(page):
+    """The text of a page without its code."""
+    return FENCE.sub("", page.read_text())
+
+
+# -- links ---------------------------------------------------------------------------------------
+
+
+def anchors(page):
+    """The anchors of a page's headings, as MkDocs and GitHub make them."""
+    headings = re.findall(r"^#+ (.*?)(?: #+)?$", prose(page), re.MULTILINE)
+    plain = [re.sub(r"\]\([^)]*\)|[`*\[]", "", heading) for heading in headings]
+    return {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower()) for text in plain}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_links_lead_somewhere(page):
+    made = set(hook("made_pages")["SAMPLES"])
+    for target in re.findall(r"\]\(([^)\s]+)\)", CODE.sub("", prose(page))):
+        if "://" in target or target in made:
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.is_file(), target
+        assert not anchor or anchor in anchors(file), target
+
+
+def test_every_page_is_in_the_navigation():
+    told = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    listed = re.findall(r"- (?:[\w ]+: )?([\w/]+\.md)$", told, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert pages == set(listed) - {"CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md"}
+
+
+def test_the_index_leads_to_every_page():
+    linked = set(re.findall(r"\]\(([\w/]+\.md)\)", (DOCS / "index.md").read_text()))
+    assert {page.name for page in DOCS.glob("*.md")} - linked == {"index.md"}
+
+
+# -- formulas ------------------------------------------------------------------------------------
+
+
+def formulas(page):
+    text = CODE.sub("", prose(page))
+    blocks = re.findall(r"\$\$(.+?)\$\$", text, re.DOTALL)
+    text = re.sub(r"\$\$.+?\$\$", "", text, flags=re.DOTALL)
+    return blocks, re.findall(r"\$([^$\n]+)\$", text)
+
+
+def test_every_formula_becomes_mathml():
+    pytest.importorskip("latex2mathml")
+    mathml = hook("formulas")["mathml"]
+    pages = [page for page in WRITTEN if DOCS in page.parents]
+    found = [latex for page in pages for latex in sum(formulas(page), [])]
+    assert len(found) > 100
+    for latex in found:
+        made = mathml(latex)
+        assert "<merror" not in made, latex
+        assert not re.search(r"\\[a-zA-Z]", made), f"{latex}: {made}"  # a command that is unknown
+
+
+def test_a_formula_is_put_into_the_page():
+    pytest.importorskip("latex2mathml")
+    content = r'<p>a <span class="arithmatex">\(x &lt; y\)</span> b</p>'
+    made = hook("formulas")["on_page_content"](content)
+    assert "arithmatex" not in made
+    assert "<mi>x</mi>" in made
+    assert made.startswith("<p>a <math")
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def public_modules():
+    """The modules and packages that list public names, but for what only the package uses."""
+    found = [
+        module.name
+        for module in walk_packages(countersample.__path__, "countersample.")
+        if not any(part.startswith("_") for part in module.name.split(".")[1:])
+        and module.name.split(".")[1] not in NOT_DOCUMENTED
+    ]
+    packages = {name.rpartition(".")[0] for name in found}
+    return sorted(
+        name
+        for name in found
+        if name.count(".") == 1 or name in packages or name == "countersample.clicks.impressions"
+    )
+
+
+def documented():
+    text = "\n".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
+    return set(re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("module", public_modules())
+def test_every_public_module_has_a_page(module):
+    if module.startswith("countersample.clicks.impressions."):
+        pytest.skip("engines and formats are for those who add one")
+    assert module in documented()
+    for name in getattr(import_module(module), "__all__", ()):
+        thing = getattr(import_module(module), name, None)
+        if not callable(thing) and not ismodule(thing):  # constants have no docstring to show
+            assert f"{module}.{name}" in documented()
+
+
+def test_the_reference_names_what_exists():
+    for name in documented():
+        assert resolve_name(name) is not None
+
+
+def test_the_index_of_the_reference_has_the_names_of_the_root():
+    told = set(re.findall(r"`(\w+)`", (DOCS / "reference" / "index.md").read_text()))
+    assert set(countersample.__all__) <= told
+
+
+def glossary():
+    rows = re.findall(r"^\|.*\| (`.*`) \|$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    return sorted({name for row in rows for name in re.findall(r"`([^`]+)`", row)})
+
+
+def test_every_row_of_the_glossary_has_a_name():
+    text = (DOCS / "glossary.md").read_text()
+    rows = [line for line in text.splitlines() if re.match(r"\| (?!symbol|word|-)", line)]
+    assert all(line.endswith("` |") for line in rows)
+    assert len(rows) > 60
+
+
+@pytest.mark.parametrize("name", glossary())
+def test_the_glossary_names_what_exists(name):
+    path, argument, key = re.fullmatch(r'([\w.]+)(?:\((\w+)\))?(?:\["([\w-]+)"\])?', name).groups()
+    owner, _, last = f"countersample.{path}".rpartition(".")
+    try:
+        thing = resolve_name(f"{owner}.{last}")
+    except (AttributeError, ImportError):
+        assert last in resolve_name(owner).__annotations__  # a field without a default
+        return
+    if argument:
+        assert argument in signature(thing).parameters
+    if key:
+        assert key in thing
+
+
+# -- the gallery ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("script", sorted((DOCS / "gallery").glob("*.py")), ids=lambda s: s.stem)
+def test_the_gallery_draws(script):
+    made = hook("made_pages")
+    assert made["drawn"](script).startswith(b"<?xml")
+    page = made["shown"](script)
+    assert page.startswith("## ")
+    assert f"![{page[3:].partition(chr(10))[0]}" in page
+
+
+def test_every_plot_is_in_the_gallery():
+    from countersample import plotting
+
+    text = "".join(script.read_text() for script in (DOCS / "gallery").glob("*.py"))
+    for name in plotting.__all__:
+        assert name in text or not name.startswith("plot_")
+
+
+def test_the_picture_of_the_readme_shows_what_it_says():
+    """CounterSample is ahead of IPS-SGD, and that of Biased-SGD at the end, on the same clicks."""
+    script = runpy.run_path(str(DOCS / "gallery" / "learning_curves.py"))
+    _, found, logged = script["curves"]()
+    means = {name: values.mean() for name, values in found.items()}
+    assert means["CounterSample by query"] > means["IPS-SGD"]
+    assert means["CounterSample"] > means["IPS-SGD"]
+    assert found["IPS-SGD"][:, -1].mean() > found["Biased-SGD"][:, -1].mean() > logged
+
+
+def test_pictures_are_small():
+    pictures = [path for path in DOCS.rglob("*") if path.suffix in {".svg", ".png"}]
+    assert [path.name for path in pictures] == ["learning_curves.svg"]
+    assert sum(path.stat().st_size for path in pictures) < 60_000
+
+
+# -- who to cite, and where a change belongs ------------------------------------------------------
+
+
+def test_the_citation_is_of_this_version():
+    version = countersample.__version__.partition(".dev")[0]
+    told = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert told[1] == version
+    assert f"version = {{{version}}}" in (DOCS / "citation.md").read_text()
+
+
+def test_contributing_names_what_exists():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = set(re.findall(r"`([\w./*<>-]+(?:/|\.(?:py|md|toml|yml|yaml|cff)))`", text))
+    assert len(paths) > 40
+    for path in paths:
+        places = (ROOT, ROOT / "src" / "countersample")
+        assert any(list(place.glob(path.rstrip("/"))) for place in places), path
+
+
+def test_contributing_names_registries_that_exist():
+    rows = re.findall(r"`([A-Z_]{3,})` in `([\w/.]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(rows) > 10
+    for name, path in rows:
+        module = path.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+        assert hasattr(import_module(f"countersample.{module}"), name), f"{name} in {path}"
