@@ -56,10 +56,3 @@ def test_the_readme_shows_what_the_demo_prints(run):
 
 def words(text):
     return re.findall(r"[A-Za-z]{2,}", text.replace("not reached", ""))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target

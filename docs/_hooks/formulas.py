@@ -30,6 +30,4 @@ def mathml(latex: str, *, block: bool = False) -> str:
 
 def on_page_content(content: str, **_: object) -> str:
     """Replace what arithmatex has left in a page."""
-    return _FOUND.sub(
-        lambda found: mathml(html.unescape(found[2]), block=found[1] == "["), content
-    )
+    return _FOUND.sub(lambda found: mathml(html.unescape(found[2]), block=found[1] == "["), content)

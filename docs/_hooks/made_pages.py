@@ -25,15 +25,14 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 _OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md")
 
-#: The commands that make the samples, in order, in one folder; and the pages that they leave there.
+# The commands that make the samples, in order, in one folder; and the pages that they leave there.
 COMMANDS = (
     "examples/make_shop_log.py shop",
-    "-m countersample fit shop/impressions.parquet --features shop/features.parquet"
-    " -o shop/ranker.json",
+    "-m countersample fit shop/impressions.parquet --features shop/features.parquet -o ranker.json",
     "-m countersample reproduce toy datasets propensities position-bias --scale smoke --out study",
 )
 SAMPLES = {
-    "samples/fit.html": "shop/ranker.html",
+    "samples/fit.html": "ranker.html",
     "samples/study.html": "study/report.html",
 }
 
@@ -106,7 +105,6 @@ def samples() -> dict[str, bytes]:
     with TemporaryDirectory() as folder:
         Path(folder, "examples").symlink_to(ROOT / "examples")
         for command in COMMANDS:
-            subprocess.run(
-                [sys.executable, *command.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL
-            )  # fmt: skip
+            words = [sys.executable, *command.split()]
+            subprocess.run(words, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         return {name: Path(folder, written).read_bytes() for name, written in SAMPLES.items()}

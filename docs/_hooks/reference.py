@@ -59,7 +59,7 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Refuse a site that a public name is missing from."""
     missing = []
     for page in sorted(Path(config.docs_dir, "reference").glob("*.md")):
-        built = Path(config.site_dir, "reference", page.stem, "index.html")
+        built = Path(config.site_dir, "reference", f"{page.stem}.html")
         for module in re.findall(r"^::: (countersample[\w.]*)$", page.read_text(), re.MULTILINE):
             names = [f"{module}.{n}" for n in getattr(resolve_name(module), "__all__", [])]
             missing += [n for n in names if not re.search(f'id="{n}[".]', built.read_text())]

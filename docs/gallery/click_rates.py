@@ -1,7 +1,7 @@
 """Click rates by position.
 
 What a raw log shows first. A rate that falls does not tell whether lower positions are examined
-less or hold worse items; the next plot does.
+less or hold worse items: that takes items that moved.
 """
 
 from matplotlib.axes import Axes
