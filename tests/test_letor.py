@@ -319,7 +319,7 @@ class TestAgainstTheTwin:
         st.integers(1, 3),
         st.sampled_from([16, 64, 1 << 20]),
     )
-    @settings(max_examples=600)
+    @settings(max_examples=250)
     def test_same_matrix_or_both_refuse(self, rows, ending, closed, threads, block):
         data = (ending.join(rows) + (ending if closed else "")).encode()
         check_against_twin(data, threads, block)

@@ -1,6 +1,7 @@
 """Click models: what users examine on a ranked list, and what of that they click.
 
-All users are one kind of walk. A user comes to the items from the top down; an item the user has
+They rest on the examination hypothesis: a click needs an item that was examined and that attracts.
+All models are one kind of walk. A user comes to the items from the top down; an item the user has
 come to is *examined* with one probability, *clicked* once examined with another, and then the
 user *goes on* to the next item with a third, which may depend on whether there was a click. A
 model is a formula for these four, a row an item (`Steps`); sampling, and the closed forms of what
@@ -66,7 +67,7 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class ClickModel(ABC):
-    """A user of ranked lists: the base of all models.
+    """A model of what users examine and click: the base of all.
 
     Parameters
     ----------
@@ -147,7 +148,9 @@ class ClickModel(ABC):
 
 @dataclass(frozen=True)
 class PositionBased(ClickModel):
-    """P(click) = bias(rank) · (1 if relevant, else noise). The click model of the paper.
+    """P(click) = bias(rank) · (1 if relevant, else noise): the position-based model (PBM).
+
+    It is the click model of the paper, and of most counterfactual learning to rank.
 
     Each item is examined, and clicked, independently of the others. The propensity is bias(rank).
 

@@ -94,7 +94,7 @@ class LetorReader:
     clip : bool
         Whether a number beyond float32 becomes the largest float32 rather than an error.
     threads : int
-    report : function of the number of bytes read so far
+    progress : function of the number of bytes read so far
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class LetorReader:
         n_features: int | None,
         clip: bool,
         threads: int,
-        report: Callable[[float], None],
+        progress: Callable[[float], None],
     ) -> None:
         from countersample._kernels import letor  # noqa: PLC0415 (imports numba)
 
@@ -118,7 +118,7 @@ class LetorReader:
         self._n_features = n_features
         self._clip = clip
         self._threads = threads
-        self._report = report
+        self._progress = progress
         self._width = n_features or 0
         self._highest = -1
         self._n_rows = 0
@@ -161,7 +161,7 @@ class LetorReader:
             expected = int((rows_before + rows * (1 + sources_left)) * _HEADROOM)
             self._parse(source.name, lines_before, block, pieces, pool, expected)
             lines_before += n_lines
-            self._report(done + source.position)
+            self._progress(done + source.position)
 
     def _parse(
         self,

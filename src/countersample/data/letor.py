@@ -226,7 +226,7 @@ def read_letor(
     paths = [Path(s) for s in sources if isinstance(s, str | os.PathLike)]
     name = ", ".join(path.name for path in paths) or "text"
     total = sum(path.stat().st_size for path in paths if path.exists()) or None
-    with byte_progress(f"reading {name}", total, show=progress) as report:
+    with byte_progress(f"reading {name}", total, show=progress) as shown:
         reader = LetorReader(
             tape,
             with_qid=groups is None,
@@ -234,7 +234,7 @@ def read_letor(
             n_features=n_features,
             clip=clip,
             threads=threads or available_cores(),
-            report=report,
+            progress=shown,
         )
         rows = reader.read(sources)
     if groups is None:

@@ -2,7 +2,9 @@
 
 All rest on the position-based model, P(click) = p_position · r_pair. Where a pair (a query and an
 item) was shown both at j and at k, its relevance r cancels. They differ in which positions are
-compared, and in what makes the comparison fair.
+compared, and in what makes the comparison fair: shuffles and swaps are interventions made on
+purpose; pivot, adjacent chain and all pairs take those that changes of the logging policy make
+anyway (*intervention harvesting*).
 """
 
 from __future__ import annotations
