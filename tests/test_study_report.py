@@ -21,9 +21,9 @@ from countersample.study.findings.tables import Entry, Group, Row, Table
 from countersample.study.report import (
     Figure,
     Link,
-    ProtocolLine,
     Report,
     Section,
+    SettingLine,
     render_report,
     summarize,
     write_report,
@@ -138,7 +138,7 @@ class TestPage:
             (nasty,),
             (Verdict("mine", nasty, nasty, "paper", "in part", nasty),),
             (section,),
-            protocol=(ProtocolLine(nasty, nasty, ""),),
+            settings=(SettingLine(nasty, nasty, ""),),
             versions={nasty: nasty},
             commands=(nasty,),
         )
@@ -199,7 +199,9 @@ class TestTables:
         )
         page = Page(render_report(section_with(tables=(table,))))
         (cell,) = page.all("td")
-        spans = {s["class"]: s["text"] for s in page.all("span") if s["class"] != "mark"}
+        spans = {
+            s["class"]: s["text"] for s in page.all("span") if s.get("class", "mark") != "mark"
+        }
         assert cell["text"] == "".join(spans.values())
         return spans
 
@@ -240,7 +242,7 @@ class TestHowItWasRun:
         assert "1 of 5 settings differs from the paper’s" in page.all("main")[0]["text"]
 
     def test_no_difference_is_said_too(self):
-        report = replace(section_with(), protocol=(ProtocolLine("seeds", "5", "5"),))
+        report = replace(section_with(), settings=(SettingLine("seeds", "5", "5"),))
         text = Page(render_report(report)).all("main")[0]["text"]
         assert "Every setting is the paper’s." in text
         assert "≠" not in text

@@ -10,13 +10,15 @@ import numpy as np
 
 from countersample import pages
 from countersample._version import __version__
-from countersample.pages.drawing import MAIN, inline_figure, new_axes
+from countersample.pages.drawing import MAIN, MARKED, figure_style, inline_figure, new_axes
 from countersample.plotting import (
     plot_gain,
     plot_learning_curve,
     plot_propensities,
     plot_weights,
 )
+from countersample.scorers import LinearScorer, TreesScorer
+from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -56,7 +58,7 @@ def write_page(
             _positions(fit),
             *([_learning(fit)] if fit.learning_curve else []),
             _weights(fit),
-            *([_features(fit)] if hasattr(fit.ranker, "weights_") else []),
+            _features(fit),
             _heaviest(fit, show_ids=show_ids),
             _log(fit),
             _settings(fit),
@@ -103,6 +105,7 @@ def _if_wrong(fit: Fit) -> str:
     )
 
 
+@figure_style()
 def _positions(fit: Fit) -> str:
     source = fit.propensity_source
     figure, axes = new_axes(*_SIZE)
@@ -117,10 +120,14 @@ def _positions(fit: Fit) -> str:
         curve, check = source.curve, source.cross_check
         others = {} if check is None else dict(check.estimates)
         others.pop(curve.method, None)
-        plot_propensities({curve.method: curve, **others}, ax=axes)
+        plot_propensities(curve, ax=axes)
+        for (colour, _), (name, other) in zip(MARKED, others.items(), strict=False):
+            axes.plot(other.position, other.value, color=colour, lw=0.8, alpha=0.8, label=name)
+        axes.legend()
+        thin = "; thin: the other methods" if others else ""
         text = (
             f"The probability to be examined, relative to position {curve.reference}: "
-            f"{curve.method}, {source.source}, with {curve.confidence:.0%} intervals. "
+            f"{curve.method}, {source.source}, with {curve.confidence:.0%} intervals{thin}. "
             f"{'' if check is None else check.sentence}"
         )
         header = ["position", curve.method, "interval", *others]
@@ -176,16 +183,25 @@ def _weights(fit: Fit) -> str:
 
 
 def _features(fit: Fit) -> str:
-    """Of a linear ranker."""
+    """Of a linear or boosted ranker; a network tells nothing by its weights."""
+    scorer = fit.ranker.scorer_
+    if isinstance(scorer, LinearScorer):
+        column, sizes, form = "weight", scorer.weights, "+.4g"
+        caption = "The largest weights of the ranker, for features brought to [0, 1]"
+    elif isinstance(scorer, TreesScorer):
+        inner = scorer.feature[scorer.feature != LEAF]
+        counts = np.bincount(inner, minlength=scorer.n_features)
+        column, sizes, form = "splits", counts.astype(np.float64), ",.0f"
+        caption = "The features that the trees ask for most often"
+    else:
+        return ""
     names = getattr(fit.ranker, "feature_names_in_", None)
-    weights: NDArray[np.float64] = fit.ranker.weights_
-    largest = np.argsort(-np.abs(weights), kind="stable")[:N_FEATURES]
+    largest = np.argsort(-np.abs(sizes), kind="stable")[:N_FEATURES]
     rows = [
-        (f"feature {k + 1}" if names is None else str(names[k]), f"{weights[k]:+.4g}")
+        (f"feature {k + 1}" if names is None else str(names[k]), f"{sizes[k]:{form}}")
         for k in largest
     ]
-    caption = "The largest weights of the ranker, for features brought to [0, 1]"
-    return pages.card("What it learned", pages.table(("feature", "weight"), rows, caption=caption))
+    return pages.card("What it learned", pages.table(("feature", column), rows, caption=caption))
 
 
 def _heaviest(fit: Fit, *, show_ids: bool) -> str:

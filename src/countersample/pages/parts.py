@@ -39,7 +39,7 @@ def notice(text: str, sign: Sign) -> str:
 
 
 def warning_list(texts: Sequence[str]) -> str:
-    """Return what is to be looked at first, as a list in a box; nothing where there is nothing."""
+    """Return what is to be read first, as a list in a box; nothing where there is nothing."""
     if not texts:
         return ""
     items = "".join(f"<li>{escape(text)}</li>" for text in texts)
@@ -127,7 +127,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str)
     >>> print(pages.table(["method", "nDCG@10"], [["IPS-SGD", "0.71"]], caption="After training"))
     <div class="scroll" tabindex="0" role="region" aria-label="After training">
     <table>
-    <caption>After training</caption>
+    <caption><span>After training</span></caption>
     <thead><tr><th scope="col">method</th><th scope="col">nDCG@10</th></tr></thead>
     <tbody>
     <tr><th scope="row">IPS-SGD</th><td>0.71</td></tr>
@@ -161,7 +161,7 @@ def notebook_table(
         + "</tr>"
         for first, *others in rows
     )
-    told = f"<caption>{escape(caption)}</caption>\n" if caption else ""
+    told = f"<caption><span>{escape(caption)}</span></caption>\n" if caption else ""
     return f"<table>\n{told}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 

@@ -13,7 +13,7 @@ from countersample.study.experiment import versions
 from countersample.study.findings.write_tables import write_table
 from countersample.study.kinds import KINDS
 from countersample.study.kinds.kind import Done
-from countersample.study.report.model import Link, ProtocolLine, Report, Section
+from countersample.study.report.model import Link, Report, Section, SettingLine
 from countersample.study.report.page import write_report
 from countersample.study.report.summary import summarize
 from countersample.study.running.gather import write_results
@@ -81,7 +81,7 @@ def write_artifacts(
                 _section(study, written[study.name], done) for study in experiment.studies
             ),
             diagnoses=tuple(logs.values()),
-            protocol=tuple(_settings(experiment)),
+            settings=tuple(_settings(experiment)),
             versions=versions(),
             commands=(command,),
             files=tuple(_files(store)),
@@ -143,14 +143,14 @@ def _remarks(experiment: Experiment) -> Iterator[str]:
         )
 
 
-def _settings(experiment: Experiment) -> Iterator[ProtocolLine]:
+def _settings(experiment: Experiment) -> Iterator[SettingLine]:
     """Yield every setting that is the same in all studies of methods, beside the paper's."""
     configs = [study.config for study in experiment.studies if study.grid.methods]
     for name in SETTINGS:
         values = {getattr(config, name) for config in configs}
         if len(values) == 1:
             here, paper = values.pop(), getattr(PAPER, name)
-            yield ProtocolLine(title_of(name), _shown(here), _shown(paper))
+            yield SettingLine(title_of(name), _shown(here), _shown(paper))
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 (a setting)

@@ -1,1 +1,1 @@
-"""What is studied: grids, the protocol, published numbers, datasets."""
+"""What is studied: grids, the settings, published numbers, datasets."""

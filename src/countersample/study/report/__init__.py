@@ -4,9 +4,9 @@ from countersample.study.report.model import (
     Figure,
     Link,
     LogDiagnosis,
-    ProtocolLine,
     Report,
     Section,
+    SettingLine,
 )
 from countersample.study.report.page import render_report, write_report
 from countersample.study.report.summary import summarize
@@ -15,9 +15,9 @@ __all__ = [
     "Figure",
     "Link",
     "LogDiagnosis",
-    "ProtocolLine",
     "Report",
     "Section",
+    "SettingLine",
     "render_report",
     "summarize",
     "write_report",

@@ -1,4 +1,4 @@
-// Fill the places that the page has left for curves, and show in the contents where the reader is.
+// Fill what the page has left free for curves, and show in the contents where the reader is.
 
 function start() {
   const data = JSON.parse(document.getElementById("page-data").textContent);

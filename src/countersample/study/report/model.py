@@ -72,14 +72,14 @@ class Section:
 
 @dataclass(frozen=True)
 class LogDiagnosis:
-    """A click log by name and the figures of its weights."""
+    """A click log by name and the statistics of its weights."""
 
     title: str
     diagnosis: Diagnosis
 
 
 @dataclass(frozen=True)
-class ProtocolLine:
+class SettingLine:
     """A setting in words: what it was here and what it is in the paper."""
 
     setting: str
@@ -104,7 +104,7 @@ class Report:
     verdicts : tuple of Verdict
     sections : tuple of Section
     diagnoses : tuple of LogDiagnosis
-    protocol : tuple of ProtocolLine
+    settings : tuple of SettingLine
     versions : mapping of str to str
         Of this package, Python and what numbers depend on.
     commands : tuple of str
@@ -118,7 +118,7 @@ class Report:
     verdicts: tuple[Verdict, ...]
     sections: tuple[Section, ...]
     diagnoses: tuple[LogDiagnosis, ...] = ()
-    protocol: tuple[ProtocolLine, ...] = ()
+    settings: tuple[SettingLine, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     commands: tuple[str, ...] = ()
     files: tuple[Link, ...] = ()

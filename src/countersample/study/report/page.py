@@ -13,7 +13,7 @@ from countersample.study.report.table import render_table
 from countersample.study.report.words import (
     diagnoses,
     file_list,
-    protocol,
+    settings_table,
     verdict_lists,
     versions,
 )
@@ -72,7 +72,7 @@ def _parts(report: Report) -> list[tuple[str, str, str]]:
     parts += [(f"study-{each.name}", each.title, _section(each)) for each in report.sections]
     if report.diagnoses:
         parts.append(("logs", "The click logs", diagnoses(report.diagnoses)))
-    how = protocol(report.protocol) + versions(report.versions, report.commands)
+    how = settings_table(report.settings) + versions(report.versions, report.commands)
     parts.append(("run", "How it was run", how + file_list(report.files)))
     return parts
 

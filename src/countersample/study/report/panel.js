@@ -217,7 +217,7 @@ class Panel {
         })),
     );
     this.reading.replaceChildren(
-      html("strong", {}, [this.place(x)]),
+      html("strong", {}, [this.positionText(x)]),
       html("dl", {}, values.map(({ line, text }) => html("div", { "data-method": line.name }, [
         html("dt", {}, [swatch(line.style), line.name]), html("dd", {}, [text]),
       ]))),
@@ -234,7 +234,7 @@ class Panel {
   }
 
   /** Where a value is read, in words. */
-  place(x) {
+  positionText(x) {
     if (!this.spec.ticks) return `${longNumber(x)} ${this.spec.xLabel}`;
     const [, label] = this.spec.ticks.find(([tick]) => tick === x);
     return `${this.spec.xLabel}: ${label}`;
@@ -248,6 +248,6 @@ class Panel {
     this.plot.setAttribute("aria-valuemin", 0);
     this.plot.setAttribute("aria-valuemax", last);
     this.plot.setAttribute("aria-valuenow", at);
-    this.plot.setAttribute("aria-valuetext", `${this.place(this.positions[at])}: ${values.join(", ")}`);
+    this.plot.setAttribute("aria-valuetext", `${this.positionText(this.positions[at])}: ${values.join(", ")}`);
   }
 }

@@ -18,7 +18,7 @@ def render_table(table: Table) -> str:
     bodies = "\n".join(_group(group, len(table.columns)) for group in table.groups)
     notes = pages.paragraphs(table.notes)
     shown = f"""<table class="numbers" id="table-{escape(table.name)}">
-<caption>{escape(table.caption)}</caption>
+<caption><span>{escape(table.caption)}</span></caption>
 <thead><tr><th scope="col">{escape(table.axis)}</th>{head}</tr></thead>
 {bodies}
 </table>"""

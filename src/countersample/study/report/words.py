@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from countersample.study.findings.claims import Verdict
-    from countersample.study.report.model import Link, LogDiagnosis, ProtocolLine
+    from countersample.study.report.model import Link, LogDiagnosis, SettingLine
 
 _SIGNS = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗"}
 
@@ -129,7 +129,7 @@ def _share(share: float) -> str:
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
-def protocol(lines: Sequence[ProtocolLine]) -> str:
+def settings_table(lines: Sequence[SettingLine]) -> str:
     """Return the settings, here and in the paper, with a mark where they differ."""
     if not lines:
         return ""
@@ -146,7 +146,8 @@ def protocol(lines: Sequence[ProtocolLine]) -> str:
     )
     head = "".join(f'<th scope="col">{title}</th>' for title in ("Setting", "Here", "Paper"))
     table = (
-        '<table class="settings">\n<caption>Settings, here and in the paper</caption>\n'
+        '<table class="settings">\n'
+        "<caption><span>Settings, here and in the paper</span></caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
     )
     return f"<p>{words}</p>\n{pages.scroll_box(table, 'Settings')}\n"
