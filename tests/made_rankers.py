@@ -16,7 +16,7 @@ CONSTANT = 3  # the column that does not vary
 # Scales from 10^-6 to 10^6, one with a mean far from 0, one constant.
 SCALES = np.array([1e-6, 1e-3, 1.0, 0.0, 1e3, 1e6, 10.0])
 MEANS = np.array([0.0, 0.0, -1.0, 5.0, 2e3, 0.0, 1e5])
-NAMES = tuple(f"feature {place}" for place in range(len(SCALES)))
+NAMES = tuple(f"feature {index}" for index in range(len(SCALES)))
 
 
 class Made(ClickRanker):

@@ -119,7 +119,7 @@ class TestCard:
 
     def test_as_a_page(self, rng, tmp_path):
         ranker, _ = made("linear", "minmax", rng)
-        ranker.origin_ |= {"gain": GAIN, "data": "a<b"}
+        ranker.provenance_ |= {"gain": GAIN, "data": "a<b"}
         names = ["<i>x</i>", *NAMES[1:]]
         path = tmp_path / "shop.json"
         card = export(ranker, path, to="solr", feature_names=names, card="html").card

@@ -191,18 +191,18 @@ def trained(library, dataset, log, n_trees, held_out=None, **options):
     if library == "lightgbm":
         table = lgb.Dataset(dataset.features, label=np.zeros(dataset.n_items))
         if held_out:
-            judged = lgb.Dataset(
+            validation = lgb.Dataset(
                 held_out[0].features, label=np.zeros(held_out[0].n_items), reference=table
             )
             options = {
-                "valid_sets": [judged], "feval": lightgbm_metric(*held_out),
+                "valid_sets": [validation], "feval": lightgbm_metric(*held_out),
                 "callbacks": [lgb.early_stopping(10, verbose=False)],
             }  # fmt: skip
         params = QUIET | {"objective": objective, "min_data_in_leaf": 5}
         return lgb.train(params, table, n_trees, **options)
     if held_out:
         options = {
-            "evals": [(xgb.DMatrix(held_out[0].features), "judged")],
+            "evals": [(xgb.DMatrix(held_out[0].features), "validation")],
             "custom_metric": xgboost_metric(*held_out), "verbose_eval": False,
             "callbacks": [xgb.callback.EarlyStopping(rounds=10, maximize=True)],
         }  # fmt: skip
@@ -221,17 +221,17 @@ def predicted(booster, features, n_trees):
 @pytest.mark.parametrize("library", OBJECTIVES)
 def test_early_stopping_is_by_the_snips_estimate(library):
     dataset = synthetic("tiny", n_queries=120, rng=SEED)
-    learned, judged = dataset.split(0.7, 0.3, rng=SEED)
+    learned, validation = dataset.split(0.7, 0.3, rng=SEED)
     log, held_out = (
         simulate_clicks(part, policy=part.features[:, 0], n_clicks=2000, rng=SEED)
-        for part in (learned, judged)
+        for part in (learned, validation)
     )
-    booster = trained(library, learned, log, 200, held_out=(judged, held_out))
+    booster = trained(library, learned, log, 200, held_out=(validation, held_out))
     n_trees = booster.current_iteration() if library == "lightgbm" else booster.num_boosted_rounds()
     assert n_trees < 200
     values = [
         estimate(
-            predicted(booster, judged.features, n), held_out, judged, metric="dcg@10",
+            predicted(booster, validation.features, n), held_out, validation, metric="dcg@10",
             estimator="snips", n_bootstrap=2,
         ).value
         for n in range(1, n_trees + 1)

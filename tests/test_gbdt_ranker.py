@@ -199,14 +199,16 @@ def test_the_history_is_the_snips_estimate_on_held_out_clicks(backend, data, mon
         learner = one_core(backend, n_trees=n_trees, patience=None, **whole)
         scores = learner.fit_log(dataset, fold.train).predict(dataset)
         left_out = np.setdiff1d(log.query, fold.train.query)
-        judged = log.of_queries(left_out)
+        validation = log.of_queries(left_out)
         assert len(left_out) == fold.validation.n_queries
-        is_judged = np.isin(np.arange(dataset.n_queries), left_out)
-        rows = np.flatnonzero(np.repeat(is_judged, dataset.query_sizes))
+        is_held_out = np.isin(np.arange(dataset.n_queries), left_out)
+        rows = np.flatnonzero(np.repeat(is_held_out, dataset.query_sizes))
         scores[rows[fold.order]] -= 1e-12 * np.arange(len(rows))  # ties as the fold breaks them
-        found = estimate(scores, judged, dataset, metric="dcg@10", estimator="snips", n_bootstrap=2)
-        total += found.value * judged.weights.sum()
-        weight += judged.weights.sum()
+        found = estimate(
+            scores, validation, dataset, metric="dcg@10", estimator="snips", n_bootstrap=2
+        )
+        total += found.value * validation.weights.sum()
+        weight += validation.weights.sum()
     assert ranker.history_.value[n_trees - 1] == pytest.approx(total / weight, rel=1e-6)
 
 

@@ -11,10 +11,18 @@ from every_ranker import LIBRARIES, RANKERS, every, fit, fitted, make, table, ti
 
 from countersample import ClickLog, RankingDataset, estimate, evaluate, simulate_clicks
 from countersample._extras import MissingExtraError
+from countersample.cli._models import MODELS
 from countersample.errors import DataError, ParameterError
 from countersample.rankers import OneQueryWarning, UnfittedRankerError
 from countersample.rankers._parameters import CHECKS
+from countersample.rankers.loading import KINDS
 from countersample.tuning import clips_to_try
+
+
+def test_every_kind_is_here():
+    assert set(RANKERS) == set(MODELS)
+    assert {make(kind).kind for kind in RANKERS} == set(KINDS)
+
 
 # -- training
 
@@ -322,6 +330,8 @@ def test_bad_parameters_are_the_same_sentence(kind, name, value, expected):
 def test_a_metric_that_clicks_cannot_estimate(kind):
     with pytest.raises(ParameterError, match="cannot be estimated from clicks"):
         make(kind, metric="ndcg@10").fit_log(*tiny())
+    with pytest.raises(ParameterError, match="metric is 10, expected the name of one"):
+        make(kind, metric=10).fit_log(*tiny())
 
 
 @pytest.mark.parametrize("kind", LIBRARIES)

@@ -8,12 +8,13 @@ import pytest
 import torch
 import twins_objectives as twin
 from conftest import SEED
+from made_plans import plan_of
 from torch.utils.data import DataLoader, Subset
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from countersample import ClickLog, RankingDataset
 from countersample.errors import CounterSampleError, ParameterError
-from countersample.plans import PLANS, UNITS, Examples, make_plan
+from countersample.plans import PLANS, UNITS, Examples
 from countersample.torch import ClickBatch, ClickDataset, CounterSampler, click_loss, collate
 
 FIELDS = ("features", "offsets", "starts", "item", "weight")
@@ -38,13 +39,6 @@ def log(rng):
         propensity=rng.choice([1, 0.5, 0.2, 0.05], 12),
         count=rng.integers(1, 4, 12),
     )
-
-
-def plan_of(name, log, unit, rng):
-    examples = Examples.of(log, unit)
-    options = {"bounded": "bounds", "proposal": "probabilities"}
-    given = {options[name]: rng.random(len(examples)) + 0.1} if name in options else {}
-    return make_plan(name, examples, **given)
 
 
 def assert_same(a, b):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SEED
+from made_plans import plan_of
 from scipy.stats import chisquare
 from torch.utils.data import BatchSampler, DataLoader, TensorDataset
 
@@ -35,13 +36,6 @@ def make(log, monkeypatch):
     """Make samplers of 30 draws an epoch, in blocks so small that it has several."""
     monkeypatch.setattr(sampling, "BLOCK", 8)
     return lambda **options: CounterSampler(log, **{"n_draws": 30, "seed": SEED} | options)
-
-
-def plan_of(name, log, unit, rng):
-    examples = Examples.of(log, unit)
-    options = {"bounded": "bounds", "proposal": "probabilities"}
-    given = {options[name]: rng.random(len(examples)) + 0.1} if name in options else {}
-    return make_plan(name, examples, **given)
 
 
 def p_value(draws, probabilities):

@@ -75,9 +75,9 @@ def lightgbm(world, seed, *, full=False, with_position=False):
     sets = []
     for held_out in (False, True):
         features, label, position, sizes = rows.part(held_out)
-        place = position - 1 if with_position else None
+        at = position - 1 if with_position else None
         sets.append(
-            lgb.Dataset(features, label, group=sizes, position=place, params={"verbosity": -1},
+            lgb.Dataset(features, label, group=sizes, position=at, params={"verbosity": -1},
                         reference=sets[0] if sets else None)
         )  # fmt: skip
     stop = lgb.early_stopping(PATIENCE, verbose=False)

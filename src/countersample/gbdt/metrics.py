@@ -98,7 +98,7 @@ def xgboost_metric(
     ...     xgb.DMatrix(data.features),
     ...     num_boost_round=500,
     ...     obj=boosting_objective(data, log),
-    ...     evals=[(xgb.DMatrix(held_out.features), "judged")],
+    ...     evals=[(xgb.DMatrix(held_out.features), "validation")],
     ...     custom_metric=xgboost_metric(held_out, held_out_log),
     ...     callbacks=[xgb.callback.EarlyStopping(rounds=20, maximize=True)],
     ...     verbose_eval=False,

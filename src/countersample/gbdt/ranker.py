@@ -75,8 +75,8 @@ class GBDTRanker(ClickRanker):
         The library that trains. A fitted ranker scores without it.
     method : {"ips", "naive"}
         Whether a click weighs 1/propensity or 1, in training and in the choice of the number of
-        trees. All clicks are looked at for each tree, so nothing is drawn: CounterSample and IPS
-        are the same here.
+        trees. All clicks are used for each tree, so nothing is drawn: CounterSample and IPS are
+        the same here.
     objective : str
         f, one of `countersample.objectives.LOSSES`.
     n_trees : int

@@ -1,4 +1,7 @@
-"""The trees of LightGBM and XGBoost as a `TreesScorer`, which gives the scores they give."""
+"""The trees of LightGBM and XGBoost as a `TreesScorer`, which gives the scores they give.
+
+Trees that do more than compare a number with a threshold are a ParameterError.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,6 @@ def from_lightgbm(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries h
 
     LightGBM goes left where x ≤ threshold, in float64. For x in float32 that is x ≤ the largest
     float32 that is not above the threshold. Numbers up to 1e-35 are 0 to it.
-
-    Raises
-    ------
-    ParameterError
-        For trees that do more than compare a number with a threshold.
 
     Examples
     --------
@@ -72,11 +70,6 @@ def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries ha
     """Return the trees of an ``xgboost.Booster``, and its base score as one more of a single leaf.
 
     XGBoost goes left where x < threshold, in float32. That is x ≤ the float32 before it.
-
-    Raises
-    ------
-    ParameterError
-        For trees that do more than compare a number with a threshold.
 
     Examples
     --------

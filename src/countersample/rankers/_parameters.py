@@ -54,15 +54,21 @@ def as_generator(name: str, random_state: Any) -> np.random.Generator:  # noqa: 
 
 def check_parameters(values: Mapping[str, Any], own: Mapping[str, Check]) -> None:
     """Refuse values that the checks of a ranker, or else those of all rankers, do not take."""
-    checks = CHECKS | dict(own)
-    for name, value in values.items():
-        checks[name](name, value)
+    for name, check in (CHECKS | dict(own)).items():
+        if name in values:
+            check(name, values[name])
 
 
 def yes_or_no(name: str, value: object) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
         raise ParameterError(f"{name} is {value!r}, expected True or False")
+
+
+def _check_metric(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ParameterError(f"{name} is {value!r}, expected the name of one, such as 'dcg@10'")
+    parse_additive(value)
 
 
 def _check_normalize(name: str, value: object) -> None:
@@ -79,7 +85,7 @@ CHECKS: dict[str, Check] = {
     "l2": partial(number, least=0),
     "patience": either(None, check=whole_number, least=1),
     "holdout": partial(number, above=0, most=0.5),
-    "metric": lambda _name, value: parse_additive(value),
+    "metric": _check_metric,
     "clip": either(None, "auto", check=number, above=0, most=1),
     "normalize": _check_normalize,
     "random_state": as_generator,

@@ -145,9 +145,9 @@ def check_names(dataset: RankingDataset, n_features: int, names: tuple[str, ...]
             f"X has {dataset.n_features} features, expected {n_features} as in training"
         )
     if names is not None and given is not None and names != given:
-        place = next(k for k in range(n_features) if names[k] != given[k])
+        index = next(k for k in range(n_features) if names[k] != given[k])
         raise DataError(
-            f"feature {place} of X is {given[place]!r}, expected {names[place]!r}: give the "
+            f"feature {index} of X is {given[index]!r}, expected {names[index]!r}: give the "
             "features the names and the order of training"
         )
 

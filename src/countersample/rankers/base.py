@@ -149,7 +149,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         *,
         progress: Progress | Show | None = None,
     ) -> Self:
-        """Train on a click log and the dataset it is of, whose labels are not looked at.
+        """Train on a click log and the dataset it is of, whose labels are not used.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         ----------
         X : array-like or data frame (n_rows, n_features), or RankingDataset
         qid : array-like (n_rows,), optional
-            The query of each row: only looked at with ``query-minmax``, which needs it.
+            The query of each row: only ``query-minmax`` needs it.
         """
         features = self._features(X)
         if self.normalizer_ is None or self.normalizer_.how != "query-minmax":

@@ -91,7 +91,7 @@ class ClickDataset(Dataset[ClickSample]):
     Parameters
     ----------
     dataset : RankingDataset
-        Its labels are not looked at.
+        Its labels are not used.
     log : ClickLog
     unit : {"query", "pair", "click"}
         What one example is: see `countersample.plans.Examples.of`.
