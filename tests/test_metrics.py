@@ -120,8 +120,9 @@ def test_reciprocal_rank_of_one_long_tie_is_hypergeometric(n, relevant, k):
     )
 
 
-@pytest.mark.parametrize("metric", [ndcg, precision, average_precision, mrr, err])
-def test_a_query_without_relevant_items(metric):
+@pytest.mark.parametrize("name", sorted(METRICS.keys() - {"arp", "dcg"}))
+def test_a_query_without_relevant_items(name):
+    metric = METRICS[name]
     labels, scores, offsets = [0, 0, 1, 0], [0.2, 0.1, 0.9, 0.3], [0, 2, 4]
     assert metric(labels, scores, offsets)[0] == 0
     assert metric(labels, scores, offsets, no_relevant="zero")[0] == 0

@@ -21,11 +21,6 @@ def random_scores(seed, scale=2.0):
     return scores, int(rng.integers(len(scores)))
 
 
-def test_the_registry():
-    assert NAMES == ["dcg", "log-rank", "rank"]
-    assert CONVEX == ["rank"]
-
-
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=SEEDS)
 def test_equals_the_twin(name, seed):

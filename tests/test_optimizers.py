@@ -1,7 +1,8 @@
-"""SGD, Adam and Adagrad take the steps of torch.optim."""
+"""Every optimizer takes the steps of its NumPy twin, and of torch.optim."""
 
 import numpy as np
 import pytest
+import twins_training
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,53 +11,70 @@ from countersample.errors import ParameterError
 from countersample.training import OPTIMIZERS, TrainingOptions, train
 
 WIDTH, STEPS = 7, 500
-SETTINGS = {
-    "sgd": ("SGD", {}, {}),
-    "momentum": ("SGD", {"momentum": 0.9}, {"momentum": 0.9}),
-    "adam": ("Adam", {}, {}),
-    "adam, other betas": (
-        "Adam",
-        {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3},
-        {"betas": (0.5, 0.9), "eps": 1e-3},
-    ),
-    "adagrad": ("Adagrad", {}, {}),
-    "adagrad, other epsilon": ("Adagrad", {"epsilon": 0.01}, {"eps": 0.01}),
-}
+OTHER = {"momentum": 0.9, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3}  # than the defaults
+CASES = [
+    *((name, {}) for name in OPTIMIZERS),
+    *((o.name, {setting: OTHER[setting] for setting in o.defaults}) for o in OPTIMIZERS.values()),
+]
 
 
-def both(name, rate, seed, l2=0.0):
-    """The weights after each of many steps: by the kernel's update, and by torch."""
-    torch = pytest.importorskip("torch")
+def gradients(seed):
+    """Gradients of many steps, of some size between 0.01 and 100."""
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(STEPS, WIDTH)) * 10.0 ** rng.integers(-2, 3)).astype(np.float32)
+
+
+def by_kernel(name, given, rate, l2, seed):
+    """The weights after each step."""
     from countersample._kernels.updates import update
 
-    rng = np.random.default_rng(seed)
-    gradients = (rng.normal(size=(STEPS, WIDTH)) * 10.0 ** rng.integers(-2, 3)).astype(np.float32)
-    kind, ours, theirs = SETTINGS[name]
     w, total, first, second = np.zeros((4, WIDTH))
     small = np.zeros(WIDTH, np.float32)
-    optimizer = OPTIMIZERS[kind.lower()]
-    array = TrainingOptions(optimizer=optimizer.name, l2=l2, **ours).kernel_settings(rate)
-    weights = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
-    peer = getattr(torch.optim, kind)([weights], lr=rate, weight_decay=l2, **theirs)
-    of_ours, of_peer = [], []
-    for step, g in enumerate(gradients, 1):
-        assert update(w, total, small, g, first, second, step, optimizer.code, array)
-        weights.grad = torch.from_numpy(g.astype(np.float64))
-        peer.step()
-        of_ours.append(w.copy())
-        of_peer.append(weights.detach().numpy().copy())
+    array = TrainingOptions(optimizer=name, l2=l2, **given).kernel_settings(rate)
+    found = []
+    for step, g in enumerate(gradients(seed), 1):
+        assert update(w, total, small, g, first, second, step, OPTIMIZERS[name].code, array)
+        found.append(w.copy())
     np.testing.assert_array_equal(small, w.astype(np.float32))
-    np.testing.assert_allclose(total, np.sum(of_ours[:-1], axis=0), rtol=1e-9)
-    return np.array(of_ours), np.array(of_peer)
+    np.testing.assert_allclose(total, np.sum(found[:-1], axis=0), rtol=1e-9)
+    return np.array(found)
 
 
+def by_twin(name, given, rate, l2, seed):
+    w, found = np.zeros(WIDTH), []
+    with_l2 = (g + l2 * w for g in gradients(seed).astype(np.float64))  # w as it is by then
+    for change in twins_training.OPTIMIZERS[name](with_l2, rate, **given):
+        w -= change
+        found.append(w.copy())
+    return np.array(found)
+
+
+def by_torch(name, given, rate, l2, seed):
+    torch = pytest.importorskip("torch")
+    w = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
+    settings = OPTIMIZERS[name].defaults | given
+    theirs = {"momentum": settings.get("momentum"), "eps": settings.get("epsilon")}
+    theirs["betas"] = (settings["beta1"], settings["beta2"]) if "beta1" in settings else None
+    theirs = {name: value for name, value in theirs.items() if value is not None}
+    kind = next(kind for kind in dir(torch.optim) if kind.lower() == name and kind != name)
+    optimizer = getattr(torch.optim, kind)([w], lr=rate, weight_decay=l2, **theirs)
+    found = []
+    for g in gradients(seed):
+        w.grad = torch.from_numpy(g.astype(np.float64))
+        optimizer.step()
+        found.append(w.detach().numpy().copy())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("peer", [by_twin, by_torch])
 @pytest.mark.parametrize("l2", [0.0, 0.01])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(("name", "given_settings"), CASES)
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**32 - 1), rate=st.sampled_from([1e-3, 0.1, 1.0]))
-def test_equals_torch(name, l2, seed, rate):
-    ours, torchs = both(name, rate, seed, l2=l2)
-    np.testing.assert_allclose(ours, torchs, rtol=1e-5, atol=1e-5 * np.abs(torchs).max())
+def test_the_steps_are_those_of_the_twin_and_of_torch(name, given_settings, l2, peer, seed, rate):
+    ours = by_kernel(name, given_settings, rate, l2, seed)
+    theirs = peer(name, given_settings, rate, l2, seed)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5 * np.abs(theirs).max())
 
 
 def test_the_norm_ball():

@@ -9,7 +9,6 @@ from conftest import SEED
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from twins_plans import (
-    RANK_WEIGHTS,
     example_gradients,
     mean_gradient,
     objective_gradient,
@@ -20,6 +19,7 @@ from twins_plans import (
 
 from countersample import ClickLog, RankingDataset
 from countersample.errors import DataError, ParameterError
+from countersample.objectives import OBJECTIVES
 from countersample.plans import PLANS, UNITS, Examples, bounded, countersample, ips, make_plan
 from countersample.theory import gradient_bounds, worst_case
 
@@ -86,7 +86,7 @@ def test_the_twin_by_hand(name, value, slope):
 
 
 @given(st.integers(0, 2**32 - 1))
-@pytest.mark.parametrize("name", RANK_WEIGHTS)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_the_twin_by_finite_differences(name, seed):
     scores = 2 * np.random.default_rng(seed).standard_normal(5)
     assume(abs(scores[0] - scores - 1).min() > 1e-3)  # away from kinks
@@ -171,7 +171,7 @@ def test_draws_follow_the_probabilities(name, rng):
 
 
 @for_random_problems
-@pytest.mark.parametrize("objective", RANK_WEIGHTS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", UNBIASED)
 def test_the_mean_gradient_is_that_of_the_risk(name, unit, objective, problem):
@@ -252,7 +252,7 @@ def test_bounded_has_the_smallest_worst_case(unit, problem):
 
 
 @for_random_problems
-@pytest.mark.parametrize("objective", RANK_WEIGHTS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_by_query_countersample_has_the_smallest_second_moment(objective, problem):
     """Its gradient is the conditional expectation, given the query, of that by click or pair."""
     moments = {}

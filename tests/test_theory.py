@@ -9,10 +9,11 @@ from conftest import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from twins_plans import RANK_WEIGHTS, click_gradient, example_gradients, features_of, risk
+from twins_plans import click_gradient, example_gradients, features_of, risk
 
 from countersample import ClickLog, RankingDataset
 from countersample.errors import DataError, ParameterError
+from countersample.objectives import OBJECTIVES
 from countersample.plans import UNITS, Examples, bounded, countersample, ips, make_plan
 from countersample.theory import (
     gradient_bounds,
@@ -42,7 +43,7 @@ def make_problem(seed, n_queries=5, n_clicks=30):
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
-@pytest.mark.parametrize("objective", RANK_WEIGHTS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("unit", UNITS)
 def test_no_gradient_is_longer_than_its_bound(unit, objective, seed):
     data, log = make_problem(seed)

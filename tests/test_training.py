@@ -11,15 +11,20 @@ from hypothesis import strategies as st
 
 from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic
 from countersample.errors import CounterSampleError, DataError, ParameterError
-from countersample.plans import UNITS, Examples
-from countersample.training import DivergedError, TrainingOptions, train, train_many
+from countersample.objectives import OBJECTIVES, Objective
+from countersample.plans import PLANS, UNITS, Examples
+from countersample.training import (
+    OPTIMIZERS,
+    DivergedError,
+    Optimizer,
+    TrainingOptions,
+    train,
+    train_many,
+)
 from countersample.training.runs import Run, Setup
 
-RATES = {"sgd": 0.003, "adam": 0.005, "adagrad": 0.02}
-# Where gradients cancel out, float32 leaves 1e-9 or so of them; with the default epsilon Adam and
-# Adagrad would make a whole step of that. (The defaults are tested against PyTorch.)
-EPSILON = {"sgd": {}, "adam": {"epsilon": 0.01}, "adagrad": {"epsilon": 0.01}}
-METHODS = ("naive", "ips", "countersample")
+RATES = {"sgd": 0.003, "adam": 0.005, "adagrad": 0.02}  # a step of about the same length
+METHODS = ("naive", "ips", "countersample")  # which need no settings
 
 
 def random_problem(rng, n_rows=30):
@@ -35,6 +40,16 @@ def random_problem(rng, n_rows=30):
     return data, ClickLog(query=query, item=item, propensity=rng.uniform(0.05, 1, n_rows))
 
 
+def epsilon(optimizer):
+    """Where gradients cancel out, float32 leaves 1e-9 or so: by default, a whole step of some."""
+    return {"epsilon": 0.01} if "epsilon" in OPTIMIZERS[optimizer].defaults else {}
+
+
+def plan_settings(method, log, unit, rng):
+    name = {"bounded": "bounds", "proposal": "probabilities"}.get(method)
+    return {} if name is None else {name: rng.uniform(1, 2, len(Examples.of(log, unit)))}
+
+
 def close(ours, twin, tolerance=1e-4):
     np.testing.assert_allclose(ours, twin, rtol=tolerance, atol=tolerance * np.abs(twin).max())
 
@@ -42,21 +57,22 @@ def close(ours, twin, tolerance=1e-4):
 # -- the algorithms ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("optimizer", RATES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("method", PLANS)
 @pytest.mark.parametrize("unit", UNITS)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    objective=st.sampled_from(["rank", "log-rank", "dcg"]),
+    objective=st.sampled_from(sorted(OBJECTIVES)),
     batch_size=st.sampled_from([1, 2, 7]),
 )
 def test_equals_the_twin(unit, method, optimizer, seed, objective, batch_size):
-    data, log = random_problem(np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    data, log = random_problem(rng)
     options = {
         "unit": unit, "method": method, "optimizer": optimizer, "objective": objective,
         "batch_size": batch_size, "learning_rate": RATES[optimizer], "steps": 40,
-        **EPSILON[optimizer],
+        **epsilon(optimizer), **plan_settings(method, log, unit, rng),
     }  # fmt: skip
     ours = train(data, log, **options, checkpoints=40, rng=seed)
     weights, averages = twins_training.train(data, log, **options, seed=seed)
@@ -122,7 +138,7 @@ def test_chunks_do_not_show(rng, monkeypatch):
     data, log = random_problem(rng)
     options = {
         "unit": "click", "method": "ips", "optimizer": "adam", "objective": "rank",
-        "batch_size": 3, "learning_rate": 0.02, "steps": 25, **EPSILON["adam"],
+        "batch_size": 3, "learning_rate": 0.02, "steps": 25, **epsilon("adam"),
     }  # fmt: skip
     kept = [1, 3, 4, 7, 10, 25]
     ours = train(data, log, **options, checkpoints=kept, rng=1)
@@ -223,6 +239,19 @@ def test_refusals(options, message, rng):
         train(data, log, **{"learning_rate": 0.1, "steps": 10} | options)
 
 
+@pytest.mark.parametrize(
+    ("registry", "other"),
+    [(OPTIMIZERS, Optimizer("other", "", code=99)), (OBJECTIVES, Objective("other", "", code=99))],
+    ids=["optimizer", "objective"],
+)
+def test_what_is_registered_without_a_kernel_is_an_error(registry, other, rng, monkeypatch):
+    monkeypatch.setitem(registry, "other", other)
+    data, log = random_problem(rng)
+    kind = type(other).__name__.lower()
+    with pytest.raises(ValueError, match=f"no {kind} has this code"):
+        train(data, log, learning_rate=0.1, steps=10, rng=0, **{kind: "other"})
+
+
 def test_a_log_of_other_data_is_refused(rng):
     data, log = random_problem(rng)
     other = ClickLog(log.query, log.item + 100, log.propensity)
@@ -233,7 +262,7 @@ def test_a_log_of_other_data_is_refused(rng):
 # -- divergence -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("optimizer", RATES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_divergence(optimizer, rng):
     data, log = random_problem(rng)
     with pytest.raises(DivergedError, match=r"at step [\d,]+ with learning rate 1e\+30") as caught:
@@ -244,7 +273,7 @@ def test_divergence(optimizer, rng):
     assert (again.step, again.learning_rate) == (caught.value.step, 1e30)
 
 
-@pytest.mark.parametrize("objective", ["rank", "log-rank", "dcg"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_scores_that_overflow_are_a_divergence(objective):
     """Weights of 1e10 are sound by themselves, but a score of 1e10 · 1e30 is not a float32."""
     data = RankingDataset.from_arrays(X=[[1e30], [-1e30]], y=[1, 0], qid=[0, 0])
@@ -253,7 +282,7 @@ def test_scores_that_overflow_are_a_divergence(objective):
         train(data, log, learning_rate=1e-20, steps=100, objective=objective, rng=0)
 
 
-def test_divergence_in_one_lane_leaves_the_others_alone(rng):
+def test_divergence_of_one_run_leaves_the_others_alone(rng):
     data, log = random_problem(rng)
     options = {"steps": 300, "checkpoints": 10, "seeds": [SEED]}
     sound, broken, other = train_many(data, log, learning_rates=[0.01, 1e30, 0.003], **options)
@@ -277,7 +306,7 @@ def shop():
     return data, simulate_clicks(data, data.features[:, 0], 3000, rng=SEED)
 
 
-@pytest.mark.parametrize("optimizer", RATES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_batched_runs_equal_single_runs(shop, optimizer):
     data, log = shop
     rates = [RATES[optimizer] * 10.0 ** (-k / 4) for k in range(11)]  # 8 + 3 at a time

@@ -3,13 +3,9 @@
 from math import exp, log, log2
 
 import numpy as np
+from twins_plans import RANK_WEIGHTS
 
 LN2 = log(2)
-WEIGHTINGS = {  # λ and λ'
-    "rank": (lambda x: x, lambda _: 1.0),
-    "log-rank": (log, lambda x: 1 / x),
-    "dcg": (lambda x: -1 / log2(1 + x), lambda x: 1 / (LN2 * (1 + x) * log2(1 + x) ** 2)),
-}
 
 
 def hinge(margin):
@@ -57,7 +53,7 @@ def of_click(scores, item, objective):
             curvature[item] += swaps[other] * curve
     if objective == "lambda-dcg":
         return added, gradient, curvature
-    value, slope = WEIGHTINGS[objective.removeprefix("smooth-")]
+    value, slope = RANK_WEIGHTS[objective.removeprefix("smooth-")]
     return value(1 + added), slope(1 + added) * gradient, slope(1 + added) * curvature
 
 

@@ -62,7 +62,7 @@ def adagrad(gradients, rate, epsilon=1e-10):
         yield rate * g / (np.sqrt(total) + epsilon)
 
 
-OPTIMIZERS = {"sgd": sgd, "adam": adam, "adagrad": adagrad}
+OPTIMIZERS = {each.__name__: each for each in (sgd, adam, adagrad)}
 
 
 def train(
@@ -71,7 +71,8 @@ def train(
 ):  # fmt: skip
     """Return w and w̄ after each step, two arrays (n, n_features), up to the first kink."""
     examples = Examples.of(log, unit)
-    plan = make_plan(method, examples)
+    of_plan = {name: settings.pop(name) for name in ("bounds", "probabilities") if name in settings}
+    plan = make_plan(method, examples, **of_plan)
     w = np.zeros(dataset.n_features)
     current = [w]
 
