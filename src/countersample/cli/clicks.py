@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,17 +52,19 @@ def simulate(
     from countersample.clicks import diagnose, simulate_impressions
 
     dataset = load_train(data)
-    bias = PositionBias(gamma, offset)
+    model: dict[str, Any] = {
+        "bias": PositionBias(gamma, offset),
+        "relevant": relevant,
+        "noise": noise,
+        "click_model": click_model,
+    }
     scores = _policy_scores(dataset, policy, policy_fraction, seed)
     if impressions:
         from pyarrow import parquet
 
         from countersample._files import atomic_path
 
-        table = simulate_impressions(
-            dataset, scores, n_sessions=impressions, bias=bias, relevant=relevant, noise=noise,
-            click_model=click_model, rng=seed,
-        )  # fmt: skip
+        table = simulate_impressions(dataset, scores, impressions, **model, rng=seed)
         with atomic_path(out) as temporary:
             parquet.write_table(table, temporary)
         if json:
@@ -70,21 +72,12 @@ def simulate(
         else:
             _show.line(f"{table.num_rows:,} impressions of {impressions:,} sessions are in {out}")
         return
-    log = simulate_clicks(
-        dataset,
-        scores,
-        clicks,
-        bias=bias,
-        relevant=relevant,
-        noise=noise,
-        click_model=click_model,
-        rng=seed,
-    )
+    log = simulate_clicks(dataset, scores, clicks, **model, rng=seed)
     log.save(out)
     if json:
         _show.as_json({"out": str(out)} | diagnose(log).to_dict())
     else:
-        _show.line(f"{log!r} is in {out}; look at it with: countersample inspect {out}")
+        _show.line(f"{log!r} is in {out}; inspect it with: countersample inspect {out}")
 
 
 def inspect(

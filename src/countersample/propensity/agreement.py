@@ -13,7 +13,7 @@ from countersample.errors import DataError
 from countersample.pages.drawing import new_axes, save_picture, write_csv
 from countersample.plotting import plot_propensities
 from countersample.propensity.cells import positions_text
-from countersample.propensity.estimation import METHODS, estimate, supported
+from countersample.propensity.estimation import METHODS, estimate, needs_features, supported
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -137,7 +137,7 @@ def cross_check(
     for name in METHODS:
         if reasons[name] is not None:
             continue
-        options = {"features": features} if name == "regression-em" else {}
+        options = {"features": features} if needs_features(name) else {}
         try:
             estimates[name] = estimate(
                 counts, method=name, n_bootstrap=n_bootstrap, confidence=confidence,

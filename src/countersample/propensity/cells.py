@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from countersample._params import choice, whole_number
+from countersample.clicks.impressions.counts import ranges
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -314,8 +315,5 @@ def marked(curves: Floats, clicks: Floats, weight: Floats, reference: int) -> Fl
 
 def positions_text(indices: Sequence[int] | Ints) -> str:
     """Return "position 3" or "positions 1–3, 5" for positions from 0."""
-    positions = np.asarray(indices) + 1
-    runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
-    texts = [f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
-    noun = "positions" if len(positions) > 1 else "position"
-    return f"{noun} {', '.join(texts)}"
+    noun = "positions" if len(indices) > 1 else "position"
+    return f"{noun} {ranges(np.asarray(indices) + 1)}"

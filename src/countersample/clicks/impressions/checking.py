@@ -11,6 +11,7 @@ import numpy as np
 
 from countersample._frames import Tabular
 from countersample.clicks.impressions import aggregation
+from countersample.clicks.impressions.counts import ranges
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def supports(
             names[2], is_supported=True, reason="items that moved tell position from relevance"
         )
     else:
-        gap = "; ".join(_ranges(component) for component in components)
+        gap = "; ".join(ranges(component) for component in components)
         why = (
             f"{n_moved:,} of {n_pairs:,} query-item pairs were seen at several positions, but no "
             f"item links these groups of positions: {gap}"
@@ -235,21 +236,6 @@ def _connected(counts: PositionCounts) -> list[list[int]]:
         coo_array(links, shape=(len(positions), len(positions))), directed=False
     )
     return [positions[member == k].tolist() for k in range(n)]
-
-
-def _ranges(positions: list[int]) -> str:
-    """Write positions with runs as ranges.
-
-    >>> _ranges([1, 2, 3, 7, 9])
-    '1–3, 7, 9'
-    """
-    runs: list[list[int]] = []
-    for position in positions:
-        if runs and position == runs[-1][1] + 1:
-            runs[-1][1] = position
-        else:
-            runs.append([position, position])
-    return ", ".join(f"{a}–{b}" if b > a else f"{a}" for a, b in runs)
 
 
 def _policies(log: Impressions) -> dict[str, int]:

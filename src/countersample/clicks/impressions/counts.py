@@ -201,6 +201,17 @@ def row_keys(query: NDArray[Any], item: NDArray[Any], position: NDArray[Any]) ->
     return keys
 
 
+def ranges(positions: ArrayLike) -> str:
+    """Write sorted positions with runs as ranges.
+
+    >>> ranges([1, 2, 3, 7, 9])
+    '1–3, 7, 9'
+    """
+    array = np.asarray(positions)
+    runs = np.split(array, np.flatnonzero(np.diff(array) > 1) + 1)
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
 def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
     array = as_column(values, name)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
