@@ -105,13 +105,14 @@ class Demo:
         """Say what was done, in two paragraphs."""
         config = self.config
         data = "your data" if self.is_own else "synthetic data of the shape of Yahoo's"
+        rank = f"(r + {config.bias_offset})" if config.bias_offset else "r"
         return [
             (
                 f"{config.seeds} logs of {config.clicks:,} clicks each were simulated on {data}: "
                 f"{self.n_queries:,} queries, {self.n_items:,} items, {self.n_features} features. "
                 "The rankings shown came from a ranker trained on "
                 f"{100 * config.policy_fraction:g} % of the queries; users examine rank r with "
-                f"probability (1/r)^{config.gamma:g} and click {_share(config.noise)} of the items "
+                f"probability (1/{rank})^{config.gamma:g} and click {_share(config.noise)} of the items "
                 "that are not relevant."
             ),
             (
@@ -190,7 +191,7 @@ def run_demo(
         [grids.folder() / "demo.toml"], scale="paper", datasets=own, settings=settings
     )
     (study,), work = experiment.studies, experiment.work()
-    with TemporaryDirectory(prefix="countersample-") as folder:
+    with TemporaryDirectory(prefix="countersample-", ignore_cleanup_errors=True) as folder:
         store = Store(Path(folder))
         run(work.jobs.values(), store, workers=workers, progress=progress)
         by_stage = {job.stage: job for job in reversed(work.jobs.values())}  # the first of each
