@@ -112,8 +112,8 @@ class Demo:
                 f"{self.n_queries:,} queries, {self.n_items:,} items, {self.n_features} features. "
                 "The rankings shown came from a ranker trained on "
                 f"{100 * config.policy_fraction:g} % of the queries; users examine rank r with "
-                f"probability (1/{rank})^{config.gamma:g} and click {_share(config.noise)} of the items "
-                "that are not relevant."
+                f"probability (1/{rank})^{config.gamma:g} and click {_share(config.noise)} of the "
+                "items that are not relevant."
             ),
             (
                 f"The logging ranker has nDCG@10 {self.policy:.4f}, one trained on all labels "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isinf, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from countersample.study.findings.statistics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -189,17 +190,7 @@ def _measured_table(
         )
 
     groups = tuple(
-        Group(
-            dataset,
-            tuple(
-                Row(
-                    method.name,
-                    tuple(entry(dataset, method.name, value) for value in grid.values),
-                )
-                for method in grid.methods
-            ),
-        )
-        for dataset in result.datasets
+        Group(dataset, _rows(grid, partial(entry, dataset))) for dataset in result.datasets
     )
     return Table(
         f"{grid.name}-{measure}",
@@ -208,6 +199,14 @@ def _measured_table(
         tuple(map(column_title, grid.values)),
         groups,
         (*_interval_notes(result), *_mark_notes(grid, tested), *_entry_notes(groups)),
+    )
+
+
+def _rows(grid: Grid, entry: Callable[[str, Value], Entry]) -> tuple[Row, ...]:
+    """Return a row a method, an entry a setting."""
+    return tuple(
+        Row(method.name, tuple(entry(method.name, value) for value in grid.values))
+        for method in grid.methods
     )
 
 
@@ -273,19 +272,14 @@ def rates_table(result: StudyResult) -> Table:
     groups = []
     for dataset in result.datasets:
         some_cell = cells[dataset, grid.methods[0].name, grid.values[0]]
-        for position, fold in enumerate(dict.fromkeys(fold for fold, _ in some_cell.runs)):
-            rows = tuple(
-                Row(
-                    method.name,
-                    tuple(
-                        Entry(cells[dataset, method.name, value].learning_rates[position], None)
-                        for value in grid.values
-                    ),
-                )
-                for method in grid.methods
-            )
+        for index, fold in enumerate(dict.fromkeys(fold for fold, _ in some_cell.runs)):
+
+            def entry(method: str, value: Value, dataset: str = dataset, i: int = index) -> Entry:
+                return Entry(cells[dataset, method, value].learning_rates[i], None)
+
             several = len(some_cell.learning_rates) > 1
-            groups.append(Group(f"{dataset}, {fold}" if several else dataset, rows))
+            title = f"{dataset}, {fold}" if several else dataset
+            groups.append(Group(title, _rows(grid, entry)))
     return Table(
         f"{grid.name}-learning-rates",
         f"{grid.title}: learning rates chosen on validation data",
