@@ -26,7 +26,7 @@ resuming.SECONDS_BETWEEN_SAVES = 0
 data = synthetic("tiny", n_queries=60, rng=0)
 log = simulate_clicks(data, data.features[:, 0], 3000, rng=0)
 train(data, log, {options}, rng={seed}, resume=sys.argv[1],
-      report=lambda done, total: print(done, flush=True))
+      progress=lambda what, share: print(share, flush=True))
 print("over", flush=True)
 """.format(options=", ".join(f"{k}={v!r}" for k, v in OPTIONS.items()), seed=SEED)
 
@@ -55,6 +55,7 @@ def test_killed_at_random_moments(shop, tmp_path, rng):
             child.send_signal(signal.SIGKILL)
             n_kills += 1
         output += child.communicate()[0]
+        assert child.returncode in {0, -signal.SIGKILL}
     assert n_kills >= 3
     data, log = shop
     whole = train(data, log, **OPTIONS, rng=SEED)
