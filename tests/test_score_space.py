@@ -28,8 +28,8 @@ def random_lists(seed, *, scale=2.0, apart=False):
     clicked = np.minimum(rng.integers(0, 4, len(sizes)), sizes)
     scores = scale * rng.normal(size=sizes.sum())
     if apart:  # margins are multiples of 0.3, give or take 0.01
-        places = np.concatenate([rng.permutation(2 * size)[:size] for size in sizes])
-        scores = 0.3 * places + 0.01 * rng.random(len(places))
+        steps = np.concatenate([rng.permutation(2 * size)[:size] for size in sizes])
+        scores = 0.3 * steps + 0.01 * rng.random(len(steps))
     return {
         "scores": scores,
         "offsets": np.concatenate([[0], np.cumsum(sizes)]),

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.errors import DataError, ParameterError
+from countersample._params import choice, number, whole_number
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
-
-Choice = TypeVar("Choice")
 
 GAINS: dict[str, Callable[[Floats], Floats]] = {
     "exponential": lambda labels: np.exp2(labels) - 1,
@@ -73,8 +71,8 @@ class RankedLists:
         ties: str,
         no_relevant: str,
     ) -> None:
-        self._favour, self._average = _choose("ties", ties, TIES)
-        self._without_relevant = _choose("no_relevant", no_relevant, NO_RELEVANT)
+        self._favour, self._average = TIES[choice("ties", ties, TIES)]
+        self._without_relevant = NO_RELEVANT[choice("no_relevant", no_relevant, NO_RELEVANT)]
         self.labels = _vector("labels", labels)
         self.scores = _vector("scores", scores)
         if self.scores.shape != self.labels.shape:
@@ -87,24 +85,26 @@ class RankedLists:
         if np.isnan(self.scores).any():
             row = int(np.isnan(self.scores).argmax())
             raise DataError(
-                f"scores have NaN at {self._place(row)}, expected numbers to rank by: look at what "
+                f"scores have NaN at {self._where(row)}, expected numbers to rank by: look at what "
                 "made them (features without a value, or a ranker that diverged)"
             )
-        self.ranks = np.arange(1, min(_checked_k(k) or self._longest, self._longest) + 1.0)
+        if k is not None:
+            whole_number("k", k, least=1, or_else="None for all ranks")
+        self.ranks = np.arange(1, min(k or self._longest, self._longest) + 1.0)
 
     def gains(self, gain: str) -> Floats:
         """Return what each label is worth, (n_items,)."""
-        gain_of = _choose("gain", gain, GAINS)
+        gain_of = GAINS[choice("gain", gain, GAINS)]
         self._check_labels(0, HIGHEST_EXPONENT if gain == "exponential" else HIGHEST_LABEL)
         return gain_of(self.labels)
 
     def discounts(self, discount: str) -> Floats:
         """Return what each rank is worth, (depth,)."""
-        return _choose("discount", discount, DISCOUNTS)(self.ranks)
+        return DISCOUNTS[choice("discount", discount, DISCOUNTS)](self.ranks)
 
     def relevance(self, relevant: float) -> Floats:
         """Return 1 for each label from ``relevant`` up and else 0, (n_items,)."""
-        _check_number("relevant", relevant, -HIGHEST_LABEL, HIGHEST_LABEL)
+        number("relevant", relevant, least=-HIGHEST_LABEL, most=HIGHEST_LABEL)
         self._check_labels(-HIGHEST_LABEL, HIGHEST_LABEL)
         # In float32, as datasets keep labels: the label 0.7 is then at least 0.7.
         return (self.labels.astype(np.float32) >= np.float32(relevant)).astype(np.float64)
@@ -114,7 +114,7 @@ class RankedLists:
         if max_label is None:
             max_label = float(np.max(self.labels, initial=0))
         else:
-            _check_number("max_label", max_label, 0, HIGHEST_EXPONENT)
+            number("max_label", max_label, least=0, most=HIGHEST_EXPONENT)
             self._check_labels(0, max_label)
         satisfaction: Floats = self.gains("exponential") / np.exp2(max_label)
         return satisfaction
@@ -146,11 +146,11 @@ class RankedLists:
         if not within.all():
             row = int(within.argmin())
             raise DataError(
-                f"labels have {self.labels[row]:g} at {self._place(row)}, expected grades from "
+                f"labels have {self.labels[row]:g} at {self._where(row)}, expected grades from "
                 f"{lowest:g} to {highest:g}"
             )
 
-    def _place(self, row: int) -> str:
+    def _where(self, row: int) -> str:
         query = int(np.searchsorted(self.offsets, row, side="right")) - 1
         return f"row {row} (query {query}, both counted from 0)"
 
@@ -166,28 +166,6 @@ def ratio(above: Floats, below: Floats) -> Floats:
     array([0.5, 0. ])
     """
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
-
-
-def _choose(option: str, name: str, choices: Mapping[str, Choice]) -> Choice:
-    if not isinstance(name, str) or name not in choices:
-        expected = " or ".join(map(repr, choices))
-        raise ParameterError(f"{option} is {name!r}, expected {expected}")
-    return choices[name]
-
-
-def _check_number(option: str, value: object, lowest: float, highest: float) -> None:
-    if not isinstance(value, Real) or not lowest <= float(value) <= highest:
-        raise ParameterError(
-            f"{option} is {value!r}, expected a number from {lowest:g} to {highest:g}"
-        )
-
-
-def _checked_k(k: object) -> int | None:
-    if k is None:
-        return None
-    if isinstance(k, bool) or not isinstance(k, Integral) or int(k) < 1:
-        raise ParameterError(f"k is {k!r}, expected a whole number from 1, or None for all ranks")
-    return int(k)
 
 
 def _vector(name: str, values: ArrayLike) -> Floats:

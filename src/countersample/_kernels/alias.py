@@ -12,12 +12,12 @@ Ints = NDArray[np.int64]
 def build(threshold: Floats, alias: Ints) -> None:
     """Turn n weights of mean 1 into an alias table, in place and without further memory.
 
-    Place i keeps its own draw with probability ``threshold[i]`` and else gives it to ``alias[i]``.
-    Places below 1 (small) are filled up by places of at least 1 (large), both scanned once from
-    the front; a large place that has become small behind the scan is filled up at once.
+    Index i keeps its own draw with probability ``threshold[i]`` and else gives it to ``alias[i]``.
+    Thresholds below 1 (small) are filled up by those of at least 1 (large), both scanned once from
+    the front; a large one that has become small behind the scan is filled up at once.
 
-    A heavy weight fills up many places. What is left of it is kept together with its rounding
-    errors, which would add up in a table of 10⁸ places.
+    A heavy weight fills up many others. What is left of it is kept together with its rounding
+    errors, which would add up in a table of 10⁸.
 
     Parameters
     ----------
@@ -26,12 +26,12 @@ def build(threshold: Floats, alias: Ints) -> None:
     alias : int64 (n,), out
     """
     n = len(threshold)
-    for place in range(n):
-        alias[place] = place
+    for index in range(n):
+        alias[index] = index
     large = _next_large(threshold, 0)
-    left, error = threshold[large], 0.0  # left + error is what is left of the large place
+    left, error = threshold[large], 0.0  # left + error is what is left of the large one
     scan = 0
-    small = -1  # a place that became small behind the scan
+    small = -1  # one that became small behind the scan
     while True:
         if small < 0:
             while scan < n and (threshold[scan] >= 1.0 or alias[scan] != scan):
@@ -52,16 +52,16 @@ def build(threshold: Floats, alias: Ints) -> None:
                 break
             left, error = threshold[large], 0.0
     # What is left has a weight of 1 but for rounding: the weights have a mean of 1.
-    for place in range(n):
-        if alias[place] == place:
-            threshold[place] = 1.0
+    for index in range(n):
+        if alias[index] == index:
+            threshold[index] = 1.0
 
 
 @njit(nogil=True, cache=True)
-def _next_large(threshold: Floats, place: int) -> int:
-    while place < len(threshold) and threshold[place] < 1.0:
-        place += 1
-    return place
+def _next_large(threshold: Floats, index: int) -> int:
+    while index < len(threshold) and threshold[index] < 1.0:
+        index += 1
+    return index
 
 
 @njit(nogil=True, cache=True)
@@ -73,22 +73,22 @@ def _two_sum(a: float, b: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True)
-def draw(threshold: Floats, alias: Ints, places: Ints, uniforms: Floats) -> None:
-    """Turn uniform places into draws: ``places[k]`` becomes its alias if uniforms[k] ≥ threshold.
+def draw(threshold: Floats, alias: Ints, indices: Ints, uniforms: Floats) -> None:
+    """Turn uniform indices into draws: ``indices[k]`` becomes its alias if uniforms[k] ≥ threshold.
 
     Parameters
     ----------
     threshold : float64 (n,)
     alias : int64 (n,)
-    places : int64 (size,)
+    indices : int64 (size,)
         Uniform on 0..n−1, in; the draws, out.
     uniforms : float64 (size,)
         Uniform on [0, 1).
     """
-    for k in range(len(places)):
-        place = places[k]
-        if uniforms[k] >= threshold[place]:
-            places[k] = alias[place]
+    for k in range(len(indices)):
+        index = indices[k]
+        if uniforms[k] >= threshold[index]:
+            indices[k] = alias[index]
 
 
 @njit(nogil=True, cache=True)
@@ -107,10 +107,10 @@ def probabilities(threshold: Floats, alias: Ints) -> Floats:
     n = len(threshold)
     total = threshold.copy()
     error = np.zeros(n)
-    for place in range(n):
-        to = alias[place]
-        total[to], lost = _two_sum(total[to], 1.0 - threshold[place])
+    for index in range(n):
+        to = alias[index]
+        total[to], lost = _two_sum(total[to], 1.0 - threshold[index])
         error[to] += lost
-    for place in range(n):
-        total[place] = (total[place] + error[place]) / n
+    for index in range(n):
+        total[index] = (total[index] + error[index]) / n
     return total

@@ -349,17 +349,17 @@ def widen_rows(flat: Matrix, n_rows: int, width: int, new_width: int, shift: int
 
 @njit(nogil=True, cache=True)
 def permute_rows(matrix: Matrix, order: Table) -> None:
-    """Put row ``order[i]`` at place i, in place; `order` is used up (set to −1)."""
+    """Put row ``order[i]`` at index i, in place; `order` is used up (set to −1)."""
     kept = np.empty(matrix.shape[1], matrix.dtype)
     for first in range(len(order)):
         if order[first] < 0 or order[first] == first:
             continue
         kept[:] = matrix[first]
-        place = first
-        while order[place] != first:
-            source = order[place]
-            matrix[place] = matrix[source]
-            order[place] = -1
-            place = source
-        matrix[place] = kept
-        order[place] = -1
+        row = first
+        while order[row] != first:
+            source = order[row]
+            matrix[row] = matrix[source]
+            order[row] = -1
+            row = source
+        matrix[row] = kept
+        order[row] = -1

@@ -2,8 +2,8 @@
 
 `rank` puts the items of each query in order. `additive`, `cascade` and `precision_sum` then add up
 over the ranks a *value* an item has (a gain, a relevance of 0 or 1, a probability to stop) times a
-*weight* a rank has; weights end where the metric is cut off. Each of the four is a loop over
-queries around a function of one query, whose items are the rows ``start:end``.
+*weight* a rank has; weights end where the metric is cut off. The items of a query are the rows
+``start:end``.
 
 Items of equal score are *tied*. ``favour`` orders them: +1 the largest value first, -1 the smallest
 value first, 0 as they stand in the file. With ``average`` a sum is instead the exact mean over all
@@ -59,7 +59,7 @@ def rank(values: Floats, scores: Floats, offsets: Ints, depth: int, favour: int)
         Ordered by score, largest first; then by value as ``favour`` says; then by row.
     offsets : int64 array (n_queries + 1,)
     depth : int
-        Places beyond it are filled with anything: with a small depth, ranking costs about O(n).
+        Ranks beyond it are filled with anything: with a small depth, ranking costs about O(n).
     favour : {-1, 0, 1}
 
     Returns
@@ -100,7 +100,20 @@ def additive(
     result = np.empty(len(offsets) - 1)
     for query in range(len(result)):
         start, end = offsets[query], offsets[query + 1]
-        result[query] = _additive(values, scores, start, end, order, weights, average)
+        last = min(end, start + len(weights))
+        total = 0.0
+        first = start
+        while first < last:
+            # A block may reach beyond the cut-off: its mean is over the items beyond as well.
+            stop = _block_end(scores, order, first, end, average)
+            mean = 0.0
+            for position in range(first, stop):
+                mean += values[order[position]]
+            mean /= stop - first
+            for position in range(first, min(stop, last)):
+                total += weights[position - start] * mean
+            first = stop
+        result[query] = total
     return result
 
 
@@ -113,11 +126,35 @@ def cascade(
     A user goes down the list and stops at an item with a probability that is its value. Parameters
     as in `additive`, values in [0, 1].
     """
-    result = np.empty(len(offsets) - 1)
+    # passed[j] is the probability to pass the first j items of a block in a random order: the mean
+    # over all choices of j items of the product of their 1 − value (an elementary symmetric mean).
+    # The user stops at the j-th of them with probability passed[j-1] − passed[j].
     passed = np.empty(len(weights) + 1)
+    result = np.empty(len(offsets) - 1)
     for query in range(len(result)):
         start, end = offsets[query], offsets[query + 1]
-        result[query] = _cascade(values, scores, start, end, order, weights, average, passed)
+        last = min(end, start + len(weights))
+        total = 0.0
+        reached = 1.0  # the probability to reach the block
+        first = start
+        while first < last:
+            stop = _block_end(scores, order, first, end, average)
+            visible = min(stop, last) - first
+            passed[0] = 1.0
+            for j in range(1, visible + 1):
+                passed[j] = 0.0
+            through = 1.0
+            for n in range(1, stop - first + 1):
+                go_on = 1.0 - values[order[first + n - 1]]
+                through *= go_on
+                # Of n items, the newest is among the j chosen ones with probability j/n.
+                for j in range(min(n, visible), 0, -1):
+                    passed[j] += (j / n) * (go_on * passed[j - 1] - passed[j])
+            for j in range(1, visible + 1):
+                total += weights[first - start + j - 1] * reached * (passed[j - 1] - passed[j])
+            reached *= through
+            first = stop
+        result[query] = total
     return result
 
 
@@ -133,103 +170,26 @@ def precision_sum(
     result = np.empty(len(offsets) - 1)
     for query in range(len(result)):
         start, end = offsets[query], offsets[query + 1]
-        result[query] = _precision_sum(values, scores, start, end, order, weights, average)
+        last = min(end, start + len(weights))
+        total = 0.0
+        above = 0.0  # relevant items above the block
+        first = start
+        while first < last:
+            stop = _block_end(scores, order, first, end, average)
+            n = stop - first
+            relevant = 0.0
+            for position in range(first, stop):
+                relevant += values[order[position]]
+            # In a random order, an item of the block is relevant with probability relevant/n, and
+            # then each other with this one (McSherry and Najork, ECIR 2008).
+            other = (relevant - 1.0) / max(n - 1, 1)
+            for position in range(first, min(stop, last)):
+                so_far = above + 1.0 + (position - first) * other
+                total += weights[position - start] * (relevant / n) * so_far
+            above += relevant
+            first = stop
+        result[query] = total
     return result
-
-
-@njit(nogil=True, cache=True)
-def _additive(
-    values: Floats,
-    scores: Floats,
-    start: int,
-    end: int,
-    order: Ints,
-    weights: Floats,
-    average: bool,
-) -> float:
-    last = min(end, start + len(weights))
-    total = 0.0
-    first = start
-    while first < last:
-        # A block may reach beyond the cut-off: its mean is over the items beyond as well.
-        stop = _block_end(scores, order, first, end, average)
-        mean = 0.0
-        for place in range(first, stop):
-            mean += values[order[place]]
-        mean /= stop - first
-        for place in range(first, min(stop, last)):
-            total += weights[place - start] * mean
-        first = stop
-    return total
-
-
-@njit(nogil=True, cache=True)
-def _cascade(
-    values: Floats,
-    scores: Floats,
-    start: int,
-    end: int,
-    order: Ints,
-    weights: Floats,
-    average: bool,
-    passed: Floats,
-) -> float:
-    # passed[j] is the probability to pass the first j items of a block in a random order: the mean
-    # over all choices of j items of the product of their 1 − value (an elementary symmetric mean).
-    # The user stops at the j-th of them with probability passed[j-1] − passed[j].
-    last = min(end, start + len(weights))
-    total = 0.0
-    reached = 1.0  # the probability to reach the block
-    first = start
-    while first < last:
-        stop = _block_end(scores, order, first, end, average)
-        visible = min(stop, last) - first
-        passed[0] = 1.0
-        for j in range(1, visible + 1):
-            passed[j] = 0.0
-        through = 1.0
-        for n in range(1, stop - first + 1):
-            go_on = 1.0 - values[order[first + n - 1]]
-            through *= go_on
-            # Of n items, the newest is among the j chosen ones with probability j/n.
-            for j in range(min(n, visible), 0, -1):
-                passed[j] += (j / n) * (go_on * passed[j - 1] - passed[j])
-        for j in range(1, visible + 1):
-            total += weights[first - start + j - 1] * reached * (passed[j - 1] - passed[j])
-        reached *= through
-        first = stop
-    return total
-
-
-@njit(nogil=True, cache=True)
-def _precision_sum(
-    values: Floats,
-    scores: Floats,
-    start: int,
-    end: int,
-    order: Ints,
-    weights: Floats,
-    average: bool,
-) -> float:
-    last = min(end, start + len(weights))
-    total = 0.0
-    above = 0.0  # relevant items above the block
-    first = start
-    while first < last:
-        stop = _block_end(scores, order, first, end, average)
-        n = stop - first
-        relevant = 0.0
-        for place in range(first, stop):
-            relevant += values[order[place]]
-        # In a random order, an item of the block is relevant with probability relevant/n, and then
-        # each other with this one (McSherry and Najork, ECIR 2008).
-        other = (relevant - 1.0) / max(n - 1, 1)
-        for place in range(first, min(stop, last)):
-            so_far = above + 1.0 + (place - first) * other
-            total += weights[place - start] * (relevant / n) * so_far
-        above += relevant
-        first = stop
-    return total
 
 
 @njit(nogil=True, cache=True)
@@ -247,13 +207,13 @@ def _insert(
 ) -> None:
     """Put the first ``depth`` in rank of the rows start:end at ``order[start:]``."""
     for row in range(start, end):
-        place = min(row, start + depth - 1)
-        if place < row and not _is_above(row, order[place], values, scores, favour):
+        position = min(row, start + depth - 1)
+        if position < row and not _is_above(row, order[position], values, scores, favour):
             continue
-        while place > start and _is_above(row, order[place - 1], values, scores, favour):
-            order[place] = order[place - 1]
-            place -= 1
-        order[place] = row
+        while position > start and _is_above(row, order[position - 1], values, scores, favour):
+            order[position] = order[position - 1]
+            position -= 1
+        order[position] = row
 
 
 @njit(nogil=True, cache=True)
@@ -270,14 +230,14 @@ def _merge_sort(
         for run in range(start, end, 2 * width):
             left, middle = run, min(run + width, end)
             right, stop = middle, min(run + 2 * width, end)
-            for place in range(run, stop):
+            for position in range(run, stop):
                 if right == stop or (
                     left < middle and _is_above(spare[left], spare[right], values, scores, favour)
                 ):
-                    order[place] = spare[left]
+                    order[position] = spare[left]
                     left += 1
                 else:
-                    order[place] = spare[right]
+                    order[position] = spare[right]
                     right += 1
         width *= 2
 
