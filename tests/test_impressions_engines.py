@@ -31,6 +31,7 @@ SUBMIT = {
     "spark.driver.extraJavaOptions": JAVA,
     "spark.executor.extraJavaOptions": JAVA,
     "spark.executor.memory": "512m",
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -62,9 +63,9 @@ def engine(request):
 def write(table, path, suffix=""):
     """Write a table as the format that the path ends in, and compress it."""
     sink = pa.BufferOutputStream()
-    if path.suffix == ".parquet":
+    if path.suffix in {".parquet", ".pq"}:
         parquet.write_table(table, sink)
-    elif path.suffix == ".jsonl":
+    elif path.suffix in {".jsonl", ".ndjson", ".json"}:
         sink.write("".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode())
     else:
         delimiter = {".csv": ",", ".tsv": "\t"}[path.suffix]
@@ -89,8 +90,12 @@ def test_counts_are_those_of_the_twin(engine, tmp_path, rng, text, aggregated):
     assert (counts.impressions.dtype, counts.clicks.dtype) == (np.int64,) * 2
 
 
-@pytest.mark.parametrize("suffix", ["", *COMPRESSED_SUFFIXES])
-@pytest.mark.parametrize("ending", [ending for known in FORMATS for ending in known.endings[:1]])
+@pytest.mark.parametrize(
+    ("ending", "suffix"),
+    [(ending, "") for known in FORMATS for ending in known.endings]
+    + [(".csv", suffix) for suffix in COMPRESSED_SUFFIXES]
+    + [(".parquet", ".gz")],
+)
 def test_files_of_every_format_and_compression(engine, tmp_path, rng, ending, suffix):
     table = random_log(rng, 300)
     path = write(table, tmp_path / f"log{ending}", suffix)
