@@ -53,7 +53,7 @@ def cluster():
     assert session.sparkContext._jsc is None  # it was started here, so it is stopped here
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(scope="module", params=ENGINES)  # all tests of an engine, then of the next
 def engine(request):
     if request.param == "spark":
         request.getfixturevalue("cluster")
