@@ -215,9 +215,9 @@ def test_figure(measured, tmp_path):
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * 3
     for row in rows:
-        place = measured.steps.index(int(row["steps"]))
-        runs = measured.excess[row["method"]][place]
+        index = measured.steps.index(int(row["steps"]))
+        runs = measured.excess[row["method"]][index]
         low, high = stats.t.interval(0.95, 4, runs.mean(), stats.sem(runs))
-        expected = [runs.mean(), low, high, measured.bound[row["method"]][place]]
+        expected = [runs.mean(), low, high, measured.bound[row["method"]][index]]
         found = [float(row[name]) for name in ("mean", "low", "high", "bound")]
         assert found == pytest.approx(expected, rel=1e-5)

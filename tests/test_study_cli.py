@@ -44,11 +44,15 @@ def _mine(tmp_path):
     (tmp_path / "mine.toml").write_text(GRID)
 
 
+# One of every kind; of those of regret, one over names and one over numbers.
+STUDIES = ("datasets", "propensities", "toy", "optimizers", "bounds", "clicks")
+
+
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
-    """The whole study at the smallest scale, as a user would run it."""
+    """Studies at the smallest scale, as a user would run them."""
     folder = tmp_path_factory.mktemp("smoke")
-    words = [sys.executable, "-m", "countersample", "reproduce", "--scale", "smoke"]
+    words = [sys.executable, "-m", "countersample", "reproduce", *STUDIES, "--scale", "smoke"]
     done = subprocess.run(
         words, cwd=folder, capture_output=True, encoding="utf-8", check=False,
         env=os.environ | {"PYTHONUTF8": "1"},
@@ -68,7 +72,7 @@ class TestReproduce:
         folder, _ = smoke
         tables = {path.name for path in (folder / "tables").iterdir()}
         figures = {path.name for path in (folder / "figures").iterdir()}
-        for study in ("optimizers", "batch-sizes", "position-bias", "units", "clicks"):
+        for study in ("optimizers", "clicks"):
             for suffix in ("txt", "md", "csv", "tex"):
                 assert f"{study}-regret.{suffix}" in tables
             for suffix in ("png", "svg", "pdf", "csv"):
@@ -89,12 +93,13 @@ class TestReproduce:
         )
         assert set(table["dataset"].to_pylist()) == {"tiny"}
 
-    def test_a_second_call_does_nothing_but_write_up(self, smoke, run, monkeypatch):
-        folder, _ = smoke
-        monkeypatch.chdir(folder.parent)
-        work = {path: path.stat().st_mtime_ns for path in (folder / "work").rglob("*.json")}
-        run("reproduce", "--scale", "smoke")
-        assert {path: path.stat().st_mtime_ns for path in (folder / "work").rglob("*.json")} == work
+    def test_is_of_all_studies_unless_some_are_named(self, run):
+        found = json.loads(run("study", "list", "--json"))
+        every = run("reproduce", "--scale", "smoke", "--dry-run")
+        named = run(
+            "reproduce", *(study["name"] for study in found), "--scale", "smoke", "--dry-run"
+        )
+        assert every == named
 
     def test_status_says_all_is_there(self, smoke, run):
         folder, _ = smoke
@@ -110,12 +115,19 @@ class TestReproduce:
 
 
 class TestOwnGrid:
+    @staticmethod
+    def written(folder):
+        results = (folder / "mine" / "work").rglob("*.json")
+        return {path: path.stat().st_mtime_ns for path in results}
+
     def test_runs_like_the_package_s_own(self, run, tmp_path):
         printed = run("study", "run", "mine.toml", "--workers", 2)
         assert "Wrong beliefs: average regret ×100" in printed
         assert "By query has lower regret." in printed
         assert printed.endswith("Results are in mine/report.html\n")
+        work = self.written(tmp_path)
         found = json.loads(run("study", "run", "mine.toml", "--json"))
+        assert self.written(tmp_path) == work  # a second call does nothing but write up
         assert found["verdicts"][0]["study"] == "mine"
         assert (tmp_path / "mine" / "results.parquet").exists()
 

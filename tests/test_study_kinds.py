@@ -11,7 +11,7 @@ from countersample.study.design import grids
 from countersample.study.experiment import plan
 from countersample.study.findings.tables import Entry, Group, Row, Table
 from countersample.study.kinds import KINDS, load_grid
-from countersample.study.kinds.kind import WriteUp
+from countersample.study.kinds.kind import Kind, WriteUp
 from countersample.study.running.jobs import Job, WorkList
 from countersample.study.running.runner import run
 from countersample.study.running.store import Store
@@ -53,14 +53,10 @@ def test_a_grid_that_cannot_be_of_its_kind_is_refused(tmp_path, kind, message):
         load_grid(path)
 
 
-class QueriesStudy:
+class QueriesStudy(Kind):
     """How many training queries a dataset has."""
 
     name = "queries"
-    takes_data = True
-
-    def check(self, grid):
-        pass
 
     def plan(self, study, work):
         for source in study.sources:

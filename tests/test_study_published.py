@@ -1,4 +1,4 @@
-"""The paper's numbers: found by place, and checked when they are read."""
+"""The paper's numbers: found by name, and checked when they are read."""
 
 import pytest
 from conftest import ROOT
@@ -13,7 +13,7 @@ def published():
 
 
 @pytest.mark.parametrize(
-    ("place", "expected"),
+    ("name", "expected"),
     [
         (("optimizers", "yahoo", "CounterSample", "adam"), (0.35, "▽")),
         (("optimizers", "istella-s", "Biased-SGD", "adam"), (2.04, "▽")),  # the one of its kind
@@ -24,8 +24,8 @@ def published():
         (("datasets", "istella-s", "", "queries"), (33118, "")),
     ],
 )
-def test_numbers_of_the_paper(published, place, expected):
-    assert published.number(*place) == expected
+def test_numbers_of_the_paper(published, name, expected):
+    assert published.number(*name) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_settings_are_compared_as_numbers(published):
 
 
 @pytest.mark.parametrize(
-    "place",
+    "name",
     [
         ("clipping", "yahoo", "IPS-SGD", 10),
         ("batch-sizes", "mq2008", "IPS-SGD", 10),
@@ -52,8 +52,8 @@ def test_settings_are_compared_as_numbers(published):
         ("batch-sizes", "yahoo", "IPS-SGD", 11),
     ],
 )
-def test_what_the_paper_has_not(published, place):
-    assert published.number(*place) is None
+def test_what_the_paper_has_not(published, name):
+    assert published.number(*name) is None
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""What is studied: grids, the settings, published numbers, datasets."""
+"""What is studied: grids, settings, claims, published numbers, datasets."""

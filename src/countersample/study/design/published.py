@@ -50,7 +50,7 @@ class Published:
     numbers: Mapping[tuple[str, str, str, Value], PublishedNumber]
 
     def number(self, study: str, dataset: str, row: str, column: Value) -> PublishedNumber | None:
-        """Return what the paper has at this place, or None.
+        """Return what the paper has there, or None.
 
         Parameters
         ----------

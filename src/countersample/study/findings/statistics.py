@@ -327,21 +327,21 @@ def contrasts(result: StudyResult, measure: str = "regret") -> list[Contrast]:
         Empty where the study has no reference.
     """
     grid, cells = result.grid, result.cells
-    places = [
+    names = [
         (dataset, method.name, value)
         for dataset in result.datasets
         for method in grid.methods
         for value in grid.values
         if grid.reference and method.name != grid.reference
     ]
-    against = [cells[dataset, grid.reference, value] for dataset, _, value in places]
+    against = [cells[dataset, grid.reference, value] for dataset, _, value in names]
     tests = [
-        compare_cells(cells[place], other, measure)
-        for place, other in zip(places, against, strict=True)
+        compare_cells(cells[name], other, measure)
+        for name, other in zip(names, against, strict=True)
     ]
     adjusted = holm([test.p for test in tests])
     of = MEASURES[measure]
     return [
-        Contrast(*place, test, float(p), paper_test(of(cells[place]), of(other)))
-        for place, other, test, p in zip(places, against, tests, adjusted, strict=True)
+        Contrast(*name, test, float(p), paper_test(of(cells[name]), of(other)))
+        for name, other, test, p in zip(names, against, tests, adjusted, strict=True)
     ]

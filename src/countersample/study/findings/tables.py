@@ -50,7 +50,7 @@ class Entry:
     paper_mark : {"", "▽", "△"}
         The same by the paper's unpaired test, p < 0.01.
     published, published_mark
-        What the paper has at this place, where it has it.
+        What the paper has there, if anything.
     note : str
         Such as "2 of 5 runs diverged".
     """

@@ -116,14 +116,6 @@ def descend(
 
 
 def trajectories(
-    toy: Toy, learning_rate: float, steps: int = STEPS, *, rng: np.random.Generator
-) -> dict[str, Floats]:
-    """Return the weights of both methods after each step, by name, (steps + 1, 2)."""
-    many = many_trajectories(toy, learning_rate, (1, steps), rng)
-    return {name: paths[0] for name, paths in many.items()}
-
-
-def many_trajectories(
     toy: Toy, learning_rate: float, shape: tuple[int, int], rng: np.random.Generator
 ) -> dict[str, Floats]:
     """Return the paths of several runs by method, (n_runs, steps + 1, 2).

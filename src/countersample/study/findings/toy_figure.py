@@ -14,7 +14,7 @@ from countersample.pages.drawing import (
     style_of,
 )
 from countersample.study.findings.tables import column_title, show_number
-from countersample.study.findings.toy import COMPARED, START, STEPS, many_trajectories
+from countersample.study.findings.toy import COMPARED, START, STEPS, trajectories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ def draw_toy(toy: Toy, stem: Path, *, rng: np.random.Generator) -> None:
     rows: list[tuple[object, ...]] = []
     for axes, rate in zip(panels, RATES, strict=True):
         rng.bit_generator.state = state
-        runs = many_trajectories(toy, rate, (RUNS, STEPS), rng)
+        runs = trajectories(toy, rate, (RUNS, STEPS), rng)
         _draw_paths(axes, toy, runs)
         axes.set_title(f"learning rate {column_title(rate)}")
         axes.set_xlabel("$w_1$")

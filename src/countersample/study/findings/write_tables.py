@@ -138,8 +138,8 @@ class _Grid:
 
     def _cell(self, parts: _Parts, column: int) -> str:
         padded = [
-            _pad(part, width, left=place == 0)
-            for place, (part, width) in enumerate(zip(parts, self.part_widths[column], strict=True))
+            _pad(part, width, left=index == 0)
+            for index, (part, width) in enumerate(zip(parts, self.part_widths[column], strict=True))
         ]
         return _pad("".join(padded), self.widths[column], left=True)
 

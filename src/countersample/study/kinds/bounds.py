@@ -27,7 +27,7 @@ from countersample.study.design.grids import METHODS
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
-from countersample.study.kinds.kind import WriteUp
+from countersample.study.kinds.kind import Kind, WriteUp
 from countersample.study.report.model import Figure
 from countersample.study.running.jobs import Job
 from countersample.theory import gradient_bounds, step_size, suboptimality_bound
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from countersample._progress import Progress
     from countersample.data import RankingDataset
-    from countersample.study.design.grids import Grid
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
     from countersample.study.running.jobs import WorkList
@@ -366,14 +365,10 @@ def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
 # -- the study -----------------------------------------------------------------------------------
 
 
-class BoundsStudy:
+class BoundsStudy(Kind):
     """The theorems, measured on a small part of a log of each dataset."""
 
     name = "bounds"
-    takes_data = True
-
-    def check(self, grid: Grid) -> None:
-        """Take any grid."""
 
     def plan(self, study: Study, work: WorkList) -> None:
         """Plan a measurement on the first fold of each dataset."""

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.study.findings.tables import Entry, Group, Row, Table
-from countersample.study.kinds.kind import WriteUp
+from countersample.study.kinds.kind import Kind, WriteUp
 from countersample.study.running.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countersample._progress import Progress
-    from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
@@ -80,14 +79,10 @@ def shapes_table(shapes: Mapping[str, Shape], published: Published) -> Table:
     return Table(STUDY, "Datasets", "Dataset", columns, (Group("", rows),))
 
 
-class DatasetsStudy:
+class DatasetsStudy(Kind):
     """The paper's table of datasets."""
 
     name = "datasets"
-    takes_data = True
-
-    def check(self, grid: Grid) -> None:
-        """Take any grid."""
 
     def plan(self, study: Study, work: WorkList) -> None:
         """Plan to count what each fold has."""

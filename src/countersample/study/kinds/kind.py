@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -75,8 +75,8 @@ class WriteUp:
     logs: tuple[LogDiagnosis, ...] = ()
 
 
-class Kind(Protocol):
-    """A kind of study.
+class Kind:
+    """A kind of study: what it plans and writes up; what it does is in the jobs it plans.
 
     Attributes
     ----------
@@ -87,13 +87,15 @@ class Kind(Protocol):
     """
 
     name: str
-    takes_data: bool
+    takes_data: bool = True
 
     def check(self, grid: Grid) -> None:
         """Raise a `ParameterError` for a grid that cannot be a study of this kind."""
 
     def plan(self, study: Study, work: WorkList) -> None:
         """Add the jobs of a study to a work list; a job carries the function that does it."""
+        raise NotImplementedError
 
     def write_up(self, study: Study, done: Done) -> WriteUp:
         """Draw the figures of a study, and return what came out of it."""
+        raise NotImplementedError

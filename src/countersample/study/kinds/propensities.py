@@ -17,7 +17,7 @@ from countersample.study.design.published import PAPER_DATASETS
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
-from countersample.study.kinds.kind import WriteUp
+from countersample.study.kinds.kind import Kind, WriteUp
 from countersample.study.report.model import Figure
 
 if TYPE_CHECKING:
@@ -249,11 +249,10 @@ def _draw_weights(axes: Axes, weights: Weights, published: Published, dataset: s
 # -- the study -----------------------------------------------------------------------------------
 
 
-class PropensitiesStudy:
+class PropensitiesStudy(Kind):
     """The paper's table of weights."""
 
     name = STUDY
-    takes_data = True
 
     def check(self, grid: Grid) -> None:
         """Refuse a grid that varies anything but γ."""

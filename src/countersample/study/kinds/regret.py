@@ -14,7 +14,7 @@ from countersample.study.findings.tables import (
     regret_table,
     significance_table,
 )
-from countersample.study.kinds.kind import WriteUp
+from countersample.study.kinds.kind import Kind, WriteUp
 from countersample.study.report.model import LogDiagnosis
 from countersample.study.running.gather import gather
 
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 _LOGS_SHOWN = ("gamma", "optimizer")  # settings whose studies show the weights of their logs
 
 
-class RegretStudy:
+class RegretStudy(Kind):
     """The paper's comparison: tuned, run and evaluated, in a table, figures and verdicts."""
 
     name = "regret"
-    takes_data = True
 
     def check(self, grid: Grid) -> None:
         """Refuse a grid without methods or a setting."""

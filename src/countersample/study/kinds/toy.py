@@ -18,14 +18,13 @@ from countersample.study.findings.toy import (
     toy_for_page,
 )
 from countersample.study.findings.toy_figure import draw_toy
-from countersample.study.kinds.kind import WriteUp
+from countersample.study.kinds.kind import Kind, WriteUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from countersample.study.design.grids import Grid
     from countersample.study.design.study import Study
     from countersample.study.findings.claims import Source
     from countersample.study.findings.toy import ToyResult
@@ -40,14 +39,11 @@ _SOME = 0.01  # of the draws: fewer that stray are no sign of a large learning r
 _IPS, _SAMPLED = (method.name for method in COMPARED)
 
 
-class ToyStudy:
+class ToyStudy(Kind):
     """The two-weight example, made in a second as it is written up."""
 
     name = "toy"
     takes_data = False
-
-    def check(self, grid: Grid) -> None:
-        """Take any grid."""
 
     def plan(self, study: Study, work: WorkList) -> None:
         """Plan nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -50,10 +50,10 @@ def estimate_seconds(jobs: Iterable[Job], store: Store, *, workers: int) -> floa
     return seconds / workers
 
 
-class Rates:
+class Rates(NamedTuple):
     """Seconds that training and evaluation take on a dataset, on one of several busy cores.
 
-    Parameters
+    Attributes
     ----------
     a_draw, a_draw_of_many : float
         Of a run with one learning rate; of a pass with eight, by learning rate.
@@ -61,10 +61,9 @@ class Rates:
         Of one ranker on the test data.
     """
 
-    def __init__(self, a_draw: float, a_draw_of_many: float, an_evaluation: float) -> None:
-        self.a_draw = a_draw
-        self.a_draw_of_many = a_draw_of_many
-        self.an_evaluation = an_evaluation
+    a_draw: float
+    a_draw_of_many: float
+    an_evaluation: float
 
     def of(self, job: Job) -> float:
         """Return the seconds of a tuning or a run."""
