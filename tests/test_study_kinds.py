@@ -11,7 +11,7 @@ from countersample.study.design import grids
 from countersample.study.experiment import plan
 from countersample.study.findings.tables import Entry, Group, Row, Table
 from countersample.study.kinds import KINDS, load_grid
-from countersample.study.kinds.kind import Kind, WriteUp
+from countersample.study.kinds.kind import Kind
 from countersample.study.running.jobs import Job, WorkList
 from countersample.study.running.runner import run
 from countersample.study.running.store import Store
@@ -74,7 +74,7 @@ class QueriesStudy(Kind):
             for source in study.sources
         ]
         table = Table(study.name, "Queries", "Dataset", ("queries",), (Group("", tuple(rows)),))
-        return WriteUp((table,))
+        return done.section(study, (table,))
 
 
 def test_a_new_kind_is_a_class_and_a_line(tmp_path, monkeypatch):

@@ -10,10 +10,9 @@ from countersample.study.design import grids as grids_module
 from countersample.study.design.config import PAPER, SETTINGS, title_of
 from countersample.study.design.published import load_published
 from countersample.study.experiment import versions
-from countersample.study.findings.write_tables import write_table
 from countersample.study.kinds import KINDS
 from countersample.study.kinds.kind import Done
-from countersample.study.report.model import Link, Report, Section, SettingLine
+from countersample.study.report.model import Link, Report, SettingLine
 from countersample.study.report.page import write_report
 from countersample.study.report.summary import summarize
 from countersample.study.running.gather import write_results
@@ -23,11 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countersample._progress import Show
-    from countersample.study.design.study import Study
     from countersample.study.experiment import Experiment
     from countersample.study.findings.claims import Verdict
     from countersample.study.findings.tables import Table
-    from countersample.study.kinds.kind import WriteUp
     from countersample.study.running.jobs import WorkList
     from countersample.study.running.store import Store
 
@@ -63,23 +60,22 @@ def write_artifacts(
     progress = Progress.of(progress)
     done = Done(work, store, load_published(grids_module.folder() / "published.toml"))
     done.figures.mkdir(exist_ok=True)
-    written = {}
+    (store.folder / "tables").mkdir(exist_ok=True)
+    sections = []
     for index, study in enumerate(experiment.studies):
         progress(f"writing up {study.name}", index / (len(experiment.studies) + 1))
-        written[study.name] = KINDS[study.grid.kind].write_up(study, done)
+        sections.append(KINDS[study.grid.kind].write_up(study, done))
     progress("writing the report", 1.0)
     write_results(experiment.studies, work, store, versions(), store.folder / "results.parquet")
-    verdicts = tuple(verdict for found in written.values() for verdict in found.verdicts)
-    logs = {log.title: log for found in written.values() for log in found.logs}
+    verdicts = tuple(verdict for section in sections for verdict in section.verdicts)
+    logs = {log.title: log for section in sections for log in section.logs}
     path = store.folder / "report.html"
     write_report(
         Report(
             title=_title(experiment),
             summary=(*summarize(verdicts), *_remarks(experiment)),
             verdicts=verdicts,
-            sections=tuple(
-                _section(study, written[study.name], done) for study in experiment.studies
-            ),
+            sections=tuple(sections),
             diagnoses=tuple(logs.values()),
             settings=tuple(_settings(experiment)),
             versions=versions(),
@@ -88,27 +84,7 @@ def write_artifacts(
         ),
         path,
     )
-    return Artifacts(tuple(found.tables[0] for found in written.values()), verdicts, path)
-
-
-def _section(study: Study, found: WriteUp, done: Done) -> Section:
-    """Write the tables of a study; return its part of the report."""
-    folder = done.store.folder
-    tables = folder / "tables"
-    tables.mkdir(exist_ok=True)
-    files = [path for table in found.tables for path in write_table(table, tables)]
-    files += [path for name in found.drawn for path in sorted(done.figures.glob(f"{name}.*"))]
-    return Section(
-        name=study.name,
-        title=study.grid.title,
-        about=study.grid.about,
-        paper=study.grid.paper,
-        tables=found.tables,
-        curves=found.curves,
-        toy=found.toy,
-        figures=found.figures,
-        files=tuple(Link(path.relative_to(folder).as_posix(), path.suffix[1:]) for path in files),
-    )
+    return Artifacts(tuple(section.tables[0] for section in sections), verdicts, path)
 
 
 def _files(store: Store) -> Iterator[Link]:

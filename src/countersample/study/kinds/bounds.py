@@ -27,7 +27,7 @@ from countersample.study.design.grids import METHODS
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
-from countersample.study.kinds.kind import Kind, WriteUp
+from countersample.study.kinds.kind import Kind
 from countersample.study.report.model import Figure
 from countersample.study.running.jobs import Job
 from countersample.theory import gradient_bounds, step_size, suboptimality_bound
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
+    from countersample.study.report.model import Section
     from countersample.study.running.jobs import WorkList
     from countersample.study.running.stages import Workbench
 
@@ -385,7 +386,7 @@ class BoundsStudy(Kind):
         train_set, _vali, _test = bench.data_of(log)
         return measure_bounds(train_set, bench.clicks(log), steps=steps, seeds=seeds).to_dict()
 
-    def write_up(self, study: Study, done: Done) -> WriteUp:
+    def write_up(self, study: Study, done: Done) -> Section:
         """Make the table, the figure and the verdicts."""
         measured = {
             source.name: Bounds.from_dict(done.read(study.name, source.name)[0])
@@ -398,7 +399,8 @@ class BoundsStudy(Kind):
             "Measured suboptimality (with intervals) and the bounds of Theorems 1 and 3.",
         )
         verdicts = (bounds_verdicts(name, bounds) for name, bounds in measured.items())
-        return WriteUp(
+        return done.section(
+            study,
             tables=(bounds_table(measured),),
             verdicts=tuple(verdict for of_dataset in verdicts for verdict in of_dataset),
             drawn=(study.name,),

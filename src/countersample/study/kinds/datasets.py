@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.study.findings.tables import Entry, Group, Row, Table
-from countersample.study.kinds.kind import Kind, WriteUp
+from countersample.study.kinds.kind import Kind
 from countersample.study.running.jobs import Job
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from countersample.study.design.published import Published
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
+    from countersample.study.report.model import Section
     from countersample.study.running.jobs import WorkList
     from countersample.study.running.stages import Workbench
 
@@ -105,9 +106,9 @@ class DatasetsStudy(Kind):
             "irrelevant": int((labels == 0).sum()),
         }
 
-    def write_up(self, study: Study, done: Done) -> WriteUp:
+    def write_up(self, study: Study, done: Done) -> Section:
         """Make the table; folds of a set have the same queries, so the first speaks for all."""
         shapes = {
             source.name: Shape(**done.read(study.name, source.name)[0]) for source in study.sources
         }
-        return WriteUp((shapes_table(shapes, done.published),))
+        return done.section(study, (shapes_table(shapes, done.published),))

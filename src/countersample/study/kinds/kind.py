@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from countersample.study.findings.write_tables import write_table
+from countersample.study.report.model import Link, Section
+
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterable
     from pathlib import Path
 
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
     from countersample.study.design.study import Study
-    from countersample.study.findings.claims import Verdict
     from countersample.study.findings.tables import Table
-    from countersample.study.report.model import Figure, LogDiagnosis
-    from countersample.study.results import StudyResult
     from countersample.study.running.jobs import WorkList
     from countersample.study.running.store import Store
 
@@ -41,38 +41,37 @@ class Done:
         """The folder that figures are drawn into."""
         return self.store.folder / "figures"
 
+    def section(
+        self,
+        study: Study,
+        tables: tuple[Table, ...],
+        drawn: Iterable[str] = (),
+        **more: Any,  # noqa: ANN401
+    ) -> Section:
+        """Write the tables of a study, and return its part of the report.
+
+        Parameters
+        ----------
+        study : Study
+        tables : tuple of Table
+            The main one first.
+        drawn : iterable of str
+            The names of its figures in `figures`, without suffixes.
+        **more
+            Other fields of `Section`.
+        """
+        folder = self.store.folder
+        files = [path for table in tables for path in write_table(table, folder / "tables")]
+        files += [path for name in drawn for path in sorted(self.figures.glob(f"{name}.*"))]
+        links = [Link(path.relative_to(folder).as_posix(), path.suffix[1:]) for path in files]
+        grid = study.grid
+        return Section(
+            grid.name, grid.title, grid.about, grid.paper, tables, files=tuple(links), **more
+        )
+
     def read(self, *name: Hashable) -> list[dict[str, Any]]:
         """Return the results that a study keeps under a name (see `WorkList.keep`)."""
         return [self.store.read(job) for job in self.work.others[name]]
-
-
-@dataclass(frozen=True)
-class WriteUp:
-    """What came out of a study.
-
-    Attributes
-    ----------
-    tables : tuple of Table
-        The main one first.
-    verdicts : tuple of Verdict
-    drawn : tuple of str
-        The names of the figures in `Done.figures`, without suffixes.
-    figures : tuple of Figure
-        Those that stand in the report.
-    curves : StudyResult, optional
-        Drawn by the report itself.
-    toy : mapping, optional
-        The two-weight example, drawn by the report itself.
-    logs : tuple of LogDiagnosis
-    """
-
-    tables: tuple[Table, ...]
-    verdicts: tuple[Verdict, ...] = ()
-    drawn: tuple[str, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    curves: StudyResult | None = None
-    toy: Mapping[str, Any] | None = None
-    logs: tuple[LogDiagnosis, ...] = ()
 
 
 class Kind:
@@ -96,6 +95,6 @@ class Kind:
         """Add the jobs of a study to a work list; a job carries the function that does it."""
         raise NotImplementedError
 
-    def write_up(self, study: Study, done: Done) -> WriteUp:
-        """Draw the figures of a study, and return what came out of it."""
+    def write_up(self, study: Study, done: Done) -> Section:
+        """Write the tables and figures of a study, and return its part of the report."""
         raise NotImplementedError

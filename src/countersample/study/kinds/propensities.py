@@ -17,7 +17,7 @@ from countersample.study.design.published import PAPER_DATASETS
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
-from countersample.study.kinds.kind import Kind, WriteUp
+from countersample.study.kinds.kind import Kind
 from countersample.study.report.model import Figure
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from countersample.study.design.published import Published
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
+    from countersample.study.report.model import Section
     from countersample.study.running.jobs import WorkList
 
     Floats = NDArray[np.float64]
@@ -271,7 +272,7 @@ class PropensitiesStudy(Kind):
                             log = work.diagnosis(fold, config, seed)
                             work.keep((study.name, source.name, offset, gamma), log)
 
-    def write_up(self, study: Study, done: Done) -> WriteUp:
+    def write_up(self, study: Study, done: Done) -> Section:
         """Make the table, the figure and the verdicts."""
         weights = {
             (source.name, offset, float(gamma)): [
@@ -288,7 +289,8 @@ class PropensitiesStudy(Kind):
             "The largest and the mean weight against γ, on a logarithmic axis",
             "M and M̄ against γ, under the paper's equation and under its authors' code.",
         )
-        return WriteUp(
+        return done.section(
+            study,
             tables=(weights_table(weights, done.published),),
             verdicts=tuple(weights_verdicts(weights, done.published)),
             drawn=(study.name,),

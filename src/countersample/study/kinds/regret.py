@@ -14,7 +14,7 @@ from countersample.study.findings.tables import (
     regret_table,
     significance_table,
 )
-from countersample.study.kinds.kind import Kind, WriteUp
+from countersample.study.kinds.kind import Kind
 from countersample.study.report.model import LogDiagnosis
 from countersample.study.running.gather import gather
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
+    from countersample.study.report.model import Section
     from countersample.study.running.jobs import WorkList
 
 _LOGS_SHOWN = ("gamma", "optimizer")  # settings whose studies show the weights of their logs
@@ -50,7 +51,7 @@ class RegretStudy(Kind):
                         name = (grid.name, source.name, method.name, value)
                         work.cells.setdefault(name, []).extend(work.runs(fold, config, method))
 
-    def write_up(self, study: Study, done: Done) -> WriteUp:
+    def write_up(self, study: Study, done: Done) -> Section:
         """Draw learning curves; make the tables of regret, of the end, of rates and of tests."""
         grid, figures = study.grid, done.figures
         result = gather(study, done.work, done.store)
@@ -60,7 +61,8 @@ class RegretStudy(Kind):
         if not isinstance(grid.values[0], str):
             drawn.append(f"{grid.name}-regret")
             draw_versus(result, figures / drawn[2])
-        return WriteUp(
+        return done.section(
+            study,
             tables=(
                 regret_table(result, done.published),
                 final_table(result),

@@ -18,7 +18,7 @@ from countersample.study.findings.toy import (
     toy_for_page,
 )
 from countersample.study.findings.toy_figure import draw_toy
-from countersample.study.kinds.kind import Kind, WriteUp
+from countersample.study.kinds.kind import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from countersample.study.findings.claims import Source
     from countersample.study.findings.toy import ToyResult
     from countersample.study.kinds.kind import Done
+    from countersample.study.report.model import Section
     from countersample.study.running.jobs import WorkList
 
     Floats = NDArray[np.float64]
@@ -48,13 +49,14 @@ class ToyStudy(Kind):
     def plan(self, study: Study, work: WorkList) -> None:
         """Plan nothing."""
 
-    def write_up(self, study: Study, done: Done) -> WriteUp:
+    def write_up(self, study: Study, done: Done) -> Section:
         """Run the example, draw it, and make the table and the verdicts."""
         rng = np.random.default_rng(0)
         toy = make_toy(rng)
         draw_toy(toy, done.figures / study.name, rng=rng)
         result = run_toy()
-        return WriteUp(
+        return done.section(
+            study,
             tables=(toy_table(result),),
             verdicts=tuple(toy_verdicts(result)),
             drawn=(study.name,),

@@ -53,6 +53,9 @@ class Section:
     toy : mapping, optional
         The two-weight example, see `countersample.study.findings.toy.toy_for_page`.
     figures : tuple of Figure
+    verdicts : tuple of Verdict
+    logs : tuple of LogDiagnosis
+        Of its click logs.
     files : tuple of Link
         Its tables, figures and data beside the page.
     notes : tuple of str
@@ -66,6 +69,8 @@ class Section:
     curves: StudyResult | None = None
     toy: Mapping[str, Any] | None = None
     figures: tuple[Figure, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    logs: tuple[LogDiagnosis, ...] = ()
     files: tuple[Link, ...] = ()
     notes: tuple[str, ...] = ()
 
