@@ -430,7 +430,7 @@ class TestPage:
 def test_progress_never_goes_back(shop):
     told = []
     fit_from_impressions(*opened(*shop), propensities=PositionBias(1.0),
-                         report=lambda what, share: told.append((what, share)))  # fmt: skip
+                         progress=lambda what, share: told.append((what, share)))  # fmt: skip
     shares = [share for _, share in told]
     assert shares == sorted(shares)
     assert 0 <= shares[0] <= shares[-1] <= 1
