@@ -17,8 +17,11 @@ from countersample import (
 )
 from countersample.data.normalize import Normalizer
 from countersample.errors import ParameterError
+from countersample.objectives import OBJECTIVES
+from countersample.plans import UNITS
 from countersample.rankers import CounterSampleRanker
 from countersample.training import train_many
+from countersample.training.optimizers import OPTIMIZERS
 from countersample.tuning import tune
 
 # The grid of the paper: 1e-10, 3e-10, …, 1, 3.
@@ -49,7 +52,7 @@ def tiny():
 
 
 @pytest.mark.parametrize("average", [True, False])
-@pytest.mark.parametrize("unit", ["click", "pair", "query"])
+@pytest.mark.parametrize("unit", UNITS)
 def test_it_is_train_on_normalised_features(tiny, unit, average):
     dataset, log = tiny
     ranker = CounterSampleRanker(
@@ -72,8 +75,8 @@ def test_it_is_train_on_normalised_features(tiny, unit, average):
     assert ranker.fingerprint_ == dataset.fingerprint
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adagrad"])
-@pytest.mark.parametrize("objective", ["rank", "log-rank", "dcg"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("method", ["countersample", "ips"])
 def test_every_setting_learns(tiny, method, objective, optimizer):
     dataset, log = tiny

@@ -12,6 +12,7 @@ from every_ranker import LIBRARIES, RANKERS, every, fit, fitted, make, table, ti
 from countersample import ClickLog, RankingDataset, estimate, evaluate, simulate_clicks
 from countersample._extras import MissingExtraError
 from countersample.cli._models import MODELS
+from countersample.data.normalize import METHODS as NORMALIZATIONS
 from countersample.errors import DataError, ParameterError
 from countersample.rankers import OneQueryWarning, UnfittedRankerError
 from countersample.rankers._parameters import CHECKS
@@ -46,7 +47,7 @@ def test_what_was_shown_and_not_clicked_changes_nothing(kind):
     np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("normalize", [None, "minmax", "standard", "query-minmax"])
+@pytest.mark.parametrize("normalize", [None, *NORMALIZATIONS])
 @every
 def test_rows_may_come_in_any_order(kind, rng, normalize):
     X, y, qid, propensity = table()

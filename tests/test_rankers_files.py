@@ -11,11 +11,12 @@ import pytest
 from conftest import SEED
 from every_ranker import RANKERS, TRAINABLE, every, fit, fitted, make, table, tiny
 
+from countersample.data.normalize import METHODS as NORMALIZATIONS
 from countersample.errors import CounterSampleError, DataError
 from countersample.rankers import load_ranker
 
 
-@pytest.mark.parametrize("normalize", [None, "minmax", "standard", "query-minmax"])
+@pytest.mark.parametrize("normalize", [None, *NORMALIZATIONS])
 @every
 def test_a_saved_ranker_scores_the_same_to_the_bit(kind, tmp_path, normalize):
     dataset, log = tiny()

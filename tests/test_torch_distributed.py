@@ -227,8 +227,8 @@ def run_example(folder, *, dies):
 
 
 if __name__ == "__main__":
-    task, place = sys.argv[1], Path(sys.argv[2])
+    task, folder = sys.argv[1], Path(sys.argv[2])
     if task == "gradients":
-        find_gradients(place)
+        find_gradients(folder)
     else:
-        run_example(place, dies=task == "die")
+        run_example(folder, dies=task == "die")
