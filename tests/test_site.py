@@ -3,7 +3,7 @@
 import re
 import runpy
 from importlib import import_module
-from inspect import ismodule, signature
+from inspect import signature
 from pkgutil import iter_modules, resolve_name
 
 import pytest
@@ -87,7 +87,7 @@ def test_every_formula_becomes_mathml():
     mathml = hook("formulas")["mathml"]
     pages = [page for page in WRITTEN if DOCS in page.parents]
     found = [latex for page in pages for latex in formulas(page)]
-    assert len(found) > 40
+    assert len(found) > 150
     for latex in found:
         made = mathml(latex)
         assert "<merror" not in made, latex
@@ -123,8 +123,7 @@ def documented():
 def test_every_public_module_has_a_page(module):
     assert module in documented()
     for name in getattr(import_module(module), "__all__", ()):
-        thing = getattr(import_module(module), name, None)
-        if not callable(thing) and not ismodule(thing):  # constants have no docstring to show
+        if name.isupper():  # constants, which have no docstring to show, are named
             assert f"{module}.{name}" in documented()
 
 

@@ -27,11 +27,11 @@ def described(command: Command, name: str) -> str:
     if below:
         return "\n".join(described(part, f"{name} {word}") for word, part in below.items())
     takes = [p for p in command.params if p.name not in ("help", "install_completion")]
-    arguments = " ".join(_usage(p) for p in takes if p.param_type_name == "argument")
+    arguments = [_usage(p) for p in takes if p.param_type_name == "argument"]
     rows = [f"| `{_name(p)}` | {_cell(p)} |" for p in takes]
     return "\n".join([
         f"## {name}", "", _plain(command.help), "",
-        f"```text\n{name} {arguments} [OPTIONS]\n```", "",
+        "```text", " ".join([name, *arguments, "[OPTIONS]"]), "```", "",
         "| takes | |", "|---|---|", *rows, "",
     ])  # fmt: skip
 

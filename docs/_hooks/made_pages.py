@@ -63,6 +63,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         commands = [command.removeprefix("-m ") for command in COMMANDS]
         listed = "\n".join(c if c.startswith("counter") else f"python {c}" for c in commands)
         return markdown.replace("<!-- the commands of the samples -->", f"```sh\n{listed}\n```")
+    markdown = re.sub(r"```python\n(?=>>> )", "```pycon\n", markdown)  # the same, better coloured
     outside = r"\]\(\.\./(CHANGELOG|CONTRIBUTING|examples/\w+)\.(?:md|py)"
     return re.sub(outside, r"](\1.md", markdown)
 
