@@ -96,7 +96,7 @@ class Cells(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):  # noqa: ARG002 (as in HTMLParser)
-        self._inside = tag in {"td", "th", "caption"}
+        self._inside = tag in {"td", "th", "caption", "span"}
 
     def handle_endtag(self, tag):  # noqa: ARG002 (as in HTMLParser)
         self._inside = False
