@@ -40,15 +40,15 @@ def true_gain(fit: Fit, dataset: RankingDataset) -> float:
     """Return the relative gain in DCG@10 by the labels, which a real log does not have."""
     shown = fit.shown
     rows = dataset.offsets[shown.query] + shown.item
-    logged = shown.impressions @ (worth(shown.position) * dataset.labels[rows])
+    logged = shown.impressions @ (reward(shown.position) * dataset.labels[rows])
     first = shown.position == 1
     sessions = np.bincount(shown.query[first], shown.impressions[first], dataset.n_queries)
     ranks = fit.ranker.rank(dataset)
-    new = np.repeat(sessions, dataset.query_sizes) @ (worth(ranks) * dataset.labels)
+    new = np.repeat(sessions, dataset.query_sizes) @ (reward(ranks) * dataset.labels)
     return float(new / logged - 1)
 
 
-def worth(ranks: np.ndarray) -> np.ndarray:
+def reward(ranks: np.ndarray) -> np.ndarray:
     """Return what DCG@10 gives for a relevant item at each rank."""
     return np.where(ranks <= 10, 1 / np.log2(1 + ranks), 0)
 

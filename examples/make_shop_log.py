@@ -2,10 +2,10 @@
 """Make the click log of a shop, with the truth known: impressions.parquet and features.parquet.
 
 Four rankers served the searches of a shop in turn: by price, by sales, by both, by reviews. Users
-look at position k with probability (1/k)^gamma, and click what they look at and want. Whether they
+examine position k with probability (1/k)^gamma, and click what they examine and want. Whether they
 want an item depends on its text match, its reviews and its price, which no single ranker knew.
 
-features.parquet has a column ``label``: how likely the item is wanted by those who look at it.
+features.parquet has a column ``label``: how likely the item is wanted by those who examine it.
 Learning never reads it. It is there to compare with at the end.
 
     python make_shop_log.py shop --sessions 20000 --seed 0
@@ -62,8 +62,8 @@ def make_log(
     policy = rng.integers(0, len(POLICIES), n_sessions)
     pages = np.stack([_pages(matrix @ weights, n_queries) for weights in POLICIES.values()])
     rows = pages[policy, query]  # (n_sessions, ITEMS)
-    looks = (1 / np.arange(1, ITEMS + 1)) ** gamma
-    clicks = rng.random(rows.shape) < looks * wanted[rows]
+    examined = (1 / np.arange(1, ITEMS + 1)) ** gamma
+    clicks = rng.random(rows.shape) < examined * wanted[rows]
     session = np.repeat(np.arange(n_sessions), ITEMS)
     return pa.table(
         {
