@@ -36,7 +36,7 @@ bench: $(VENV)/.bench  ## run all benchmarks against their peers
 	$(BIN)/python benchmarks/run.py
 
 docs: $(VENV)/.docs  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The documentation is in site/index.html"
 
 clean:  ## remove everything that was built or installed

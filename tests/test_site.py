@@ -238,3 +238,17 @@ def test_contributing_names_registries_that_exist():
     for name, path in rows:
         module = path.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
         assert hasattr(import_module(f"countersample.{module}"), name), f"{name} in {path}"
+
+
+def test_tests_that_contributing_names_run_over_the_registry():
+    """Or the row says that a line or a test of one's own is needed."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = [row for row in text.splitlines() if re.search(r"`[A-Z_]{3,}` in `[\w/.]+`", row)]
+    for row in rows:
+        *_, registry, tests = row.strip("| ").split(" | ")
+        names = re.findall(r"`([A-Z_]{3,})`", registry + tests)
+        files = re.findall(r"`(tests/test_\w+\.py)`", tests)
+        assert files, row
+        sources = "".join((ROOT / file).read_text() for file in files)
+        of_its_own = tests.startswith(("a line in", "a test in"))
+        assert of_its_own or any(re.search(rf"\b{n}\b", sources) for n in names), row

@@ -107,5 +107,7 @@ def samples() -> dict[str, bytes]:
         Path(folder, "examples").symlink_to(ROOT / "examples")
         for command in COMMANDS:
             words = [sys.executable, *command.split()]
-            subprocess.run(words, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{command} failed: {done.stderr}")
         return {name: Path(folder, written).read_bytes() for name, written in SAMPLES.items()}
