@@ -4,11 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SEED ?= 0
+# What a check prints is shown when it has ended (where this make can).
+TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # Neighbours stay together, so that what tests of a file share is made once.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit fuzz bench docs clean
+.PHONY: help demo test lint types unit older lowest fuzz bench docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,7 +18,9 @@ help:  ## show this list
 demo: $(VENV)/.package  ## compare the methods of the paper on simulated clicks
 	@$(BIN)/countersample demo
 
-test: lint types unit fuzz  ## run every check: lint, types, tests, documentation, fuzzing
+test: $(VENV)/.dev  ## run every check: lint, types, tests, documentation, fuzzing
+	@$(MAKE) --no-print-directory --jobs 2 $(TOGETHER) lint types fuzz older
+	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.dev  ## check style, formatting and the layers of the architecture
 	$(BIN)/ruff check .
@@ -29,6 +33,12 @@ types: $(VENV)/.dev  ## check types
 unit: $(VENV)/.dev  ## run the tests only (SEED=7 for other random numbers)
 	COUNTERSAMPLE_TEST_SEED=$(SEED) $(BIN)/python -m pytest $(PARALLEL)
 
+older: $(VENV)/.dev  ## run the documentation and tests of numbers again, as an older CPU
+	$(BIN)/python tests/as_older_cpu.py --quiet
+
+lowest: $(VENV)-lowest/.test  ## run the tests with the oldest versions of what is depended on
+	$(VENV)-lowest/bin/python -m pytest $(PARALLEL)
+
 fuzz: $(VENV)/.dev  ## fuzz the LETOR reader for 20 seconds
 	$(BIN)/python tests/fuzz_letor.py 20
 
@@ -40,7 +50,7 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	@echo "The documentation is in site/index.html"
 
 clean:  ## remove everything that was built or installed
-	rm -rf $(VENV) build dist site demo .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-lowest build dist site demo .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.venv:
@@ -51,7 +61,7 @@ $(VENV)/.venv:
 	@$(PIP) install --upgrade pip
 	@touch $@
 
-$(VENV)/.package: $(VENV)/.venv pyproject.toml
+$(VENV)/.package: $(VENV)/.venv pyproject.toml src/countersample/_version.py
 	@$(PIP) install --editable .
 	@touch $@
 
@@ -65,4 +75,11 @@ $(VENV)/.bench: $(VENV)/.package pyproject.toml
 
 $(VENV)/.docs: $(VENV)/.package pyproject.toml
 	@$(PIP) install --group docs
+	@touch $@
+
+$(VENV)-lowest/.test: pyproject.toml
+	@$(PYTHON) -m venv $(VENV)-lowest
+	@$(VENV)-lowest/bin/python -m pip --disable-pip-version-check --quiet install uv
+	@$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct \
+	  --editable . --group test
 	@touch $@

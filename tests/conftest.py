@@ -16,11 +16,18 @@ from countersample.cli import main
 SEED = int(os.environ.get("COUNTERSAMPLE_TEST_SEED", "0"))
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
-collect_ignore = ["fuzz_letor.py"]  # a program of its own, which turns compilation off
+collect_ignore = ["as_older_cpu.py", "fuzz_letor.py"]  # programs of their own
 
 # The same examples on every run by default; other ones with another seed.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=SEED == 0)
 hypothesis.settings.load_profile("default")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what docstrings show: no CPU may show another number."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            item.add_marker(pytest.mark.rounding)
 
 
 @pytest.fixture

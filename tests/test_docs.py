@@ -23,6 +23,7 @@ def blocks(page, language):
     return [text for name, text in FENCE.findall(page.read_text()) if name == language]
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python(page, tmp_path, monkeypatch):
     skip_without_torch(page)

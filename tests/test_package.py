@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import ROOT
 
 import countersample
 
@@ -37,3 +38,7 @@ def test_the_version_is_the_installed_one():
     from importlib.metadata import version
 
     assert version("countersample") == countersample.__version__
+
+
+def test_the_version_to_cite_is_this_one():
+    assert f"\nversion: {countersample.__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -77,12 +77,12 @@ def test_stopped_after_any_chunk(shop, tmp_path, monkeypatch, bits):
     for stop in (33, 495, 1023):
         state = tmp_path / f"{stop}.npz"
 
-        def report(done, _, stop=stop):
-            if done >= stop:
+        def progress(_, share, stop=stop):
+            if share * options["steps"] >= stop:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            train(data, log, **options, rng=generator(), resume=state, report=report)
+            train(data, log, **options, rng=generator(), resume=state, progress=progress)
         resumed = train(data, log, **options, rng=generator(), resume=state)
         assert everything(resumed) == whole
 
