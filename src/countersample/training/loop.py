@@ -143,7 +143,7 @@ def train_many(
     >>> data = RankingDataset.from_arrays(X=[[1, 0], [0, 1]], y=[1, 0], qid=[7, 7])
     >>> log = ClickLog(query=[0], item=[0], propensity=[0.5])
     >>> runs = train_many(data, log, learning_rates=[0.125, 0.25], methods=["ips"], steps=1)
-    >>> [run.coef[0] for run in runs]  # 2 · 0.125, 2 · 0.25
+    >>> [float(run.coef[0]) for run in runs]  # 2 · 0.125, 2 · 0.25
     [0.25, 0.5]
     """
     for name in ("rng", "resume"):
