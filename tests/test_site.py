@@ -8,8 +8,11 @@ from pkgutil import iter_modules, resolve_name
 
 import pytest
 from conftest import ROOT
+from typer.main import get_command
 
 import countersample
+from countersample._frames import Tabular
+from countersample.cli.app import app
 
 DOCS = ROOT / "docs"
 WRITTEN = sorted(
@@ -162,6 +165,23 @@ def test_the_glossary_names_what_exists(name):
         assert argument in signature(thing).parameters
     if key:
         assert key in thing
+
+
+def test_everything_that_is_a_frame_is_on_its_page():
+    for module in public_modules():
+        import_module(module)
+    told = set(re.findall(r"`(\w+)`", (DOCS / "frames.md").read_text()))
+    of_the_package = {
+        c.__name__ for c in Tabular.__subclasses__() if "countersample" in c.__module__
+    }
+    assert of_the_package <= told
+
+
+def test_the_commands_are_described():
+    described = hook("commands")["described"](get_command(app), "countersample")
+    assert "## countersample data make" in described
+    assert "countersample train DATA LOG [OPTIONS]" in described
+    assert "| `--learning-rate` |" in described
 
 
 # -- the gallery ---------------------------------------------------------------------------------
