@@ -6,6 +6,7 @@ terminal, a plain line now and then elsewhere.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -16,7 +17,6 @@ from itertools import pairwise
 PATIENCE = 2.0  # seconds before anything is shown
 PAUSE = 10.0  # seconds between two plain lines
 
-Report = Callable[[float], None]
 Show = Callable[[str, float], None]
 
 
@@ -86,85 +86,38 @@ class Progress:
             self._show(what or self._what, self._begin + self._span * min(1.0, share))
 
 
-def _ignore(done: float) -> None:
-    pass
-
-
 @contextmanager
-def byte_progress(what: str, total: int | None, *, show: bool) -> Iterator[Report]:
-    """Give a function that is told how many bytes are done, and show that after two seconds.
+def share_progress(what: str, *, show: bool = True) -> Iterator[Show]:
+    """Give a function that is told what is going on and which share of all is done.
 
-    Parameters
-    ----------
-    what : str
-        What is going on: "reading train.txt".
-    total : int or None
-        The number of bytes in all, where known.
-    show : bool
-        Whether to show anything at all.
+    A share of NaN is not known. Nothing is shown in the first two seconds.
     """
     if not show:
-        yield _ignore
+        yield lambda _what, _share: None
     elif sys.stderr.isatty():
-        with _bar(what, total) as report:
-            yield report
+        with _bar(what) as update:
+            yield update
     else:
-        yield _plain(what, total)
+        yield _plain_lines(what)
 
 
 @contextmanager
-def _bar(what: str, total: int | None) -> Iterator[Report]:
-    from rich import progress  # noqa: PLC0415 (only where something is shown)
-    from rich.console import Console  # noqa: PLC0415
-
-    bar = progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    task = bar.add_task(what, total=total)
+def byte_progress(what: str, total: int | None, *, show: bool) -> Iterator[Callable[[float], None]]:
+    """Give a function that is told how many bytes are done, of `total` where that is known."""
     begin = time.monotonic()
+    of_all = f" of {total / 1e6:,.0f}" if total else ""
+    with share_progress(what, show=show) as update:
 
-    def report(done: float) -> None:
-        bar.update(task, completed=done)
-        if not bar.live.is_started and time.monotonic() - begin > PATIENCE:
-            bar.start()
+        def report(done: float) -> None:
+            rate = done / max(time.monotonic() - begin, 1e-9)
+            text = f"{done / 1e6:,.0f}{of_all} MB, {rate / 1e6:,.0f} MB/s"
+            update(text, done / total if total else math.nan)
 
-    try:
         yield report
-    finally:
-        bar.stop()
-
-
-def _plain(what: str, total: int | None) -> Report:
-    begin = time.monotonic()
-    due = begin + PATIENCE
-
-    def report(done: float) -> None:
-        nonlocal due
-        now = time.monotonic()
-        if now < due:
-            return
-        due = now + PAUSE
-        rate = done / (now - begin)
-        share = f" of {total / 1e6:,.0f}" if total else ""
-        left = f", {duration((total - done) / rate)} left" if total and rate else ""
-        line = f"{what}: {done / 1e6:,.0f}{share} MB, {rate / 1e6:,.0f} MB/s{left}"
-        print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
-
-    return report
 
 
 @contextmanager
-def share_progress(what: str) -> Iterator[Callable[[str, float], None]]:
-    """Give a function that is told what is going on and which share of all is done."""
-    if not sys.stderr.isatty():
-        yield _plain_share(what)
-        return
+def _bar(what: str) -> Iterator[Show]:
     from rich import progress  # noqa: PLC0415 (only where something is shown)
     from rich.console import Console  # noqa: PLC0415
 
@@ -177,26 +130,39 @@ def share_progress(what: str) -> Iterator[Callable[[str, float], None]]:
         console=Console(stderr=True),
         transient=True,
     )
-    with bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda now, share: bar.update(task, description=now, completed=share)
+    task = bar.add_task("", total=None)
+    begin = time.monotonic()
+
+    def update(now: str, share: float) -> None:
+        is_known = not math.isnan(share)
+        bar.update(task, description=f"{what}: {now}", total=1.0 if is_known else None,
+                   completed=share if is_known else 0.0)  # fmt: skip
+        if not bar.live.is_started and time.monotonic() - begin > PATIENCE:
+            bar.start()
+
+    try:
+        yield update
+    finally:
+        bar.stop()
 
 
-def _plain_share(what: str) -> Callable[[str, float], None]:
+def _plain_lines(what: str) -> Show:
     begin = time.monotonic()
     due = begin + PATIENCE
 
-    def report(now: str, share: float) -> None:
+    def update(now: str, share: float) -> None:
         nonlocal due
         moment = time.monotonic()
         if moment < due:
             return
         due = moment + PAUSE
-        left = f", {duration((moment - begin) * (1 - share) / share)} left" if share > 0 else ""
-        line = f"{what}: {now}, {100 * share:.0f} % done{left}"
+        line = f"{what}: {now}"
+        if share > 0:
+            left = duration((moment - begin) * (1 - share) / share)
+            line += f", {100 * share:.0f} % done, {left} left"
         print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
 
-    return report
+    return update
 
 
 def duration(seconds: float) -> str:

@@ -1,0 +1,79 @@
+"""Progress is cut into parts, and shown as plain lines where there is no terminal."""
+
+import math
+
+import pytest
+
+from countersample import _progress
+from countersample._progress import Progress, byte_progress, share_progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is set."""
+    at = [100.0]
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: at[0])
+    return at
+
+
+def test_parts_of_parts_add_up():
+    told = []
+    whole = Progress(lambda what, share: told.append((what, round(share, 3))))
+    first, second = whole.part(0.5, "a"), whole.part(0.5, "b")
+    first.part(0.5, "c").update(1.0)
+    second.part(0.25).update(0.5)
+    assert told == [("c", 0.25), ("b", 0.562)]  # 1/2 · 1/2, 1/2 + 1/2 · 1/4 · 1/2
+
+
+def test_side_by_side_is_the_mean_and_never_goes_back():
+    told = []
+    parts = Progress(lambda _what, share: told.append(share)).side_by_side(2)
+    parts[0].update(0.5)
+    parts[1].update(1.0)
+    parts[0].update(0.25)
+    assert told == [0.25, 0.75, 0.75]
+
+
+def test_without_a_function_nothing_happens():
+    Progress.of(None).part(0.5, "quiet").update(0.5)
+
+
+def test_plain_lines_after_two_seconds_then_every_ten(clock, capsys):
+    with share_progress("fitting") as update:
+        for second, share in ((1, 0.1), (4, 0.2), (5, 0.25), (20, 0.5)):
+            clock[0] = 100.0 + second
+            update("training", share)
+    assert capsys.readouterr().err.splitlines() == [
+        "fitting: training, 20 % done, 16 s left",
+        "fitting: training, 50 % done, 20 s left",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("total", "line"),
+    [
+        (100_000_000, "reading x: 50 of 100 MB, 10 MB/s, 50 % done, 5 s left"),
+        (None, "reading x: 50 MB, 10 MB/s"),
+    ],
+)
+def test_bytes(clock, capsys, total, line):
+    with byte_progress("reading x", total, show=True) as report:
+        clock[0] = 105.0
+        report(50_000_000)
+    assert capsys.readouterr().err.strip() == line
+
+
+def test_nothing_is_shown_where_nobody_asked(clock, capsys):
+    with byte_progress("reading x", 10, show=False) as report:
+        clock[0] = 200.0
+        report(5)
+    assert not capsys.readouterr().err
+
+
+def test_a_bar_on_a_terminal(clock, capsys, monkeypatch):
+    monkeypatch.setattr(_progress.sys.stderr, "isatty", lambda: True, raising=False)
+    with share_progress("fitting") as update:
+        update("training", math.nan)
+        clock[0] = 103.0
+        update("training", 0.5)
+    assert "fitting: training" in capsys.readouterr().err
