@@ -196,6 +196,16 @@ def test_results_say_what_they_are(rng):
     assert {"version", "dataset", "unit", "objective", "optimizer"} <= set(settings)
 
 
+def test_frames_have_the_weights(rng):
+    data, log = random_problem(rng)
+    result = train(data, log, learning_rate=0.1, steps=6, checkpoints=3, rng=0)
+    frame = result.to_frame("pandas")
+    np.testing.assert_array_equal(frame["average_coef"], result.average_coef)
+    history = result.history.to_frame("pandas").set_index(["step", "feature"])
+    assert list(history.columns) == ["coef", "average_coef"]
+    np.testing.assert_array_equal(history.loc[4]["coef"], result.history.coef[1])
+
+
 def test_progress(rng):
     data, log = random_problem(rng)
     told = []

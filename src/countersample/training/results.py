@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._frames import Tabular
 from countersample._version import __version__
 from countersample.errors import CounterSampleError
 
@@ -42,8 +43,8 @@ class DivergedError(CounterSampleError):
         return DivergedError, (self.step, self.learning_rate)  # so that it can leave a process
 
 
-@dataclass(frozen=True)
-class History:
+@dataclass(frozen=True, eq=False)
+class History(Tabular):
     """The weights at the steps asked for; NaN from where they exploded.
 
     Attributes
@@ -56,9 +57,19 @@ class History:
     coef: Floats
     average_coef: Floats
 
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns of `to_frame`: a row for each step and feature."""
+        n_steps, n_features = self.coef.shape
+        return {
+            "step": np.repeat(self.steps, n_features),
+            "feature": np.tile(np.arange(n_features), n_steps),
+            "coef": self.coef.ravel(),
+            "average_coef": self.average_coef.ravel(),
+        }
+
 
 @dataclass(frozen=True, eq=False)
-class TrainingResult:
+class TrainingResult(Tabular):
     """What training gives.
 
     Attributes
@@ -108,3 +119,8 @@ class TrainingResult:
     def predict(self, features: ArrayLike) -> Floats:
         """Return the score w̄·x of each row, float64 (n_rows,), so that it can be evaluated."""
         return np.asarray(features, np.float64) @ self.weights
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns of `to_frame`: a row for each feature."""
+        features = np.arange(len(self.coef))
+        return {"feature": features, "coef": self.coef, "average_coef": self.average_coef}
