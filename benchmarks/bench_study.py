@@ -88,12 +88,13 @@ def extrapolate(work, parts, options) -> tuple[float, float]:
             ours += known[job.stage,]
             continue
         rates = job.config.get("learning_rates", [1e-6])
-        n_draws, n_points = length_of(job)
+        steps, points = length_of(job)
         batch = job.config["batch_size"]
+        n_draws = steps * batch
         kind = (job.stage, job.config["plan"], job.config["optimizer"], batch)
         if kind not in known:
             known[kind] = a_draw(train_set, log, job.config, rates, options.steps)
-        ours += len(rates) * n_points * an_evaluation[job.stage] + n_draws * known[kind]
+        ours += len(rates) * len(points) * an_evaluation[job.stage] + n_draws * known[kind]
         peer += len(rates) * n_draws / AUTHORS[min(batch, 10)]
     return ours, peer
 

@@ -14,9 +14,8 @@ from countersample.study.experiment import plan, read_experiment, versions
 from countersample.study.running import stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
-from countersample.study.running.runner import run, state_of
+from countersample.study.running.runner import Tally, run, state_of
 from countersample.study.running.store import Store
-from countersample.study.running.tally import Tally
 
 GRID = """
 title = "Mine"

@@ -26,24 +26,19 @@ _ROUNDS = 3
 
 
 def estimate_seconds(jobs: Iterable[Job], store: Store, *, workers: int) -> float:
-    """Return about how many seconds jobs will take, once their data is there.
+    """Return about how many seconds jobs will take, once their data is in the store.
 
     A few thousand steps are timed on each dataset, with one learning rate and with many, by as
     many threads at once as will be at work; and the evaluation of a few rankers.
-
-    Parameters
-    ----------
-    jobs : iterable of Job
-    store : Store
-        Has the data of the jobs.
-    workers : int
     """
     seconds = 0.0
     rates: dict[str, Rates] = {}
     for job in jobs:
         if job.stage not in {"tuning", "run"}:
             continue
-        data = _data_of(job)
+        data = job
+        while data.stage != "data":
+            data = data.needs[-1]
         if data.key not in rates:
             rates[data.key] = measure(store.data(data), workers=workers)
         seconds += rates[data.key].of(job)
@@ -67,11 +62,12 @@ class Rates(NamedTuple):
 
     def of(self, job: Job) -> float:
         """Return the seconds of a tuning or a run."""
-        n_draws, n_points = length_of(job)
+        steps, points = length_of(job)
+        n_draws = steps * job.config["batch_size"]
         if job.stage == "run":
-            return n_draws * self.a_draw + n_points * self.an_evaluation
+            return n_draws * self.a_draw + len(points) * self.an_evaluation
         n_rates = len(job.config["learning_rates"]) * len(job.needs)
-        return n_rates * (n_draws * self.a_draw_of_many + n_points * self.an_evaluation)
+        return n_rates * (n_draws * self.a_draw_of_many + len(points) * self.an_evaluation)
 
 
 def measure(parts: tuple[RankingDataset, ...], *, workers: int = 1) -> Rates:
@@ -106,9 +102,3 @@ def _best(work: Callable[[int], object], workers: int) -> float:
             list(pool.map(work, range(workers)))
             seconds.append(time.perf_counter() - begin)
     return min(seconds)
-
-
-def _data_of(job: Job) -> Job:
-    while job.stage != "data":
-        job = job.needs[-1]
-    return job

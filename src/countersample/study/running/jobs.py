@@ -141,11 +141,11 @@ class WorkList:
                 draws * len(chosen_by) * _BATCH_COST * len(rates) / _BATCHED_RUNS,
             )
         )
-        runs = []
-        for seed, log in enumerate(logs):
-            job = Job("run", tuning.title, known | {"seed": seed}, stages.run, (tuning, log), draws)
-            runs.append(RunOf(fold.name, seed, tuning, self.add(job)))
-        return runs
+        runs = [
+            Job("run", tuning.title, known | {"seed": seed}, stages.run, (tuning, log), draws)
+            for seed, log in enumerate(logs)
+        ]
+        return [RunOf(fold.name, seed, tuning, self.add(run)) for seed, run in enumerate(runs)]
 
 
 def _chosen(config: ExperimentConfig, names: tuple[str, ...]) -> dict[str, Any]:

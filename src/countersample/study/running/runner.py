@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -12,10 +13,9 @@ from typing import TYPE_CHECKING
 from countersample._progress import Progress
 from countersample.study.running.jobs import INTERMEDIATE
 from countersample.study.running.stages import Workbench
-from countersample.study.running.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterator
     from concurrent.futures import Future
 
     from countersample._progress import Show
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from countersample.study.running.store import Store
 
 _PATIENCE = 0.2  # seconds
+_SMALL = 20_000.0  # draws that a job counts as which draws nothing
 
 
 @dataclass(frozen=True)
@@ -93,15 +94,7 @@ def run(
 ) -> None:
     """Do jobs. Their results do not depend on the number of workers, nor on the order.
 
-    Parameters
-    ----------
-    jobs : collection of Job
-        What each needs comes before it, or is done.
-    store : Store
-    workers : int
-    is_done : collection of keys
-        Of jobs whose results are there.
-    progress : function of (what is going on, share of all that is done), optional
+    What a job needs comes before it, or is among the keys of `is_done`.
 
     Raises
     ------
@@ -122,7 +115,8 @@ def run(
     pool = ThreadPoolExecutor(workers)
     try:
         while waiting or at_work:
-            for job in _ready(waiting.values(), finished)[: workers - len(at_work)]:
+            ready = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
+            for job in ready[: workers - len(at_work)]:
                 at_work[pool.submit(do, waiting.pop(job.key))] = job
             # Now and then awake: a signal is not seen while a thread waits for a lock.
             over, _ = wait(at_work, _PATIENCE, return_when=FIRST_COMPLETED)
@@ -132,18 +126,53 @@ def run(
                 finished.add(job.key)
     except BaseException:
         stop.set()
-        _drain(at_work)
+        for future in at_work:  # work in flight ends at its next report, or is done
+            with suppress(Exception):  # the first error is the one that is told
+                future.result()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _ready(jobs: Iterable[Job], finished: set[str]) -> list[Job]:
-    return [job for job in jobs if all(need.key in finished for need in job.needs)]
+class Tally:
+    """How far jobs that are at work at once have come together: tells one `Progress`."""
+
+    def __init__(self, jobs: Collection[Job], progress: Progress) -> None:
+        self.n_jobs = len(jobs)
+        self.n_done = 0
+        self._progress = progress
+        self._in_all = sum(_size(job) for job in jobs)
+        self._done = 0.0
+        self._begin = time.monotonic()
+        self._at_work: dict[str, tuple[Job, float]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, job: Job) -> Progress:
+        """Take note of a job that is at work, and return its progress."""
+        progress = Progress(lambda _what, share: self._note(job, share))
+        progress.update(0.0)
+        return progress
+
+    def end(self, job: Job) -> None:
+        """Take note that a job is done."""
+        with self._lock:
+            self._at_work.pop(job.key)
+            self._done += _size(job)
+            self.n_done += 1
+            self._tell()
+
+    def _note(self, job: Job, share: float) -> None:
+        with self._lock:
+            self._at_work[job.key] = (job, share)
+            self._tell()
+
+    def _tell(self) -> None:
+        done = self._done + sum(_size(job) * share for job, share in self._at_work.values())
+        rate = done / max(1e-9, time.monotonic() - self._begin) / 1e6
+        doing = "; ".join(f"{job.stage}: {job.title}" for job, _ in self._at_work.values())
+        words = f"{self.n_done} of {self.n_jobs} jobs, {rate:.2f} M draws/s"
+        self._progress(f"{words}; {doing}" if doing else words, done / self._in_all)
 
 
-def _drain(at_work: Iterable[Future[None]]) -> None:
-    """Wait for work in flight: it ends at its next report, or is done."""
-    for future in at_work:
-        with suppress(Exception):  # the first error is the one that is told
-            future.result()
+def _size(job: Job) -> float:
+    return max(job.draws, _SMALL)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,18 +19,20 @@ from countersample.study.running.references import METRIC, logging_policy, super
 from countersample.training import train_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    import threading
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from countersample.data import RankingDataset
-    from countersample.study.design.config import ExperimentConfig
     from countersample.study.running.jobs import Job
     from countersample.study.running.store import Store
     from countersample.training import TrainingResult
 
+    Floats = NDArray[np.float64]
     Parts = tuple[RankingDataset, ...]
 
+_NAMES = {"train": "training", "vali": "validation", "test": "test"}
 _TUNING_POINTS = 25  # evaluation points that choose a learning rate
 _KEPT_LOGS = 4
 
@@ -58,8 +59,8 @@ class Workbench:
     def __init__(self, store: Store, stop: threading.Event) -> None:
         self.store = store
         self.stop = stop
-        self.data = _Kept(1000, store.data)  # mapped files: the system frees their memory
-        self.clicks = _Kept(_KEPT_LOGS, store.clicks)
+        self.data = lru_cache(None)(store.data)  # mapped files: the system frees their memory
+        self.clicks = lru_cache(_KEPT_LOGS)(store.clicks)
 
     def do(self, job: Job, progress: Progress) -> None:
         """Do a job, whose needs are done, and keep its result."""
@@ -76,8 +77,7 @@ class Workbench:
     def data_of(self, clicks: Job) -> Parts:
         """Return the labelled data that a click log was simulated on."""
         (reference,) = clicks.needs
-        parts: Parts = self.data(reference.needs[0])
-        return parts
+        return self.data(reference.needs[0])
 
 
 def prepare_data(_: Workbench, job: Job, __: Progress) -> Parts:
@@ -88,9 +88,6 @@ def prepare_data(_: Workbench, job: Job, __: Progress) -> Parts:
             raise DataError(f"the {_NAMES[name]} data has no relevant item: a study needs some")
     normalizer = Normalizer.fit(parts["train"], job.config["normalization"])
     return tuple(normalizer(part) for part in parts.values())
-
-
-_NAMES = {"train": "training", "vali": "validation", "test": "test"}
 
 
 def references(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
@@ -150,7 +147,7 @@ def tune(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
     diverged = np.zeros(len(rates), bool)
     for clicks in job.needs:
         part = progress.part(1 / len(job.needs))
-        runs = _train(bench, config, clicks, rates, clicks.config["seed"], _TUNING_POINTS, part)
+        runs = _train(bench, job, clicks, rates, part)
         curves = np.array([_curve(run, vali, config["no_relevant"]) for run in runs])
         quality.append(curves.mean(axis=1))
         diverged |= np.array([run.diverged_at is not None for run in runs])
@@ -167,17 +164,16 @@ def tune(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
 def run(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
     """Train at the learning rate that was chosen, and evaluate on test data."""
     tuning, clicks = job.needs
-    config = job.config
     rate = bench.store.read(tuning)["learning_rate"]
     begin = time.perf_counter()
-    (done,) = _train(bench, config, clicks, [rate], config["seed"], None, progress)
+    (done,) = _train(bench, job, clicks, [rate], progress)
     seconds = time.perf_counter() - begin
     _, _, test = bench.data_of(clicks)
     log = bench.clicks(clicks)
     return {
         "learning_rate": rate,
         "step": done.history.steps.tolist(),
-        "ndcg": _curve(done, test, config["no_relevant"]).tolist(),
+        "ndcg": _curve(done, test, job.config["no_relevant"]).tolist(),
         "diverged_at": done.diverged_at,
         "seconds": seconds,
         "max_weight": log.max_weight,
@@ -186,66 +182,50 @@ def run(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
 
 
 def _train(
-    bench: Workbench,
-    config: Mapping[str, Any],
-    clicks: Job,
-    rates: Sequence[float],
-    seed: int,
-    n_points: int | None,
-    progress: Progress,
+    bench: Workbench, job: Job, clicks: Job, rates: Sequence[float], progress: Progress
 ) -> list[TrainingResult]:
+    config = job.config
     train_set, _, _ = bench.data_of(clicks)
-    length = _length(config, clicks)
+    steps, points = length_of(job)
     return train_many(
         train_set,
         _believed(bench.clicks(clicks), config["trained_gamma"]),
         learning_rates=rates,
         methods=[config["plan"]],
-        seeds=[seed],
+        seeds=[clicks.config["seed"]],
         unit=config["unit"],
         optimizer=config["optimizer"],
         objective=config["objective"],
         batch_size=config["batch_size"],
-        steps=length.steps(),
+        steps=steps,
         clip=config["clip"] or None,
-        checkpoints=_points(length, n_points),
+        checkpoints=points,
         workers=1,
         progress=progress,
     )
 
 
-def length_of(job: Job) -> tuple[int, int]:
-    """Return how many clicks a run of a job draws, and at how many points it is evaluated."""
-    length = _length(job.config, job.needs[-1])
-    n_points = _TUNING_POINTS if job.stage == "tuning" else None
-    return length.steps() * length.batch_size, len(_points(length, n_points))
+def length_of(job: Job) -> tuple[int, list[int]]:
+    """Return the steps of a run of a job, and those after which it is evaluated.
 
-
-def _length(config: Mapping[str, Any], clicks: Job) -> ExperimentConfig:
-    names = ("batch_size", "epochs", "evaluate_every")
-    return PAPER.with_settings(
-        {name: config[name] for name in names} | {"clicks": clicks.config["clicks"]}
-    )
-
-
-def _points(length: ExperimentConfig, n_wanted: int | None) -> list[int]:
-    points = length.points()
-    return points if n_wanted is None else [points[i] for i in _spread(len(points), n_wanted)]
+    A tuning is evaluated at fewer points, evenly spread, the last among them.
+    """
+    settings = {name: job.config[name] for name in ("batch_size", "epochs", "evaluate_every")}
+    config = PAPER.with_settings(settings | {"clicks": job.needs[-1].config["clicks"]})
+    points = config.points()
+    n = min(_TUNING_POINTS, len(points)) if job.stage == "tuning" else len(points)
+    return config.steps(), [points[(i + 1) * len(points) // n - 1] for i in range(n)]
 
 
 def _believed(log: ClickLog, multiple: float) -> ClickLog:
     """Return the log with the propensities of γ' = multiple·γ: p' = p^multiple."""
     if multiple == 1:
         return log
-    return ClickLog(
-        query=log.query,
-        item=log.item,
-        propensity=log.propensity**multiple,
-        fingerprint=log.fingerprint,
-    )
+    propensity = log.propensity**multiple
+    return ClickLog(log.query, log.item, propensity, fingerprint=log.fingerprint)
 
 
-def _curve(run: TrainingResult, dataset: RankingDataset, no_relevant: str) -> NDArray[np.float64]:
+def _curve(run: TrainingResult, dataset: RankingDataset, no_relevant: str) -> Floats:
     """nDCG@10 of the averaged iterate at each point; 0 from where the weights exploded."""
     coefs = run.history.average_coef
     sound = np.isfinite(coefs).all(axis=1)
@@ -253,40 +233,3 @@ def _curve(run: TrainingResult, dataset: RankingDataset, no_relevant: str) -> ND
     if sound.any():
         curve[sound] = learning_curve(coefs[sound], dataset, METRIC, no_relevant=no_relevant)
     return curve
-
-
-def _spread(n: int, n_wanted: int) -> list[int]:
-    """Return at most `n_wanted` of 0 … n−1, evenly spread, the last among them.
-
-    Examples
-    --------
-    >>> from countersample.study.running.stages import _spread
-    >>> _spread(10, 5), _spread(3, 5)
-    ([1, 3, 5, 7, 9], [0, 1, 2])
-    """
-    n_wanted = min(n, n_wanted)
-    return [(i + 1) * n // n_wanted - 1 for i in range(n_wanted)]
-
-
-class _Kept:
-    """The last results of a function of a job, so that several jobs read them once.
-
-    Parameters
-    ----------
-    size : int
-    make : function of a Job
-    """
-
-    def __init__(self, size: int, make: Callable[[Job], Any]) -> None:
-        self._size, self._make = size, make
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __call__(self, job: Job) -> Any:  # noqa: ANN401 (what the function gives)
-        with self._lock:
-            if job.key not in self._kept:
-                self._kept[job.key] = self._make(job)
-                if len(self._kept) > self._size:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(job.key)
-            return self._kept[job.key]

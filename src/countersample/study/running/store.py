@@ -24,12 +24,7 @@ _LOCK = ".lock"
 
 
 class Store:
-    """The results folder of a study.
-
-    Parameters
-    ----------
-    folder : Path
-    """
+    """The results folder of a study."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
