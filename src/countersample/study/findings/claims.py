@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 
 from countersample.study.design.claims import TESTS
-from countersample.study.findings.evidence import evidence
 from countersample.study.findings.statistics import (
     MEASURES,
     SIGNIFICANT,
@@ -28,15 +27,14 @@ from countersample.study.findings.statistics import (
     independent,
     paired_test,
 )
-from countersample.study.findings.tables import column_title
+from countersample.study.findings.tables import column_title, show_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.study.design.claims import Claim, Direction, Value
-    from countersample.study.design.grids import Grid
+    from countersample.study.design.claims import Claim, ClaimTest, Direction, Quantity
     from countersample.study.findings.statistics import PairedTest
     from countersample.study.results import Cell, StudyResult
 
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
 
 Source = Literal["paper", "beyond"]
 Outcome = Literal["confirmed", "in part", "not confirmed"]
+_NOT_EQUAL = "Not significant is not the same as equal: {} is not ruled out."
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def judge(result: StudyResult) -> list[Verdict]:
         claim.check([method.name for method in grid.methods], grid.values)
         test = TESTS[claim.test]
         for dataset in result.datasets:
-            findings = _COMPARE[test.compares](claim, result, dataset)
+            findings = _findings(claim, result, dataset)
             p_values = holm([finding.test.p for finding in findings])
             verdicts.append(
                 Verdict.of(
@@ -148,10 +147,40 @@ def judge(result: StudyResult) -> list[Verdict]:
                     claim.text,
                     cast("Source", claim.source),
                     _holds(findings, p_values, test.direction),
-                    evidence(findings, p_values, test),
+                    _evidence(findings, p_values, test),
                 )
             )
     return verdicts
+
+
+def _findings(claim: Claim, result: StudyResult, dataset: str) -> list[Finding]:
+    """Make the comparisons of a claim (see `ClaimTest.compares`)."""
+    test = TESTS[claim.test]
+    of = MEASURES[test.quantity.measure]
+    method, values = claim.method, claim.at or result.grid.values
+    if test.compares == "methods":
+        pairs = [((method, value), (claim.than, value)) for value in values]
+    elif test.compares == "others":
+        (chosen,) = claim.at
+        others = [value for value in result.grid.values if value != chosen]
+        pairs = [((method, chosen), (method, value)) for value in others]
+    else:
+        pairs = [((method, values[-1]), (method, values[0]))]
+    findings = []
+    for pair in pairs:
+        cells = [result.cells[dataset, name, value] for name, value in pair]
+        samples = [of(cell) for cell in cells]
+        if test.compares == "leads":  # regret(than) − regret(method)
+            than = [result.cells[dataset, claim.than, value] for _, value in pair]
+            samples = [of(cell) - sample for cell, sample in zip(than, samples, strict=True)]
+            cells += than
+        of_methods = test.compares == "methods"
+        first, second = (f"for {n}" if of_methods else f"at {column_title(v)}" for n, v in pair)
+        runs = common_runs(*cells)
+        means = [float(independent(sample, runs).mean()) for sample in samples]
+        tested = paired_test(*samples, runs)
+        findings.append(Finding(means[0], means[1], (first, second), tested, tuple(cells)))
+    return findings
 
 
 def _holds(findings: Sequence[Finding], p_values: Floats, direction: Direction) -> Ints:
@@ -168,79 +197,107 @@ def _holds(findings: Sequence[Finding], p_values: Floats, direction: Direction) 
     return np.where(right, 1, -1) * significant
 
 
-# -- findings ------------------------------------------------------------------------------------
+# -- the evidence in sentences ---------------------------------------------------------------
 
 
-def _methods(claim: Claim, result: StudyResult, dataset: str) -> list[Finding]:
-    """Compare the method with the other one, at each setting."""
-    of = MEASURES[TESTS[claim.test].quantity.measure]
-    names = (f"for {claim.method}", f"for {claim.than}")
-    findings = []
-    for value in claim.at or result.grid.values:
-        first = result.cells[dataset, claim.method, value]
-        second = result.cells[dataset, claim.than, value]
-        findings.append(_finding((of(first), of(second)), names, (first, second)))
-    return findings
+def _evidence(findings: Sequence[Finding], p_values: Floats, test: ClaimTest) -> str:
+    """Say what the findings of a claim found; p is not a number where there is one pair."""
+    tested = not np.isnan(p_values).any()
+    significant = p_values < SIGNIFICANT
+    if len(findings) == 1:
+        sentences = [_one(findings[0], float(p_values[0]), test.quantity)]
+    elif test.direction == "same":
+        sentences = [_same(findings, significant, test.quantity)]
+    else:
+        sentences = [_directed(findings, significant, test)]
+    if not tested:
+        sentences.append("One run is too few for a test.")
+    elif test.direction == "same" and not significant.any():
+        largest = max(abs(end) for finding in findings for end in _ends(finding))
+        sentences.append(
+            _NOT_EQUAL.format(f"a difference of {show_number(largest, test.quantity.digits)}")
+        )
+    return " ".join([*sentences, *_divergence(findings)])
 
 
-def _leads(claim: Claim, result: StudyResult, dataset: str) -> list[Finding]:
-    """Compare the lead, regret(than) − regret(method), at the last setting with the first."""
-    of = MEASURES["regret"]
-    last, first = _ends(claim, result.grid)
-    cells = [
-        result.cells[dataset, method, value]
-        for value in (last, first)
-        for method in (claim.than, claim.method)
+def _one(finding: Finding, p: float, quantity: Quantity) -> str:
+    first, second = (
+        f"{show_number(mean, quantity.digits)} {name}"
+        for mean, name in zip((finding.first, finding.second), finding.names, strict=True)
+    )
+    shares = _per_cent([finding], quantity)
+    sentence = (
+        f"{quantity.words} is {first} and {second}: a difference of "
+        f"{show_number(finding.test.difference, quantity.digits)}{shares and f' ({shares})'}"
+    )
+    if np.isnan(p):
+        return f"{sentence}."
+    low, high = (show_number(end, quantity.digits) for end in _ends(finding))
+    return f"{sentence}, 95 % interval {low} to {high}, {_p(p)}."
+
+
+def _same(findings: Sequence[Finding], significant: NDArray[np.bool_], quantity: Quantity) -> str:
+    first, second = findings[0].names
+    return (
+        f"{quantity.words} {first} and {second} differs significantly at {significant.sum()} of "
+        f"{len(findings)} settings; the differences are {_range(findings, quantity)}."
+    )
+
+
+def _directed(findings: Sequence[Finding], significant: NDArray[np.bool_], test: ClaimTest) -> str:
+    right = np.array([finding.goes(test.direction) for finding in findings])
+    first, second = findings[0].names
+    count = f"{right.sum()} of {len(findings)}"
+    of_methods = all(finding.names == (first, second) for finding in findings)
+    where = f"{second} at {count} settings" if of_methods else f"at {count} other settings"
+    opposite = "higher" if test.direction == "lower" else "lower"
+    n_wrong = int((~right & significant).sum())
+    wrong = f", and significantly {opposite} at {n_wrong}" if n_wrong else ""
+    shares = _per_cent(findings, test.quantity)
+    return (
+        f"{test.quantity.words} is {test.direction} {first} than {where}, significantly at "
+        f"{(right & significant).sum()}{wrong}; the differences are "
+        f"{_range(findings, test.quantity)}{shares and f' ({shares})'}."
+    )
+
+
+def _ends(finding: Finding) -> tuple[float, float]:
+    """Return the ends of the interval of the difference."""
+    test = finding.test
+    return test.difference - test.half_width, test.difference + test.half_width
+
+
+def _range(findings: Sequence[Finding], quantity: Quantity) -> str:
+    differences = [finding.test.difference for finding in findings]
+    low, high = (show_number(end, quantity.digits) for end in (min(differences), max(differences)))
+    return f"{low} to {high}"
+
+
+def _per_cent(findings: Sequence[Finding], quantity: Quantity) -> str:
+    """Return how much lower the first are; empty where that has no meaning.
+
+    Regret may be negative, and a share of a negative number says nothing.
+    """
+    if not quantity.relative or any(
+        finding.first < 0 or not finding.goes("lower") for finding in findings
+    ):
+        return ""
+    shares = [
+        f"{100 * (1 - finding.first / finding.second):.0f}"
+        for finding in sorted(findings, key=lambda one: 1 - one.first / one.second)
     ]
-    leads = of(cells[0]) - of(cells[1]), of(cells[2]) - of(cells[3])
-    return [_finding(leads, _at(last, first), tuple(cells))]
+    low_high = shares[0] if shares[0] == shares[-1] else f"{shares[0]}–{shares[-1]}"
+    return f"{low_high} % lower"
 
 
-def _settings(claim: Claim, result: StudyResult, dataset: str) -> list[Finding]:
-    """Compare the regret of the method at the last setting with the first."""
-    last, first = _ends(claim, result.grid)
-    return [_between_settings(claim, result, dataset, last, first)]
+def _p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
-def _others(claim: Claim, result: StudyResult, dataset: str) -> list[Finding]:
-    """Compare the regret of the method at one setting with that at each other."""
-    (chosen,) = claim.at
-    return [
-        _between_settings(claim, result, dataset, chosen, other)
-        for other in result.grid.values
-        if other != chosen
-    ]
-
-
-def _between_settings(
-    claim: Claim, result: StudyResult, dataset: str, value: Value, other: Value
-) -> Finding:
-    of = MEASURES["regret"]
-    first = result.cells[dataset, claim.method, value]
-    second = result.cells[dataset, claim.method, other]
-    return _finding((of(first), of(second)), _at(value, other), (first, second))
-
-
-def _ends(claim: Claim, grid: Grid) -> tuple[Value, Value]:
-    values = claim.at or grid.values
-    return values[-1], values[0]
-
-
-def _at(first: Value, second: Value) -> tuple[str, str]:
-    return f"at {column_title(first)}", f"at {column_title(second)}"
-
-
-def _finding(
-    samples: tuple[Floats, Floats], names: tuple[str, str], cells: tuple[Cell, ...]
-) -> Finding:
-    runs = common_runs(*cells)
-    first, second = (float(independent(sample, runs).mean()) for sample in samples)
-    return Finding(first, second, names, paired_test(*samples, runs), cells)
-
-
-_COMPARE: Mapping[str, Callable[[Claim, StudyResult, str], list[Finding]]] = {
-    "methods": _methods,
-    "leads": _leads,
-    "settings": _settings,
-    "others": _others,
-}
+def _divergence(findings: Sequence[Finding]) -> list[str]:
+    cells = {id(cell): cell for finding in findings for cell in finding.cells}.values()
+    n_diverged = sum(cell.n_diverged for cell in cells)
+    if not n_diverged:
+        return []
+    n_runs = sum(len(cell.runs) for cell in cells)
+    return [f"{n_diverged} of {n_runs} runs diverged; they count, with nDCG@10 of 0 from there on."]

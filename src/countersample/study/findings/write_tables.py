@@ -7,25 +7,22 @@ import io
 import re
 import textwrap
 import unicodedata
+from dataclasses import astuple, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from countersample._files import atomic_path
-from countersample.study.findings.tables import show_number
+from countersample.study.findings.tables import Entry, show_number
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from countersample.study.findings.tables import Entry, Row, Table
+    from countersample.study.findings.tables import Row, Table
 
 _WIDTH = 100
 _GAP = "  "
-_CSV_COLUMNS = (
-    "dataset", "row", "column", "value", "half_width", "mark", "paper_mark", "published",
-    "published_mark", "note",
-)  # fmt: skip
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "%": r"\%",
     "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -73,75 +70,53 @@ def to_text(table: Table) -> str:
     The paper's numbers stand beside ours where 100 columns are enough, else in a line below them.
     Columns that are too many even so follow in a block of their own.
     """
-    beside = _Grid(table, paper_beside=True)
-    grid = beside if beside.width <= _WIDTH else _Grid(table, paper_beside=False)
-    lines = [*_wrapped(table.caption), ""]
-    for columns in grid.blocks():
-        lines += [*grid.lines(columns), ""]
+    labels, *columns = _aligned(table, paper_beside=True)
+    if _total([labels, *columns]) > _WIDTH:
+        labels, *columns = _aligned(table, paper_beside=False)
+    blocks = [[labels]]
+    for column in columns:
+        if len(blocks[-1]) > 1 and _total([*blocks[-1], column]) > _WIDTH:
+            blocks.append([labels])
+        blocks[-1].append(column)
+    lines = [*textwrap.wrap(table.caption, _WIDTH), ""]
+    for block in blocks:
+        lines += [_GAP.join(line).rstrip() for line in zip(*block, strict=True)]
+        lines.append("")
     for note in (*table.notes, *_footnotes(table)):
-        lines += _wrapped(note)
+        lines += textwrap.wrap(note, _WIDTH)
     return "\n".join(lines).rstrip() + "\n"
 
 
-class _Grid:
-    """The lines of a table, and how wide its columns must be."""
+def _aligned(table: Table, *, paper_beside: bool) -> list[list[str]]:
+    """Return the labels and the columns: a head, a rule and a text a line, all of one width."""
+    rows: list[tuple[str, Sequence[_Parts]]] = []
+    for group in table.groups:
+        if group.title:
+            rows.append((group.title, [_Parts("")] * len(table.columns)))
+        indent = "  " if group.title else ""
+        for row in group.rows:
+            entries = [_parts(entry, paper_beside=paper_beside) for entry in row.entries]
+            rows.append((indent + row.label, entries))
+            if not paper_beside and _is_published(row):
+                below = [_Parts(*_published(entry)) for entry in row.entries]
+                rows.append((f"{indent}  in the paper", below))
+    label_width = max(map(_width, [table.axis, *(label for label, _ in rows)]))
+    labels = [_pad(label, label_width) for label, _ in rows]
+    columns = [[_pad(table.axis, label_width), "─" * label_width, *labels]]
+    for index, head in enumerate(table.columns):
+        cells = [entries[index] for _, entries in rows]
+        widths = [max(map(_width, part)) for part in zip(*cells, strict=True)]
+        width = max(sum(widths), _width(head))
+        texts = [head, "─" * width]
+        for number, *others in cells:
+            padded = [_pad(part, size) for part, size in zip(others, widths[1:], strict=True)]
+            texts.append(_pad(number, widths[0], left=True) + "".join(padded))
+        columns.append([_pad(text, width, left=True) for text in texts])
+    return columns
 
-    def __init__(self, table: Table, *, paper_beside: bool) -> None:
-        self.columns = range(len(table.columns))
-        self.heads = table.columns
-        self.axis = table.axis
-        self.rows: list[tuple[str, list[_Parts]]] = []
-        for group in table.groups:
-            if group.title:
-                self.rows.append((group.title, []))
-            indent = "  " if group.title else ""
-            for row in group.rows:
-                entries = [_parts(entry, paper_beside=paper_beside) for entry in row.entries]
-                self.rows.append((indent + row.label, entries))
-                if not paper_beside and _is_published(row):
-                    below = [_Parts(*_published(entry)) for entry in row.entries]
-                    self.rows.append((f"{indent}  in the paper", below))
-        self.label_width = max(map(_width, [table.axis, *(label for label, _ in self.rows)]))
-        filled = [entries for _, entries in self.rows if entries]
-        self.part_widths = [
-            [max(map(_width, part)) for part in zip(*(row[column] for row in filled), strict=True)]
-            for column in self.columns
-        ]
-        self.widths = [
-            max(sum(parts), _width(head))
-            for parts, head in zip(self.part_widths, self.heads, strict=True)
-        ]
-        self.width = self._total(self.columns)
 
-    def _total(self, columns: Sequence[int]) -> int:
-        return self.label_width + sum(len(_GAP) + self.widths[column] for column in columns)
-
-    def blocks(self) -> Iterator[list[int]]:
-        """Cut the columns into blocks that fit, of one column at least."""
-        block: list[int] = []
-        for column in self.columns:
-            if block and self._total([*block, column]) > _WIDTH:
-                yield block
-                block = []
-            block.append(column)
-        yield block
-
-    def lines(self, columns: Sequence[int]) -> Iterator[str]:
-        """Write the lines of some columns."""
-        heads = [_pad(self.heads[column], self.widths[column], left=True) for column in columns]
-        widths = [self.label_width, *(self.widths[column] for column in columns)]
-        yield _GAP.join([_pad(self.axis, self.label_width), *heads]).rstrip()
-        yield _GAP.join("─" * width for width in widths)
-        for label, entries in self.rows:
-            cells = [self._cell(entries[column], column) for column in columns] if entries else []
-            yield _GAP.join([_pad(label, self.label_width), *cells]).rstrip()
-
-    def _cell(self, parts: _Parts, column: int) -> str:
-        padded = [
-            _pad(part, width, left=index == 0)
-            for index, (part, width) in enumerate(zip(parts, self.part_widths[column], strict=True))
-        ]
-        return _pad("".join(padded), self.widths[column], left=True)
+def _total(columns: Sequence[Sequence[str]]) -> int:
+    return sum(len(_GAP) + _width(column[0]) for column in columns) - len(_GAP)
 
 
 def _parts(entry: Entry, *, paper_beside: bool) -> _Parts:
@@ -191,10 +166,6 @@ def _pad(text: str, width: int, *, left: bool = False) -> str:
     return space + text if left else text + space
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH)
-
-
 # -- Markdown ------------------------------------------------------------------------------------
 
 
@@ -234,14 +205,13 @@ def to_csv(table: Table) -> str:
     """Return a table as CSV, a row a number: unrounded, empty where there is none."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
+    _, _, *others = (field.name for field in fields(Entry))
+    writer.writerow(["dataset", "row", "column", "value", *others])
     for group in table.groups:
         for row in group.rows:
             for column, entry in zip(table.columns, row.entries, strict=True):
-                writer.writerow(
-                    [group.title, row.label, column, entry.value, entry.half_width, entry.mark,
-                     entry.paper_mark, entry.published, entry.published_mark, entry.note]
-                )  # fmt: skip
+                value, _digits, *rest = astuple(entry)
+                writer.writerow([group.title, row.label, column, value, *rest])
     return text.getvalue()
 
 
