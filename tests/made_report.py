@@ -11,16 +11,15 @@ import numpy as np
 
 from countersample.clicks import ClickLog, diagnose
 from countersample.study.design.grids import METHODS, Grid
-from countersample.study.findings.claims import Verdict
+from countersample.study.findings.claims import Verdict, summarize
 from countersample.study.findings.tables import rates_table, regret_table
-from countersample.study.report import (
+from countersample.study.report.page import (
     Figure,
     Link,
     LogDiagnosis,
     Report,
     Section,
     SettingLine,
-    summarize,
     write_report,
 )
 from countersample.study.results import Cell, StudyResult

@@ -16,16 +16,15 @@ from made_report import made_report
 
 from countersample.errors import CounterSampleError
 from countersample.pages.drawing import STYLES
-from countersample.study.findings.claims import Verdict
+from countersample.study.findings.claims import Verdict, summarize
 from countersample.study.findings.tables import Entry, Group, Row, Table
-from countersample.study.report import (
+from countersample.study.report.page import (
     Figure,
     Link,
     Report,
     Section,
     SettingLine,
     render_report,
-    summarize,
     write_report,
 )
 

@@ -9,7 +9,7 @@ from conftest import SEED
 from made_report import made_report, toy_path
 from scipy import stats
 
-from countersample.study.report import write_report
+from countersample.study.report.page import write_report
 
 LAPTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 400, "height": 800}

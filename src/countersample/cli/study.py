@@ -213,8 +213,8 @@ def _work(state: State, store: Store, workers: int) -> None:
 def _print(artifacts: Artifacts, out: Path) -> None:
     from dataclasses import replace
 
+    from countersample.study.findings.claims import summarize
     from countersample.study.findings.write_tables import to_text
-    from countersample.study.report.summary import summarize
 
     told: set[str] = set()
     for table in artifacts.tables:

@@ -10,11 +10,10 @@ from countersample.study.design import grids as grids_module
 from countersample.study.design.config import PAPER, SETTINGS, title_of
 from countersample.study.design.published import load_published
 from countersample.study.experiment import versions
+from countersample.study.findings.claims import summarize
 from countersample.study.kinds import KINDS
 from countersample.study.kinds.kind import Done
-from countersample.study.report.model import Link, Report, SettingLine
-from countersample.study.report.page import write_report
-from countersample.study.report.summary import summarize
+from countersample.study.report.page import Link, Report, SettingLine, write_report
 from countersample.study.running.gather import write_results
 
 if TYPE_CHECKING:

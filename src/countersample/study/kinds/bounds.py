@@ -28,7 +28,7 @@ from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.study.kinds.kind import Kind
-from countersample.study.report.model import Figure
+from countersample.study.report.page import Figure
 from countersample.study.running.jobs import Job
 from countersample.theory import gradient_bounds, step_size, suboptimality_bound
 from countersample.training import train_many
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
-    from countersample.study.report.model import Section
+    from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
     from countersample.study.running.stages import Workbench
 

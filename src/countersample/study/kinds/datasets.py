@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from countersample.study.design.published import Published
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
-    from countersample.study.report.model import Section
+    from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
     from countersample.study.running.stages import Workbench
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from countersample.study.findings.write_tables import write_table
-from countersample.study.report.model import Link, Section
+from countersample.study.report.page import Link, Section
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable

@@ -18,7 +18,7 @@ from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import interval
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.study.kinds.kind import Kind
-from countersample.study.report.model import Figure
+from countersample.study.report.page import Figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from countersample.study.design.published import Published
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
-    from countersample.study.report.model import Section
+    from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
 
     Floats = NDArray[np.float64]

@@ -15,14 +15,14 @@ from countersample.study.findings.tables import (
     significance_table,
 )
 from countersample.study.kinds.kind import Kind
-from countersample.study.report.model import LogDiagnosis
+from countersample.study.report.page import LogDiagnosis
 from countersample.study.running.gather import gather
 
 if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
-    from countersample.study.report.model import Section
+    from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
 
 _LOGS_SHOWN = ("gamma", "optimizer")  # settings whose studies show the weights of their logs

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from countersample.study.findings.claims import Source
     from countersample.study.findings.toy import ToyResult
     from countersample.study.kinds.kind import Done
-    from countersample.study.report.model import Section
+    from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
 
     Floats = NDArray[np.float64]

@@ -1,29 +1,33 @@
-"""The page: the report's parts on the page kit, with its program and its data."""
+"""The page: what it shows, and its parts on the page kit with its program and its data."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countersample import pages
 from countersample.study.report.data import curves_data, toy_data
-from countersample.study.report.table import render_table
-from countersample.study.report.words import (
+from countersample.study.report.parts import (
     diagnoses,
     file_list,
+    render_table,
     settings_table,
     verdict_lists,
     versions,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
+    from pathlib import Path
 
+    from countersample.clicks import Diagnosis
+    from countersample.study.findings.claims import Verdict
     from countersample.study.findings.tables import Table
-    from countersample.study.report.model import Report, Section
+    from countersample.study.results import StudyResult
 
 _SCRIPTS = ("scales.js", "panel.js", "curves.js", "toy.js", "main.js")  # in the order they need
 _CITE = (
@@ -36,6 +40,102 @@ _NO_SCRIPT = (
     "the curves and the toy example stay empty. The files linked below each study have the "
     "figures.</p></noscript>"
 )
+
+
+@dataclass(frozen=True)
+class Link:
+    """A file beside the page: its path from there, and what it is in a few words."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture that is put into the page: an SVG or PNG file, what it shows, and its caption."""
+
+    file: Path
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One study; all texts are plain: the page escapes them.
+
+    Attributes
+    ----------
+    name, title, about, paper : str
+        Those of its grid; a blank line in `about` begins a new paragraph.
+    curves : StudyResult, optional
+        Drawn as interactive learning curves and, where the axis is numeric, as regret against it.
+    toy : mapping, optional
+        The two-weight example, see `countersample.study.findings.toy.toy_for_page`.
+    logs : tuple of LogDiagnosis
+        Of its click logs.
+    files : tuple of Link
+        Its tables, figures and data beside the page.
+    """
+
+    name: str
+    title: str
+    about: str
+    paper: str = ""
+    tables: tuple[Table, ...] = ()
+    curves: StudyResult | None = None
+    toy: Mapping[str, Any] | None = None
+    figures: tuple[Figure, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    logs: tuple[LogDiagnosis, ...] = ()
+    files: tuple[Link, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LogDiagnosis:
+    """A click log by name and the statistics of its weights."""
+
+    title: str
+    diagnosis: Diagnosis
+
+
+@dataclass(frozen=True)
+class SettingLine:
+    """A setting in words: what it was here and what it is in the paper."""
+
+    setting: str
+    here: str
+    paper: str
+
+    @property
+    def differs(self) -> bool:
+        """Whether this run departs from the paper."""
+        return self.here != self.paper
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole page.
+
+    Attributes
+    ----------
+    summary : tuple of str
+        Paragraphs; see `countersample.study.findings.claims.summarize`.
+    commands : tuple of str
+        What repeats this report.
+    files : tuple of Link
+        Those that belong to no section.
+    """
+
+    title: str
+    summary: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+    sections: tuple[Section, ...]
+    diagnoses: tuple[LogDiagnosis, ...] = ()
+    settings: tuple[SettingLine, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    commands: tuple[str, ...] = ()
+    files: tuple[Link, ...] = ()
 
 
 def write_report(report: Report, path: str | PathLike[str]) -> None:

@@ -63,7 +63,7 @@ class Rates(NamedTuple):
     def of(self, job: Job) -> float:
         """Return the seconds of a tuning or a run."""
         steps, points = length_of(job)
-        n_draws = steps * job.config["batch_size"]
+        n_draws: int = steps * job.config["batch_size"]
         if job.stage == "run":
             return n_draws * self.a_draw + len(points) * self.an_evaluation
         n_rates = len(job.config["learning_rates"]) * len(job.needs)

@@ -1,4 +1,4 @@
-"""The parts of the page that are words and small tables: verdicts, diagnoses, how it was run."""
+"""The parts of the page: verdicts, tables of studies, diagnoses, how it was run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from countersample.study.findings.claims import Verdict
-    from countersample.study.report.model import Link, LogDiagnosis, SettingLine
+    from countersample.study.findings.tables import Entry, Group, Table
+    from countersample.study.report.page import Link, LogDiagnosis, SettingLine
 
 _SIGNS = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗"}
 
@@ -69,6 +70,63 @@ def _bold(text: str) -> str:
 
 def _slug(outcome: str) -> str:
     return outcome.replace(" ", "-")
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def render_table(table: Table) -> str:
+    """Return a table in the layout of the paper, in a box that scrolls if it is too wide."""
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
+    bodies = "\n".join(_group(group, len(table.columns)) for group in table.groups)
+    notes = pages.paragraphs(table.notes)
+    shown = f"""<table class="numbers" id="table-{escape(table.name)}">
+<caption><span>{escape(table.caption)}</span></caption>
+<thead><tr><th scope="col">{escape(table.axis)}</th>{head}</tr></thead>
+{bodies}
+</table>"""
+    return f'{pages.scroll_box(shown, table.caption)}\n<div class="small">{notes}</div>'
+
+
+def _group(group: Group, n_columns: int) -> str:
+    title = ""
+    if group.title:
+        title = (
+            f'<tr class="group"><th scope="rowgroup" colspan="{n_columns + 1}">'
+            f"{escape(group.title)}</th></tr>\n"
+        )
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(row.label)}</th>'
+        + "".join(f"<td>{_entry(entry)}</td>" for entry in row.entries)
+        + "</tr>"
+        for row in group.rows
+    )
+    return f"<tbody>\n{title}{rows}\n</tbody>"
+
+
+def _entry(entry: Entry) -> str:
+    parts = [f'<span class="ours">{_marked(entry.shown, entry.mark)}</span>']
+    small = []
+    if entry.half_width is not None:
+        small.append(f"±{show_number(entry.half_width, entry.digits)}")
+    if entry.paper_mark:
+        small.append(f"t{entry.paper_mark}")
+    if small:
+        parts.append(f'<span class="spread">{" ".join(small)}</span>')
+    if entry.published is not None:
+        published = _marked(entry.shown_published, entry.published_mark)
+        parts.append(f'<span class="paper">paper {published}</span>')
+    if entry.note:
+        parts.append(f'<span class="note">{escape(entry.note)}</span>')
+    return "".join(parts)
+
+
+def _marked(number: str, mark: str) -> str:
+    """Return a number; the mark hangs beside it, so that digits stay aligned."""
+    return f'{number}<span class="mark">{escape(mark)}</span>' if mark else number
+
+
+# -- the click logs ------------------------------------------------------------------------------
 
 
 def diagnoses(logs: Sequence[LogDiagnosis]) -> str:
@@ -127,6 +185,9 @@ def _share(share: float) -> str:
     ('12.5 %', '< 0.1 %', '0.0 %')
     """
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+# -- how it was run ------------------------------------------------------------------------------
 
 
 def settings_table(lines: Sequence[SettingLine]) -> str:
