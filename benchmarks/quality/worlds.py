@@ -67,7 +67,7 @@ class World:
         return ClickLog(self.shown.query[rows], self.shown.item[rows], law, self.shown.clicks[rows])
 
     def estimated(self):
-        """Return the law of position bias by what the log says: `estimate_gamma`."""
+        """Return the position-bias curve by what the log says: `estimate_gamma`."""
         shown = self.shown
         counts = PositionCounts.from_columns(
             shown.query, shown.item, shown.position, shown.clicks, shown.impressions

@@ -84,7 +84,7 @@ def estimate_gamma(
     method : str
         Any of `estimate`.
     offset : int
-        As in `PositionBias`: 0 is the equation of the paper, 1 the law of its authors' code.
+        As in `PositionBias`: 0 is the equation of the paper, 1 the curve of its authors' code.
     n_bootstrap, confidence, rng, **options
         As in `estimate`.
 

@@ -81,7 +81,7 @@ def trust_correct(
         never = int(positions[examination <= 0].flat[0])
         raise DataError(
             f"the propensity of position {never} is 0, expected above 0: a position that is never "
-            "looked at cannot be weighted; leave its impressions out"
+            "examined cannot be weighted; leave its impressions out"
         )
     by_chance = examination * wrong[positions - 1] * np.asarray(impressions, np.float64)
     corrected: Floats = (np.asarray(clicks, np.float64) - by_chance) / (
