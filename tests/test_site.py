@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import tomllib
 from importlib import import_module
 from inspect import signature
 from pkgutil import iter_modules, resolve_name
@@ -239,7 +240,13 @@ def test_pictures_are_small():
     assert sum(path.stat().st_size for path in pictures) < 60_000
 
 
-# -- who to cite, and where a change belongs ------------------------------------------------------
+# -- what to install, who to cite, and where a change belongs ------------------------------------------------------
+
+
+def test_the_extras_are_told():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = (DOCS / "install.md").read_text()
+    assert set(project["optional-dependencies"]) == set(re.findall(r"\[(\w+)\]`", told))
 
 
 def test_the_citation_is_of_this_version():
