@@ -240,7 +240,7 @@ def test_pictures_are_small():
     assert sum(path.stat().st_size for path in pictures) < 60_000
 
 
-# -- what to install, who to cite, and where a change belongs ------------------------------------------------------
+# -- what to install, who to cite, and where a change belongs ----------------------------------
 
 
 def test_the_extras_are_told():
