@@ -37,7 +37,7 @@ older: $(VENV)/.dev  ## run the documentation and tests of numbers again, as an 
 	$(BIN)/python tests/as_older_cpu.py --quiet
 
 lowest: $(VENV)-lowest/.test  ## run the tests with the oldest versions of what is depended on
-	$(VENV)-lowest/bin/python -m pytest $(PARALLEL)
+	$(VENV)-lowest/bin/python -m pytest $(PARALLEL) --override-ini filterwarnings=  # old ones warn
 
 fuzz: $(VENV)/.dev  ## fuzz the LETOR reader for 20 seconds
 	$(BIN)/python tests/fuzz_letor.py 20
