@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from countersample._extras import need
 from countersample.errors import ParameterError
-from countersample.gbdt.objectives import boosting_objective
 from countersample.gbdt.trees import from_lightgbm, from_xgboost
 
 if TYPE_CHECKING:
@@ -19,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
+    from countersample.gbdt.objectives import BoostingObjective
     from countersample.scorers import TreesScorer
 
     Floats = NDArray[np.float64]
@@ -85,58 +83,15 @@ def _with_own(backend: str, params: Mapping[str, Any], own: Mapping[str, Any]) -
     return kept | dict(own)
 
 
-class Boosting(ABC):
-    """Trees that grow, one a round.
-
-    Parameters
-    ----------
-    dataset : RankingDataset
-    log : ClickLog
-    settings : mapping
-        What both libraries have, see `GBDTRanker`.
-    held_out : RankingDataset, optional
-        Items whose scores are kept up to date.
-    """
+class LightGBM:
+    """Boosting by LightGBM: see `countersample.rankers._stopping.Rounds`."""
 
     def __init__(
         self,
         dataset: RankingDataset,
-        log: ClickLog,
+        objective: BoostingObjective,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
-    ) -> None:
-        self._objective = boosting_objective(
-            dataset, log, objective=settings["objective"], method=settings["method"]
-        )
-        self._begin(dataset, settings, held_out)
-
-    @abstractmethod
-    def _begin(
-        self,
-        dataset: RankingDataset,
-        settings: Mapping[str, Any],
-        held_out: RankingDataset | None,
-    ) -> None:
-        """Make the library's tables and its booster."""
-
-    @abstractmethod
-    def advance(self) -> None:
-        """Add a tree."""
-
-    @abstractmethod
-    def held_out_scores(self) -> Floats:
-        """Return the scores of the items that were held out."""
-
-    @abstractmethod
-    def scorer(self) -> TreesScorer:
-        """Return what was learned."""
-
-
-class LightGBM(Boosting):
-    """Boosting by LightGBM."""
-
-    def _begin(
-        self, dataset: RankingDataset, settings: Mapping[str, Any], held_out: RankingDataset | None
     ) -> None:
         lightgbm = need("lightgbm")
         defaults = {
@@ -155,8 +110,9 @@ class LightGBM(Boosting):
             "force_col_wise": True,
             "verbosity": -1,
         }
-        params = _with_own("lightgbm", defaults, settings["backend_params"])
+        params = _with_own("lightgbm", defaults, settings["backend_params"] or {})
         table = lightgbm.Dataset(dataset.features, label=np.zeros(dataset.n_items), params=params)
+        self._objective = objective
         self._booster = lightgbm.Booster(params, table)
         if held_out is not None:
             labels = np.zeros(held_out.n_items)
@@ -183,11 +139,15 @@ class LightGBM(Boosting):
         return from_lightgbm(self._booster)
 
 
-class XGBoost(Boosting):
-    """Boosting by XGBoost."""
+class XGBoost:
+    """Boosting by XGBoost: see `countersample.rankers._stopping.Rounds`."""
 
-    def _begin(
-        self, dataset: RankingDataset, settings: Mapping[str, Any], held_out: RankingDataset | None
+    def __init__(
+        self,
+        dataset: RankingDataset,
+        objective: BoostingObjective,
+        settings: Mapping[str, Any],
+        held_out: RankingDataset | None = None,
     ) -> None:
         xgboost = need("xgboost")
         defaults = {
@@ -206,7 +166,8 @@ class XGBoost(Boosting):
             "disable_default_eval_metric": True,
             "verbosity": 0,
         }
-        params = _with_own("xgboost", defaults, settings["backend_params"])
+        params = _with_own("xgboost", defaults, settings["backend_params"] or {})
+        self._objective = objective
         self._table = xgboost.DMatrix(dataset.features)
         self._held_out = None if held_out is None else xgboost.DMatrix(held_out.features)
         cache = [each for each in (self._table, self._held_out) if each is not None]
@@ -228,4 +189,4 @@ class XGBoost(Boosting):
         return from_xgboost(self._booster)
 
 
-BACKENDS: dict[str, type[Boosting]] = {"lightgbm": LightGBM, "xgboost": XGBoost}
+BACKENDS: dict[str, type[LightGBM | XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}

@@ -14,31 +14,25 @@ from countersample.clicks import ClickLog
 from countersample.errors import ParameterError
 from countersample.evaluation.held_out import HeldOut
 from countersample.gbdt.backends import BACKENDS, check_backend_params, plain_errors
-from countersample.gbdt.objectives import check_method
+from countersample.gbdt.objectives import boosting_objective, check_method
 from countersample.rankers._parameters import either
 from countersample.rankers._stopping import CHOOSING_SHARE, best_round, value_by_round
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import TreesScorer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from countersample._progress import Progress
     from countersample.data import RankingDataset
-    from countersample.gbdt.backends import Boosting
+    from countersample.gbdt.backends import LightGBM, XGBoost
     from countersample.rankers._parameters import Check
+    from countersample.scorers import Scorer
 
     Floats = NDArray[np.float64]
 
 MOST_IN_LEAF, PARTS = 50, 10  # "auto" takes a tenth of what a tree is grown on, up to 50 items
 LARGEST_SEED = 2**31 - 1
-
-SETTINGS = (  # that are handed to the library, under the names it has for them
-    "objective", "method", "learning_rate", "num_leaves", "min_items_in_leaf", "l2",
-    "feature_fraction", "bagging_fraction",
-)  # fmt: skip
 
 
 def _check_mapping(name: str, value: object) -> None:
@@ -61,6 +55,7 @@ class BoostingHistory:
     value: Floats
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GBDTRanker(ClickRanker):
     """score(x) = Σ_trees value of the leaf of x, minimising (1/N) Σ_clicks f / propensity.
 
@@ -140,6 +135,8 @@ class GBDTRanker(ClickRanker):
     """
 
     kind: ClassVar[str] = "boosted"
+    _scorer_type: ClassVar[type[Scorer]] = TreesScorer
+    _learned: ClassVar[tuple[str, ...]] = ("n_trees_", "clip_")
     _checks: ClassVar[Mapping[str, Check]] = {
         "backend": partial(choice, options=BACKENDS),
         "method": lambda _name, value: check_method(value),
@@ -151,44 +148,23 @@ class GBDTRanker(ClickRanker):
         "backend_params": _check_mapping,
     }
 
-    def __init__(
-        self,
-        *,
-        backend: str = "lightgbm",
-        method: str = "ips",
-        objective: str = "smooth-log-rank",
-        n_trees: int = 1000,
-        learning_rate: float = 0.1,
-        num_leaves: int = 15,
-        min_items_in_leaf: int | str = "auto",
-        l2: float = 0.0,
-        feature_fraction: float | str = "auto",
-        bagging_fraction: float = 0.5,
-        patience: int | None = 50,
-        holdout: float = 0.2,
-        metric: str = "dcg@10",
-        clip: float | str | None = None,
-        normalize: str | None = None,
-        backend_params: Mapping[str, Any] | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.backend = backend
-        self.method = method
-        self.objective = objective
-        self.n_trees = n_trees
-        self.learning_rate = learning_rate
-        self.num_leaves = num_leaves
-        self.min_items_in_leaf = min_items_in_leaf
-        self.l2 = l2
-        self.feature_fraction = feature_fraction
-        self.bagging_fraction = bagging_fraction
-        self.patience = patience
-        self.holdout = holdout
-        self.metric = metric
-        self.clip = clip
-        self.normalize = normalize
-        self.backend_params = backend_params
-        self.random_state = random_state
+    backend: str = "lightgbm"
+    method: str = "ips"
+    objective: str = "smooth-log-rank"
+    n_trees: int = 1000
+    learning_rate: float = 0.1
+    num_leaves: int = 15
+    min_items_in_leaf: int | str = "auto"
+    l2: float = 0.0
+    feature_fraction: float | str = "auto"
+    bagging_fraction: float = 0.5
+    patience: int | None = 50
+    holdout: float = 0.2
+    metric: str = "dcg@10"
+    clip: float | str | None = None
+    normalize: str | None = None
+    backend_params: Mapping[str, Any] | None = None
+    random_state: int | np.random.Generator | None = None
 
     def _train(
         self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
@@ -202,19 +178,30 @@ class GBDTRanker(ClickRanker):
     def _boost(
         self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
     ) -> None:
-        settings = self._settings(dataset.n_features, rng)
+        settings = self.get_params() | {"seed": int(rng.integers(LARGEST_SEED))}
+        if self.feature_fraction == "auto":
+            settings["feature_fraction"] = min(1.0, max(0.2, 20 / dataset.n_features))
         held_out, logs = None, [log]
         if self.patience is not None:
             held_out = HeldOut(dataset, log, self.metric, holdout=self.holdout, rng=rng)
             logs += [fold.train for fold in held_out.folds]
-        grown_on = self._grown_on(dataset, logs)
+        # How many items are drawn for a tree, where they are fewest
+        n_items = min(int(dataset.query_sizes[np.unique(each.query)].sum()) for each in logs)
+        grown_on = int(self.bagging_fraction * n_items)
         settings["min_items_in_leaf"] = self._min_items_in_leaf(grown_on)
         history, n_trees, to_train = None, self.n_trees, 1.0
-        if held_out is not None:
+        if held_out is not None and self.patience is not None:
             to_train -= CHOOSING_SHARE
-            part = progress.part(CHOOSING_SHARE, "choosing the number of trees")
-            history = self._choose(dataset, held_out, settings, part)
-            n_trees = best_round(history.value, self.metric)
+            values = value_by_round(
+                held_out,
+                [self._boosting(dataset, f.train, settings, f.validation) for f in held_out.folds],
+                metric=self.metric,
+                most=self.n_trees,
+                patience=self.patience,
+                progress=progress.part(CHOOSING_SHARE, "choosing the number of trees"),
+            )
+            history = BoostingHistory(np.arange(1, len(values) + 1), values)
+            n_trees = best_round(values, self.metric)
         progress = progress.part(to_train, "training")
         boosting = self._boosting(dataset, log, settings)
         for tree in range(1, n_trees + 1):
@@ -231,11 +218,6 @@ class GBDTRanker(ClickRanker):
         self.n_trees_ = n_trees
         self.history_ = history
 
-    def _grown_on(self, dataset: RankingDataset, logs: Sequence[ClickLog]) -> int:
-        """Return how many items are drawn for a tree, where they are fewest."""
-        items = min(int(dataset.query_sizes[np.unique(log.query)].sum()) for log in logs)
-        return int(self.bagging_fraction * items)
-
     def _min_items_in_leaf(self, grown_on: int) -> int:
         if isinstance(self.min_items_in_leaf, str):  # "auto"
             return min(MOST_IN_LEAF, max(1, grown_on // PARTS))
@@ -248,52 +230,21 @@ class GBDTRanker(ClickRanker):
             )
         return self.min_items_in_leaf
 
-    def _choose(
-        self,
-        dataset: RankingDataset,
-        held_out: HeldOut,
-        settings: Mapping[str, Any],
-        progress: Progress,
-    ) -> BoostingHistory:
-        """Grow trees on what each fold trains on, until held-out clicks gain no more."""
-        growing = [
-            self._boosting(dataset, fold.train, settings, held_out=fold.validation)
-            for fold in held_out.folds
-        ]
-        values = value_by_round(
-            held_out, growing, metric=self.metric, most=self.n_trees, patience=self.patience or 0,
-            progress=progress,
-        )  # fmt: skip
-        return BoostingHistory(np.arange(1, len(values) + 1), values)
-
     def _boosting(
         self,
         dataset: RankingDataset,
         log: ClickLog,
         settings: Mapping[str, Any],
-        *,
         held_out: RankingDataset | None = None,
-    ) -> Boosting:
+    ) -> LightGBM | XGBoost:
         """Begin to boost on the queries that have clicks; others would only fill up leaves."""
         queries, index = np.unique(log.query, return_inverse=True)
         clicked = self._clipped(ClickLog(index, log.item, log.propensity, log.count))
-        return BACKENDS[self.backend](dataset.subset(queries), clicked, settings, held_out)
-
-    def _settings(self, n_features: int, rng: np.random.Generator) -> dict[str, Any]:
-        settings = {name: getattr(self, name) for name in SETTINGS}
-        if self.feature_fraction == "auto":
-            settings["feature_fraction"] = min(1.0, max(0.2, 20 / n_features))
-        settings["seed"] = int(rng.integers(LARGEST_SEED))
-        settings["backend_params"] = dict(self.backend_params or {})
-        return settings
+        dataset = dataset.subset(queries)
+        objective = boosting_objective(
+            dataset, clicked, objective=self.objective, method=self.method
+        )
+        return BACKENDS[self.backend](dataset, objective, settings, held_out)
 
     def _libraries(self) -> tuple[str, ...]:
         return (self.backend,)
-
-    def _keep(self) -> dict[str, Any]:
-        return {"scorer": self.scorer_.to_dict(), "n_trees": self.n_trees_, "clip": self.clip_}
-
-    def _restore(self, kept: Mapping[str, Any]) -> None:
-        self.scorer_ = TreesScorer.from_dict(kept["scorer"])
-        self.n_trees_, self.clip_ = kept["n_trees"], kept["clip"]
-        self.history_ = None

@@ -41,24 +41,9 @@ def value_by_round(
     patience: int,
     progress: Progress,
 ) -> Floats:
-    """Train until the value has not been better for some rounds; return it after each of them.
+    """Train each on its fold until the value has not been better for `patience` rounds, or `most`.
 
-    Parameters
-    ----------
-    held_out : HeldOut
-    trained : sequence of Rounds
-        What is trained on the clicks of each fold.
-    metric : str
-        That of `held_out`.
-    most : int
-        The most rounds.
-    patience : int
-        After so many rounds without a better value there are no more.
-    progress : Progress
-
-    Returns
-    -------
-    float64 (n_rounds,)
+    Returns the value after each of them, float64 (n_rounds,), by `metric`, that of `held_out`.
     """
     values: list[float] = []
     last, share = most, 0.0

@@ -57,9 +57,10 @@ class UnfittedRankerError(CounterSampleError, NotFittedError):  # type: ignore[m
 class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
     """A ranker learned from clicks: the base of all, in the habits of scikit-learn.
 
-    One kind of ranker says how it is trained (`_train`), and what of it is kept in a file
-    (`_keep`, `_restore`). Its parameters include `clip`, `normalize` and `random_state`; each is
-    checked by `_checks`, or else as in every ranker (`countersample.rankers._parameters`).
+    One kind of ranker is a dataclass of its parameters, with `clip`, `normalize` and `random_state`
+    among them; each is checked by `_checks`, or else as in every ranker
+    (`countersample.rankers._parameters`). It says how it is trained (`_train`), and what of it is
+    kept in a file (`_learned`).
 
     Attributes
     ----------
@@ -84,11 +85,14 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     kind: ClassVar[str]
     takes_datasets: ClassVar[bool] = True  # predict does: see `countersample.data.scoring`
     _checks: ClassVar[Mapping[str, Check]] = {}
+    _scorer_type: ClassVar[type[Scorer]]
+    _learned: ClassVar[tuple[str, ...]]  # attributes that a file keeps, beside the scorer
     clip: float | str | None
     normalize: str | None
     random_state: int | np.random.Generator | None
     clip_: float | None
     clip_choice_: ClipChoice | None = None  # not kept in a file
+    history_: Any = None  # nor is this
     scorer_: Scorer
     provenance_: dict[str, Any]
 
@@ -104,14 +108,6 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     def _libraries(self) -> tuple[str, ...]:
         """Return the libraries it was trained with, beyond those that all need."""
         return ()
-
-    def _keep(self) -> dict[str, Any]:
-        """Return the kind's own plain values, the scorer among them."""
-        raise NotImplementedError
-
-    def _restore(self, kept: Mapping[str, Any]) -> None:
-        """Set what `_keep` gave."""
-        raise NotImplementedError
 
     # -- training
 
@@ -339,7 +335,10 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             "statistics": {name: getattr(self, name) for name in _STATISTICS},
             "feature_names": self._feature_names,
             "normalizer": None if self.normalizer_ is None else self.normalizer_.to_dict(),
-            "learned": self._keep(),
+            "learned": {
+                "scorer": self.scorer_.to_dict(),
+                **{name.rstrip("_"): getattr(self, name) for name in self._learned},
+            },
         }
         write_ranker(path, content)
 
@@ -356,6 +355,12 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
                 "countersample.rankers.load_ranker reads any"
             )
         return cls._of(content, path)
+
+    def _restore(self, kept: Mapping[str, Any]) -> None:
+        """Set what a file keeps as learned."""
+        self.scorer_ = self._scorer_type.from_dict(kept["scorer"])
+        for name in self._learned:
+            setattr(self, name, kept[name.rstrip("_")])
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], path: str | PathLike[str]) -> Self:

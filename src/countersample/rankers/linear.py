@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.rankers._parameters import Check
+    from countersample.scorers import Scorer
 
     Floats = NDArray[np.float64]
 
@@ -36,6 +37,7 @@ def _as_option(name: str, value: Any) -> None:  # noqa: ANN401 (anything)
         TrainingOptions(**{name: value})
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CounterSampleRanker(ClickRanker):
     """score(x) = w·x, with w minimising R(w) = (1/N) Σ_clicks λ(bound on the rank) / propensity.
 
@@ -107,6 +109,10 @@ class CounterSampleRanker(ClickRanker):
     """
 
     kind: ClassVar[str] = "linear"
+    _scorer_type: ClassVar[type[Scorer]] = LinearScorer
+    _learned: ClassVar[tuple[str, ...]] = (
+        "coef_", "average_coef_", "learning_rate_", "clip_", "n_steps_",
+    )  # fmt: skip
     _checks: ClassVar[Mapping[str, Check]] = {
         "objective": _as_option,
         "optimizer": _as_option,
@@ -116,40 +122,21 @@ class CounterSampleRanker(ClickRanker):
         "radius": _as_option,
     }
 
-    def __init__(
-        self,
-        *,
-        method: str = "countersample",
-        unit: str = "query",
-        objective: str = "rank",
-        optimizer: str = "sgd",
-        learning_rate: float | str = "auto",
-        batch_size: int = 1,
-        steps: int | None = None,
-        average: bool = True,
-        l2: float = 0.0,
-        radius: float | None = None,
-        holdout: float = 0.2,
-        metric: str = "dcg@10",
-        clip: float | str | None = None,
-        normalize: str | None = "minmax",
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.method = method
-        self.unit = unit
-        self.objective = objective
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.steps = steps
-        self.average = average
-        self.l2 = l2
-        self.radius = radius
-        self.holdout = holdout
-        self.metric = metric
-        self.clip = clip
-        self.normalize = normalize
-        self.random_state = random_state
+    method: str = "countersample"
+    unit: str = "query"
+    objective: str = "rank"
+    optimizer: str = "sgd"
+    learning_rate: float | str = "auto"
+    batch_size: int = 1
+    steps: int | None = None
+    average: bool = True
+    l2: float = 0.0
+    radius: float | None = None
+    holdout: float = 0.2
+    metric: str = "dcg@10"
+    clip: float | str | None = None
+    normalize: str | None = "minmax"
+    random_state: int | np.random.Generator | None = None
 
     def _train(
         self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
@@ -216,20 +203,8 @@ class CounterSampleRanker(ClickRanker):
         steps = number_of_steps(log, unit=self.unit, batch_size=self.batch_size)
         return replace(options, steps=steps)
 
-    def _keep(self) -> dict[str, Any]:
-        return {
-            "scorer": self.scorer_.to_dict(),
-            "coef": self.coef_,
-            "average_coef": self.average_coef_,
-            "learning_rate": self.learning_rate_,
-            "clip": self.clip_,
-            "n_steps": self.n_steps_,
-        }
-
     def _restore(self, kept: Mapping[str, Any]) -> None:
-        scorer = LinearScorer.from_dict(kept["scorer"])
-        self.scorer_, self.weights_ = scorer, scorer.weights
-        self.coef_ = np.array(kept["coef"], np.float64)
-        self.average_coef_ = np.array(kept["average_coef"], np.float64)
-        self.learning_rate_, self.clip_ = kept["learning_rate"], kept["clip"]
-        self.n_steps_ = kept["n_steps"]
+        super()._restore(kept)
+        self.weights_ = np.array(kept["scorer"]["weights"], np.float64)
+        self.coef_ = np.array(self.coef_, np.float64)
+        self.average_coef_ = np.array(self.average_coef_, np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from itertools import chain, pairwise, repeat
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from countersample.errors import ParameterError
 from countersample.scorers import NetworkScorer
 from countersample.torch.data import ClickDataset
 from countersample.torch.losses import click_loss
+from countersample.torch.ranker import FEWEST_DRAWS, NeuralRanker
 from countersample.torch.sampling import CounterSampler
 from countersample.training import DivergedError
 
@@ -25,22 +26,10 @@ if TYPE_CHECKING:
 
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.torch.data import ClickBatch
+
+    Floats = NDArray[np.float64]
 
 AVERAGED = 100  # steps that the mean of the weights reaches back
-
-
-class Settings(NamedTuple):
-    """What `NeuralRanker` has of the same names, checked."""
-
-    hidden: tuple[int, ...]
-    method: str
-    unit: str
-    objective: str
-    learning_rate: float
-    batch_size: int
-    l2: float
-    device: str
 
 
 class NetworkTraining:
@@ -48,54 +37,80 @@ class NetworkTraining:
 
     Parameters
     ----------
+    ranker : NeuralRanker
+        Has the settings, checked.
     dataset : RankingDataset
     log : ClickLog
-    settings : Settings
     rng : numpy Generator
         Of the weights to begin with, and the draws.
+    held_out : RankingDataset, optional
+        Items to score after an epoch.
+
+    Attributes
+    ----------
+    step : int
+        How many were taken.
+    steps, losses : list
+        After each epoch, the steps so far and the mean loss of its batches: R on the way.
     """
 
     def __init__(
-        self, dataset: RankingDataset, log: ClickLog, settings: Settings, rng: np.random.Generator
+        self,
+        ranker: NeuralRanker,
+        dataset: RankingDataset,
+        log: ClickLog,
+        rng: np.random.Generator,
+        held_out: RankingDataset | None = None,
     ) -> None:
-        self.settings = settings
+        self._ranker = ranker
+        self._held_out = dataset if held_out is None else held_out
         self.step = 0
-        widths = (dataset.n_features, *settings.hidden, 1)
+        self.steps: list[int] = []
+        self.losses: list[float] = []
+        widths = (dataset.n_features, *ranker.hidden, 1)
         begin = [_first_weights(n_in, n_out, rng) for n_in, n_out in pairwise(widths)]
         begin[-1][:] = 0  # every score is 0 at first, as with a linear ranker
-        begin += [np.zeros(width, np.float32) for width in settings.hidden]
+        begin += [np.zeros(width, np.float32) for width in ranker.hidden]
         # One vector for all weights, then biases: a step is a few operations, however many layers.
         self._shapes = [part.shape for part in begin]
         values = np.concatenate([part.ravel() for part in begin])
-        self._vector = torch.from_numpy(values).to(_device(settings.device)).requires_grad_()
+        self._vector = torch.from_numpy(values).to(_device(ranker.device)).requires_grad_()
         self._mean = self._vector.detach().clone()
         self._optimizer = torch.optim.AdamW(
-            [self._vector], lr=settings.learning_rate, weight_decay=settings.l2
+            [self._vector], lr=ranker.learning_rate, weight_decay=ranker.l2
         )
-        self._batches = self._drawn(dataset, log, seed=int(rng.integers(2**63)))
-
-    def _drawn(self, dataset: RankingDataset, log: ClickLog, seed: int) -> Iterator[ClickBatch]:
-        unit, size = self.settings.unit, self.settings.batch_size
-        examples = ClickDataset(dataset, log, unit=unit, plan=self.settings.method)
+        log, size = ranker._clipped(log), ranker.batch_size  # noqa: SLF001 (a part of the ranker)
+        examples = ClickDataset(dataset, log, unit=ranker.unit, plan=ranker.method)
+        self.steps_an_epoch = -(-max(FEWEST_DRAWS, len(examples)) // size)
         draws = CounterSampler(
-            log, unit=unit, plan=examples.plan, batch_size=size, seed=seed, rank=0, world_size=1,
+            log, unit=ranker.unit, plan=examples.plan, batch_size=size, rank=0, world_size=1,
             n_draws=size * max(1, len(examples) // size),  # whole batches only
+            seed=int(rng.integers(2**63)),
         )  # fmt: skip
-        epochs = chain.from_iterable(repeat(draws))
-        return (examples.__getitems__(indices) for indices in epochs)
+        self._batches = map(examples.__getitems__, chain.from_iterable(repeat(draws)))
 
-    def advance(self, n_steps: int) -> float:
-        """Take steps; return the mean loss of their batches, an estimate of R on the way."""
+    def advance(self, most: int | None = None) -> None:
+        """Take the steps of an epoch, but not more than `most`."""
+        n_steps = min(self.steps_an_epoch, most or self.steps_an_epoch)
         with _one_thread():
-            return sum(self._take_step() for _ in range(n_steps)) / n_steps
+            self.losses.append(sum(self._take_step() for _ in range(n_steps)) / n_steps)
+        self.steps.append(self.step)
+
+    def held_out_scores(self) -> Floats:
+        """Return the scores of the items that were held out."""
+        with np.errstate(over="ignore", invalid="ignore"):  # said below
+            scores = self.scorer().predict(self._held_out.features)
+        if not np.isfinite(scores).all():
+            raise DivergedError(self.step, self._ranker.learning_rate)
+        return scores
 
     def _take_step(self) -> float:
         self.step += 1
         batch = next(self._batches)
-        scores = self._scores(batch.features.to(self.settings.device))
-        loss = click_loss(scores, batch, objective=self.settings.objective)
+        scores = self._scores(batch.features.to(self._ranker.device))
+        loss = click_loss(scores, batch, objective=self._ranker.objective)
         if not loss.isfinite():
-            raise DivergedError(self.step, self.settings.learning_rate)
+            raise DivergedError(self.step, self._ranker.learning_rate)
         self._optimizer.zero_grad()
         loss.backward()
         self._optimizer.step()
@@ -106,7 +121,7 @@ class NetworkTraining:
     def scorer(self) -> NetworkScorer:
         """Return what scores by the mean of the weights."""
         if not self._mean.isfinite().all():
-            raise DivergedError(self.step, self.settings.learning_rate)
+            raise DivergedError(self.step, self._ranker.learning_rate)
         weights, biases = self._layers(self._mean.cpu().clone())
         last_bias = torch.zeros(1)  # the same for all items: it ranks nothing
         return NetworkScorer(
@@ -124,7 +139,7 @@ class NetworkTraining:
         """Return the weights and the biases of the layers, as parts of the vector."""
         parts = vector.split([prod(shape) for shape in self._shapes])
         layers = [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
-        n_layers = len(self.settings.hidden) + 1
+        n_layers = len(self._ranker.hidden) + 1
         return layers[:n_layers], layers[n_layers:]
 
 

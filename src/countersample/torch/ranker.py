@@ -13,11 +13,9 @@ from countersample._extras import need
 from countersample._params import whole_number
 from countersample.errors import ParameterError
 from countersample.evaluation.held_out import HeldOut
-from countersample.plans import Examples
 from countersample.rankers._stopping import CHOOSING_SHARE, best_round, value_by_round
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import NetworkScorer
-from countersample.training import DivergedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.rankers._parameters import Check
-    from countersample.torch._training import NetworkTraining
+    from countersample.scorers import Scorer
 
     Floats = NDArray[np.float64]
 
@@ -52,26 +50,6 @@ class NeuralHistory:
     value: Floats
 
 
-class _Epochs:
-    """A network that is trained on a part of the queries, epoch by epoch."""
-
-    def __init__(self, training: NetworkTraining, n_steps: int, held_out: RankingDataset) -> None:
-        self._training, self._n_steps, self._held_out = training, n_steps, held_out
-        self.steps: list[int] = []
-        self.objective: list[float] = []
-
-    def advance(self) -> None:
-        self.objective.append(self._training.advance(self._n_steps))
-        self.steps.append(self._training.step)
-
-    def held_out_scores(self) -> Floats:
-        with np.errstate(over="ignore", invalid="ignore"):  # said below
-            scores = self._training.scorer().predict(self._held_out.features)
-        if not np.isfinite(scores).all():
-            raise DivergedError(self._training.step, self._training.settings.learning_rate)
-        return scores
-
-
 def _check_widths(name: str, hidden: object) -> None:
     if isinstance(hidden, str) or not isinstance(hidden, Sequence):
         raise ParameterError(
@@ -81,6 +59,7 @@ def _check_widths(name: str, hidden: object) -> None:
         whole_number(f"{name}[{layer}]", width, least=1)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NeuralRanker(ClickRanker):
     """score(x) = a network of ReLU layers, minimising R = (1/N) Σ_clicks f / propensity.
 
@@ -151,109 +130,64 @@ class NeuralRanker(ClickRanker):
     """
 
     kind: ClassVar[str] = "neural"
+    _scorer_type: ClassVar[type[Scorer]] = NetworkScorer
+    _learned: ClassVar[tuple[str, ...]] = ("n_steps_", "clip_")
     _checks: ClassVar[Mapping[str, Check]] = {
         "hidden": _check_widths,
         "epochs": partial(whole_number, least=1),
         "device": lambda _name, _value: None,  # PyTorch says whether it has it
     }
 
-    def __init__(
-        self,
-        *,
-        hidden: Sequence[int] = (64, 32),
-        method: str = "countersample",
-        unit: str = "query",
-        objective: str = "smooth-log-rank",
-        learning_rate: float = 0.001,
-        batch_size: int = 32,
-        epochs: int = 50,
-        patience: int | None = 5,
-        holdout: float = 0.2,
-        metric: str = "dcg@10",
-        clip: float | str | None = None,
-        l2: float = 0.01,
-        normalize: str | None = "minmax",
-        device: str = "cpu",
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.hidden = hidden
-        self.method = method
-        self.unit = unit
-        self.objective = objective
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.patience = patience
-        self.holdout = holdout
-        self.metric = metric
-        self.clip = clip
-        self.l2 = l2
-        self.normalize = normalize
-        self.device = device
-        self.random_state = random_state
+    hidden: Sequence[int] = (64, 32)
+    method: str = "countersample"
+    unit: str = "query"
+    objective: str = "smooth-log-rank"
+    learning_rate: float = 0.001
+    batch_size: int = 32
+    epochs: int = 50
+    patience: int | None = 5
+    holdout: float = 0.2
+    metric: str = "dcg@10"
+    clip: float | str | None = None
+    l2: float = 0.01
+    normalize: str | None = "minmax"
+    device: str = "cpu"
+    random_state: int | np.random.Generator | None = None
 
     def _train(
         self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
     ) -> None:
         need("torch")
+        from countersample.torch._training import NetworkTraining  # noqa: PLC0415 (torch)
+
         progress = self._decide_clip(dataset, log, rng, progress)
-        a_part = self._steps_an_epoch(log)
-        history, n_steps, to_train = None, self.epochs * a_part, 1.0
+        history, n_steps, to_train = None, 0, 1.0
         if self.patience is not None:
             to_train -= CHOOSING_SHARE
-            part = progress.part(CHOOSING_SHARE, "choosing the number of steps")
-            history = self._choose(dataset, log, self.patience, rng, part)
-            n_steps = int(history.steps[best_round(history.value, self.metric) - 1])
+            held_out = HeldOut(
+                dataset, log, self.metric, holdout=self.holdout, least_queries=1, rng=rng
+            )
+            (fold,) = held_out.folds
+            epochs = NetworkTraining(self, dataset, fold.train, rng, fold.validation)
+            values = value_by_round(
+                held_out, [epochs], metric=self.metric, most=self.epochs, patience=self.patience,
+                progress=progress.part(CHOOSING_SHARE, "choosing the number of steps"),
+            )  # fmt: skip
+            history = NeuralHistory(np.array(epochs.steps), np.array(epochs.losses), values)
+            n_steps = epochs.steps[best_round(values, self.metric) - 1]
         progress = progress.part(to_train, "training")
-        training = self._begin(dataset, log, rng)
+        training = NetworkTraining(self, dataset, log, rng)
+        n_steps = n_steps or self.epochs * training.steps_an_epoch
         while training.step < n_steps:
-            training.advance(min(a_part, n_steps - training.step))
+            training.advance(n_steps - training.step)
             progress.update(training.step / n_steps)
         self.scorer_ = training.scorer()
         self.n_steps_ = n_steps
         self.history_ = history
 
-    def _choose(
-        self,
-        dataset: RankingDataset,
-        log: ClickLog,
-        patience: int,
-        rng: np.random.Generator,
-        progress: Progress,
-    ) -> NeuralHistory:
-        """Train on what is not held out, until held-out clicks gain no more."""
-        held_out = HeldOut(
-            dataset, log, self.metric, holdout=self.holdout, least_queries=1, rng=rng
-        )
-        (fold,) = held_out.folds
-        n_steps = self._steps_an_epoch(fold.train)
-        epochs = _Epochs(self._begin(dataset, fold.train, rng), n_steps, fold.validation)
-        values = value_by_round(
-            held_out, [epochs], metric=self.metric, most=self.epochs, patience=patience,
-            progress=progress,
-        )  # fmt: skip
-        return NeuralHistory(np.array(epochs.steps), np.array(epochs.objective), values)
-
-    def _begin(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator
-    ) -> NetworkTraining:
-        from countersample.torch._training import NetworkTraining, Settings  # noqa: PLC0415 (torch)
-
-        settings = Settings(**{name: getattr(self, name) for name in Settings._fields})
-        return NetworkTraining(dataset, self._clipped(log), settings, rng)
-
-    def _steps_an_epoch(self, log: ClickLog) -> int:
-        n_draws = max(FEWEST_DRAWS, len(Examples.of(log, self.unit)))
-        return -(-n_draws // self.batch_size)
-
     def _libraries(self) -> tuple[str, ...]:
         return ("torch",)
 
-    def _keep(self) -> dict[str, Any]:
-        return {"scorer": self.scorer_.to_dict(), "n_steps": self.n_steps_, "clip": self.clip_}
-
     def _restore(self, kept: Mapping[str, Any]) -> None:
+        super()._restore(kept)
         self.hidden = tuple(self.hidden)  # JSON has lists only
-        self.scorer_ = NetworkScorer.from_dict(kept["scorer"])
-        self.n_steps_, self.clip_ = kept["n_steps"], kept["clip"]
-        self.history_ = None
