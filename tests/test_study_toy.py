@@ -10,8 +10,8 @@ from conftest import SEED
 from scipy import stats
 from scipy.optimize import approx_fprime
 
+from countersample.study.design.grids import COMPARED
 from countersample.study.findings.toy import (
-    COMPARED,
     OPTIMUM,
     RATES,
     START,
@@ -23,8 +23,7 @@ from countersample.study.findings.toy import (
     toy_for_page,
     trajectories,
 )
-from countersample.study.findings.toy_figure import RUNS, draw_toy
-from countersample.study.kinds.toy import toy_table, toy_verdicts
+from countersample.study.kinds.toy import RUNS, draw_toy, toy_table, toy_verdicts
 from countersample.theory import step_size, suboptimality_bound
 
 PLANS = [method.plan for method in COMPARED]

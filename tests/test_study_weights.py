@@ -11,7 +11,7 @@ from scipy import stats
 from countersample import simulate_clicks, synthetic
 from countersample.clicks import PositionBias
 from countersample.study.design.published import load_published
-from countersample.study.kinds.datasets import Shape, shapes_table
+from countersample.study.kinds.datasets import shapes_table
 from countersample.study.kinds.propensities import draw_weights, weights_table, weights_verdicts
 
 GAMMAS = (0.5, 0.75, 1.0, 1.25, 1.5)
@@ -142,8 +142,14 @@ def test_figure(weights, published, tmp_path):
 
 def test_shapes(published):
     shapes = {
-        "yahoo-like": Shape(queries=200, items=4600, longest=139, features=700, irrelevant=1150),
-        "mine": Shape(queries=2, items=5, longest=3, features=4, irrelevant=5),
+        "yahoo-like": {
+            "queries": 200,
+            "items": 4600,
+            "longest": 139,
+            "features": 700,
+            "irrelevant": 1150,
+        },
+        "mine": {"queries": 2, "items": 5, "longest": 3, "features": 4, "irrelevant": 5},
     }
     table = shapes_table(shapes, published)
     (group,) = table.groups

@@ -42,6 +42,7 @@ METHODS = {
         Method("CounterSample by query", "countersample", "query"),
     )
 }
+COMPARED = (METHODS["IPS-SGD"], METHODS["CounterSample"])  # by the theorems and the toy example
 
 
 @dataclass(frozen=True)

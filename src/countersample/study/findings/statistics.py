@@ -121,13 +121,14 @@ class Band(NamedTuple):
     high: Floats
 
 
-def band(values: Floats, runs: Runs) -> Band:
+def band(values: Floats, runs: Runs = ()) -> Band:
     """Mean ± t·s/√n over the runs, or over the means of folds where there are several.
 
     Parameters
     ----------
     values : float64 (n_runs, n)
     runs : sequence of (fold, seed)
+        None: all are independent.
 
     Returns
     -------
@@ -149,15 +150,12 @@ def common_runs(*cells: Cell) -> Runs:
     runs = cells[0].runs
     for cell in cells[1:]:
         if cell.runs != runs:
-            raise DataError(
-                f"cells with different runs cannot be paired: {_named(runs)} and "
-                f"{_named(cell.runs)}"
+            names = (
+                ", ".join(f"{fold} seed {seed}".strip() for fold, seed in some)
+                for some in (runs, cell.runs)
             )
+            raise DataError(f"cells with different runs cannot be paired: {' and '.join(names)}")
     return runs
-
-
-def _named(runs: Runs) -> str:
-    return ", ".join(f"{fold} seed {seed}".strip() for fold, seed in runs)
 
 
 def compare_cells(a: Cell, b: Cell, measure: str = "regret") -> PairedTest:

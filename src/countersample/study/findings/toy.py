@@ -15,7 +15,7 @@ import numpy as np
 
 from countersample.clicks import ClickLog
 from countersample.plans import Examples, make_plan
-from countersample.study.design.grids import METHODS
+from countersample.study.design.grids import COMPARED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,6 @@ OPTIMUM = (0.973, 1.144)
 SAMPLES = 50
 STEPS = 50
 RATES = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2)
-COMPARED = (METHODS["IPS-SGD"], METHODS["CounterSample"])
 START = float(np.linalg.norm(OPTIMUM))  # ‖w*‖: both begin at w = 0
 
 

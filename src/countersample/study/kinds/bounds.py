@@ -23,9 +23,9 @@ from countersample.pages.drawing import (
     style_of,
 )
 from countersample.plans import Examples, make_plan
-from countersample.study.design.grids import METHODS
+from countersample.study.design.grids import COMPARED
 from countersample.study.findings.claims import Verdict
-from countersample.study.findings.statistics import interval
+from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.study.kinds.kind import Kind
 from countersample.study.report.page import Figure
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 STEPS = (100, 1_000, 10_000, 100_000)
 QUERIES = 40
 FEATURES = 10
-COMPARED = (METHODS["IPS-SGD"], METHODS["CounterSample"])
 _IPS, _SAMPLED = (method.name for method in COMPARED)
 
 
@@ -206,15 +205,7 @@ def measure_bounds(
 ) -> Bounds:
     """Train both methods as the theorems ask, on a small part of a log, and measure R(w̄_T) − R(w*).
 
-    Parameters
-    ----------
-    dataset : RankingDataset
-        With normalised features.
-    log : ClickLog
-    steps : sequence of int
-        The numbers of steps T, each with runs and a step size of its own.
-    seeds : sequence of int
-        A run each.
+    Features are normalised. Each T of `steps` has a step size of its own, and a run a seed.
     """
     part, clicks = small_problem(dataset, log)
     problem = hinges(part, clicks)
@@ -248,7 +239,7 @@ def measure_bounds(
 
 def bounds_table(results: Mapping[str, Bounds]) -> Table:
     """Make a table of measured suboptimality and bounds: a group a dataset, a column a T."""
-    steps = _common_steps(results)
+    (steps,) = {result.steps for result in results.values()}
     groups, notes = [], ["±: half the width of the 95 % interval of the mean over runs."]
     for dataset, result in results.items():
         rows = []
@@ -282,11 +273,6 @@ def bounds_table(results: Mapping[str, Bounds]) -> Table:
 def _weights(result: Bounds) -> tuple[float, float]:
     """Return M and M̄."""
     return result.max_multiplier[_IPS], result.max_multiplier[_SAMPLED]
-
-
-def _common_steps(results: Mapping[str, Bounds]) -> tuple[int, ...]:
-    (steps,) = {result.steps for result in results.values()}
-    return steps
 
 
 def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
@@ -341,19 +327,15 @@ def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
     for axes, (dataset, result) in zip(panels, results.items(), strict=True):
         for method in COMPARED:
             colour, dash = style_of(method.plan, method.unit)
-            excess = result.excess[method.name]
-            means = excess.mean(axis=1)
-            halves = np.nan_to_num([interval(runs) for runs in excess])
-            axes.errorbar(result.steps, means, halves, color=colour, ls=dash, lw=1.5, marker="o",
-                          ms=3.5, capsize=2, elinewidth=0.9,
+            bound = result.bound[method.name]
+            mean, low, high = band(result.excess[method.name].T)
+            axes.errorbar(result.steps, mean, high - mean, color=colour, ls=dash, lw=1.5,
+                          marker="o", ms=3.5, capsize=2, elinewidth=0.9,
                           label=f"{method.name}, measured")  # fmt: skip
-            axes.plot(result.steps, result.bound[method.name], color=colour, ls=dash, lw=0.9,
+            axes.plot(result.steps, bound, color=colour, ls=dash, lw=0.9,
                       marker="v", ms=4, mfc="white", label=f"{method.name}, bound")  # fmt: skip
-            rows += [
-                (dataset, *row)
-                for row in zip([method.name] * len(means), result.steps, means, means - halves,
-                               means + halves, result.bound[method.name], strict=True)
-            ]  # fmt: skip
+            numbers = zip(result.steps, mean, low, high, bound, strict=True)
+            rows += [(dataset, method.name, *row) for row in numbers]
         axes.axhline(result.start - result.best, color="black", lw=0.9, ls=(0, (1, 2)),
                      label="at the start, w = 0")  # fmt: skip
         axes.set(xscale="log", yscale="log", title=dataset, xlabel="steps T")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,50 +24,31 @@ if TYPE_CHECKING:
 STUDY = "datasets"
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Counts of a set: its training, validation and test data together.
-
-    Attributes
-    ----------
-    queries, items, features : int
-    longest : int
-        Items of the query that has most.
-    irrelevant : int
-        Items of grade 0.
-    """
-
-    queries: int
-    items: int
-    longest: int
-    features: int
-    irrelevant: int
-
-
-def shapes_table(shapes: Mapping[str, Shape], published: Published) -> Table:
+def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) -> Table:
     """Make the paper's table of datasets, with the longest list and the features beside it.
 
     Parameters
     ----------
-    shapes : mapping of dataset to Shape
+    shapes : mapping of dataset to what `DatasetsStudy.work` counts
     published : Published
 
     Examples
     --------
     >>> from countersample.study.design.published import Published
-    >>> table = shapes_table({"mine": Shape(2, 30, 20, 5, 12)}, Published({}))
+    >>> shape = {"queries": 2, "items": 30, "longest": 20, "features": 5, "irrelevant": 12}
+    >>> table = shapes_table({"mine": shape}, Published({}))
     >>> [entry.shown for entry in table.groups[0].rows[0].entries]
     ['2', '15.0', '40.0', '20', '5']
     """
     columns = ("queries", "items a query", "grade 0, %", "longest list", "features")
 
-    def row(dataset: str, shape: Shape) -> Row:
+    def row(dataset: str, shape: Mapping[str, int]) -> Row:
         numbers = (
-            (shape.queries, 0),
-            (shape.items / shape.queries, 1),
-            (100 * shape.irrelevant / shape.items, 1),
-            (shape.longest, 0),
-            (shape.features, 0),
+            (shape["queries"], 0),
+            (shape["items"] / shape["queries"], 1),
+            (100 * shape["irrelevant"] / shape["items"], 1),
+            (shape["longest"], 0),
+            (shape["features"], 0),
         )
         entries = []
         for column, (number, digits) in zip(columns, numbers, strict=True):
@@ -94,7 +74,7 @@ class DatasetsStudy(Kind):
                 work.keep((study.name, source.name), job)
 
     def work(self, bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
-        """Count what a fold has."""
+        """Count what a fold has, its training, validation and test data together."""
         parts = bench.data(job.needs[0])
         sizes = np.concatenate([part.query_sizes for part in parts])
         labels = np.concatenate([part.labels for part in parts])
@@ -108,7 +88,5 @@ class DatasetsStudy(Kind):
 
     def write_up(self, study: Study, done: Done) -> Section:
         """Make the table; folds of a set have the same queries, so the first speaks for all."""
-        shapes = {
-            source.name: Shape(**done.read(study.name, source.name)[0]) for source in study.sources
-        }
+        shapes = {source.name: done.read(study.name, source.name)[0] for source in study.sources}
         return done.section(study, (shapes_table(shapes, done.published),))

@@ -6,6 +6,7 @@ so M^(1/γ) is the rank of the largest one, or that rank plus 1: the paper's own
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,26 +16,29 @@ from countersample.errors import ParameterError
 from countersample.pages.drawing import add_legend, figure_style, new_panels, save_figure
 from countersample.study.design.published import PAPER_DATASETS
 from countersample.study.findings.claims import Verdict
-from countersample.study.findings.statistics import interval
+from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.study.kinds.kind import Kind
 from countersample.study.report.page import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from countersample.study.design.claims import Value
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
+    from countersample.study.design.sources import Source
     from countersample.study.design.study import Study
     from countersample.study.kinds.kind import Done
     from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
 
     Floats = NDArray[np.float64]
+    # (M̄, M) of each click log, by dataset, offset and γ
     Weights = Mapping[tuple[str, int, float], Sequence[tuple[float, float]]]
 
 STUDY = "propensities"
@@ -47,14 +51,7 @@ _PAPER_MARKERS = ("s", "D")  # by quantity
 
 
 def weights_table(weights: Weights, published: Published) -> Table:
-    """Make the paper's table of M̄ and M, a row for each under each curve, a column a γ.
-
-    Parameters
-    ----------
-    weights : mapping of (dataset, offset, γ) to a list of (M̄, M)
-        One pair a click log.
-    published : Published
-    """
+    """Make the paper's table of M̄ and M, a row for each under each curve, a column a γ."""
     gammas = _gammas(weights)
 
     def entry(dataset: str, offset: int, gamma: float, quantity: int) -> Entry:
@@ -105,13 +102,7 @@ def _means(weights: Weights, dataset: str, offset: int) -> Floats:
 
 
 def weights_verdicts(weights: Weights, published: Published) -> list[Verdict]:
-    """Tell whether M outgrows M̄, and which curve the paper's table is of.
-
-    Parameters
-    ----------
-    weights : mapping of (dataset, offset, γ) to a list of (M̄, M)
-    published : Published
-    """
+    """Tell whether M outgrows M̄, and which curve the paper's table is of."""
     verdicts = []
     for dataset in _datasets(weights):
         verdicts.append(_growth(weights, dataset))
@@ -192,14 +183,7 @@ def _distance(weights: Weights, published: Published, dataset: str, offset: int)
 
 @figure_style()
 def draw_weights(weights: Weights, published: Published, stem: Path) -> None:
-    """Draw M and M̄ against γ by logarithm, under both curves, the paper's as hollow markers.
-
-    Parameters
-    ----------
-    weights : mapping of (dataset, offset, γ) to a list of (M̄, M)
-    published : Published
-    stem : Path
-    """
+    """Draw M and M̄ against γ by logarithm, under both curves, the paper's as hollow markers."""
     datasets, gammas = _datasets(weights), _gammas(weights)
     figure, (panels,) = new_panels(
         1, len(datasets), width=max(4.5, 3.4 * len(datasets)), height=3.4, sharey="row"
@@ -211,24 +195,14 @@ def draw_weights(weights: Weights, published: Published, stem: Path) -> None:
     panels[0].set_ylabel("weight")
     add_legend(figure, panels[0])
     rows = [
-        (dataset, offset, gamma, name, *_limits(weights, (dataset, offset, gamma), quantity),
-         _known(published, dataset, name, gamma))
-        for dataset in datasets
-        for offset in range(len(CURVES))
-        for gamma in gammas
-        for quantity, name in enumerate(QUANTITIES)
-    ]  # fmt: skip
+        (dataset, offset, gamma, name, *limits, _known(published, dataset, name, gamma))
+        for dataset, offset, gamma in product(datasets, range(len(CURVES)), gammas)
+        for name, *limits in zip(
+            QUANTITIES, *band(np.array(weights[dataset, offset, gamma])), strict=True
+        )
+    ]
     columns = ("dataset", "offset", "gamma", "quantity", "mean", "low", "high", "paper")
     save_figure(figure, stem, columns, rows)
-
-
-def _limits(
-    weights: Weights, name: tuple[str, int, float], quantity: int
-) -> tuple[float, float, float]:
-    """Return mean, low and high over click logs."""
-    sample = np.array(weights[name])[:, quantity]
-    mean, half = float(sample.mean()), float(np.nan_to_num(interval(sample)))
-    return mean, mean - half, mean + half
 
 
 def _draw_weights(axes: Axes, weights: Weights, published: Published, dataset: str) -> None:
@@ -236,10 +210,9 @@ def _draw_weights(axes: Axes, weights: Weights, published: Published, dataset: s
     for quantity in (1, 0):
         name = QUANTITIES[quantity]
         for offset, (curve, (colour, dash)) in enumerate(zip(CURVES, _STYLES, strict=True)):
-            mean, low, high = np.array(
-                [_limits(weights, (dataset, offset, gamma), quantity) for gamma in gammas]
-            ).T
-            axes.errorbar(gammas, mean, (mean - low, high - mean), color=colour, ls=dash,
+            bands = [band(np.array(weights[dataset, offset, gamma])) for gamma in gammas]
+            mean, _, high = np.array(bands)[:, :, quantity].T
+            axes.errorbar(gammas, mean, high - mean, color=colour, ls=dash,
                           lw=1.8 if quantity else 1.0, marker="o", ms=3, capsize=2, elinewidth=0.9,
                           label=f"{name}, {curve}")  # fmt: skip
         known = np.array([_known(published, dataset, name, g) for g in gammas], np.float64)
@@ -262,15 +235,11 @@ class PropensitiesStudy(Kind):
 
     def plan(self, study: Study, work: WorkList) -> None:
         """Plan the click logs of every γ, under both curves."""
-        for source in study.sources:
-            for offset in range(len(CURVES)):
-                for gamma in study.grid.values:
-                    setting = {"gamma": gamma, "bias_offset": offset}
-                    config = study.config.with_settings(setting)
-                    for fold in source.folds:
-                        for seed in range(config.seeds):
-                            log = work.diagnosis(fold, config, seed)
-                            work.keep((study.name, source.name, offset, gamma), log)
+        for source, offset, gamma in _settings(study):
+            config = study.config.with_settings({"gamma": gamma, "bias_offset": offset})
+            for fold, seed in product(source.folds, range(config.seeds)):
+                log = work.diagnosis(fold, config, seed)
+                work.keep((study.name, source.name, offset, gamma), log)
 
     def write_up(self, study: Study, done: Done) -> Section:
         """Make the table, the figure and the verdicts."""
@@ -279,9 +248,7 @@ class PropensitiesStudy(Kind):
                 (found["mean_weight"], found["max_weight"])
                 for found in done.read(study.name, source.name, offset, gamma)
             ]
-            for source in study.sources
-            for offset in range(len(CURVES))
-            for gamma in study.grid.values
+            for source, offset, gamma in _settings(study)
         }
         draw_weights(weights, done.published, done.figures / study.name)
         figure = Figure(
@@ -296,3 +263,7 @@ class PropensitiesStudy(Kind):
             drawn=(study.name,),
             figures=(figure,),
         )
+
+
+def _settings(study: Study) -> Iterator[tuple[Source, int, Value]]:
+    return product(study.sources, range(len(CURVES)), study.grid.values)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.pages.drawing import STYLES
-from countersample.study.design.grids import METHODS
+from countersample.study.design.grids import COMPARED
 from countersample.study.findings.figures import axis_positions, panel_title, spacing
 from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import column_title
@@ -63,7 +63,7 @@ def curves_data(result: StudyResult) -> dict[str, Any]:
 
 def toy_data(toy: Mapping[str, Any]) -> dict[str, Any]:
     """Return the two-weight example with its methods as they are shown."""
-    methods = [_shown(METHODS[name]) for name in ("IPS-SGD", "CounterSample")]
+    methods = [_shown(method) for method in COMPARED]
     return {**toy, "methods": methods}
 
 
