@@ -46,32 +46,17 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Demo:
-    """What came out of the demo.
+    """What came out of the demo."""
 
-    Attributes
-    ----------
-    result : StudyResult
-        Of one dataset and one setting.
-    config : ExperimentConfig
-    is_own : bool
-        Whether the data is the user's.
-    n_queries, n_items, n_features : int
-        Of the training data.
-    max_weight, mean_weight : float
-        M and M̄ of the first click log.
-    fingerprint : str
-        Of the training data.
-    """
-
-    result: StudyResult
+    result: StudyResult  # of one dataset and one setting
     config: ExperimentConfig
-    is_own: bool
-    n_queries: int
+    is_own: bool  # whether the data is the user's
+    n_queries: int  # these three are of the training data
     n_items: int
     n_features: int
-    max_weight: float
-    mean_weight: float
-    fingerprint: str
+    max_weight: float  # M of the first click log
+    mean_weight: float  # and its M̄
+    fingerprint: str  # of the training data
 
     @property
     def cells(self) -> dict[str, Cell]:

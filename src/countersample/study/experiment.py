@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is studied.
-
-    Attributes
-    ----------
-    scale : str
-    studies : tuple of Study
-    """
+    """What is studied."""
 
     scale: str
     studies: tuple[Study, ...]

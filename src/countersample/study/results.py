@@ -19,33 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """One method at one setting on one dataset: its runs over folds and click logs.
+    """One method at one setting on one dataset: its runs over folds and click logs."""
 
-    Attributes
-    ----------
-    learning_rates : tuple of float
-        The chosen learning rate of each fold.
-    drawn : int64 (n_points,)
-        Clicks drawn at each evaluation point: steps times batch size.
-    ndcg : float64 (n_runs, n_points)
-        nDCG@10 on test data of the averaged iterate; 0 from where a run diverged.
-    best : float64 (n_runs,)
-        nDCG@10 of w*, trained on all labels, on the same test data.
-    runs : tuple of (fold, seed)
-        Which run is which; cells of a study have the same runs in the same order.
-    n_diverged : int
-        Runs whose weights exploded: they count, with nDCG 0 from there on.
-    seconds : float64 (n_runs,)
-        Training time of each run, on one core.
-    """
-
-    learning_rates: tuple[float, ...]
+    learning_rates: tuple[float, ...]  # the chosen learning rate of each fold
+    # (n_points,): clicks drawn at each evaluation point, steps times batch size.
     drawn: NDArray[np.int64]
+    # (n_runs, n_points): nDCG@10 on test data of the averaged iterate; 0 from where a run diverged.
     ndcg: Floats
-    best: Floats
+    best: Floats  # (n_runs,): nDCG@10 of w*, trained on all labels, on the same test data
+    # Fold and seed of each; cells of a study have the same runs in the same order.
     runs: tuple[tuple[str, int], ...]
-    n_diverged: int
-    seconds: Floats
+    n_diverged: int  # runs whose weights exploded: they count, with nDCG 0 from there on
+    seconds: Floats  # (n_runs,): training time of each run, on one core
 
     @property
     def regrets(self) -> Floats:
@@ -67,21 +52,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """A study of regret: every method at every setting on every dataset.
-
-    Attributes
-    ----------
-    grid : Grid
-    datasets : tuple of str
-        Their names as they are shown.
-    cells : mapping of (dataset, method, value) to Cell
-        `value` is one of ``grid.values``, `method` the name of one of ``grid.methods``.
-    best, policy : mapping of dataset to float
-        nDCG@10 on test data of w* and of the logging policy, mean over folds.
-    """
+    """A study of regret: every method at every setting on every dataset."""
 
     grid: Grid
-    datasets: tuple[str, ...]
+    datasets: tuple[str, ...]  # their names as they are shown
+    # By dataset, name of a method of the grid, and value of the grid.
     cells: Mapping[tuple[str, str, Value], Cell]
+    # nDCG@10 on test data of w* and of the logging policy, by dataset, mean over folds.
     best: Mapping[str, float]
     policy: Mapping[str, float]

@@ -19,26 +19,14 @@ SOURCES = ("paper", "beyond")
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement that the results are held against.
-
-    Attributes
-    ----------
-    text : str
-    test : str
-        One of `TESTS`.
-    method, than : str
-        Names of methods; `than` is empty where the test compares none.
-    at : tuple of Value
-        The settings it speaks of; empty: all.
-    source : {"paper", "beyond"}
-    """
+    """A statement that the results are held against."""
 
     text: str
-    test: str
+    test: str  # one of `TESTS`
     method: str
-    than: str = ""
-    at: tuple[Value, ...] = ()
-    source: str = "paper"
+    than: str = ""  # another method; empty where the test compares none
+    at: tuple[Value, ...] = ()  # the settings it speaks of; empty: all
+    source: str = "paper"  # one of `SOURCES`
 
     def check(self, methods: Sequence[str], values: Sequence[Value]) -> None:
         """Raise a `ParameterError` that says what is wrong with the claim, if anything is.
@@ -77,42 +65,22 @@ class Claim:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is compared.
+    """What is compared."""
 
-    Attributes
-    ----------
-    measure : {"regret", "ndcg"}
-        Regret ×100, or nDCG@10 at the last point.
-    words : str
-        They begin a sentence.
-    digits : int
-        Decimals shown.
-    relative : bool
-        Whether a difference may be told in per cent.
-    """
-
-    measure: str
-    words: str
-    digits: int
-    relative: bool = False
+    measure: str  # "regret", ×100, or "ndcg", nDCG@10 at the last point
+    words: str  # they begin a sentence
+    digits: int  # decimals shown
+    relative: bool = False  # whether a difference may be told in per cent
 
 
 @dataclass(frozen=True)
 class ClaimTest:
-    """How a kind of claim is tested.
+    """How a kind of claim is tested."""
 
-    Attributes
-    ----------
-    compares : {"methods", "leads", "settings", "others"}
-        The method with another, at each setting; its lead over another at the last setting with
-        the first; itself at the last setting with the first; itself at one setting with each other.
-    direction : {"lower", "higher", "same"}
-        What the first should be beside the second.
-    quantity : Quantity
-    """
-
+    # The method with another, at each setting; its lead over another at the last setting with the
+    # first; itself at the last setting with the first; itself at one setting with each other.
     compares: Literal["methods", "leads", "settings", "others"]
-    direction: Direction
+    direction: Direction  # what the first should be beside the second
     quantity: Quantity
 
     @property

@@ -47,46 +47,20 @@ COMPARED = (METHODS["IPS-SGD"], METHODS["CounterSample"])  # by the theorems and
 
 @dataclass(frozen=True)
 class Grid:
-    """One study.
+    """One study."""
 
-    Attributes
-    ----------
-    name : str
-        That of its file.
-    title, about : str
-        A few words; a paragraph.
-    kind : str
-        One of `countersample.study.kinds.KINDS`.
-    paper : str
-        Which table and figure of the paper it repeats; empty: beyond the paper.
-    datasets : tuple of str
-        Names or paths.
-    methods : tuple of Method
-    reference : str
-        The method others are tested against.
-    axis : str
-        The setting that is varied, one of `ExperimentConfig`.
-    axis_title : str
-        As the tables and figures call it.
-    values : tuple of Value
-        What it is varied over: a column of the table and a panel of the figure each.
-    settings : mapping
-        What differs from the paper's.
-    claims : tuple of Claim
-    """
-
-    name: str
-    title: str
-    about: str
-    kind: str
-    paper: str = ""
-    datasets: tuple[str, ...] = ()
+    name: str  # that of its file
+    title: str  # a few words
+    about: str  # a paragraph
+    kind: str  # one of `countersample.study.kinds.KINDS`
+    paper: str = ""  # which table and figure of the paper it repeats; empty: beyond the paper
+    datasets: tuple[str, ...] = ()  # names or paths
     methods: tuple[Method, ...] = ()
-    reference: str = ""
-    axis: str = ""
-    axis_title: str = ""
-    values: tuple[Value, ...] = ()
-    settings: Mapping[str, object] = field(default_factory=dict)
+    reference: str = ""  # the method others are tested against
+    axis: str = ""  # the setting that is varied, one of `ExperimentConfig`
+    axis_title: str = ""  # as the tables and figures call it
+    values: tuple[Value, ...] = ()  # a column of the table and a panel of the figure each
+    settings: Mapping[str, object] = field(default_factory=dict)  # what differs from the paper's
     claims: tuple[Claim, ...] = ()
 
 

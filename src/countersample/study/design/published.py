@@ -39,14 +39,9 @@ class PublishedNumber(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """The paper's tables.
+    """The paper's tables."""
 
-    Attributes
-    ----------
-    numbers : mapping of (study, dataset, row, column) to PublishedNumber
-        Datasets by the paper's names. The row is empty where a dataset has one row only.
-    """
-
+    # By study, dataset (as the paper calls it), row (empty where there is one only) and column.
     numbers: Mapping[tuple[str, str, str, Value], PublishedNumber]
 
     def number(self, study: str, dataset: str, row: str, column: Value) -> PublishedNumber | None:

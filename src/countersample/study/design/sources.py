@@ -23,21 +23,11 @@ _SEED = 0  # of made-up data and of the split
 
 @dataclass(frozen=True)
 class Fold:
-    """Training, validation and test data, not loaded yet.
+    """Training, validation and test data, not loaded yet."""
 
-    Attributes
-    ----------
-    dataset : str
-        Its name as shown.
-    name : str
-        Empty where the set has no folds.
-    config : mapping
-        What tells this data from other data: plain values.
-    """
-
-    dataset: str
-    name: str
-    config: Mapping[str, Any]
+    dataset: str  # its name as shown
+    name: str  # empty where the set has no folds
+    config: Mapping[str, Any]  # what tells this data from other data: plain values
 
     @property
     def title(self) -> str:

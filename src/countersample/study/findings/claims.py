@@ -48,27 +48,14 @@ _NOT_EQUAL = "Not significant is not the same as equal: {} is not ruled out."
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim held against the results on one dataset.
-
-    Attributes
-    ----------
-    study : str
-    dataset : str
-    claim : str
-        In words.
-    source : {"paper", "beyond"}
-        Whether the paper claims it, or this package asks it.
-    outcome : {"confirmed", "in part", "not confirmed"}
-    evidence : str
-        By how much: a sentence with the numbers.
-    """
+    """A claim held against the results on one dataset."""
 
     study: str
     dataset: str
-    claim: str
-    source: Source
+    claim: str  # in words
+    source: Source  # whether the paper claims it, or this package asks it
     outcome: Outcome
-    evidence: str
+    evidence: str  # by how much: a sentence with the numbers
 
     @classmethod
     def of(
@@ -100,25 +87,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Finding:
-    """One of the comparisons that a claim rests on.
+    """One of the comparisons that a claim rests on."""
 
-    Attributes
-    ----------
-    first, second : float
-        The means that are compared.
-    names : (str, str)
-        Whose they are: "for CounterSample", or "at 1.5".
-    test : PairedTest
-        Of the first minus the second.
-    cells : tuple of Cell
-        What was compared.
-    """
-
-    first: float
+    first: float  # the means that are compared
     second: float
-    names: tuple[str, str]
-    test: PairedTest
-    cells: tuple[Cell, ...]
+    names: tuple[str, str]  # whose they are: "for CounterSample", or "at 1.5"
+    test: PairedTest  # of the first minus the second
+    cells: tuple[Cell, ...]  # what was compared
 
     def goes(self, direction: Direction) -> bool:
         """Whether the first is lower, or higher, than the second."""

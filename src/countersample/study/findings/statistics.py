@@ -37,27 +37,13 @@ MEASURES: Mapping[str, Callable[[Cell], Floats]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Two samples compared pair by pair: the mean of a − b, and whether it could be chance.
+    """Two samples compared pair by pair: the mean of a − b, and whether it could be chance."""
 
-    Attributes
-    ----------
-    difference : float
-        The mean of a − b.
-    half_width : float
-        Of its 95 % interval.
-    p : float
-        Of Student's paired test, two-sided. Not a number where there is one pair.
-    effect : float
-        Cohen's d_z: the mean of the differences over their standard deviation.
-    n : int
-        Pairs: runs, or folds where there are several.
-    """
-
-    difference: float
-    half_width: float
-    p: float
-    effect: float
-    n: int
+    difference: float  # the mean of a − b
+    half_width: float  # of its 95 % interval
+    p: float  # of Student's paired test, two-sided; not a number where there is one pair
+    effect: float  # Cohen's d_z: the mean of the differences over their standard deviation
+    n: int  # pairs: runs, or folds where there are several
 
 
 def interval(values: ArrayLike, confidence: float = 0.95) -> float:
@@ -271,27 +257,14 @@ def paper_test(a: ArrayLike, b: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A method against the reference of its study, at one setting and on one dataset.
-
-    Attributes
-    ----------
-    dataset, method : str
-    value : Value
-        The setting.
-    test : PairedTest
-        Of the method minus the reference.
-    adjusted : float
-        Its p after Holm's correction over all contrasts of the study.
-    paper_p : float
-        That of the paper's test.
-    """
+    """A method against the reference of its study, at one setting and on one dataset."""
 
     dataset: str
     method: str
-    value: Value
-    test: PairedTest
-    adjusted: float
-    paper_p: float
+    value: Value  # the setting
+    test: PairedTest  # of the method minus the reference
+    adjusted: float  # its p after Holm's correction over all contrasts of the study
+    paper_p: float  # that of the paper's test
 
     @property
     def mark(self) -> str:

@@ -35,34 +35,17 @@ _COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One number of a table.
+    """One number of a table."""
 
-    Attributes
-    ----------
-    value : float or None
-        None where there is nothing to show.
-    digits : int, optional
-        Decimals shown. None: three significant digits, for numbers of very different sizes.
-    half_width : float, optional
-        Of the 95 % interval.
-    mark : {"", "▽", "△"}
-        Significantly lower or higher than the reference: paired test, Holm's correction.
-    paper_mark : {"", "▽", "△"}
-        The same by the paper's unpaired test, p < 0.01.
-    published, published_mark
-        What the paper has there, if anything.
-    note : str
-        Such as "2 of 5 runs diverged".
-    """
-
-    value: float | None
+    value: float | None  # None where there is nothing to show
+    # Decimals shown; None: three significant digits, for numbers of very different sizes.
     digits: int | None = 2
-    half_width: float | None = None
-    mark: str = ""
-    paper_mark: str = ""
-    published: float | None = None
+    half_width: float | None = None  # of the 95 % interval
+    mark: str = ""  # ▽ or △: significantly lower, higher than the reference (paired, Holm)
+    paper_mark: str = ""  # the same by the paper's unpaired test, p < 0.01
+    published: float | None = None  # what the paper has there, if anything
     published_mark: str = ""
-    note: str = ""
+    note: str = ""  # such as "2 of 5 runs diverged"
 
     @classmethod
     def of_sample(cls, sample: Floats, digits: int | None = 2, **more: Any) -> Entry:  # noqa: ANN401
@@ -120,27 +103,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table in the layout of the paper: groups of rows, a column a setting.
+    """A table in the layout of the paper: groups of rows, a column a setting."""
 
-    Attributes
-    ----------
-    name : str
-        Also the name of its files.
-    caption : str
-    axis : str
-        What the columns are: "Optimizer".
-    columns : tuple of str
-    groups : tuple of Group
-    notes : tuple of str
-        Sentences below it: what is marked, by which test.
-    """
-
-    name: str
+    name: str  # also the name of its files
     caption: str
-    axis: str
+    axis: str  # what the columns are: "Optimizer"
     columns: tuple[str, ...]
     groups: tuple[Group, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences below it: what is marked, by which test
 
 
 def regret_table(result: StudyResult, published: Published | None = None) -> Table:

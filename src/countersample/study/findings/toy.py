@@ -36,20 +36,12 @@ START = float(np.linalg.norm(OPTIMUM))  # ‖w*‖: both begin at w = 0
 
 @dataclass(frozen=True, eq=False)
 class Toy:
-    """The data of the example.
+    """The data of the example."""
 
-    Attributes
-    ----------
-    features : float64 (50, 2)
-    targets : float64 (50,)
-    propensity : float64 (50,)
-    optimum : float64 (2,)
-    """
-
-    features: Floats
-    targets: Floats
-    propensity: Floats
-    optimum: Floats
+    features: Floats  # (50, 2)
+    targets: Floats  # (50,)
+    propensity: Floats  # (50,)
+    optimum: Floats  # (2,)
 
     def plan(self, name: str) -> Plan:
         """Return how the plan of a name draws and scales the samples."""
@@ -164,18 +156,11 @@ def toy_for_page(toy: Toy, rng: np.random.Generator, n_sets: int = 5) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class ToyResult:
-    """How far from the optimum both methods end, over draws of the data and of the samples.
+    """How far from the optimum both methods end, over draws of the data and of the samples."""
 
-    Attributes
-    ----------
-    rates : tuple of float
-        The learning rates.
-    distances, farthest : mapping of method to float64 (n_rates, n_draws)
-        ‖w − w*‖ after the last step, and the largest on the way; infinite where the weights
-        exploded.
-    """
-
-    rates: tuple[float, ...]
+    rates: tuple[float, ...]  # the learning rates
+    # ‖w − w*‖ by method, (n_rates, n_draws), after the last step, and the largest on the way;
+    # infinite where the weights exploded.
     distances: dict[str, Floats]
     farthest: dict[str, Floats]
 

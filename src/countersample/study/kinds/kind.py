@@ -22,19 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Done:
-    """Studies whose jobs are done.
-
-    Attributes
-    ----------
-    work : WorkList
-    store : Store
-    published : Published
-        The paper's numbers.
-    """
+    """Studies whose jobs are done."""
 
     work: WorkList
     store: Store
-    published: Published
+    published: Published  # the paper's numbers
 
     @property
     def figures(self) -> Path:

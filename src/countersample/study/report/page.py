@@ -61,33 +61,20 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """One study; all texts are plain: the page escapes them.
+    """One study; all texts are plain: the page escapes them."""
 
-    Attributes
-    ----------
-    name, title, about, paper : str
-        Those of its grid; a blank line in `about` begins a new paragraph.
-    curves : StudyResult, optional
-        Drawn as interactive learning curves and, where the axis is numeric, as regret against it.
-    toy : mapping, optional
-        The two-weight example, see `countersample.study.findings.toy.toy_for_page`.
-    logs : tuple of LogDiagnosis
-        Of its click logs.
-    files : tuple of Link
-        Its tables, figures and data beside the page.
-    """
-
-    name: str
+    name: str  # this and the next three are those of its grid
     title: str
-    about: str
+    about: str  # a blank line begins a new paragraph
     paper: str = ""
     tables: tuple[Table, ...] = ()
+    # Drawn as interactive learning curves and, where the axis is numeric, as regret against it.
     curves: StudyResult | None = None
-    toy: Mapping[str, Any] | None = None
+    toy: Mapping[str, Any] | None = None  # see `toy_for_page`
     figures: tuple[Figure, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
-    logs: tuple[LogDiagnosis, ...] = ()
-    files: tuple[Link, ...] = ()
+    logs: tuple[LogDiagnosis, ...] = ()  # of its click logs
+    files: tuple[Link, ...] = ()  # its tables, figures and data beside the page
     notes: tuple[str, ...] = ()
 
 
@@ -115,27 +102,17 @@ class SettingLine:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole page.
-
-    Attributes
-    ----------
-    summary : tuple of str
-        Paragraphs; see `countersample.study.findings.claims.summarize`.
-    commands : tuple of str
-        What repeats this report.
-    files : tuple of Link
-        Those that belong to no section.
-    """
+    """The whole page."""
 
     title: str
-    summary: tuple[str, ...]
+    summary: tuple[str, ...]  # paragraphs; see `summarize`
     verdicts: tuple[Verdict, ...]
     sections: tuple[Section, ...]
     diagnoses: tuple[LogDiagnosis, ...] = ()
     settings: tuple[SettingLine, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
-    commands: tuple[str, ...] = ()
-    files: tuple[Link, ...] = ()
+    commands: tuple[str, ...] = ()  # what repeats this report
+    files: tuple[Link, ...] = ()  # those that belong to no section
 
 
 def write_report(report: Report, path: str | PathLike[str]) -> None:

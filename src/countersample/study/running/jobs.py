@@ -38,29 +38,16 @@ _BATCH_COST = 3.0  # of such a pass, in passes with one learning rate (see estim
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One piece of work with one result.
+    """One piece of work with one result."""
 
-    Attributes
-    ----------
-    stage : str
-        What kind of work it is: results of a stage are kept in a folder of this name.
-    title : str
-        As it is shown while it runs.
-    config : mapping
-        Everything the result depends on, beside what it needs: plain values.
-    work : function of (Workbench, Job, Progress) to the result
-        Labelled data for "data", a click log for "clicks", else plain values.
-    needs : tuple of Job
-    draws : float
-        Clicks drawn, in those of a run with one learning rate: the measure of progress.
-    """
-
-    stage: str
-    title: str
+    stage: str  # what kind of work it is: results of a stage are kept in a folder of this name
+    title: str  # as it is shown while it runs
+    # Everything the result depends on, beside what it needs: plain values.
     config: Mapping[str, Any]
+    # Returns the result: labelled data for "data", a click log for "clicks", else plain values.
     work: Callable[[Workbench, Job, Progress], Any]
     needs: tuple[Job, ...] = ()
-    draws: float = 0.0
+    draws: float = 0.0  # clicks, in those of a run with one learning rate: measures progress
 
     @cached_property
     def key(self) -> str:
@@ -81,19 +68,13 @@ class RunOf(NamedTuple):
 
 @dataclass
 class WorkList:
-    """The jobs of some studies, each once, and where the results of each study are.
+    """The jobs of some studies, each once, and where the results of each study are."""
 
-    Attributes
-    ----------
-    jobs : dict of key to Job
-        Everything a job needs comes before it.
-    cells : dict of (study, dataset, method, value) to list of RunOf
-    others : dict of (study, …) to list of Job
-        Other results, under what their kind of study knows them by.
-    """
-
+    # By key; everything a job needs comes before it.
     jobs: dict[str, Job] = field(default_factory=dict)
+    # By study, dataset, method and value.
     cells: dict[tuple[str, str, str, Value], list[RunOf]] = field(default_factory=dict)
+    # Other results, under the study and what its kind knows them by.
     others: dict[tuple[Hashable, ...], list[Job]] = field(default_factory=dict)
 
     def add(self, job: Job) -> Job:

@@ -28,21 +28,12 @@ _SMALL = 20_000.0  # draws that a job counts as which draws nothing
 
 @dataclass(frozen=True)
 class State:
-    """How far a work list is.
+    """How far a work list is."""
 
-    Attributes
-    ----------
-    done, missing : dict of key to Job
-    damaged : tuple of Job
-        Of those missing: a result is there, but it cannot be read.
-    stages : tuple of str
-        In the order of the work list.
-    """
-
-    done: dict[str, Job]
+    done: dict[str, Job]  # by key
     missing: dict[str, Job]
-    damaged: tuple[Job, ...]
-    stages: tuple[str, ...]
+    damaged: tuple[Job, ...]  # of those missing: a result is there, but it cannot be read
+    stages: tuple[str, ...]  # in the order of the work list
 
     def by_stage(self) -> list[tuple[str, int, int]]:
         """Return (stage, done, in all) of the stages that there are."""
