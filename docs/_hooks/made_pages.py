@@ -25,16 +25,15 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 _OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md")
 
-# The commands that make the samples, in order, in one folder; and the pages that they leave there.
+# The commands that make the samples, in order, in one folder; and what they leave there for the
+# site: pages, and the folders that pages link into.
 COMMANDS = (
     "examples/make_shop_log.py shop",
     "-m countersample fit shop/impressions.parquet --features shop/features.parquet -o ranker.json",
     "-m countersample reproduce toy datasets propensities position-bias --scale smoke --out study",
 )
-SAMPLES = {
-    "samples/fit.html": "ranker.html",
-    "samples/study.html": "study/report.html",
-}
+SAMPLES = ("samples/ranker.html", "samples/study/report.html")
+LINKED = ("study/*.*", "study/figures/*", "study/tables/*")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -48,7 +47,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             for script in sorted((ROOT / "examples").glob("*.py"))
         },
         **{f"gallery/{script.stem}.svg": drawn(script) for script in SCRIPTS},
-        **samples(),
+        **{name: samples()[name] for name in SAMPLES},
     }
     for name, content in made.items():
         files.append(File.generated(config, name, content=content))
@@ -66,6 +65,14 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     markdown = re.sub(r"```python\n(?=>>> )", "```pycon\n", markdown)  # the same, better coloured
     outside = r"\]\(\.\./(CHANGELOG|CONTRIBUTING|examples/\w+)\.(?:md|py)"
     return re.sub(outside, r"](\1.md", markdown)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Put the files that samples link to beside them, as they are."""
+    for name, content in samples().items():
+        path = Path(config.site_dir, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def _inside(text: str) -> str:
@@ -102,7 +109,7 @@ def shown(script: Path) -> str:
 
 @cache
 def samples() -> dict[str, bytes]:
-    """Run the commands and return the pages that they wrote."""
+    """Run the commands and return the files that they left, by their paths on the site."""
     with TemporaryDirectory() as folder:
         Path(folder, "examples").symlink_to(ROOT / "examples")
         for command in COMMANDS:
@@ -110,4 +117,5 @@ def samples() -> dict[str, bytes]:
             done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise RuntimeError(f"{command} failed: {done.stderr}")
-        return {name: Path(folder, written).read_bytes() for name, written in SAMPLES.items()}
+        left = [path for kind in ("*.html", *LINKED) for path in Path(folder).glob(kind)]
+        return {f"samples/{path.relative_to(folder)}": path.read_bytes() for path in left}
