@@ -256,13 +256,15 @@ def test_the_citation_is_of_this_version():
     assert f"version = {{{version}}}" in (DOCS / "citation.md").read_text()
 
 
-def test_contributing_names_what_exists():
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    paths = set(re.findall(r"`([\w./*<>-]+(?:/|\.(?:py|md|toml|yml|yaml|cff)))`", text))
-    assert len(paths) > 40
+@pytest.mark.parametrize(("page", "at_least"), [("CONTRIBUTING.md", 60), ("docs/design.md", 30)])
+def test_paths_that_are_named_exist(page, at_least):
+    text = (ROOT / page).read_text()
+    paths = set(re.findall(r"`([\w./*-]+(?:/|\.(?:py|md|toml|yml|yaml|cff|css)))`", text))
+    assert len(paths) >= at_least
+    package = ROOT / "src" / "countersample"
+    folders = (ROOT, package, package / "study", package / "clicks" / "impressions")
     for path in paths:
-        places = (ROOT, ROOT / "src" / "countersample")
-        assert any(list(place.glob(path.rstrip("/"))) for place in places), path
+        assert any(list(folder.glob(path.rstrip("/"))) for folder in folders), path
 
 
 def test_contributing_names_registries_that_exist():
