@@ -47,14 +47,7 @@ def write_artifacts(
 ) -> Artifacts:
     """Write everything that comes out of an experiment whose jobs are done.
 
-    Parameters
-    ----------
-    experiment : Experiment
-    work : WorkList
-    store : Store
-    command : str
-        What repeats it.
-    progress : function of (what is going on, share of all that is done), optional
+    `command` is what repeats it.
     """
     progress = Progress.of(progress)
     done = Done(work, store, load_published(grids_module.folder() / "published.toml"))

@@ -91,13 +91,14 @@ class Demo:
         config = self.config
         data = "your data" if self.is_own else "synthetic data of the shape of Yahoo's"
         rank = f"(r + {config.bias_offset})" if config.bias_offset else "r"
+        noise = "one in ten" if config.noise == 0.1 else f"{100 * config.noise:g} %"
         return [
             (
                 f"{config.seeds} logs of {config.clicks:,} clicks each were simulated on {data}: "
                 f"{self.n_queries:,} queries, {self.n_items:,} items, {self.n_features} features. "
                 "The rankings shown came from a ranker trained on "
                 f"{100 * config.policy_fraction:g} % of the queries; users examine rank r with "
-                f"probability (1/{rank})^{config.gamma:g} and click {_share(config.noise)} of the "
+                f"probability (1/{rank})^{config.gamma:g} and click {noise} of the "
                 "items that are not relevant."
             ),
             (
@@ -148,10 +149,6 @@ class Demo:
         }
 
 
-def _share(noise: float) -> str:
-    return "one in ten" if noise == 0.1 else f"{100 * noise:g} %"
-
-
 def run_demo(
     data: str | None,
     settings: Mapping[str, Any],
@@ -161,15 +158,7 @@ def run_demo(
 ) -> Demo:
     """Run the study of experiments/demo.toml, in a folder that does not stay.
 
-    Parameters
-    ----------
-    data : str, optional
-        The user's labelled data, by name or path.
-    settings : mapping
-        Over those of the grid (see `ExperimentConfig`).
-    workers : int
-        Threads.
-    progress : function of (what is going on, share of all that is done), optional
+    `data` is the user's, by name or path; `settings` go over those of the grid.
     """
     own = [data] if data else ()
     experiment = plan(
@@ -196,16 +185,7 @@ def run_demo(
 
 
 def write_demo(demo: Demo, folder: Path, *, command: str) -> None:
-    """Write curves.png (and .svg, .pdf), curves.csv and index.html into a folder.
-
-    Parameters
-    ----------
-    demo : Demo
-    folder : Path
-        Made if it is not there.
-    command : str
-        What repeats it.
-    """
+    """Write curves.png (and .svg, .pdf), curves.csv and index.html into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     figure = draw_panels(demo.result, folder / "curves")
     page = pages.render_page(

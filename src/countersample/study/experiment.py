@@ -12,8 +12,7 @@ from countersample._version import __version__
 from countersample.study.design import grids as grids_module
 from countersample.study.design.config import PAPER
 from countersample.study.design.grids import as_grid
-from countersample.study.design.sources import Fold, Source, find_source
-from countersample.study.design.study import Study
+from countersample.study.design.sources import Fold, Source, Study, find_source
 from countersample.study.kinds import KINDS, load_grid
 from countersample.study.running.jobs import FORMAT, WorkList
 

@@ -45,6 +45,11 @@ class Cell:
         return mean
 
     @property
+    def divergence(self) -> str:
+        """How many runs diverged, in words; empty where none did."""
+        return f"{self.n_diverged} of {len(self.runs)} runs diverged" if self.n_diverged else ""
+
+    @property
     def final(self) -> Floats:
         """nDCG@10 at the last evaluation point, by run, (n_runs,)."""
         return self.ndcg[:, -1]

@@ -20,17 +20,7 @@ _ENTRY = re.compile(rf"\s*({_DOTTED})\s*=")
 
 
 class TomlFile:
-    """A TOML file, and the line of each of its keys.
-
-    Parameters
-    ----------
-    path : Path
-
-    Attributes
-    ----------
-    data : dict
-        What the file says.
-    """
+    """A TOML file: what it says, `data`, and the line of each of its keys."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

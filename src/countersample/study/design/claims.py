@@ -31,12 +31,7 @@ class Claim:
     def check(self, methods: Sequence[str], values: Sequence[Value]) -> None:
         """Raise a `ParameterError` that says what is wrong with the claim, if anything is.
 
-        Parameters
-        ----------
-        methods : sequence of str
-            The names of the study's methods.
-        values : sequence of Value
-            What its setting is varied over.
+        Of its study it needs the names of the methods, and what the setting is varied over.
         """
         test = TESTS[choice("test", self.test, TESTS)]
         choice("source", self.source, SOURCES)

@@ -103,7 +103,7 @@ def config_of(scale: str) -> tuple[ExperimentConfig, tuple[str, ...]]:
 
 
 def load(path: Path, scale: str, checks: Mapping[str, Callable[[Grid], None]]) -> Grid:
-    """Read and check a grid (see `countersample.study.kinds.load_grid`).
+    """Read and check a grid.
 
     Parameters
     ----------

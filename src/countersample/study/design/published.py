@@ -45,17 +45,9 @@ class Published:
     numbers: Mapping[tuple[str, str, str, Value], PublishedNumber]
 
     def number(self, study: str, dataset: str, row: str, column: Value) -> PublishedNumber | None:
-        """Return what the paper has there, or None.
+        """Return what the paper has there, or None; datasets are called as we call them.
 
-        Parameters
-        ----------
-        study : str
-        dataset : str
-            As we call it: see `PAPER_DATASETS`.
-        row : str
-            Such as the name of a method; empty where a dataset has one row only.
-        column : Value
-            The setting. Numbers are compared as numbers: 1 is 1.0.
+        The column is a setting. Numbers are compared as numbers: 1 is 1.0.
         """
         of_paper = PAPER_DATASETS.get(dataset)
         return None if of_paper is None else self.numbers.get((study, of_paper, row, column))

@@ -1,4 +1,4 @@
-"""Where a study's labelled data comes from: made up, known by name, or a path."""
+"""A study, and where its labelled data comes from: made up, known by name, or a path."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countersample.data import RankingDataset
+    from countersample.study.design.config import ExperimentConfig
+    from countersample.study.design.grids import Grid
 
 PARTS = ("train", "vali", "test")
 _SHARES = (0.7, 0.1, 0.2)  # of the queries, where data comes in one piece
@@ -57,6 +59,20 @@ class Source:
 
     name: str
     folds: tuple[Fold, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A grid, the settings it is run with, and the datasets it is run on."""
+
+    grid: Grid
+    config: ExperimentConfig
+    sources: tuple[Source, ...]
+
+    @property
+    def name(self) -> str:
+        """That of its grid."""
+        return self.grid.name
 
 
 def find_source(name: str, *, queries: int = 0, data_dir: Path | None = None) -> Source:

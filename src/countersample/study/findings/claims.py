@@ -61,15 +61,9 @@ class Verdict:
     def of(
         cls, where: tuple[str, str], claim: str, source: Source, holds: ArrayLike, evidence: str
     ) -> Verdict:
-        """Return the verdict on a claim from its parts.
+        """Return the verdict on a claim in a study on a dataset from its parts.
 
-        Parameters
-        ----------
-        where : (study, dataset)
-        claim, source, evidence
-            As above.
-        holds : array-like
-            For each part 1 or True where it holds, −1 where the opposite does, else 0.
+        For each part `holds` is 1 or True where it does, −1 where the opposite does, else 0.
 
         Examples
         --------

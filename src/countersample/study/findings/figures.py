@@ -52,13 +52,6 @@ def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> Figu
 
     A line is the mean over runs, its band the 95 % interval of that mean. Runs that diverged count
     with an nDCG of 0 from there on; the panel says how many did and has each run as a thin line.
-
-    Parameters
-    ----------
-    result : StudyResult
-    stem : Path
-    log_x : bool
-        Whether the axis of clicks drawn is logarithmic.
     """
     values = result.grid.values
     figure, panels = new_panels(
@@ -135,11 +128,6 @@ def draw_versus(result: StudyResult, stem: Path) -> None:
 
     Bars are 95 % intervals of the mean over runs. Where the axis is the number of clicks, a second
     row shows the training time of a run.
-
-    Parameters
-    ----------
-    result : StudyResult
-    stem : Path
     """
     quantities: dict[str, Callable[[Cell], Floats]] = {"regret ×100": lambda c: 100 * c.regrets}
     if result.grid.axis == "clicks":

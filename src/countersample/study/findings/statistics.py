@@ -286,16 +286,7 @@ def _mark(difference: float, *, significant: bool) -> str:
 def contrasts(result: StudyResult, measure: str = "regret") -> list[Contrast]:
     """Test every other method against the reference, in every setting and on every dataset.
 
-    Parameters
-    ----------
-    result : StudyResult
-    measure : {"regret", "ndcg"}
-        Regret ×100, or nDCG@10 at the last point.
-
-    Returns
-    -------
-    list of Contrast
-        Empty where the study has no reference.
+    There is nothing to test where the study has no reference. Measures are `MEASURES`.
     """
     grid, cells = result.grid, result.cells
     names = [
@@ -305,14 +296,11 @@ def contrasts(result: StudyResult, measure: str = "regret") -> list[Contrast]:
         for value in grid.values
         if grid.reference and method.name != grid.reference
     ]
-    against = [cells[dataset, grid.reference, value] for dataset, _, value in names]
-    tests = [
-        compare_cells(cells[name], other, measure)
-        for name, other in zip(names, against, strict=True)
-    ]
+    pairs = [(cells[name], cells[name[0], grid.reference, name[2]]) for name in names]
+    tests = [compare_cells(*pair, measure) for pair in pairs]
     adjusted = holm([test.p for test in tests])
-    of = MEASURES[measure]
+    paper = [paper_test(*map(MEASURES[measure], pair)) for pair in pairs]
     return [
-        Contrast(*name, test, float(p), paper_test(of(cells[name]), of(other)))
-        for name, other, test, p in zip(names, against, tests, adjusted, strict=True)
+        Contrast(*name, test, float(p), paper_p)
+        for name, test, p, paper_p in zip(names, tests, adjusted, paper, strict=True)
     ]

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
     from countersample.study.findings.statistics import Contrast
+    from countersample.study.results import StudyResult
 
     Floats = NDArray[np.float64]
-    from countersample.study.results import Cell, StudyResult
 
 _COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad"}
 
@@ -114,14 +114,7 @@ class Table:
 
 
 def regret_table(result: StudyResult, published: Published | None = None) -> Table:
-    """Make the table of the paper: average regret ×100, by method and setting.
-
-    Parameters
-    ----------
-    result : StudyResult
-    published : Published, optional
-        To show beside ours.
-    """
+    """Make the table of the paper: average regret ×100, by method and setting."""
     return _measured_table(result, "regret", "average regret ×100", 2, published)
 
 
@@ -141,22 +134,20 @@ def _measured_table(
 ) -> Table:
     grid = result.grid
     tested = contrasts(result, measure)
-    by_place = {
-        (contrast.dataset, contrast.method, contrast.value): contrast for contrast in tested
-    }
+    marks = {(c.dataset, c.method, c.value): (c.mark, c.paper_mark) for c in tested}
 
     def entry(dataset: str, method: str, value: Value) -> Entry:
         cell = result.cells[dataset, method, value]
-        contrast = by_place.get((dataset, method, value))
+        mark, paper_mark = marks.get((dataset, method, value), ("", ""))
         known = published.number(grid.name, dataset, method, value) if published else None
         return Entry.of_sample(
             independent(MEASURES[measure](cell), cell.runs),
             digits,
-            mark=contrast.mark if contrast else "",
-            paper_mark=contrast.paper_mark if contrast else "",
+            mark=mark,
+            paper_mark=paper_mark,
             published=known.value if known else None,
             published_mark=known.mark if known else "",
-            note=_divergence(cell),
+            note=cell.divergence,
         )
 
     groups = tuple(
@@ -189,10 +180,6 @@ def column_title(value: Value) -> str:
     if isinstance(value, str):
         return _COLUMNS.get(value, value)
     return f"{value:,.10g}" if value >= 10_000 else f"{value:.10g}"
-
-
-def _divergence(cell: Cell) -> str:
-    return f"{cell.n_diverged} of {len(cell.runs)} runs diverged" if cell.n_diverged else ""
 
 
 def _interval_notes(result: StudyResult) -> list[str]:

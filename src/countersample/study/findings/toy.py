@@ -109,15 +109,7 @@ def descend(
 def trajectories(
     toy: Toy, learning_rate: float, shape: tuple[int, int], rng: np.random.Generator
 ) -> dict[str, Floats]:
-    """Return the paths of several runs by method, (n_runs, steps + 1, 2).
-
-    Parameters
-    ----------
-    toy : Toy
-    learning_rate : float
-    shape : (n_runs, steps)
-    rng : numpy Generator
-    """
+    """Return the paths of (n_runs, steps) by method, (n_runs, steps + 1, 2)."""
     paths = {}
     for method in COMPARED:
         plan = toy.plan(method.plan)

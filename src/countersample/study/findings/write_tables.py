@@ -37,12 +37,7 @@ _MARKDOWN = re.compile(r"([\\`*_<\[\]|])")
 
 
 def write_table(table: Table, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write a table as ``name.txt``, ``.md``, ``.csv`` and ``.tex`` into a folder that exists.
-
-    Returns
-    -------
-    list of Path
-    """
+    """Write a table as ``name.txt``, ``.md``, ``.csv`` and ``.tex`` into a folder that exists."""
     paths = []
     for ending, render in RENDERERS.items():
         path = Path(folder) / f"{table.name}{ending}"

@@ -37,17 +37,5 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 
 
 def load_grid(path: Path, scale: str = "paper") -> Grid:
-    """Read and check a grid.
-
-    Parameters
-    ----------
-    path : Path of a TOML file
-    scale : {"smoke", "small", "paper"}
-        Which of its `[scale.…]` tables applies.
-
-    Raises
-    ------
-    ParameterError
-        With file and line, for anything that is not as it should be.
-    """
+    """Read and check a grid, adapted by its table ``[scale.…]`` (see `grids.load`)."""
     return grids.load(path, scale, {name: kind.check for name, kind in KINDS.items()})

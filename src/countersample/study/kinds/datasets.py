@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from countersample._progress import Progress
     from countersample.study.design.published import Published
-    from countersample.study.design.study import Study
+    from countersample.study.design.sources import Study
     from countersample.study.kinds.kind import Done
     from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
-    from countersample.study.design.study import Study
+    from countersample.study.design.sources import Study
     from countersample.study.findings.tables import Table
     from countersample.study.running.jobs import WorkList
     from countersample.study.running.store import Store
@@ -40,17 +40,10 @@ class Done:
         drawn: Iterable[str] = (),
         **more: Any,  # noqa: ANN401
     ) -> Section:
-        """Write the tables of a study, and return its part of the report.
+        """Write the tables of a study, the main one first, and return its part of the report.
 
-        Parameters
-        ----------
-        study : Study
-        tables : tuple of Table
-            The main one first.
-        drawn : iterable of str
-            The names of its figures in `figures`, without suffixes.
-        **more
-            Other fields of `Section`.
+        `drawn` are the names of its figures in `figures`, without suffixes; what is more are other
+        fields of `Section`.
         """
         folder = self.store.folder
         files = [path for table in tables for path in write_table(table, folder / "tables")]
@@ -67,18 +60,10 @@ class Done:
 
 
 class Kind:
-    """A kind of study: what it plans and writes up; what it does is in the jobs it plans.
+    """A kind of study: what it plans and writes up; what it does is in the jobs it plans."""
 
-    Attributes
-    ----------
-    name : str
-        As grids have it.
-    takes_data : bool
-        Whether it has datasets.
-    """
-
-    name: str
-    takes_data: bool = True
+    name: str  # as grids have it
+    takes_data: bool = True  # whether it has datasets
 
     def check(self, grid: Grid) -> None:
         """Raise a `ParameterError` for a grid that cannot be a study of this kind."""

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from countersample.study.design.claims import Value
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
-    from countersample.study.design.sources import Source
-    from countersample.study.design.study import Study
+    from countersample.study.design.sources import Source, Study
     from countersample.study.kinds.kind import Done
     from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList

@@ -20,7 +20,7 @@ from countersample.study.running.gather import gather
 
 if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
-    from countersample.study.design.study import Study
+    from countersample.study.design.sources import Study
     from countersample.study.kinds.kind import Done
     from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList

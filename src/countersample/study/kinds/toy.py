@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from countersample.study.design.study import Study
+    from countersample.study.design.sources import Study
     from countersample.study.findings.claims import Source
     from countersample.study.findings.toy import Toy, ToyResult
     from countersample.study.kinds.kind import Done

@@ -107,12 +107,8 @@ def _curve(cell: Cell) -> dict[str, Any]:
         "mean": _rounded(mean),
         "half": _rounded((high - low) / 2) if len(cell.runs) > 1 and not cell.n_diverged else None,
         "runs": [_rounded(run) for run in runs] if cell.n_diverged else [],
-        "note": _divergence(cell),
+        "note": cell.divergence,
     }
-
-
-def _divergence(cell: Cell) -> str:
-    return f"{cell.n_diverged} of {len(cell.runs)} runs diverged" if cell.n_diverged else ""
 
 
 # -- regret against the axis ---------------------------------------------------------------------
@@ -139,7 +135,7 @@ def _regrets(result: StudyResult, dataset: str, positions: list[float]) -> dict[
         in_view += mean[sound].tolist()
         half = np.where(sound, [(b.high - b.low)[0] / 2 for b in bands], 0.0)
         diverged = [
-            f"{_divergence(cell)} at {column_title(value)}"
+            f"{cell.divergence} at {column_title(value)}"
             for cell, value in zip(cells, result.grid.values, strict=True)
             if cell.n_diverged
         ]

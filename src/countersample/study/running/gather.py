@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countersample.study.design.claims import Value
-    from countersample.study.design.study import Study
+    from countersample.study.design.sources import Study
     from countersample.study.running.jobs import Job, RunOf, WorkList
     from countersample.study.running.store import Store
 

@@ -44,16 +44,8 @@ class Stopped(CounterSampleError):  # noqa: N818 (it is no error)
 class Workbench:
     """Does the jobs of a study, and keeps what several of them read.
 
-    Parameters
-    ----------
-    store : Store
-    stop : threading.Event
-        When set, jobs at work end with `Stopped`.
-
-    Attributes
-    ----------
-    data, clicks : functions of a Job
-        The labelled data and the click log that a job has made.
+    `data` and `clicks` return the labelled data and the click log that a job has made. When `stop`
+    is set, jobs at work end with `Stopped`.
     """
 
     def __init__(self, store: Store, stop: threading.Event) -> None:
