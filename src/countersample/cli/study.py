@@ -158,6 +158,8 @@ def _table_of_stages(state: State) -> None:
 def _carry_out(
     experiment: Experiment, out: Path, workers: int | None, *, dry_run: bool, json: bool
 ) -> None:
+    from dataclasses import asdict
+
     from countersample._cores import available_cores
     from countersample._progress import share_progress
     from countersample.study.artifacts import write_artifacts
@@ -166,13 +168,12 @@ def _carry_out(
 
     command = shlex.join(["countersample", *sys.argv[1:]])
     store, work = Store(out), experiment.work()
-    if not dry_run:
-        store.claim(experiment.identity())
-    state = state_of(work, store)
     if dry_run:
-        _table_of_stages(state)
+        _table_of_stages(state_of(work, store))
         _show.line(f"Nothing was done; the results would go to {out}")
         return
+    store.claim(experiment.identity())
+    state = state_of(work, store)
     with store.lock():
         try:
             _work(state, store, workers or available_cores())
@@ -184,7 +185,8 @@ def _carry_out(
         with share_progress("study") as progress:
             artifacts = write_artifacts(experiment, work, store, command=command, progress=progress)
     if json:
-        _show.as_json(_as_dict(artifacts, out))
+        plain = asdict(artifacts) | {"report": str(artifacts.report)}
+        _show.as_json({"folder": str(out), **plain})
     else:
         _print(artifacts, out)
 
@@ -233,17 +235,6 @@ def _print(artifacts: Artifacts, out: Path) -> None:
     if (out / "results.parquet").exists():
         _show.line(f"Learning curves, a row an evaluation point: {out / 'results.parquet'}")
     _show.line(f"Results are in {artifacts.report}")
-
-
-def _as_dict(artifacts: Artifacts, out: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
-        "folder": str(out),
-        "report": str(artifacts.report),
-        "tables": [asdict(table) for table in artifacts.tables],
-        "verdicts": [asdict(verdict) for verdict in artifacts.verdicts],
-    }
 
 
 def settings_of(given: Sequence[str] | None) -> dict[str, Any]:

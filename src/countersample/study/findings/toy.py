@@ -8,6 +8,7 @@ diverges. IPS-SGD and CounterSample go 50 steps from w = 0, at the same learning
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,14 @@ class Toy:
         samples = np.arange(len(self.targets))
         log = ClickLog(samples, np.zeros_like(samples), self.propensity)
         return make_plan(name, Examples.of(log, "click"))
+
+    def draw(
+        self, name: str, shape: tuple[int, ...], rng: np.random.Generator
+    ) -> tuple[Floats, Floats, Floats]:
+        """Draw samples by a plan: features (*shape, 2), targets and multipliers."""
+        plan = self.plan(name)
+        i = plan.draw(math.prod(shape), rng).reshape(shape)
+        return self.features[i], self.targets[i], plan.multipliers[i]
 
     def risk(self, w: Floats) -> Floats:
         """R(w) = (1/n) Σ (1/p_i)·(x_i·w − y_i)², (…, 2) → (…)."""
@@ -110,14 +119,10 @@ def trajectories(
     toy: Toy, learning_rate: float, shape: tuple[int, int], rng: np.random.Generator
 ) -> dict[str, Floats]:
     """Return the paths of (n_runs, steps) by method, (n_runs, steps + 1, 2)."""
-    paths = {}
-    for method in COMPARED:
-        plan = toy.plan(method.plan)
-        drawn = plan.draw(shape[0] * shape[1], rng).reshape(shape)
-        paths[method.name] = descend(
-            toy.features[drawn], toy.targets[drawn], plan.multipliers[drawn], learning_rate
-        )
-    return paths
+    return {
+        method.name: descend(*toy.draw(method.plan, shape, rng), learning_rate)
+        for method in COMPARED
+    }
 
 
 def toy_for_page(toy: Toy, rng: np.random.Generator, n_sets: int = 5) -> dict[str, Any]:
@@ -176,9 +181,7 @@ def run_toy(*, seed: int = 0, n_draws: int = 1000, rates: Sequence[float] = RATE
     for _ in range(n_draws):
         toy = make_toy(rng)
         for method in COMPARED:
-            plan = toy.plan(method.plan)
-            i = plan.draw(STEPS, rng)
-            drawn[method.name].append((toy.features[i], toy.targets[i], plan.multipliers[i]))
+            drawn[method.name].append(toy.draw(method.plan, (STEPS,), rng))
     distances, farthest = {}, {}
     for name, runs in drawn.items():
         features, targets, multipliers = (np.array(column) for column in zip(*runs, strict=True))

@@ -27,9 +27,9 @@ from countersample.study.design.grids import COMPARED
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
-from countersample.study.kinds.kind import Kind
-from countersample.study.report.page import Figure
-from countersample.study.running.jobs import Job
+from countersample.study.kinds.kind import Done, Kind
+from countersample.study.report.page import Figure, Section
+from countersample.study.running.jobs import Job, WorkList
 from countersample.theory import gradient_bounds, step_size, suboptimality_bound
 from countersample.training import train_many
 
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.study.design.sources import Study
-    from countersample.study.kinds.kind import Done
-    from countersample.study.report.page import Section
-    from countersample.study.running.jobs import WorkList
     from countersample.study.running.stages import Workbench
 
     Floats = NDArray[np.float64]
@@ -57,35 +54,17 @@ _IPS, _SAMPLED = (method.name for method in COMPARED)
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """What was measured, and the bounds, by method.
+    """What was measured, and the bounds, by method."""
 
-    Attributes
-    ----------
-    steps : tuple of int
-        T.
-    excess : mapping of method to float64 (n_steps, n_seeds)
-        R(w̄_T) − R(w*) of each run.
-    bound : mapping of method to float64 (n_steps,)
-        B·m·G / √T.
-    max_multiplier : mapping of method to float
-        m: M for IPS-SGD, M̄ for CounterSample.
-    radius, gradient_bound : float
-        B and G.
-    best, start : float
-        R(w*), and R(0), where both methods begin.
-    n_queries, n_features, n_clicks : int
-        The size of the problem.
-    """
-
-    steps: tuple[int, ...]
-    excess: Mapping[str, Floats]
-    bound: Mapping[str, Floats]
-    max_multiplier: Mapping[str, float]
-    radius: float
-    gradient_bound: float
-    best: float
-    start: float
-    n_queries: int
+    steps: tuple[int, ...]  # T
+    excess: Mapping[str, Floats]  # (n_steps, n_seeds): R(w̄_T) − R(w*) of each run
+    bound: Mapping[str, Floats]  # (n_steps,): B·m·G / √T
+    max_multiplier: Mapping[str, float]  # m: M for IPS-SGD, M̄ for CounterSample
+    radius: float  # B
+    gradient_bound: float  # G
+    best: float  # R(w*)
+    start: float  # R(0), where both methods begin
+    n_queries: int  # the size of the problem
     n_features: int
     n_clicks: int
 
@@ -107,21 +86,12 @@ class Bounds:
 
 
 class Hinges(NamedTuple):
-    """The risk of a log as a sum of hinges: R(w) = M̄ + Σ_h cost_h · max(0, 1 − difference_h·w).
+    """The risk of a log as a sum of hinges: R(w) = M̄ + Σ_h cost_h · max(0, 1 − difference_h·w)."""
 
-    Attributes
-    ----------
-    differences : float64 (n_hinges, n_features)
-        x_d − x_d' for every clicked item d and other item d' of its query.
-    cost : float64 (n_hinges,)
-        The weight of the clicks on d, divided by the number of clicks.
-    constant : float
-        M̄, as the rank of an item starts at 1.
-    """
-
+    # (n_hinges, n_features): x_d − x_d' for every clicked item d and other item d' of its query.
     differences: Floats
-    cost: Floats
-    constant: float
+    cost: Floats  # (n_hinges,): the weight of the clicks on d, divided by the number of clicks
+    constant: float  # M̄, as the rank of an item starts at 1
 
     def risk(self, w: Floats) -> float:
         """R(w), with λ(x) = x."""

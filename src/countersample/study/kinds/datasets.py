@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.study.findings.tables import Entry, Group, Row, Table
-from countersample.study.kinds.kind import Kind
-from countersample.study.running.jobs import Job
+from countersample.study.kinds.kind import Done, Kind
+from countersample.study.running.jobs import Job, WorkList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.study.design.published import Published
     from countersample.study.design.sources import Study
-    from countersample.study.kinds.kind import Done
     from countersample.study.report.page import Section
-    from countersample.study.running.jobs import WorkList
     from countersample.study.running.stages import Workbench
 
 STUDY = "datasets"

@@ -18,8 +18,8 @@ from countersample.study.design.published import PAPER_DATASETS
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
-from countersample.study.kinds.kind import Kind
-from countersample.study.report.page import Figure
+from countersample.study.kinds.kind import Done, Kind
+from countersample.study.report.page import Figure, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
     from countersample.study.design.sources import Source, Study
-    from countersample.study.kinds.kind import Done
-    from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
 
     Floats = NDArray[np.float64]

@@ -14,15 +14,13 @@ from countersample.study.findings.tables import (
     regret_table,
     significance_table,
 )
-from countersample.study.kinds.kind import Kind
-from countersample.study.report.page import LogDiagnosis
+from countersample.study.kinds.kind import Done, Kind
+from countersample.study.report.page import LogDiagnosis, Section
 from countersample.study.running.gather import gather
 
 if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
     from countersample.study.design.sources import Study
-    from countersample.study.kinds.kind import Done
-    from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
 
 _LOGS_SHOWN = ("gamma", "optimizer")  # settings whose studies show the weights of their logs

@@ -25,7 +25,7 @@ from countersample.study.findings.toy import (
     toy_for_page,
     trajectories,
 )
-from countersample.study.kinds.kind import Kind
+from countersample.study.kinds.kind import Done, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from countersample.study.design.sources import Study
     from countersample.study.findings.claims import Source
     from countersample.study.findings.toy import Toy, ToyResult
-    from countersample.study.kinds.kind import Done
     from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
 

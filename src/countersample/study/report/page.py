@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countersample import pages
 from countersample.study.report.data import curves_data, toy_data
@@ -42,16 +42,14 @@ _NO_SCRIPT = (
 )
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """A file beside the page: its path from there, and what it is in a few words."""
 
     path: str
     text: str
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A picture that is put into the page: an SVG or PNG file, what it shows, and its caption."""
 
     file: Path
@@ -78,16 +76,14 @@ class Section:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class LogDiagnosis:
+class LogDiagnosis(NamedTuple):
     """A click log by name and the statistics of its weights."""
 
     title: str
     diagnosis: Diagnosis
 
 
-@dataclass(frozen=True)
-class SettingLine:
+class SettingLine(NamedTuple):
     """A setting in words: what it was here and what it is in the paper."""
 
     setting: str
@@ -162,7 +158,7 @@ def _section(section: Section) -> str:
         pages.paragraphs(section.about.split("\n\n")),
         f'<div class="curves" data-section="{name}"></div>' if section.curves is not None else "",
         f'<div class="toy" data-section="{name}"></div>' if section.toy is not None else "",
-        *(pages.picture(each.file, each.alt, each.caption) for each in section.figures),
+        *(pages.picture(*each) for each in section.figures),
         _tables(section.tables),
         pages.paragraphs(section.notes),
         file_list(section.files),

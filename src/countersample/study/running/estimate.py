@@ -46,19 +46,11 @@ def estimate_seconds(jobs: Iterable[Job], store: Store, *, workers: int) -> floa
 
 
 class Rates(NamedTuple):
-    """Seconds that training and evaluation take on a dataset, on one of several busy cores.
+    """Seconds that training and evaluation take on a dataset, on one of several busy cores."""
 
-    Attributes
-    ----------
-    a_draw, a_draw_of_many : float
-        Of a run with one learning rate; of a pass with eight, by learning rate.
-    an_evaluation : float
-        Of one ranker on the test data.
-    """
-
-    a_draw: float
-    a_draw_of_many: float
-    an_evaluation: float
+    a_draw: float  # of a run with one learning rate
+    a_draw_of_many: float  # of a pass with eight, by learning rate
+    an_evaluation: float  # of one ranker on the test data
 
     def of(self, job: Job) -> float:
         """Return the seconds of a tuning or a run."""
