@@ -250,7 +250,7 @@ def check(claim, grid):
 
 def example_of(test, **changes):
     asks = TESTS[test]
-    at = (0.5,) if asks.values == "one" else ()
+    at = (0.5,) if asks.compares == "others" else ()
     options = {"than": "IPS-SGD" if asks.than else "", "at": at, **changes}
     return claim(test, **options)
 

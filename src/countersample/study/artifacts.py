@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from countersample.study.running.store import Store
 
 
+_FILES = (
+    Link("study.json", "the grids, settings and datasets, whole"),
+    Link("results.parquet", "all learning curves: a row an evaluation point"),
+)
+
+
 @dataclass(frozen=True)
 class Artifacts:
     """What was made, to be shown: the main table of each study, the verdicts, the report."""
@@ -72,17 +78,11 @@ def write_artifacts(
             settings=tuple(_settings(experiment)),
             versions=versions(),
             commands=(command,),
-            files=tuple(_files(store)),
+            files=tuple(link for link in _FILES if (store.folder / link.path).exists()),
         ),
         path,
     )
     return Artifacts(tuple(section.tables[0] for section in sections), verdicts, path)
-
-
-def _files(store: Store) -> Iterator[Link]:
-    yield Link("study.json", "the grids, settings and datasets, whole")
-    if (store.folder / "results.parquet").exists():
-        yield Link("results.parquet", "all learning curves: a row an evaluation point")
 
 
 def _title(experiment: Experiment) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,19 +87,13 @@ def plan(
         Where sets of the catalogue are looked for first.
     """
     base, of_scale = grids_module.config_of(scale)
-    found: dict[tuple[str, int], Source] = {}
-
-    def source(name: str, queries: int) -> Source:
-        if (name, queries) not in found:
-            found[name, queries] = find_source(name, queries=queries, data_dir=data_dir)
-        return found[name, queries]
-
+    source = cache(partial(find_source, data_dir=data_dir))
     planned = []
     for name in studies:
         grid = load_grid(name if isinstance(name, Path) else grids_module.path_of(name), scale)
         config = base.with_settings(dict(grid.settings) | dict(settings or {}))
         wanted = (datasets or of_scale or grid.datasets) if KINDS[grid.kind].takes_data else ()
-        sources = tuple(source(dataset, config.queries) for dataset in wanted)
+        sources = tuple(source(dataset, queries=config.queries) for dataset in wanted)
         planned.append(Study(grid, config, sources))
     return Experiment(scale, tuple(planned))
 

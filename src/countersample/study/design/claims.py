@@ -40,9 +40,6 @@ class Claim:
             choice("than", self.than, [name for name in methods if name != self.method])
         elif self.than:
             raise ParameterError(f"than is {self.than!r}, but {self.test!r} compares no methods")
-        self._check_values(test, values)
-
-    def _check_values(self, test: ClaimTest, values: Sequence[Value]) -> None:
         at = list(self.at)
         for value in at:
             if value not in values:
@@ -50,11 +47,11 @@ class Claim:
                 raise ParameterError(f"at has {value!r}, expected values of the study: {known}")
         if len(set(at)) < len(at):
             raise ParameterError(f"at is {at!r}, expected each value once")
-        if test.values == "one" and len(at) != 1:
+        if test.compares == "others" and len(at) != 1:
             raise ParameterError(f"at is {at!r}, but {self.test!r} needs one value")
-        if test.values != "any" and len(values) < 2:
+        if test.compares != "methods" and len(values) < 2:
             raise ParameterError(f"{self.test!r} needs a study of two values or more")
-        if test.values == "ends" and len(at) == 1:
+        if test.compares in {"leads", "settings"} and len(at) == 1:
             raise ParameterError(f"at is {at!r}, but {self.test!r} needs a first and a last value")
 
 
@@ -82,13 +79,6 @@ class ClaimTest:
     def than(self) -> bool:
         """Whether the claim must name a second method."""
         return self.compares in {"methods", "leads"}
-
-    @property
-    def values(self) -> Literal["any", "one", "ends"]:
-        """What the claim's `at` may be: any settings, exactly one, or none or two and more."""
-        if self.compares == "methods":
-            return "any"
-        return "one" if self.compares == "others" else "ends"
 
 
 _REGRET = Quantity("regret", "Regret ×100", 3, relative=True)

@@ -180,33 +180,25 @@ def summarize(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     mq2008) that gives 2 verdicts: 1 confirmed, 0 in part, 1 not confirmed.',)
     """
     openings = {
-        "paper": "The paper makes {claims} that these results can speak to.",
-        "beyond": "Beyond the paper, {claims} were asked.",
+        "paper": ("claim", "The paper makes {} that these results can speak to."),
+        "beyond": ("question", "Beyond the paper, {} {} asked."),
     }
     sentences = []
-    for source, opening in openings.items():
+    for source, (noun, opening) in openings.items():
         given = [verdict for verdict in verdicts if verdict.source == source]
-        if given:
-            sentences.append(f"{_opening(opening, given, source)} {_tally(given)}")
+        if not given:
+            continue
+        n_claims = len({(verdict.study, verdict.claim) for verdict in given})
+        begin = opening.format(_count(n_claims, noun), "was" if n_claims == 1 else "were")
+        datasets = list(dict.fromkeys(verdict.dataset for verdict in given if verdict.dataset))
+        on = f"Held against {_count(len(datasets), 'dataset')} ({', '.join(datasets)}) that gives"
+        outcomes = ", ".join(
+            f"{sum(verdict.outcome == outcome for verdict in given)} {outcome}"
+            for outcome in ("confirmed", "in part", "not confirmed")
+        )
+        gives = on if datasets else "That gives"  # the toy example and the like need no dataset
+        sentences.append(f"{begin} {gives} {_count(len(given), 'verdict')}: {outcomes}.")
     return tuple(sentences)
-
-
-def _opening(opening: str, verdicts: Sequence[Verdict], source: str) -> str:
-    n_claims = len({(verdict.study, verdict.claim) for verdict in verdicts})
-    noun = "claim" if source == "paper" else "question"
-    sentence = opening.format(claims=_count(n_claims, noun))
-    return sentence if n_claims > 1 else sentence.replace(" were ", " was ")
-
-
-def _tally(verdicts: Sequence[Verdict]) -> str:
-    datasets = list(dict.fromkeys(verdict.dataset for verdict in verdicts if verdict.dataset))
-    outcomes = ", ".join(
-        f"{sum(verdict.outcome == outcome for verdict in verdicts)} {outcome}"
-        for outcome in ("confirmed", "in part", "not confirmed")
-    )
-    on = f"Held against {_count(len(datasets), 'dataset')} ({', '.join(datasets)}) that gives"
-    beginning = on if datasets else "That gives"  # the toy example and the like need no dataset
-    return f"{beginning} {_count(len(verdicts), 'verdict')}: {outcomes}."
 
 
 def _count(number: int, noun: str) -> str:

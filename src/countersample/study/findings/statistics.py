@@ -145,13 +145,7 @@ def common_runs(*cells: Cell) -> Runs:
 
 
 def compare_cells(a: Cell, b: Cell, measure: str = "regret") -> PairedTest:
-    """Compare two cells by one of `MEASURES` over the runs that they share.
-
-    Raises
-    ------
-    DataError
-        Where the runs are not the same.
-    """
+    """Compare two cells, which must have the same runs, by one of `MEASURES`."""
     of = MEASURES[measure]
     return paired_test(of(a), of(b), common_runs(a, b))
 

@@ -57,15 +57,11 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
 def _claim(claim: str, verdicts: Iterable[Verdict]) -> str:
     on_datasets = "\n".join(
         f'<li><span class="chip {_slug(verdict.outcome)}">{_SIGNS[verdict.outcome]} '
-        f"{verdict.outcome}</span> {_bold(verdict.dataset)}"
+        f"{verdict.outcome}</span> {verdict.dataset and f'<b>{escape(verdict.dataset)}</b> '}"
         f"<span>{escape(verdict.evidence)}</span></li>"
         for verdict in verdicts
     )
     return f'<li><p class="claim">{escape(claim)}</p>\n<ul>\n{on_datasets}\n</ul></li>'
-
-
-def _bold(text: str) -> str:
-    return f"<b>{escape(text)}</b> " if text else ""
 
 
 def _slug(outcome: str) -> str:
@@ -232,14 +228,10 @@ def file_list(links: Sequence[Link]) -> str:
     for link in links:
         by_name.setdefault(PurePosixPath(link.path).with_suffix("").as_posix(), []).append(link)
     items = "".join(
-        f"<li>{_name(name, given)}{', '.join(map(_anchor, given))}</li>"
+        f"<li>{f'{escape(name)}: ' if len(given) > 1 else ''}{', '.join(map(_anchor, given))}</li>"
         for name, given in by_name.items()
     )
     return f'<h3>Files</h3>\n<ul class="files">{items}</ul>'
-
-
-def _name(name: str, links: Sequence[Link]) -> str:
-    return f"{escape(name)}: " if len(links) > 1 else ""
 
 
 def _anchor(link: Link) -> str:
