@@ -363,7 +363,9 @@ class TestOnnx:
         scorer = some_trees(rng, [np.array(thresholds, np.float32)] * 2, n_trees=6, depth=1)
         ranker = ranker_of("boosted", scorer, names=("a", "b"))
         export(ranker, tmp_path / "r.onnx", to="onnx")
-        spec = ModelSpecification.of(ranker, name="r", file="r.onnx", feature_names=None)
+        spec = ModelSpecification.of(
+            ranker, system="ONNX", name="r", file="r.onnx", feature_names=None
+        )
         rows = onnx_export._probes(spec)
         assert np.isfinite(rows).all()
         for root in scorer.roots[1:]:

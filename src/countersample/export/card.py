@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from dataclasses import dataclass
 from html import escape
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample import pages
-from countersample._version import __version__
 from countersample.export.specification import Code
+from countersample.rankers._files import versions
 from countersample.scorers import LinearScorer, NetworkScorer
 from countersample.scorers.trees import LEAF
 
@@ -32,28 +30,15 @@ _SIZES = ("n_queries_", "n_features_in_")  # told with the data
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Names and values, a line each."""
-
-    rows: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class Grid:
-    """A table."""
+    """A table; without a header, names and values."""
 
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Points:
-    """Sentences, a point each."""
-
-    texts: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    header: tuple[str, ...] = ()
 
 
-Block = str | Code | Pairs | Grid | Points  # a str is a paragraph; `, ** and [](…) as in Markdown
+# A str is a paragraph, with `, ** and [](…) as in Markdown; a tuple has sentences, a point each.
+Block = str | Code | Grid | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +76,7 @@ def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translat
     """Gather what the card says."""
     origin = ranker.provenance_
     lead = (
-        f"A {spec.kind} ranker learned from clicks, for {translation.system} "
+        f"A {spec.kind} ranker learned from clicks, for {spec.system} "
         f"({translation.form}): [{spec.file}]({spec.file}). {translation.checked}"
     )
     return Card(
@@ -99,12 +84,12 @@ def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translat
         lead,
         {
             "How to load it": translation.loading,
-            "What it was learned from": [Pairs(tuple(_sources(ranker, origin)))],
+            "What it was learned from": [Grid(list(_sources(ranker, origin)))],
             "Gain to expect": [_gain(origin.get("gain"))],
-            "Method": [Pairs(tuple(_method(ranker, spec)))],
-            "Limits": [Points(translation.limits)],
+            "Method": [Grid(list(_method(ranker, spec)))],
+            "Limits": [translation.limits],
             "Features": [_features(spec)],
-            "Versions": [Pairs(tuple(_versions(origin.get("versions"), translation.system)))],
+            "Versions": [_versions(origin.get("versions"))],
         },
     )
 
@@ -184,21 +169,14 @@ def _features(spec: ModelSpecification) -> Grid:
     elif not isinstance(scorer, NetworkScorer):
         splits = np.bincount(scorer.feature[scorer.feature != LEAF], minlength=spec.n_features)
         columns["splits"] = [f"{count:,}" for count in splits]
-    return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+    return Grid(list(zip(*columns.values(), strict=True)), tuple(columns))
 
 
-def _versions(trained_with: Mapping[str, str] | None, system: str) -> Iterable[tuple[str, str]]:
-    if trained_with:
-        yield (
-            "trained with",
-            ", ".join(f"{name} {version}" for name, version in trained_with.items()),
-        )
-        return
-    yield "countersample", __version__
-    yield "Python", platform.python_version()
-    libraries = ["numpy", *(["onnx"] if system == "ONNX" else [])]
-    for library in libraries:
-        yield library, metadata.version(library)
+def _versions(trained_with: Mapping[str, str] | None) -> Grid:
+    if not trained_with:
+        return Grid(list(versions().items()))
+    told = ", ".join(f"{name} {version}" for name, version in trained_with.items())
+    return Grid([("trained with", told)])
 
 
 # -- how it is written ---------------------------------------------------------------------------
@@ -207,11 +185,11 @@ def _versions(trained_with: Mapping[str, str] | None, system: str) -> Iterable[t
 def _markdown(block: Block) -> str:
     if isinstance(block, Code):
         return f"```{block.language}\n{block.text}```"
-    if isinstance(block, Points):
-        return "\n".join(f"- {text}" for text in block.texts)
+    if isinstance(block, tuple):
+        return "\n".join(f"- {text}" for text in block)
     if isinstance(block, str):
         return block
-    header = ("", "") if isinstance(block, Pairs) else block.header
+    header = block.header or ("", "")
     rows = [[_cell(text) for text in row] for row in block.rows]
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
@@ -224,11 +202,11 @@ def _cell(text: str) -> str:
 def _html(block: Block, title: str) -> str:
     if isinstance(block, Code):
         return pages.code(block.text.rstrip())
-    if isinstance(block, Points):
-        return "<ul>" + "".join(f"<li>{_inline(text)}</li>" for text in block.texts) + "</ul>"
+    if isinstance(block, tuple):
+        return "<ul>" + "".join(f"<li>{_inline(text)}</li>" for text in block) + "</ul>"
     if isinstance(block, str):
         return f"<p>{_inline(block)}</p>"
-    if isinstance(block, Pairs):
+    if not block.header:
         return pages.facts((name.replace("`", ""), text.strip("`")) for name, text in block.rows)
     return pages.table(block.header, block.rows, caption=f"{title}, in the order of training")
 

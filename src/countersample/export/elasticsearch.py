@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import ParameterError
-from countersample.export.specification import NO_SERVER, Code, Translation, as_float32
+from countersample.export.specification import Code, Translation, as_float32
 from countersample.export.trees import fold, on_raw_features
 from countersample.scorers import LinearScorer, TreesScorer
 from countersample.scorers.trees import LEAF
@@ -36,34 +36,16 @@ _RESCORE = """\
 
 
 def translate(
-    spec: ModelSpecification,
-    *,
-    system: str,
-    model_type: str | None = None,
-    feature_store: str | None = None,
+    spec: ModelSpecification, *, model_type: str | None = None, feature_store: str | None = None
 ) -> Translation:
-    """Write a ranker as the plug-in's model.
-
-    Parameters
-    ----------
-    spec : ModelSpecification
-    system : {"Elasticsearch", "OpenSearch"}
-        As it is called in errors and in the card.
-    model_type : {"linear", "xgboost+json", "ranklib"}, optional
-        Boosted rankers can be written in two ways: ``xgboost+json`` (the default) knows features by
-        name, ``ranklib`` by their position in the feature set.
-    feature_store : str, optional
-        The feature set to name in the card's command.
-    """
-    scorer = spec.scorer
-    spec.check_by_item(system)
-    names = spec.names_for(system)
-    model_type = _check_type(model_type, spec, system)
+    """Write a ranker as the plug-in's model; for the options see `countersample.export.export`."""
+    scorer, names = spec.scorer, spec.names_by_item
+    model_type = _check_type(model_type, spec)
     model: dict[str, Any] = {"type": f"model/{model_type}"}
     if isinstance(scorer, LinearScorer):
-        weights = np.where(spec.is_constant, 0, scorer.weights)
-        model["definition"] = _as_text(dict(zip(names, map(as_float32, weights), strict=True)))
-        model["feature_normalizers"] = _normalizers(spec, names, system)
+        model["definition"] = _as_text(spec.weights_by_name(scorer))
+        norms = zip(names, spec.norms(_minmax, _standard), strict=True)
+        model["feature_normalizers"] = {name: norm for name, norm in norms if norm is not None}
     elif isinstance(scorer, TreesScorer):
         trees = on_raw_features(scorer, spec.normalizer)
         is_named = model_type == "xgboost+json"
@@ -72,7 +54,6 @@ def translate(
     feature_set = feature_store or FEATURE_SET
     return Translation(
         content=(_as_text(body) + "\n").encode(),
-        system=system,
         form=f"model/{model_type}",
         loading=(
             f"`{feature_set}` is the feature set whose features have the names below.",
@@ -80,37 +61,30 @@ def translate(
             "Then rescore the first results of a query:",
             Code("json", _RESCORE.format(name=spec.name)),
         ),
-        limits=_limits(spec, model_type, system),
-        checked=NO_SERVER,
+        limits=_limits(spec, model_type),
     )
 
 
-def _check_type(model_type: str | None, spec: ModelSpecification, system: str) -> str:
+def _check_type(model_type: str | None, spec: ModelSpecification) -> str:
     fits = ("linear",) if isinstance(spec.scorer, LinearScorer) else _TREE_TYPES
     if model_type is None:
         return fits[0]
     if model_type not in fits:
         raise ParameterError(
             f"model_type is {model_type!r}, expected {' or '.join(map(repr, fits))} for a "
-            f"{spec.kind} ranker in {system}"
+            f"{spec.kind} ranker in {spec.system}"
         )
     return model_type
 
 
-def _normalizers(spec: ModelSpecification, names: Sequence[str], system: str) -> dict[str, Any]:
-    how = None if spec.normalizer is None else spec.normalizer.how
-    found: dict[str, Any] = {}
-    for name, between in zip(names, spec.ranges(system), strict=True):
-        if between is None:
-            continue
-        shift, scale = between
-        if how == "minmax":  # the minimum first: the plug-in compares what comes with what it has
-            ends = {"minimum": shift, "maximum": shift + scale}
-            found[name] = {"min_max": {key: as_float32(end) for key, end in ends.items()}}
-        else:
-            spread = {"mean": shift, "standard_deviation": scale}
-            found[name] = {"standard": {key: as_float32(value) for key, value in spread.items()}}
-    return found
+def _minmax(low: float, high: float) -> dict[str, Any]:
+    # The minimum first: the plug-in compares what comes with what it has
+    return {"min_max": {"minimum": as_float32(low), "maximum": as_float32(high)}}
+
+
+def _standard(mean: float, deviation: float) -> dict[str, Any]:
+    spread = {"mean": as_float32(mean), "standard_deviation": as_float32(deviation)}
+    return {"standard": spread}
 
 
 def _xgboost(trees: TreesScorer, names: Sequence[str]) -> str:
@@ -159,7 +133,7 @@ def _ranklib(trees: TreesScorer) -> str:
     return "\n".join([*lines, "</ensemble>", ""])
 
 
-def _limits(spec: ModelSpecification, model_type: str, system: str) -> tuple[str, ...]:
+def _limits(spec: ModelSpecification, model_type: str) -> tuple[str, ...]:
     missing = {
         "linear": "A feature that a document does not have counts as 0 before normalisation.",
         "ranklib": "A feature that a document does not have counts as 0.",
@@ -170,7 +144,7 @@ def _limits(spec: ModelSpecification, model_type: str, system: str) -> tuple[str
         ),
     }[model_type]
     limits = [
-        *spec.limits_of(system),
+        *spec.limits,
         missing,
         (
             "Scores can be negative, and Lucene wants queries to score 0 or more: use the model "

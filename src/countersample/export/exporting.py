@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,17 +40,9 @@ class Target:
 TARGETS = {
     "onnx": Target("ONNX", onnx.translate, frozenset({"one_query"})),
     "elasticsearch": Target(
-        "Elasticsearch",
-        partial(elasticsearch.translate, system="Elasticsearch"),
-        _SEARCH,
-        ("linear", "boosted"),
+        "Elasticsearch", elasticsearch.translate, _SEARCH, ("linear", "boosted")
     ),
-    "opensearch": Target(
-        "OpenSearch",
-        partial(elasticsearch.translate, system="OpenSearch"),
-        _SEARCH,
-        ("linear", "boosted"),
-    ),
+    "opensearch": Target("OpenSearch", elasticsearch.translate, _SEARCH, ("linear", "boosted")),
     "solr": Target("Solr", solr.translate, frozenset({"feature_store"})),
 }
 _RANKER = f'{{"format": "{FORMAT}"'.encode()  # how the file of a ranker begins
@@ -159,6 +150,7 @@ def export(
     card_path = _card_path(path, ending)
     spec = ModelSpecification.of(
         ranker,
+        system=target.system,
         name=path.stem if name is None else name,
         file=path.name,
         feature_names=feature_names,
@@ -174,7 +166,7 @@ def export(
         path=path,
         card=card_path,
         name=spec.name,
-        system=translation.system,
+        system=spec.system,
         form=translation.form,
         n_features=spec.n_features,
         limits=translation.limits,

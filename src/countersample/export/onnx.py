@@ -37,14 +37,7 @@ order = np.argsort(-scores, kind="stable")  # the best first
 
 
 def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translation:
-    """Write a ranker as an ONNX graph that normalises and scores.
-
-    Parameters
-    ----------
-    spec : ModelSpecification
-    one_query : bool
-        For a ranker that normalises by query: the graph takes the items of one query a call.
-    """
+    """Write a ranker as an ONNX graph that normalises and scores."""
     if spec.is_by_query and not one_query:
         raise ParameterError(
             "this ranker normalises by query (normalize='query-minmax'), so its graph has to be "
@@ -63,7 +56,6 @@ def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translati
     loading = _LOADING.format(file=spec.file, n_features=spec.n_features, rows=rows)
     return Translation(
         content=content,
-        system="ONNX",
         form=f"opset {OPSET}" + ("" if spec.kind != "boosted" else f", ai.onnx.ml {TREE_OPSET}"),
         loading=(Code("python", loading),),
         limits=_limits(spec),
@@ -215,7 +207,10 @@ def _check_scores(content: bytes, spec: ModelSpecification) -> str:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     (scores,) = session.run(["scores"], {"features": features})
-    expected = spec.predict(features)
+    normalised = features
+    if spec.normalizer is not None:
+        normalised = spec.normalizer.transform(features, [0, len(features)])
+    expected = spec.scorer.predict(normalised)
     gap = float(np.abs(scores - expected).max() / max(np.abs(expected).max(), 1e-30))
     if not gap <= TOLERANCE:
         raise CounterSampleError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import DataError
-from countersample.export.specification import NO_SERVER, Code, Translation, as_float32
+from countersample.export.specification import Code, Translation, as_float32
 from countersample.export.trees import fold, on_raw_features
 from countersample.scorers import NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
@@ -39,29 +39,19 @@ curl "http://localhost:8983/solr/COLLECTION/query?q=shoes" \\
 
 
 def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> Translation:
-    """Write a ranker as Solr's LinearModel, NeuralNetworkModel or MultipleAdditiveTreesModel.
-
-    Parameters
-    ----------
-    spec : ModelSpecification
-    feature_store : str, optional
-        The store that has the features; Solr's default one where left out.
-    """
-    spec.check_by_item("Solr")
-    names = spec.names_for("Solr")
-    scorer = spec.scorer
+    """Write a ranker as Solr's LinearModel, NeuralNetworkModel or MultipleAdditiveTreesModel."""
+    scorer, names = spec.scorer, spec.names_by_item
     if isinstance(scorer, TreesScorer):
         form = "MultipleAdditiveTreesModel"
         trees = on_raw_features(scorer, spec.normalizer)
         thresholds, norms = _thresholds(trees, names)
         params: dict[str, Any] = {"trees": _trees(trees, thresholds, names)}
     elif isinstance(scorer, NetworkScorer):
-        form, norms = "NeuralNetworkModel", _norms(spec)
+        form, norms = "NeuralNetworkModel", spec.norms(_minmax, _standard)
         params = {"layers": _layers(scorer, spec)}
     else:
-        form, norms = "LinearModel", _norms(spec)
-        weights = np.where(spec.is_constant, 0, scorer.weights)
-        params = {"weights": dict(zip(names, map(as_float32, weights), strict=True))}
+        form, norms = "LinearModel", spec.norms(_minmax, _standard)
+        params = {"weights": spec.weights_by_name(scorer)}
     model = {
         "class": f"org.apache.solr.ltr.model.{form}",
         "name": spec.name,
@@ -76,14 +66,12 @@ def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> 
     store = "" if feature_store is None else f" `{feature_store}`"
     return Translation(
         content=(json.dumps(model, ensure_ascii=False, allow_nan=False) + "\n").encode(),
-        system="Solr",
         form=form,
         loading=(
             f"The features have to be in the feature store{store} before.",
             Code("sh", _UPLOAD.format(file=spec.file, name=spec.name)),
         ),
         limits=_limits(spec),
-        checked=NO_SERVER,
     )
 
 
@@ -94,20 +82,12 @@ def _norm(name: str, **params: float) -> dict[str, Any]:
     }
 
 
-def _norms(spec: ModelSpecification) -> list[dict[str, Any] | None]:
-    """Return the normalizer of each feature; None where values are taken as they are."""
-    how = None if spec.normalizer is None else spec.normalizer.how
-    found: list[dict[str, Any] | None] = []
-    for between in spec.ranges("Solr"):
-        if between is None:
-            found.append(None)
-            continue
-        shift, scale = between
-        if how == "minmax":
-            found.append(_norm("MinMaxNormalizer", min=shift, max=shift + scale))
-        else:
-            found.append(_norm("StandardNormalizer", avg=shift, std=scale))
-    return found
+def _minmax(low: float, high: float) -> dict[str, Any]:
+    return _norm("MinMaxNormalizer", min=low, max=high)
+
+
+def _standard(mean: float, deviation: float) -> dict[str, Any]:
+    return _norm("StandardNormalizer", avg=mean, std=deviation)
 
 
 def _layers(network: NetworkScorer, spec: ModelSpecification) -> list[dict[str, Any]]:
@@ -118,7 +98,7 @@ def _layers(network: NetworkScorer, spec: ModelSpecification) -> list[dict[str, 
     """
     matrices, biases = list(network.weights), list(network.biases)
     matrices[0] = np.where(spec.is_constant, np.float32(0), matrices[0])
-    ranges = [between or (0.0, 1.0) for between in spec.ranges("Solr")]
+    ranges = [between or (0.0, 1.0) for between in spec.ranges]
     lost = np.array([(as_float32(shift) - shift) / scale for shift, scale in ranges])
     biases[0] = (biases[0] + matrices[0] @ lost).astype(np.float32)
     activations = ["relu"] * (len(matrices) - 1) + ["identity"]
@@ -182,7 +162,7 @@ def _before_slack(thresholds: Floats, name: str) -> tuple[int, Floats]:
 
 def _limits(spec: ModelSpecification) -> tuple[str, ...]:
     limits = [
-        *spec.limits_of("Solr"),
+        *spec.limits,
         (
             "A feature that a document does not have counts as its default value in the feature "
             "store, which is 0 unless another is given there."

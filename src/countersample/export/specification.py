@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from countersample.data.normalize import Normalizer
     from countersample.rankers import ClickRanker
-    from countersample.scorers import Scorer
+    from countersample.scorers import LinearScorer, Scorer
 
-NO_SERVER = "The file was written to the documented format; no server was asked."
+    Norm = Callable[[float, float], dict[str, Any]]
+
 _NAME = re.compile(r"[\w.-]+")
 
 
@@ -29,8 +30,10 @@ class ModelSpecification:
 
     Attributes
     ----------
+    system : str
+        Where it is going, as it is called in errors and in the card.
     name : str
-        Of the model, where it is going.
+        Of the model, there.
     file : str
         The name of the file it is written to.
     kind : {"linear", "neural", "boosted"}
@@ -41,6 +44,7 @@ class ModelSpecification:
         That of the data the ranker was trained on.
     """
 
+    system: str
     name: str
     file: str
     kind: str
@@ -51,7 +55,13 @@ class ModelSpecification:
 
     @classmethod
     def of(
-        cls, ranker: ClickRanker, *, name: str, file: str, feature_names: Sequence[str] | None
+        cls,
+        ranker: ClickRanker,
+        *,
+        system: str,
+        name: str,
+        file: str,
+        feature_names: Sequence[str] | None,
     ) -> ModelSpecification:
         """Take what is served out of a fitted ranker; names that are given replace its own."""
         ranker._check_fitted()  # noqa: SLF001 (the same error everywhere)
@@ -67,6 +77,7 @@ class ModelSpecification:
         if names is not None:
             _check_names(names, ranker.n_features_in_)
         return cls(
+            system=system,
             name=name,
             file=file,
             kind=ranker.kind,
@@ -86,34 +97,27 @@ class ModelSpecification:
         """Whether a score depends on the other items of the query."""
         return self.normalizer is not None and self.normalizer.how == "query-minmax"
 
-    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return the scores of one query's items, as the ranker gives them."""
-        if self.normalizer is not None:
-            features = self.normalizer.transform(features, [0, len(features)])
-        return self.scorer.predict(features)
-
-    def names_for(self, system: str) -> tuple[str, ...]:
-        """Return the names of the features, which this system needs."""
+    @property
+    def names_by_item(self) -> tuple[str, ...]:
+        """The names of the features, which a system that scores item by item knows them by."""
+        if self.is_by_query:
+            raise ParameterError(
+                f"{self.system} scores item by item and cannot normalise by query (normalize="
+                "'query-minmax'): train with normalize='minmax' or 'standard', or normalise in "
+                "your own pipeline and train with normalize=None, or export to ONNX with "
+                "one_query=True (--to onnx --one-query)"
+            )
         if self.feature_names is None:
             raise ParameterError(
-                f"{system} knows features by name, and this ranker has none: give the "
+                f"{self.system} knows features by name, and this ranker has none: give the "
                 f"{self.n_features:,} names, in the order of training, with feature_names "
                 "(--feature-names)"
             )
         return self.feature_names
 
-    def check_by_item(self, system: str) -> None:
-        """Refuse a normalisation that this system, which scores item by item, cannot do."""
-        if self.is_by_query:
-            raise ParameterError(
-                f"{system} scores item by item and cannot normalise by query (normalize="
-                "'query-minmax'): train with normalize='minmax' or 'standard', or normalise in "
-                "your own pipeline and train with normalize=None, or export to ONNX with "
-                "one_query=True (--to onnx --one-query)"
-            )
-
-    def ranges(self, system: str) -> list[tuple[float, float] | None]:
-        """Return (shift, scale) by feature; None where nothing is to be done.
+    @property
+    def ranges(self) -> list[tuple[float, float] | None]:
+        """(shift, scale) by feature; None where nothing is to be done.
 
         That is all features of a ranker that does not normalise, and those that were constant in
         training: they count nothing, and the scorer's weights on them have to be 0 instead.
@@ -126,11 +130,22 @@ class ModelSpecification:
             if scale > 0 and not 0 < as_float32(scale) < np.inf:
                 raise DataError(
                     f"feature {index} is normalised with a scale of {scale:.3g}, expected one that "
-                    f"float32 can tell from 0 and from infinity, as {system} computes in that: "
-                    "rescale that feature before training, or leave it out"
+                    f"float32 can tell from 0 and from infinity, as {self.system} computes in "
+                    "that: rescale that feature before training, or leave it out"
                 )
             found.append((shift, scale) if scale > 0 else None)
         return found
+
+    def norms(self, minmax: Norm, standard: Norm) -> list[dict[str, Any] | None]:
+        """Return what one of both makes of (minimum, maximum) or (mean, deviation), by feature."""
+        if self.normalizer is not None and self.normalizer.how == "minmax":
+            return [None if each is None else minmax(each[0], sum(each)) for each in self.ranges]
+        return [None if each is None else standard(*each) for each in self.ranges]
+
+    def weights_by_name(self, scorer: LinearScorer) -> dict[str, float]:
+        """Return the weight of each feature, as it comes after the norms."""
+        weights = np.where(self.is_constant, 0, scorer.weights)
+        return dict(zip(self.names_by_item, map(as_float32, weights), strict=True))
 
     @property
     def is_constant(self) -> NDArray[np.bool_]:
@@ -140,11 +155,11 @@ class ModelSpecification:
         constant: NDArray[np.bool_] = np.array(self.normalizer.scale) == 0
         return constant
 
-    def limits_of(self, system: str) -> list[str]:
-        """Return what holds for every system that computes in float32, a sentence each."""
-        limits = [
-            f"{system} computes in float32, so scores differ from the ranker's in the last digits."
-        ]
+    @property
+    def limits(self) -> list[str]:
+        """What holds for every system that computes in float32, a sentence each."""
+        digits = "scores differ from the ranker's in the last digits"
+        limits = [f"{self.system} computes in float32, so {digits}."]
         if self.kind == "boosted" and self.normalizer is not None:
             limits.append(
                 f"The normalisation ({self.normalizer.how}) is in the thresholds: send features as "
@@ -169,44 +184,26 @@ class Translation:
     ----------
     content : bytes
         What the file has.
-    system, form : str
-        Who reads it, and as what.
     loading : tuple of str and Code
         How to load it.
-    limits : tuple of str
-        What that system does otherwise, a sentence each.
-    checked : str
-        How it was checked, in a sentence.
+    form, limits, checked
+        See `countersample.export.Exported`.
     """
 
     content: bytes
-    system: str
     form: str
     loading: tuple[str | Code, ...]
     limits: tuple[str, ...]
-    checked: str
+    checked: str = "The file was written to the documented format; no server was asked."
 
 
 def as_float32(value: float) -> float:
-    """Return the nearest float32, as a float whose text other systems read without loss.
-
-    Examples
-    --------
-    >>> from countersample.export.specification import as_float32
-    >>> as_float32(0.1)
-    0.10000000149011612
-    """
+    """Return the nearest float32, as a float whose text other systems read without loss."""
     return float(np.float32(value))
 
 
 def check_name(name: str, *, option: str) -> None:
-    """Refuse a name that would need quoting in a request or a command.
-
-    Examples
-    --------
-    >>> from countersample.export.specification import check_name
-    >>> check_name("shop-2", option="name")
-    """
+    """Refuse a name that would need quoting in a request or a command."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         what = {"name": "model", "feature_store": "feature store"}[option]
         raise ParameterError(

@@ -30,25 +30,7 @@ def on_raw_features(trees: TreesScorer, normalizer: Normalizer | None) -> TreesS
     Normalising by column keeps the order of values, so each question "is the normalised value at
     most t?" is one about the value itself. T is found among all float32 numbers, so it is exact.
     Nodes where every finite value goes the same way are left out.
-
-    Parameters
-    ----------
-    trees : TreesScorer
-    normalizer : Normalizer or None
-        Not one that normalises by query.
-
-    Examples
-    --------
-    >>> from countersample.data.normalize import Normalizer
-    >>> from countersample.export.trees import on_raw_features
-    >>> from countersample.scorers import TreesScorer
-    >>> trees = TreesScorer.from_dict({
-    ...     "n_features": 1, "roots": [0], "feature": [0, -1, -1], "threshold": [0.5, 0, 0],
-    ...     "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 2, 7],
-    ... })
-    >>> minmax = Normalizer("minmax", n_features=1, shift=(100.0,), scale=(20.0,))
-    >>> on_raw_features(trees, minmax).threshold[0]
-    np.float32(110.0)
+    The normalizer is not one that normalises by query.
     """
     thresholds = _raw_thresholds(trees, normalizer)
     is_inner = trees.feature != LEAF
@@ -68,25 +50,7 @@ def on_raw_features(trees: TreesScorer, normalizer: Normalizer | None) -> TreesS
 def fold(
     trees: TreesScorer, leaf: Callable[[int], Node], split: Callable[[int, Node, Node], Node]
 ) -> list[Node]:
-    """Return each tree as what ``split`` makes of its root: children come before their parents.
-
-    Parameters
-    ----------
-    trees : TreesScorer
-    leaf : function of a leaf's index
-    split : function of a node's index and of what its left and right child came to
-
-    Examples
-    --------
-    >>> from countersample.export.trees import fold
-    >>> from countersample.scorers import TreesScorer
-    >>> trees = TreesScorer.from_dict({
-    ...     "n_features": 1, "roots": [0], "feature": [0, -1, -1], "threshold": [0.5, 0, 0],
-    ...     "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 2, 7],
-    ... })
-    >>> fold(trees, lambda node: f"{trees.value[node]:g}", lambda _, left, right: [left, right])
-    [['2', '7']]
-    """
+    """Return each tree as what ``split`` makes of its root, and of what its children came to."""
     made: dict[int, Node] = {}
     for node in range(len(trees.feature) - 1, -1, -1):  # children come after their parents
         if trees.feature[node] == LEAF:

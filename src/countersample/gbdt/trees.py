@@ -34,17 +34,6 @@ def from_lightgbm(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries h
 
     LightGBM goes left where x ≤ threshold, in float64. For x in float32 that is x ≤ the largest
     float32 that is not above the threshold. Numbers up to 1e-35 are 0 to it.
-
-    Examples
-    --------
-    >>> import lightgbm as lgb
-    >>> import numpy as np
-    >>> from countersample.gbdt.trees import from_lightgbm
-    >>> X, y = np.repeat(np.float32([[1], [5]]), 50, axis=0), np.arange(100) > 49
-    >>> params = {"objective": "l2", "num_leaves": 2, "learning_rate": 1, "verbosity": -1}
-    >>> booster = lgb.train(params, lgb.Dataset(X, label=y), 1)
-    >>> from_lightgbm(booster).predict(X[48:52]).round(6)
-    array([0., 0., 1., 1.])
     """
     model = booster.dump_model()
 
@@ -70,17 +59,6 @@ def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries ha
     """Return the trees of an ``xgboost.Booster``, and its base score as one more of a single leaf.
 
     XGBoost goes left where x < threshold, in float32. That is x ≤ the float32 before it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import xgboost as xgb
-    >>> from countersample.gbdt.trees import from_xgboost
-    >>> X, y = np.repeat(np.float32([[1], [5]]), 50, axis=0), np.arange(100) > 49
-    >>> params = {"eta": 1, "lambda": 0, "max_depth": 1, "base_score": 0.25}
-    >>> booster = xgb.train(params, xgb.DMatrix(X, y), 1)
-    >>> from_xgboost(booster).predict(X[48:52]).round(6)
-    array([0., 0., 1., 1.])
     """
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     if learner["gradient_booster"]["name"] != "gbtree":

@@ -22,16 +22,7 @@ Check = Callable[[str, Any], object]  # takes the name and the value, and refuse
 
 
 def either(*words: str | None, check: Callable[..., object], **bounds: float) -> Check:
-    """Return a check that takes a number within bounds, or one of these words.
-
-    Examples
-    --------
-    >>> from countersample._params import number
-    >>> from countersample.rankers._parameters import either
-    >>> either("auto", check=number, above=0)("learning_rate", -1)
-    Traceback (most recent call last):
-    countersample.errors.ParameterError: learning_rate is -1, expected 'auto' or a number above 0
-    """
+    """Return a check that takes a number within bounds, or one of these words."""
 
     def check_either(name: str, value: object) -> None:
         is_word = (value is None or isinstance(value, str)) and value in words

@@ -58,13 +58,6 @@ def value_by_round(
 
 
 def best_round(values: Sequence[float] | Floats, metric: str) -> int:
-    """Return the first round, from 1, that has the best value.
-
-    Examples
-    --------
-    >>> from countersample.rankers._stopping import best_round
-    >>> best_round([0.3, 0.5, 0.5], "dcg@10"), best_round([9.0, 7.0, 8.0], "arp")
-    (2, 2)
-    """
+    """Return the first round, from 1, that has the best value."""
     is_loss = parse_additive(metric)[0] == "arp"
     return 1 + int(np.argmin(values) if is_loss else np.argmax(values))

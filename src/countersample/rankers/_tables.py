@@ -22,16 +22,7 @@ if TYPE_CHECKING:
 
 
 def gather(qid: ArrayLike | None, n_rows: int) -> tuple[Ints, Ints, NDArray[Any]]:
-    """Return the rows query by query, where each query starts among them, and the query ids.
-
-    Examples
-    --------
-    >>> from countersample.rankers._tables import gather
-    >>> gather(["b", "a", "b"], 3)
-    (array([0, 2, 1]), array([0, 2, 3]), array(['b', 'a'], dtype='<U1'))
-    >>> gather(None, 3)  # one query
-    (array([0, 1, 2]), array([0, 3]), array([0]))
-    """
+    """Return the rows query by query, where each query starts among them, and the query ids."""
     if qid is None:
         return np.arange(n_rows), np.array([0, n_rows]), np.zeros(1, np.int64)
     ids = np.asarray(qid)
@@ -42,15 +33,7 @@ def gather(qid: ArrayLike | None, n_rows: int) -> tuple[Ints, Ints, NDArray[Any]
 
 
 def put_back(rows: Ints, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values in the order of the table; `rows` says which row each one is of.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample.rankers._tables import put_back
-    >>> put_back(np.array([0, 2, 1]), np.array([10, 20, 30]))
-    array([10, 30, 20])
-    """
+    """Return the values in the order of the table; `rows` says which row each one is of."""
     out = np.empty_like(values)
     out[rows] = values
     return out
@@ -70,15 +53,7 @@ def as_counts(y: ArrayLike) -> Floats:
 
 
 def as_propensities(propensity: ArrayLike | None, counts: Floats) -> Floats:
-    """Return propensities in (0, 1], float64 (n_rows,); 1 by default, and where no clicks are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample.rankers._tables import as_propensities
-    >>> as_propensities([0.5, 0.0], counts=np.array([2.0, 0.0]))
-    array([0.5, 1. ])
-    """
+    """Return propensities in (0, 1], float64 (n_rows,); 1 by default, and where no clicks are."""
     if propensity is None:
         return np.ones_like(counts)
     given = np.where(counts > 0, _as_column("propensity", propensity, len(counts)), 1.0)
@@ -88,15 +63,7 @@ def as_propensities(propensity: ArrayLike | None, counts: Floats) -> Floats:
 
 
 def as_sample_weights(sample_weight: ArrayLike, counts: Floats) -> Floats:
-    """Return weights of at least 0, one of a clicked row above, float64 (n_rows,).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample.rankers._tables import as_sample_weights
-    >>> as_sample_weights([2, 0], counts=np.array([2.0, 0.0]))
-    array([2., 0.])
-    """
+    """Return weights of at least 0, one of a clicked row above, float64 (n_rows,)."""
     given = _as_column("sample_weight", sample_weight, len(counts))
     is_good = (given >= 0) & np.isfinite(given)
     _check_rows("sample_weight", given, is_good, "a finite number of at least 0")
