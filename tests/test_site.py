@@ -184,6 +184,22 @@ def test_everything_that_is_a_frame_is_on_its_page():
     assert of_the_package <= told
 
 
+def test_the_defaults_of_rankers_are_told():
+    rankers = (
+        countersample.CounterSampleRanker,
+        countersample.NeuralRanker,
+        countersample.GBDTRanker,
+    )
+    has = [signature(ranker).parameters for ranker in rankers]
+    shared = [n for n in {n for one in has for n in one} if sum(n in one for one in has) > 1]
+    defaults = {n: [f"`{one[n].default!r}`" if n in one else "–" for one in has] for n in shared}
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \|", prose(DOCS / "rankers.md"), re.MULTILINE
+    )
+    told = {name: list(values) for name, *values in rows}
+    assert {name: told.get(name) for name in defaults} == defaults
+
+
 def test_the_commands_are_described():
     described = hook("commands")["described"](get_command(app), "countersample")
     assert "## countersample data make" in described
