@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample.clicks import Diagnosis
     from countersample.clicks.impressions import PositionCounts
     from countersample.evaluation import Gain
     from countersample.propensity import Propensities
-
-    Floats = NDArray[np.float64]
 
 __all__ = [
     "plot_click_rates",

@@ -127,13 +127,7 @@ def new_panels(
 ) -> tuple[Figure, NDArray[Any]]:
     """Return a figure and its panels, (rows, columns); those of a column share their x axis.
 
-    Parameters
-    ----------
-    rows, columns : int
-    width, height : float
-        Of the figure, in inches.
-    sharey : {"none", "row"}
-        Whether the panels of a row share their y axis.
+    Width and height are those of the figure, in inches.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 (heavy)
 
@@ -189,15 +183,7 @@ def save_figure(
 ) -> None:
     """Write stem.png, .svg and .pdf, and the rows that the figure draws as stem.csv.
 
-    Parameters
-    ----------
-    figure : Figure
-    stem : Path
-        Without a suffix.
-    columns : sequence of str
-        The header of the rows.
-    rows : iterable of sequences
-        Floats are written with 6 digits that count.
+    Floats of the rows are written with 6 digits that count.
     """
     for suffix in _METADATA:
         save_picture(figure, _with_suffix(stem, suffix))

@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats, Ints
     from countersample.study.design.claims import Value
     from countersample.study.design.grids import Grid
-
-    Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -22,8 +18,7 @@ class Cell:
     """One method at one setting on one dataset: its runs over folds and click logs."""
 
     learning_rates: tuple[float, ...]  # the chosen learning rate of each fold
-    # (n_points,): clicks drawn at each evaluation point, steps times batch size.
-    drawn: NDArray[np.int64]
+    drawn: Ints  # (n_points,): clicks drawn at each evaluation point, steps times batch size
     # (n_runs, n_points): nDCG@10 on test data of the averaged iterate; 0 from where a run diverged.
     ndcg: Floats
     best: Floats  # (n_runs,): nDCG@10 of w*, trained on all labels, on the same test data

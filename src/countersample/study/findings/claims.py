@@ -32,14 +32,12 @@ from countersample.study.findings.tables import column_title, show_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from countersample._arrays import Bools, Floats, Ints
     from countersample.study.design.claims import Claim, ClaimTest, Direction, Quantity
     from countersample.study.findings.statistics import PairedTest
     from countersample.study.results import Cell, StudyResult
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 Source = Literal["paper", "beyond"]
 Outcome = Literal["confirmed", "in part", "not confirmed"]
@@ -244,7 +242,7 @@ def _one(finding: Finding, p: float, quantity: Quantity) -> str:
     return f"{sentence}, 95 % interval {low} to {high}, {_p(p)}."
 
 
-def _same(findings: Sequence[Finding], significant: NDArray[np.bool_], quantity: Quantity) -> str:
+def _same(findings: Sequence[Finding], significant: Bools, quantity: Quantity) -> str:
     first, second = findings[0].names
     return (
         f"{quantity.words} {first} and {second} differs significantly at {significant.sum()} of "
@@ -252,7 +250,7 @@ def _same(findings: Sequence[Finding], significant: NDArray[np.bool_], quantity:
     )
 
 
-def _directed(findings: Sequence[Finding], significant: NDArray[np.bool_], test: ClaimTest) -> str:
+def _directed(findings: Sequence[Finding], significant: Bools, test: ClaimTest) -> str:
     right = np.array([finding.goes(test.direction) for finding in findings])
     first, second = findings[0].names
     count = f"{right.sum()} of {len(findings)}"

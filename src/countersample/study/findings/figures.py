@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
+    from countersample._arrays import Floats
     from countersample.study.design.claims import Value
     from countersample.study.design.grids import Grid, Method
     from countersample.study.results import Cell, StudyResult
-
-    Floats = NDArray[np.float64]
 
 
 def panel_title(grid: Grid, value: Value) -> str:

@@ -15,12 +15,12 @@ from countersample.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from countersample._arrays import Floats
     from countersample.study.design.claims import Value
     from countersample.study.results import Cell, StudyResult
 
-    Floats = NDArray[np.float64]
     Runs = Sequence[tuple[str, int]]
 
 SIGNIFICANT = 0.05  # of ours, after Holm's correction

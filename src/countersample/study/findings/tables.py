@@ -19,16 +19,12 @@ from countersample.study.findings.statistics import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats
     from countersample.study.design.claims import Value
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
     from countersample.study.findings.statistics import Contrast
     from countersample.study.results import StudyResult
-
-    Floats = NDArray[np.float64]
 
 _COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad"}
 

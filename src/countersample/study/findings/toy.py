@@ -21,12 +21,8 @@ from countersample.study.design.grids import COMPARED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Bools, Floats
     from countersample.plans import Plan
-
-    Floats = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
 
 OPTIMUM = (0.973, 1.144)
 SAMPLES = 50

@@ -37,14 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.study.design.sources import Study
     from countersample.study.running.stages import Workbench
-
-    Floats = NDArray[np.float64]
 
 STEPS = (100, 1_000, 10_000, 100_000)
 QUERIES = 40
@@ -70,10 +67,11 @@ class Bounds:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; `from_dict` takes them back."""
-        known = dict(vars(self))
-        for name in ("excess", "bound"):
-            known[name] = {method: array.tolist() for method, array in known[name].items()}
-        return known | {"steps": list(self.steps), "max_multiplier": dict(self.max_multiplier)}
+        arrays = {
+            name: {method: array.tolist() for method, array in getattr(self, name).items()}
+            for name in ("excess", "bound")
+        }
+        return {**vars(self), **arrays}
 
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> Bounds:

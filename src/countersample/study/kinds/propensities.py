@@ -26,15 +26,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
+    from countersample._arrays import Floats
     from countersample.study.design.claims import Value
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
     from countersample.study.design.sources import Source, Study
     from countersample.study.running.jobs import WorkList
 
-    Floats = NDArray[np.float64]
     # (M̄, M) of each click log, by dataset, offset and γ
     Weights = Mapping[tuple[str, int, float], Sequence[tuple[float, float]]]
 

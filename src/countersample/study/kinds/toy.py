@@ -32,17 +32,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
+    from countersample._arrays import Bools, Floats, Ints
     from countersample.study.design.sources import Study
     from countersample.study.findings.claims import Source
     from countersample.study.findings.toy import Toy, ToyResult
     from countersample.study.report.page import Section
     from countersample.study.running.jobs import WorkList
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
 
 RUNS = 20  # that are drawn
 _DRAWN_RATES = (0.01, 0.03, 0.06)

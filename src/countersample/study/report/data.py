@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from countersample._arrays import Floats
     from countersample.study.design.grids import Method
     from countersample.study.results import Cell, StudyResult
-
-    Floats = NDArray[np.float64]
 
 MOST_POINTS = 200  # of a line on the page; the data files have all
 _DECIMALS = 6

@@ -93,7 +93,7 @@ def _columns(
     study: Study, name: tuple[str, str, str, Value], run: RunOf, store: Store
 ) -> dict[str, Any]:
     """Return the rows of a run: what is the same in all of them, then what is not."""
-    _, clicks = run.job.needs
+    tuning, clicks = run.job.needs
     reference_job = reference_of(run)
     found, reference = store.read(run.job), store.read(reference_job)
     steps, ndcg = np.array(found["step"]), np.array(found["ndcg"])
@@ -103,7 +103,7 @@ def _columns(
         **run.job.config, **clicks.config,
         "policy_fraction": reference_job.config["policy_fraction"],
         "normalization": reference_job.needs[0].config["normalization"],
-        "rates_tried": len(run.tuning.config["learning_rates"]),
+        "rates_tried": len(tuning.config["learning_rates"]),
         **{what: float(found[what])
            for what in ("learning_rate", "seconds", "max_weight", "mean_weight")},
         "best_ndcg": reference["best_ndcg"], "policy_ndcg": reference["policy_ndcg"],

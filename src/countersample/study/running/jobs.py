@@ -58,11 +58,10 @@ class Job:
 
 
 class RunOf(NamedTuple):
-    """A run of a cell: its fold and seed, the job that chose its learning rate, and its own."""
+    """A run of a cell: its fold and seed, and its job, which needs a tuning and a click log."""
 
     fold: str
     seed: int
-    tuning: Job
     job: Job
 
 
@@ -126,7 +125,7 @@ class WorkList:
             Job("run", tuning.title, known | {"seed": seed}, stages.run, (tuning, log), draws)
             for seed, log in enumerate(logs)
         ]
-        return [RunOf(fold.name, seed, tuning, self.add(run)) for seed, run in enumerate(runs)]
+        return [RunOf(fold.name, seed, self.add(run)) for seed, run in enumerate(runs)]
 
 
 def _chosen(config: ExperimentConfig, names: tuple[str, ...]) -> dict[str, Any]:

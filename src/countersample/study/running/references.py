@@ -11,12 +11,9 @@ from countersample.evaluation import learning_curve
 from countersample.training import train, train_many
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats
     from countersample._progress import Progress, Show
     from countersample.data import RankingDataset
-
-    Floats = NDArray[np.float64]
 
 METRIC = "ndcg@10"
 _RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)

@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats
     from countersample.data import RankingDataset
     from countersample.study.running.jobs import Job
     from countersample.study.running.store import Store
     from countersample.training import TrainingResult
 
-    Floats = NDArray[np.float64]
     Parts = tuple[RankingDataset, ...]
 
 _NAMES = {"train": "training", "vali": "validation", "test": "test"}

@@ -66,14 +66,11 @@ class Store:
     def identity(self) -> dict[str, Any]:
         """Return what the folder holds the results of."""
         path = self.folder / IDENTITY
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not path.exists():
             raise DataError(
                 f"{self.folder}: has no {IDENTITY}, expected a results folder of countersample"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read: {error}") from error
+            )
+        found = self._read(path)
         if not isinstance(found, dict):
             raise DataError(f"{path}: is damaged, expected what a results folder holds")
         return found
@@ -127,11 +124,7 @@ class Store:
 
     def read(self, job: Job) -> dict[str, Any]:
         """Return the result of a job that gives plain values."""
-        path = self.path(job)
-        try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read: {error}") from error
+        found: dict[str, Any] = self._read(self.path(job))
         return found
 
     def write(self, job: Job, result: Any) -> None:  # noqa: ANN401 (by stage)
@@ -158,6 +151,13 @@ class Store:
     def clicks(self, job: Job) -> ClickLog:
         """Return a click log."""
         return ClickLog.load(self.path(job))
+
+    @staticmethod
+    def _read(path: Path) -> Any:  # noqa: ANN401 (what the file says)
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be read: {error}") from error
 
     @staticmethod
     def _write(path: Path, value: Mapping[str, Any]) -> None:
