@@ -190,13 +190,9 @@ def _markdown(block: Block) -> str:
     if isinstance(block, str):
         return block
     header = block.header or ("", "")
-    rows = [[_cell(text) for text in row] for row in block.rows]
+    rows = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in block.rows]
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _cell(text: str) -> str:
-    return str(text).replace("|", "\\|").replace("\n", " ")
 
 
 def _html(block: Block, title: str) -> str:

@@ -12,7 +12,7 @@ from countersample.errors import ParameterError
 from countersample.export import elasticsearch, onnx, solr
 from countersample.export.card import CARDS, MARK, card_of
 from countersample.export.specification import ModelSpecification, check_name
-from countersample.rankers._files import FORMAT
+from countersample.rankers._files import BEGINNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,6 @@ TARGETS = {
     "opensearch": Target("OpenSearch", elasticsearch.translate, _SEARCH, ("linear", "boosted")),
     "solr": Target("Solr", solr.translate, frozenset({"feature_store"})),
 }
-_RANKER = f'{{"format": "{FORMAT}"'.encode()  # how the file of a ranker begins
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,7 @@ def _card_path(path: Path, ending: str) -> Path:
             raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
         if card.is_dir():
             raise ParameterError(f"{card} is a folder, expected the name of a file")
-        if _is_ranker(path):
+        if path.is_file() and path.read_bytes().startswith(BEGINNING):
             raise ParameterError(
                 f"{path} is a ranker, expected another name: the export would replace it"
             )
@@ -210,10 +209,3 @@ def _card_path(path: Path, ending: str) -> Path:
     except OSError as error:
         raise ParameterError(f"{path}: cannot be written: {error.strerror}") from error
     return card
-
-
-def _is_ranker(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_RANKER)) == _RANKER

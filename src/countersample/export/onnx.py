@@ -34,6 +34,10 @@ features = np.zeros((3, {n_features}), np.float32)  # {rows}, features in the or
 (scores,) = session.run(["scores"], {{"features": features}})
 order = np.argsort(-scores, kind="stable")  # the best first
 """
+_LIMITS = (
+    "Features have to be finite, and in the order of training: a graph knows no names.",
+    "A call has all items of one query: features are normalised among them.",
+)
 
 
 def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translation:
@@ -58,7 +62,7 @@ def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translati
         content=content,
         form=f"opset {OPSET}" + ("" if spec.kind != "boosted" else f", ai.onnx.ml {TREE_OPSET}"),
         loading=(Code("python", loading),),
-        limits=_limits(spec),
+        limits=_LIMITS if spec.is_by_query else _LIMITS[:1],
         checked=_check_scores(content, spec),
     )
 
@@ -249,10 +253,3 @@ def _around(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
     )
     finite: NDArray[np.float32] = values[np.isfinite(values)]
     return finite
-
-
-def _limits(spec: ModelSpecification) -> tuple[str, ...]:
-    limits = ["Features have to be finite, and in the order of training: a graph knows no names."]
-    if spec.is_by_query:
-        limits.append("A call has all items of one query: features are normalised among them.")
-    return tuple(limits)

@@ -75,12 +75,8 @@ def plain_errors(backend: str) -> Iterator[None]:
 def _with_own(backend: str, params: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters, but for those that the user's own set, under whatever name."""
     aliases = ALIASES[backend]
-    kept = {
-        name: value
-        for name, value in params.items()
-        if not any(alias in own for alias in aliases.get(name, ()))
-    }
-    return kept | dict(own)
+    kept = {name for name in params if own.keys().isdisjoint(aliases.get(name, ()))}
+    return {name: value for name, value in params.items() if name in kept} | dict(own)
 
 
 class LightGBM:

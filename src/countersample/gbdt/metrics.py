@@ -75,11 +75,8 @@ def xgboost_metric(
 
     Parameters
     ----------
-    dataset : RankingDataset
-        Queries that are not trained on; the only one of the ``evals`` must have its rows, in the
-        same order.
-    log, metric
-        As for `lightgbm_metric`.
+    dataset, log, metric
+        As for `lightgbm_metric`, with ``evals`` for ``valid_sets``.
 
     Returns
     -------

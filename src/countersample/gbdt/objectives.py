@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
+    from countersample.objectives import ScoreSpace
 
     Floats = NDArray[np.float64]
     Derivatives = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -55,8 +56,7 @@ def boosting_objective(
         ``weight`` that the library's table has.
     log : ClickLog
     objective : str
-        f, one of `countersample.objectives.LOSSES`: "rank" and "dcg" through the hinge of the
-        paper, "smooth-rank" and "smooth-dcg" through the logistic bound, among others.
+        f, one of `countersample.objectives.LOSSES`.
     method : {"ips", "naive"}
         Whether a click weighs 1/propensity or 1. Boosting uses all clicks in each round, so
         nothing is drawn: CounterSample and IPS are the same here.
@@ -107,23 +107,22 @@ def boosting_objective(
     starts = np.append(0, np.cumsum(clicked))
     weights = examples.weight if method == "ips" else examples.clicks
 
-    def derivatives(scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
-        found = score_space(
+    def derivatives(scores: Floats, weights: Floats) -> ScoreSpace:
+        return score_space(
             scores, dataset.offsets, starts, examples.item, weights, objective=objective
         )
-        return found.gradient, found.curvature
 
-    _, curvature = derivatives(np.zeros(dataset.n_items), weights)
+    at_first = derivatives(np.zeros(dataset.n_items), weights)
     n_concerned = dataset.query_sizes[clicked > 0].sum()
-    weights = weights * (n_concerned / (curvature.sum() or n_concerned))
+    weights = weights * (n_concerned / (at_first.curvature.sum() or n_concerned))
 
     # A function rather than an object: LightGBM makes a deep copy of its parameters.
     def derivatives_of(scores: ArrayLike, _data: object) -> Derivatives:
         given = np.asarray(scores, np.float64)
         check_rows(given, dataset)
-        gradient, curvature = derivatives(given, weights)
-        second = np.maximum(curvature, np.abs(gradient) / LARGEST_STEP) + FLOOR
-        return gradient.astype(np.float32), second.astype(np.float32)
+        found = derivatives(given, weights)
+        second = np.maximum(found.curvature, np.abs(found.gradient) / LARGEST_STEP) + FLOOR
+        return found.gradient.astype(np.float32), second.astype(np.float32)
 
     return derivatives_of
 

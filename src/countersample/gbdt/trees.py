@@ -6,7 +6,7 @@ Trees that do more than compare a number with a threshold are a ParameterError.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Node = tuple[int, float, Any, Any] | float  # feature, threshold, children; or a leaf's value
+
 LIGHTGBM_ZERO = np.float32(1e-35)  # up to here, LightGBM takes a number for 0
-
-
-class _Split(NamedTuple):
-    feature: int
-    threshold: float
-    left: Any
-    right: Any
 
 
 def from_lightgbm(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries have no types)
@@ -37,7 +32,7 @@ def from_lightgbm(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries h
     """
     model = booster.dump_model()
 
-    def read(node: dict[str, Any]) -> _Split | float:
+    def read(node: dict[str, Any]) -> Node:
         if "leaf_value" in node:
             if "leaf_coeff" in node:
                 raise _not_plain("leaves with a linear model (linear_tree)")
@@ -46,8 +41,7 @@ def from_lightgbm(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries h
             raise _not_plain("categorical features (categorical_feature)")
         if node["missing_type"] == "Zero":
             raise _not_plain("zeros that count as missing (zero_as_missing)")
-        children = node["left_child"], node["right_child"]
-        return _Split(node["split_feature"], node["threshold"], *children)
+        return node["split_feature"], node["threshold"], node["left_child"], node["right_child"]
 
     if model["average_output"]:
         raise _not_plain("trees that are averaged (a random forest)")
@@ -65,14 +59,14 @@ def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries ha
         raise _not_plain(f"the booster {learner['gradient_booster']['name']}")
     base_score = float(learner["learner_model_param"]["base_score"].strip("[]"))
 
-    def reader(tree: dict[str, Any]) -> Callable[[int], _Split | float]:
+    def reader(tree: dict[str, Any]) -> Callable[[int], Node]:
         if any(tree["split_type"]):
             raise _not_plain("categorical features")
 
-        def read(node: int) -> _Split | float:
+        def read(node: int) -> Node:
             value = float(tree["split_conditions"][node])
             left, right = tree["left_children"][node], tree["right_children"][node]
-            return value if left < 0 else _Split(tree["split_indices"][node], value, left, right)
+            return value if left < 0 else (tree["split_indices"][node], value, left, right)
 
         return read
 
@@ -80,7 +74,7 @@ def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries ha
     forest = [(0, reader(tree)) for tree in trees]
     if base_score:
         forest.append((0, lambda _node: base_score))
-    return _forest(booster.num_features(), forest, _below)
+    return _forest(booster.num_features(), forest, lambda t: _before(t.astype(np.float32)))
 
 
 def _not_plain(what: str) -> ParameterError:
@@ -92,7 +86,7 @@ def _not_plain(what: str) -> ParameterError:
 
 def _forest(
     n_features: int,
-    trees: Iterable[tuple[Any, Callable[[Any], _Split | float]]],
+    trees: Iterable[tuple[Any, Callable[[Any], Node]]],
     as_threshold: Callable[[NDArray[np.float64]], NDArray[np.float32]],
 ) -> TreesScorer:
     """Make one list of the nodes of trees, parents before children; `read` says what each is."""
@@ -108,22 +102,23 @@ def _forest(
                 children[parent].append(len(nodes))
             children.append([])
             found = read(node)
-            if isinstance(found, _Split):
-                waiting += [(found.right, len(nodes)), (found.left, len(nodes))]
-                nodes.append((found.feature, found.threshold, 0.0))
+            if isinstance(found, tuple):
+                feature, threshold, left, right = found
+                waiting += [(right, len(nodes)), (left, len(nodes))]
+                nodes.append((feature, threshold, 0.0))
             else:
                 nodes.append((LEAF, 0.0, found))
-    feature, threshold, value = map(np.array, zip(*nodes, strict=True))
-    is_leaf = feature == LEAF
-    left, right = np.array([pair or [0, 0] for pair in children], np.int32).T
+    features, thresholds, values = map(np.array, zip(*nodes, strict=True))
+    is_leaf = features == LEAF
+    lefts, rights = np.array([pair or [0, 0] for pair in children], np.int32).T
     return TreesScorer(
         n_features,
         np.array(roots, np.int64),
-        feature.astype(np.int32),
-        np.where(is_leaf, np.float32(0), as_threshold(threshold)),
-        np.ascontiguousarray(left),
-        np.ascontiguousarray(right),
-        value,
+        features.astype(np.int32),
+        np.where(is_leaf, np.float32(0), as_threshold(thresholds)),
+        np.ascontiguousarray(lefts),
+        np.ascontiguousarray(rights),
+        values,
     )
 
 
@@ -134,11 +129,6 @@ def _not_above(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
     found = np.where(nearest > thresholds, _before(nearest), nearest)
     in_zero = np.where(thresholds < 0, _before(-LIGHTGBM_ZERO), LIGHTGBM_ZERO)
     return np.where(np.abs(thresholds) <= LIGHTGBM_ZERO, in_zero, found)
-
-
-def _below(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the float32 before each, which is one itself."""
-    return _before(thresholds.astype(np.float32))
 
 
 def _before(values: NDArray[np.float32] | np.float32) -> NDArray[np.float32]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FORMAT = "countersample-ranker"
 VERSION = 3
+BEGINNING = f'{{"format": "{FORMAT}"'.encode()  # of every such file
 
 
 def versions(*libraries: str) -> dict[str, str]:
@@ -55,7 +56,7 @@ def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    if not data.startswith(f'{{"format": "{FORMAT}"'.encode()):
+    if not data.startswith(BEGINNING):
         raise DataError(f"{path}: not a ranker file, expected one written by a ranker's save")
     try:
         kept = json.loads(data)

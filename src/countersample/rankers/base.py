@@ -161,8 +161,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         trained_on = dataset if normalizer is None else normalizer(dataset)
         detached = log.detached()  # of what is trained on
         clicked = detached if (log.clicks > 0).all() else detached.take(log.clicks > 0)
-        if not _can_be_learned(trained_on, clicked):
-            raise nothing_to_learn(dataset)
+        _check_it_can_be_learned(trained_on, clicked)
         self._train(trained_on, clicked, rng, Progress.of(progress))
         self.normalizer_ = normalizer
         self.n_queries_ = dataset.n_queries
@@ -390,17 +389,13 @@ def _check_one_query(n_rows: int) -> None:
     warnings.warn(f"{said}, which is assumed", OneQueryWarning, stacklevel=3)
 
 
-def _can_be_learned(dataset: RankingDataset, log: ClickLog) -> bool:
-    """Tell whether a query with clicks has items that differ."""
+def _check_it_can_be_learned(dataset: RankingDataset, log: ClickLog) -> None:
+    """Refuse clicks on queries that have no items that differ."""
     queries = np.unique(log.query)
     lists = (dataset.features[dataset.offsets[q] : dataset.offsets[q + 1]] for q in queries)
-    return any((items != items[0]).any() for items in lists)
-
-
-def nothing_to_learn(dataset: RankingDataset) -> DataError:
-    """Return the error of clicks that no ranker can be told from."""
-    return DataError(
-        "nothing to learn from: no clicked item differs from the other items of its query "
-        f"(n_samples={dataset.n_items}, n_queries={dataset.n_queries}); if rows of several "
-        "queries were meant to be compared, look at their query ids"
-    )
+    if not any((items != items[0]).any() for items in lists):
+        raise DataError(
+            "nothing to learn from: no clicked item differs from the other items of its query "
+            f"(n_samples={dataset.n_items}, n_queries={dataset.n_queries}); if rows of several "
+            "queries were meant to be compared, look at their query ids"
+        )

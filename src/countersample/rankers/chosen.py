@@ -15,16 +15,6 @@ def chosen_settings(ranker: ClickRanker) -> dict[str, Any]:
 
     ``clip`` is always there, None for no clipping; ``learning_rate``, ``steps`` and ``trees`` where
     the kind of ranker has them.
-
-    Examples
-    --------
-    >>> from countersample import CounterSampleRanker, simulate_clicks, synthetic
-    >>> from countersample.rankers.chosen import chosen_settings
-    >>> data = synthetic("tiny", rng=0)
-    >>> log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=1000, rng=0)
-    >>> ranker = CounterSampleRanker(learning_rate=0.01, steps=100, random_state=0)
-    >>> chosen_settings(ranker.fit_log(data, log))
-    {'clip': None, 'learning_rate': 0.01, 'steps': 100}
     """
     found = {"clip": getattr(ranker, "clip_", None)}
     for attribute, name in _NAMES.items():

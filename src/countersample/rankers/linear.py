@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -193,15 +193,13 @@ class CounterSampleRanker(ClickRanker):
 
     def _training_options(self, log: ClickLog) -> TrainingOptions:
         """Return how it is trained, with the number of steps decided."""
-        names = ("method", "unit", "objective", "optimizer", "batch_size", "average", "l2", "steps")
-        options = TrainingOptions(
+        names = ("method", "unit", "objective", "optimizer", "batch_size", "average", "l2")
+        by_default = number_of_steps(log, unit=self.unit, batch_size=self.batch_size)
+        return TrainingOptions(
+            steps=by_default if self.steps is None else self.steps,
             radius=np.inf if self.radius is None else self.radius,
             **{name: getattr(self, name) for name in names},
         )
-        if options.steps is not None:
-            return options
-        steps = number_of_steps(log, unit=self.unit, batch_size=self.batch_size)
-        return replace(options, steps=steps)
 
     def _restore(self, kept: Mapping[str, Any]) -> None:
         super()._restore(kept)

@@ -78,8 +78,5 @@ class NetworkScorer:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkScorer:
         """Make the scorer that `to_dict` wrote."""
-        weights, biases = values["weights"], values["biases"]
-        return cls(
-            tuple(np.array(matrix, np.float32) for matrix in weights),
-            tuple(np.array(bias, np.float32) for bias in biases),
-        )
+        layers = (values[name] for name in ("weights", "biases"))
+        return cls(*(tuple(np.array(each, np.float32) for each in part) for part in layers))

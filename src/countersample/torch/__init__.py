@@ -23,15 +23,7 @@ if TYPE_CHECKING:
     from countersample.torch.ranker import NeuralRanker
     from countersample.torch.sampling import CounterSampler
 
-_HOME = {
-    "ClickBatch": "data",
-    "ClickDataset": "data",
-    "ClickSample": "data",
-    "CounterSampler": "sampling",
-    "NeuralRanker": "ranker",
-    "click_loss": "losses",
-    "collate": "data",
-}
+_HOME = {"CounterSampler": "sampling", "NeuralRanker": "ranker", "click_loss": "losses"}
 
 __all__ = [
     "ClickBatch",
@@ -45,11 +37,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the public names)
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'countersample.torch' has no attribute {name!r}")
     if name != "NeuralRanker":
         need("torch")
-    return getattr(import_module(f"countersample.torch.{_HOME[name]}"), name)
+    return getattr(import_module(f"countersample.torch.{_HOME.get(name, 'data')}"), name)
 
 
 def __dir__() -> list[str]:

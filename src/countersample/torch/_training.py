@@ -35,23 +35,9 @@ AVERAGED = 100  # steps that the mean of the weights reaches back
 class NetworkTraining:
     """A network that minimises R(w) = (1/N) Σ v_i f_i(w) over the examples of a log.
 
-    Parameters
-    ----------
-    ranker : NeuralRanker
-        Has the settings, checked.
-    dataset : RankingDataset
-    log : ClickLog
-    rng : numpy Generator
-        Of the weights to begin with, and the draws.
-    held_out : RankingDataset, optional
-        Items to score after an epoch.
-
-    Attributes
-    ----------
-    step : int
-        How many were taken.
-    steps, losses : list
-        After each epoch, the steps so far and the mean loss of its batches: R on the way.
+    Settings are those of a ranker, and `rng` is of the weights to begin with, and the draws. After
+    each epoch `steps` has how many were taken so far, and `losses` the mean loss of its batches: R
+    on the way. The items of `held_out` can be scored then.
     """
 
     def __init__(

@@ -10,8 +10,7 @@ import torch
 from torch.utils.data import Dataset
 
 from countersample.errors import ParameterError
-from countersample.plans import Examples
-from countersample.torch._checks import plan_of
+from countersample.plans import PLANS, Examples, Plan, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.plans import Plan
 
     Ints = NDArray[np.int64]
 
@@ -185,6 +183,20 @@ class ClickDataset(Dataset[ClickSample]):
             torch.from_numpy(self.examples.item[clicked].astype(np.int64)),
             torch.from_numpy(self._weight[clicked] / len(drawn)),
         )
+
+
+def plan_of(plan: str | Plan, examples: Examples) -> Plan:
+    """Return the plan of a name, or the given plan if it can be one of these examples."""
+    if not isinstance(plan, Plan):
+        if not isinstance(plan, str) or plan not in PLANS:
+            raise ParameterError(f"plan is {plan!r}, expected a Plan or one of {', '.join(PLANS)}")
+        return make_plan(plan, examples)
+    if len(plan.probabilities) != len(examples):
+        raise ParameterError(
+            f"the plan is of {len(plan.probabilities):,} examples, expected {len(examples):,}: "
+            "make it from the examples of this log by this unit"
+        )
+    return plan
 
 
 def collate(samples: Sequence[ClickSample] | ClickBatch) -> ClickBatch:

@@ -29,9 +29,7 @@ def click_loss(scores: torch.Tensor, batch: ClickBatch, *, objective: str = "ran
         and its gradient NaN.
     batch : ClickBatch
     objective : str
-        One of `countersample.objectives.LOSSES`: ``rank``, ``log-rank`` and ``dcg`` through the
-        hinge bound, the same with ``smooth-`` before through the logistic one, ``softmax``,
-        ``lambda-dcg``.
+        One of `countersample.objectives.LOSSES`.
 
     Returns
     -------

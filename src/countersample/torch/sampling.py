@@ -14,7 +14,7 @@ from torch.utils.data import Sampler
 from countersample._params import whole_number
 from countersample.errors import DataError, ParameterError
 from countersample.plans import Examples
-from countersample.torch._checks import plan_of
+from countersample.torch.data import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -148,7 +148,12 @@ class CounterSampler(Sampler[Any]):
         if self._is_begun:
             self._epoch, self._start = self._epoch + 1, 0
         self._is_begun, self._n_given = True, 0
-        yield from self._indices() if self.batch_size is None else self._batches(self.batch_size)
+        indices = self._indices()
+        if self.batch_size is None:
+            yield from indices
+            return
+        while batch := list(islice(indices, self.batch_size)):
+            yield batch
 
     @property
     def epoch(self) -> int:
@@ -222,11 +227,6 @@ class CounterSampler(Sampler[Any]):
         """Return the epoch, and the draws of it that all ranks have made, after so many indices."""
         drawn = self._start + n_given * self.world_size
         return (self._epoch, drawn) if drawn < self.n_draws else (self._epoch + 1, 0)
-
-    def _batches(self, batch_size: int) -> Iterator[list[int]]:
-        indices = self._indices()
-        while batch := list(islice(indices, batch_size)):
-            yield batch
 
     def _indices(self) -> Iterator[int]:
         epoch, world_size = self._epoch, self.world_size
