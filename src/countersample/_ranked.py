@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from countersample._arrays import Floats, Ints
 
 GAINS: dict[str, Callable[[Floats], Floats]] = {
     "exponential": lambda labels: np.exp2(labels) - 1,

@@ -61,9 +61,9 @@ from countersample.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
+    from countersample._arrays import Floats
 
 __all__ = [
     "METRICS",

@@ -33,8 +33,7 @@ from countersample.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from countersample._arrays import Floats, Ints
 
 __all__ = [
     "LOSSES",

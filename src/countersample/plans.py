@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample.clicks import ClickLog
-
-    Floats = NDArray[np.float64]
 
 __all__ = [
     "PLANS",
@@ -325,12 +324,7 @@ def bounded(examples: Examples, *, bounds: ArrayLike) -> Plan:
     """π ∝ v·L, m = v/(N·π): drawn by weight times a bound L on the norm of the gradient.
 
     No proposal has a smaller max m·L. An example whose L is 0, as is its gradient, is never drawn.
-
-    Parameters
-    ----------
-    examples : Examples
-    bounds : array-like (n,)
-        L, not negative: see `countersample.theory.gradient_bounds`.
+    For the bounds, (n,) and not negative, see `countersample.theory.gradient_bounds`.
 
     Examples
     --------
@@ -349,12 +343,6 @@ def proposal(examples: Examples, *, probabilities: ArrayLike, name: str = "propo
     """π as given (up to a factor), m = v/(N·π).
 
     Where π is 0 so is m: leave out only examples whose gradient is always 0.
-
-    Parameters
-    ----------
-    examples : Examples
-    probabilities : array-like (n,)
-    name : str
 
     Examples
     --------

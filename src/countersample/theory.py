@@ -27,11 +27,10 @@ from countersample.objectives import get_objective
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.plans import Examples, Plan
-
-    Floats = NDArray[np.float64]
 
 __all__ = [
     "gradient_bounds",
@@ -59,10 +58,6 @@ def gradient_bounds(
     objective : str
         One of `countersample.objectives.OBJECTIVES`; λ'max is the largest slope of its λ.
 
-    Returns
-    -------
-    float64 (n,)
-
     Examples
     --------
     The clicked item is 5 away from one item and 1 from the other.
@@ -77,7 +72,8 @@ def gradient_bounds(
     """
     steepest = get_objective(objective).steepest
     query = np.repeat(examples.query, np.diff(examples.starts))
-    _check_items(dataset, query, examples.item)
+    if query.max() >= dataset.n_queries or (examples.item >= dataset.query_sizes[query]).any():
+        raise DataError("the examples have queries or items that the dataset has not")
     distances = np.zeros(dataset.n_items)
     for q in np.unique(examples.query):
         rows = slice(dataset.offsets[q], dataset.offsets[q + 1])
@@ -85,13 +81,6 @@ def gradient_bounds(
     bounds = steepest * distances[dataset.offsets[query] + examples.item]
     added: Floats = np.add.reduceat(examples.weight_shares * bounds, examples.starts[:-1])
     return added
-
-
-def _check_items(
-    dataset: RankingDataset, query: NDArray[np.int32], item: NDArray[np.int32]
-) -> None:
-    if query.max() >= dataset.n_queries or (item >= dataset.query_sizes[query]).any():
-        raise DataError("the examples have queries or items that the dataset has not")
 
 
 def _summed_distances(features: NDArray[np.float32]) -> Floats:
@@ -168,10 +157,7 @@ def suboptimality_bound(
 def step_size(*, max_multiplier: float, gradient_bound: float, radius: float, steps: int) -> float:
     """Return η = B / (m·G·√T), with which `suboptimality_bound` holds.
 
-    Parameters
-    ----------
-    max_multiplier, gradient_bound, radius, steps
-        m, G, B and T, as in `suboptimality_bound`.
+    The parameters, m, G, B and T, are as in `suboptimality_bound`.
 
     Examples
     --------
@@ -190,12 +176,7 @@ def steps_needed(
 ) -> int:
     """Return the smallest T with T ≥ (B·m·G / ε)²: so many steps bring the bound down to ε.
 
-    Parameters
-    ----------
-    max_multiplier, gradient_bound, radius
-        m, G and B, as in `suboptimality_bound`.
-    epsilon : float
-        ε, the suboptimality that is good enough.
+    m, G and B are as in `suboptimality_bound`, and ε is the suboptimality that is good enough.
 
     Examples
     --------
@@ -213,10 +194,6 @@ def steps_needed(
 
 def predicted_gain(log: ClickLog) -> float:
     """Return (M / M̄)²: how many times fewer steps the theorems ask of CounterSample than of IPS.
-
-    Parameters
-    ----------
-    log : ClickLog
 
     Examples
     --------

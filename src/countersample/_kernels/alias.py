@@ -2,10 +2,8 @@
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from countersample._arrays import Floats, Ints
 
 
 @njit(nogil=True, cache=True)
@@ -18,12 +16,6 @@ def build(threshold: Floats, alias: Ints) -> None:
 
     A heavy weight fills up many others. What is left of it is kept together with its rounding
     errors, which would add up in a table of 10⁸.
-
-    Parameters
-    ----------
-    threshold : float64 (n,)
-        The weights, of mean 1 and the largest at least 1, in; the thresholds, out.
-    alias : int64 (n,), out
     """
     n = len(threshold)
     for index in range(n):
@@ -76,14 +68,7 @@ def _two_sum(a: float, b: float) -> tuple[float, float]:
 def draw(threshold: Floats, alias: Ints, indices: Ints, uniforms: Floats) -> None:
     """Turn uniform indices into draws: ``indices[k]`` becomes its alias if uniforms[k] ≥ threshold.
 
-    Parameters
-    ----------
-    threshold : float64 (n,)
-    alias : int64 (n,)
-    indices : int64 (size,)
-        Uniform on 0..n−1, in; the draws, out.
-    uniforms : float64 (size,)
-        Uniform on [0, 1).
+    Both are (size,), and uniform on 0..n−1 and on [0, 1).
     """
     for k in range(len(indices)):
         index = indices[k]
@@ -93,17 +78,7 @@ def draw(threshold: Floats, alias: Ints, indices: Ints, uniforms: Floats) -> Non
 
 @njit(nogil=True, cache=True)
 def probabilities(threshold: Floats, alias: Ints) -> Floats:
-    """π_i = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n, with compensated sums.
-
-    Parameters
-    ----------
-    threshold : float64 (n,)
-    alias : int64 (n,)
-
-    Returns
-    -------
-    float64 (n,)
-    """
+    """π_i = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n, with compensated sums."""
     n = len(threshold)
     total = threshold.copy()
     error = np.zeros(n)

@@ -30,18 +30,11 @@ array([1. , 0.5])
 array([0, 1, 0, 0, 0])
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+from countersample._arrays import Floats, Ints
 
 
 @njit(nogil=True, cache=True)
@@ -71,11 +64,6 @@ def clicks_until(
     """Query and row of each of n_clicks clicks, in sessions of queries drawn uniformly.
 
     The last session is cut. Some item must have a chance of being clicked, or this never ends.
-
-    Returns
-    -------
-    queries : int32 array (n_clicks,)
-    rows : int64 array (n_clicks,)
     """
     queries = np.empty(n_clicks, np.int32)
     rows = np.empty(n_clicks, np.int64)
@@ -101,16 +89,9 @@ def clicks_shown(
     after_skip: Floats,
     queries: Ints,
 ) -> NDArray[np.int8]:
-    """Whether each item shown is clicked, in a session for each of ``queries``.
+    """Whether each item shown is clicked, in a session for each of ``queries``, (n_shown,).
 
-    Parameters
-    ----------
-    queries : int64 array (n_sessions,)
-
-    Returns
-    -------
-    int8 array (number of items shown,)
-        The items of the first session, then those of the second, and so on.
+    The items of the first session come first, then those of the second, and so on.
     """
     passed = (1.0 - click) * after_skip
     to_end = _to_end(offsets, passed)

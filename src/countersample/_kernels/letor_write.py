@@ -116,17 +116,8 @@ def write_rows(
 ) -> int:
     """Write rows as ``label qid:ID index:value …`` lines; return the number of bytes.
 
-    Parameters
-    ----------
-    out : uint8, long enough for the longest rows
-    features : float32 (n, width)
-    labels : float32 (n,)
-    ids : uint8
-        The ids of all queries, one after the other.
-    id_starts : int64 (n_queries + 1,)
-    query_of_row : int64 (n,)
-    keep_last : bool
-        Whether the first row is to name the last feature even if it is 0.
+    `out` is long enough for the longest rows. The id of query q is ``ids[id_starts[q] :
+    id_starts[q + 1]]``. With `keep_last` the first row names the last feature even if it is 0.
     """
     at = 0
     for row in range(len(labels)):

@@ -33,38 +33,20 @@ With all scores equal, each rank has the mean value 4/3: (1 + 1/2) · 4/3 = 2.
 array([2.])
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numba import njit
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+from countersample._arrays import Floats, Ints
 
 _RUN = 32  # so many items are sorted faster by insertion than by merging
 
 
 @njit(nogil=True, cache=True)
 def rank(values: Floats, scores: Floats, offsets: Ints, depth: int, favour: int) -> Ints:
-    """``order[offsets[q] + r - 1]`` is the row at rank r of query q, for r = 1..depth.
+    """``order[offsets[q] + r - 1]`` is the row at rank r of query q, for r = 1..depth; (n_items,).
 
-    Parameters
-    ----------
-    values, scores : float64 arrays (n_items,)
-        Ordered by score, largest first; then by value as ``favour`` says; then by row.
-    offsets : int64 array (n_queries + 1,)
-    depth : int
-        Ranks beyond it are filled with anything: with a small depth, ranking costs about O(n).
-    favour : {-1, 0, 1}
-
-    Returns
-    -------
-    int64 array (n_items,)
+    Items are ordered by score, largest first; then by value as ``favour`` says; then by row. Ranks
+    beyond the depth are filled with anything: with a small depth, ranking costs about O(n).
     """
     order = np.empty(len(scores), np.int64)
     spare = np.empty(len(scores) if depth > _RUN else 0, np.int64)
@@ -81,21 +63,9 @@ def rank(values: Floats, scores: Floats, offsets: Ints, depth: int, favour: int)
 def additive(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
 ) -> Floats:
-    """Σ_r weight(r) · value of the item at rank r, for each query.
+    """Σ_r weight(r) · value of the item at rank r, for each query, (n_queries,).
 
-    Parameters
-    ----------
-    values, scores : float64 arrays (n_items,)
-    offsets : int64 array (n_queries + 1,)
-    order : int64 array (n_items,)
-        As `rank` gives it; with ``average`` down to the last rank.
-    weights : float64 array (depth,)
-        Ranks beyond its end count nothing.
-    average : bool
-
-    Returns
-    -------
-    float64 array (n_queries,)
+    The order is as `rank` gives it; with ``average`` down to the last rank.
     """
     result = np.empty(len(offsets) - 1)
     for query in range(len(result)):
@@ -121,10 +91,9 @@ def additive(
 def cascade(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
 ) -> Floats:
-    """Σ_r weight(r) · value(r) · Π_{i<r} (1 − value(i)), for each query.
+    """Σ_r weight(r) · value(r) · Π_{i<r} (1 − value(i)), for each query; values are in [0, 1].
 
-    A user goes down the list and stops at an item with a probability that is its value. Parameters
-    as in `additive`, values in [0, 1].
+    A user goes down the list and stops at an item with a probability that is its value.
     """
     # passed[j] is the probability to pass the first j items of a block in a random order: the mean
     # over all choices of j items of the product of their 1 − value (an elementary symmetric mean).
@@ -162,10 +131,9 @@ def cascade(
 def precision_sum(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
 ) -> Floats:
-    """Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for each query.
+    """Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for each query; values are 0 or 1.
 
     With weight(r) = 1/r it is the sum of the precisions at the ranks of the relevant items.
-    Parameters as in `additive`, values 0 or 1.
     """
     result = np.empty(len(offsets) - 1)
     for query in range(len(result)):

@@ -9,13 +9,9 @@ from numpy.typing import NDArray
 def query_minmax(
     features: NDArray[np.float32], offsets: NDArray[np.int64], out: NDArray[np.float32]
 ) -> None:
-    """(x − min) / (max − min) by feature over the rows of each query; 0 where max = min.
+    """``out = (x − min) / (max − min)`` by feature over the rows of each query; 0 where max = min.
 
-    Parameters
-    ----------
-    features : float32 (n_items, n_features)
-    offsets : int64 (n_queries + 1,), strictly increasing from 0 to n_items
-    out : float32 (n_items, n_features), overwritten
+    Offsets are strictly increasing, from 0 to n_items.
     """
     n_features = features.shape[1]
     low = np.empty(n_features)

@@ -4,11 +4,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from countersample._arrays import Floats
 from countersample._kernels.codes import DCG, LOG_RANK, RANK
 
 LN2 = np.log(2.0)
 
-Floats = NDArray[np.float64]
 Matrix = NDArray[np.float32]
 
 

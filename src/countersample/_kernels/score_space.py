@@ -9,14 +9,11 @@ apart, each pair is worked out by itself.
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from countersample._arrays import Floats, Ints
 from countersample._kernels.codes import HINGE, LAMBDA, LOGISTIC, SOFTMAX
 from countersample._kernels.objectives import LN2, weighting
 from countersample._kernels.sums import total
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SPREAD = 80.0
 FACTORS = 8  # (1 + e^SPREAD)^FACTORS is within the range of float64
@@ -189,18 +186,8 @@ def evaluate(
 ) -> None:
     """Write down value, gradient and curvature of the lists first … last − 1.
 
-    Parameters
-    ----------
-    scores : float64 (n_scores,)
-    offsets : int64 (n_lists + 1,)
-        The scores of list k are ``scores[offsets[k]:offsets[k + 1]]``.
-    starts : int64 (n_lists + 1,)
-    item, weight : int64, float64 (n_clicked,)
-        The clicks on list k are ``starts[k]:starts[k + 1]``; an item is counted within its list.
-    code, loss : int
-        λ and φ.
-    values : float64 (n_lists,), out
-    gradient, curvature : float64 (n_scores,), out
+    Lists and clicks are as `countersample.objectives.score_space` takes them and the results as it
+    gives them; code and loss are λ and φ.
     """
     most = 0
     for k in range(first, last):

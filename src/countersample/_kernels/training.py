@@ -17,14 +17,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from countersample._arrays import Floats, Ints
 from countersample._kernels.objectives import add_coefficients
 from countersample._kernels.sums import dot, four_dots, multiply_add
 from countersample._kernels.updates import update
 
 Matrix = NDArray[np.float32]
 Vector = NDArray[np.float32]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ROWS = 8  # rows of features that one sweep over the gradient adds
 AHEAD = 64  # examples looked up at a time: reads from far apart wait together, not in turn
@@ -147,15 +146,13 @@ def take_steps(
     ----------
     features, offsets
         The dataset: (n_items, width) and (n_queries + 1,).
-    query, starts, item : (n,), (n + 1,), (n_clicked,)
-        The examples, as `countersample.plans.Examples` has them.
-    shares, multipliers : (n_clicked,), (n,)
-        The plan: a step's gradient is the mean over its batch of m_i Σ_j share_j ∇f_j.
+    query, starts, item, shares, multipliers
+        The examples and the plan, as `countersample.plans` has them: a step's gradient is the mean
+        over its batch of m_i Σ_j share_j ∇f_j.
     draws : int64
         The examples drawn, `batch_size` for each step.
-    objective, optimizer : int
-        Codes.
-    settings : float64 (K, 7)
+    objective, optimizer, settings
+        Codes, and float64 (K, 7) as `_kernels.updates` takes them.
     step : int
         The steps taken before.
     w, total : float64 (K, width), in and out

@@ -7,11 +7,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from countersample._arrays import Floats
 from countersample._kernels.codes import ADAGRAD, ADAM, SGD
 from countersample._kernels.sums import squared_norm
 
 Vector = NDArray[np.float32]
-Floats = NDArray[np.float64]
 
 # Positions in the array of settings
 LEARNING_RATE, MOMENTUM, BETA1, BETA2, EPSILON, L2, RADIUS = range(7)

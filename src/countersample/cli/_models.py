@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from countersample._extras import need
+from countersample._params import choice
+from countersample.errors import ParameterError
+
 if TYPE_CHECKING:
     from countersample.rankers import ClickRanker
 
@@ -22,10 +26,6 @@ Model = Annotated[str, typer.Option(help=f"What to train: {', '.join(MODELS)}.")
 
 def make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:
     """Return the ranker of a model's name with these settings; refuse those it does not have."""
-    from countersample._extras import need
-    from countersample._params import choice
-    from countersample.errors import ParameterError
-
     choice("--model", model, MODELS)
     module, name, library, settings = MODELS[model]
     if library:
@@ -46,8 +46,6 @@ def make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:
 
 
 def _number(option: str, text: str) -> float:
-    from countersample.errors import ParameterError
-
     try:
         return float(text)
     except ValueError as error:

@@ -14,6 +14,7 @@ from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import Columns, Engine, Json, Master, Randomized, Seed  # noqa: TC001 (typer reads them)
 from countersample.cli._paths import check_writable
 from countersample.cli.logs import parse_columns
+from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
     from countersample.fitting import Fit
@@ -97,7 +98,8 @@ def fit(
             randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
             metric=metric, seed=seed, progress=progress,
         )  # fmt: skip
-    write_page(page, found, command=_command(), show_ids=show_ids)
+    command = shlex.join(["countersample", *sys.argv[1:]])
+    write_page(page, found, command=command, show_ids=show_ids)
     found.ranker.provenance_["data"] = features.name
     found.ranker.save(out)
     if json:
@@ -109,8 +111,6 @@ def fit(
 
 def _check_files(out: Path, page: Path) -> None:
     """Refuse, before the work, what could not be written after it."""
-    from countersample.errors import ParameterError
-
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
     for path in (out, page):
@@ -119,7 +119,6 @@ def _check_files(out: Path, page: Path) -> None:
 
 def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)
     from countersample import PositionBias
-    from countersample.errors import ParameterError
     from countersample.propensity import Propensities
 
     if gamma is not None and path is not None:
@@ -129,15 +128,15 @@ def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa:
     return None if path is None else Propensities.load(path)
 
 
-def _command() -> str:
-    return shlex.join(["countersample", *sys.argv[1:]])
-
-
 def _show_fit(found: Fit) -> None:
-    gain = found.gain
+    gain, counts = found.gain, found.check.counts
+    size = (
+        f"{counts.n_impressions:,} impressions, {counts.n_clicks:,} clicks, "
+        f"{len(counts.query_ids):,} queries"
+    )
     _show.pairs(
         [
-            ("log", _size(found)),
+            ("log", size),
             ("clicks used", f"{found.join.n_joined:,} of {found.join.n_clicks:,}"),
             ("propensities", f"{found.propensity_source.source}{_curve_text(found)}"),
             (
@@ -176,11 +175,3 @@ def _curve_text(found: Fit) -> str:
         return ""
     value, low, high = (column[-1] for column in (curve.value, curve.low, curve.high))
     return f"; {value:.3g} at position {len(curve.value)} ({low:.3g} to {high:.3g})"
-
-
-def _size(found: Fit) -> str:
-    counts = found.check.counts
-    return (
-        f"{counts.n_impressions:,} impressions, {counts.n_clicks:,} clicks, "
-        f"{len(counts.query_ids):,} queries"
-    )

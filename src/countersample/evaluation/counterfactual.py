@@ -23,6 +23,7 @@ is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,14 +41,13 @@ from countersample.evaluation.estimators import (
 from countersample.evaluation.resampling import interval, resample
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.evaluation.estimators import Case, RankRewards, Sums
     from countersample.evaluation.labelled import Ranker
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Estimate", "Gain", "estimate", "estimate_gain"]
 
@@ -196,10 +196,6 @@ def estimate(
     n_bootstrap : int
     rng : numpy Generator or seed
 
-    Returns
-    -------
-    Estimate
-
     Raises
     ------
     ParameterError, DataError
@@ -219,10 +215,10 @@ def estimate(
     """
     rng = np.random.default_rng(rng)
     case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
-    rewards = rewards_of(ranker_or_scores, case, metric)
-    sums = ESTIMATORS[estimator](case, rewards)
-    drawn = _draw([sums], n_bootstrap, rng)
-    return _summary(case, sums, rewards, drawn[:, 0], metric, estimator, confidence)
+    estimates, _ = _estimates(
+        case, [rewards_of(ranker_or_scores, case)], n_bootstrap, confidence, rng
+    )
+    return estimates[0]
 
 
 def estimate_gain(
@@ -249,10 +245,6 @@ def estimate_gain(
     ranker_or_scores, log, dataset, metric, estimator, clip, baseline, confidence, n_bootstrap, rng
         As for `estimate`.
 
-    Returns
-    -------
-    Gain
-
     Examples
     --------
     >>> from countersample import ClickLog, RankingDataset
@@ -268,14 +260,9 @@ def estimate_gain(
     """
     rng = np.random.default_rng(rng)
     case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
-    old = logged_rewards(case, metric) if logging is None else rewards_of(logging, case, metric)
-    new = rewards_of(ranker_or_scores, case, metric)
-    sums = [ESTIMATORS[estimator](case, rewards) for rewards in (new, old)]
-    drawn = _draw(sums, n_bootstrap, rng)
-    of_new, of_old = (
-        _summary(case, each, rewards, values, metric, estimator, confidence)
-        for each, rewards, values in zip(sums, (new, old), drawn.T, strict=True)
-    )
+    old = logged_rewards(case) if logging is None else rewards_of(logging, case)
+    new = rewards_of(ranker_or_scores, case)
+    (of_new, of_old), drawn = _estimates(case, [new, old], n_bootstrap, confidence, rng)
     if not of_old.value > 0:
         raise DataError(
             f"the logged ranking has a {metric} of 0, expected clicks within its cut-off: there is "
@@ -289,20 +276,23 @@ def estimate_gain(
                 of_new, of_old)  # fmt: skip
 
 
-def _draw(sums: list[Sums], n_bootstrap: int, rng: np.random.Generator) -> Floats:
-    """Return the bootstrap's values of each estimate, (n_bootstrap, len(sums)): paired."""
+def _estimates(
+    case: Case,
+    rewards: list[RankRewards],
+    n_bootstrap: int,
+    confidence: float,
+    rng: np.random.Generator,
+) -> tuple[list[Estimate], Floats]:
+    """Return the estimate of each ranking, and the bootstrap's values, (n_bootstrap, n): paired."""
+    sums = [ESTIMATORS[case.estimator](case, each) for each in rewards]
     columns = np.stack([*(each.top for each in sums), sums[0].bottom], axis=1)
-    return resample(columns, sums[0].n_empty, n_bootstrap=n_bootstrap, rng=rng)
+    drawn = resample(columns, sums[0].n_empty, n_bootstrap=n_bootstrap, rng=rng)
+    found = map(_summary, repeat(case), sums, rewards, drawn.T, repeat(confidence))
+    return list(found), drawn
 
 
 def _summary(
-    case: Case,
-    sums: Sums,
-    rewards: RankRewards,
-    drawn: Floats,
-    metric: str,
-    estimator: str,
-    confidence: float,
+    case: Case, sums: Sums, rewards: RankRewards, drawn: Floats, confidence: float
 ) -> Estimate:
     low, high = interval(drawn, confidence)
     shares, clicks = sums.weights * rewards.by_row, case.log.clicks
@@ -313,18 +303,18 @@ def _summary(
         low=low,
         high=high,
         confidence=confidence,
-        metric=metric,
-        estimator=estimator,
+        metric=case.metric,
+        estimator=case.estimator,
         per=sums.per,
         resampled=case.clusters.name,
         n_sessions=case.clusters.n_sessions,
         n_clicks=case.log.n_clicks,
         effective_clicks=effective,
-        warnings=tuple(_warnings(case, rewards, effective, estimator)),
+        warnings=tuple(_warnings(case, rewards, effective)),
     )
 
 
-def _warnings(case: Case, rewards: RankRewards, effective: float, estimator: str) -> list[str]:
+def _warnings(case: Case, rewards: RankRewards, effective: float) -> list[str]:
     told = []
     if effective < THIN:
         told.append(
@@ -339,7 +329,7 @@ def _warnings(case: Case, rewards: RankRewards, effective: float, estimator: str
         if unseen > UNSEEN:
             means = (
                 "of these the relevance model alone speaks"
-                if estimator == "dr"
+                if case.estimator == "dr"
                 else "they count as irrelevant here, so the ranker may be better: see 'dr'"
             )
             told.append(f"{unseen:.0%} of its rewards are of items never shown: {means}")

@@ -35,11 +35,9 @@ from countersample.evaluation.resampling import add_up
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 FOLDS = 5
 
@@ -85,10 +83,6 @@ def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Ge
     dataset : RankingDataset
     rng : numpy Generator
         Cuts the queries into parts.
-
-    Returns
-    -------
-    float64 (n_items,)
     """
     seen, clicks = exposure(log, dataset)
     n_folds = min(FOLDS, len(np.unique(log.query)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from countersample._params import choice, number
+from countersample._ranked import ratio
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.doubly_robust import exposure, relevance_of_model
 from countersample.evaluation.ranking import item_ranks, parse_additive, rank_values
@@ -21,14 +22,12 @@ from countersample.evaluation.resampling import Clusters, add_up
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from countersample._arrays import Floats, Ints
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.evaluation.labelled import Ranker
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 
 class RankRewards(NamedTuple):
@@ -43,26 +42,16 @@ class RankRewards(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What all estimators start from.
-
-    Attributes
-    ----------
-    log, dataset : ClickLog, RankingDataset
-    rows : int64 (n_rows,)
-        The item of the dataset that each row of the log is of.
-    clusters : Clusters
-    clip : float
-        τ.
-    relevance : float64 (n_items,)
-        r̂ for `dr`; else empty.
-    """
+    """What all estimates start from, whatever the ranker."""
 
     log: ClickLog
     dataset: RankingDataset
-    rows: Ints
+    metric: str
+    estimator: str
+    rows: Ints  # the item of the dataset that each row of the log is of
     clusters: Clusters
-    clip: float
-    relevance: Floats
+    clip: float  # τ
+    relevance: Floats  # r̂ of each item for `dr`; else empty
 
 
 class Sums(NamedTuple):
@@ -105,9 +94,8 @@ def _dr(case: Case, rewards: RankRewards) -> Sums:
     sessions = sessions_of_item(clusters, case.dataset)
     seen, _ = exposure(log, case.dataset)
     below = np.maximum(seen, case.clip * sessions)[case.rows]
-    shares = np.divide(  # of a session: so that clusters add up to n_q · (C − E·r̂) / below
-        sessions[case.rows], below, out=np.zeros(len(below)), where=below > 0
-    )
+    # Of a session: so that clusters add up to n_q · (C − E·r̂) / below.
+    shares = ratio(sessions[case.rows], below)
     examined = log.impressions * log.propensity
     corrections = (log.clicks - examined * model[case.rows]) * shares
     top = clusters.total(rewards.by_row * corrections)
@@ -131,13 +119,13 @@ ESTIMATORS: dict[str, Callable[[Case, RankRewards], Sums]] = {
 }
 
 
-def rewards_of(ranker_or_scores: ArrayLike | Ranker, case: Case, metric: str) -> RankRewards:
+def rewards_of(ranker_or_scores: ArrayLike | Ranker, case: Case) -> RankRewards:
     """Return the rewards of the ranks that a ranker gives."""
-    by_item = rank_values(metric, item_ranks(ranker_or_scores, case.dataset))
+    by_item = rank_values(case.metric, item_ranks(ranker_or_scores, case.dataset))
     return RankRewards(by_item[case.rows], by_item)
 
 
-def logged_rewards(case: Case, metric: str) -> RankRewards:
+def logged_rewards(case: Case) -> RankRewards:
     """Return the rewards of the logged rankings: by item, the mean of λ over its query's sessions.
 
     Without impressions that is not known, and each click has the λ of its own position.
@@ -148,12 +136,12 @@ def logged_rewards(case: Case, metric: str) -> RankRewards:
             "the log has no positions, expected the rank at which each item was shown: give the "
             "scores of what ranked it as logging"
         )
-    by_row = rank_values(metric, log.position)
+    by_row = rank_values(case.metric, log.position)
     if log.impressions is None:
         return RankRewards(by_row, None)
     sessions = sessions_of_item(case.clusters, case.dataset)
     added = add_up(case.rows, log.impressions * by_row, case.dataset.n_items)
-    by_item = np.divide(added, sessions, out=np.zeros(len(added)), where=sessions > 0)
+    by_item = ratio(added, sessions)
     return RankRewards(by_item[case.rows], by_item)
 
 
@@ -185,4 +173,4 @@ def make_case(
         clip = min(1.0, 10 / sqrt(clusters.n_sessions or log.n_clicks))
         clip = 0.0 if estimator == "dr" else clip
     rows = dataset.offsets[log.query] + log.item
-    return Case(log, dataset, rows, clusters, clip, relevance)
+    return Case(log, dataset, metric, estimator, rows, clusters, clip, relevance)

@@ -24,13 +24,9 @@ from countersample.evaluation.resampling import MOST_GROUPS, add_up, interval, r
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats, Ints
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 __all__ = ["Fold", "HeldOut", "Scorer"]
 

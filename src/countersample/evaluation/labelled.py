@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample.data import RankingDataset
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["QueryValues", "Ranker", "evaluate", "learning_curve"]
 
@@ -37,7 +36,7 @@ class Ranker(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class QueryValues(Tabular):
-    """What metrics are of each query.
+    """What metrics are of each query: see `evaluate`.
 
     Attributes
     ----------
@@ -45,20 +44,6 @@ class QueryValues(Tabular):
         In the order of the dataset.
     values : dict of str to float64 (n_queries,)
         By the names of the metrics; NaN for a query that a metric skips.
-
-    Examples
-    --------
-    >>> from countersample import RankingDataset, evaluate
-    >>> data = RankingDataset.from_arrays(
-    ...     X=[[0.1], [0.9], [0.5], [0.4]], y=[0, 2, 0, 1], qid=["a", "a", "b", "b"]
-    ... )
-    >>> found = evaluate(data.features[:, 0], data, "mrr", per_query=True)
-    >>> found["mrr"]
-    array([1. , 0.5])
-    >>> found.to_frame("pyarrow").to_pylist()
-    [{'query': 'a', 'mrr': 1.0}, {'query': 'b', 'mrr': 0.5}]
-    >>> found.means
-    {'mrr': 0.75}
     """
 
     query_ids: NDArray[Any]
@@ -140,6 +125,11 @@ def evaluate(
     ... )
     >>> evaluate(data.features[:, 0], data, ["precision@1", "mrr", "arp"])
     {'precision@1': 0.5, 'mrr': 0.75, 'arp': 1.5}
+    >>> found = evaluate(data.features[:, 0], data, "mrr", per_query=True)
+    >>> found["mrr"], found.means
+    (array([1. , 0.5]), {'mrr': 0.75})
+    >>> found.to_frame("pyarrow").to_pylist()
+    [{'query': 'a', 'mrr': 1.0}, {'query': 'b', 'mrr': 0.5}]
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     functions = {name: get_metric(name, **options) for name in names}

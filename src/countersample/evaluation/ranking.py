@@ -16,11 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats, Ints
     from countersample.data import RankingDataset
     from countersample.evaluation.labelled import Ranker
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 # λ(rank), before the cut-off at k, which is None for the whole list.
 REWARDS: dict[str, Callable[[Floats, int | None], Floats]] = {

@@ -10,12 +10,8 @@ import numpy as np
 from countersample._params import number, whole_number
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats, Ints
     from countersample.clicks import ClickLog
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 MOST_GROUPS = 4_000
 _DRAWN_AT_ONCE = 1 << 22
@@ -23,58 +19,35 @@ _DRAWN_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """What is resampled as a whole: sessions, or queries where a log has no sessions.
+    """What is resampled as a whole: sessions, or queries where a log has no sessions."""
 
-    Attributes
-    ----------
-    of_row : int64 (n_rows,)
-        The cluster of each row of the log, from 0.
-    sessions : float64 (n,)
-        How many sessions each cluster is; by query and without impressions, an even share of all.
-    visits : tuple of (cluster, query, number of sessions), each (n_visits,), or None
-        Which query each session is of; None for a log that does not say what was shown.
-    n_empty : float
-        The sessions that have no row.
-    n_sessions : float or None
-        All sessions; None where they are not known.
-    name : {"sessions", "queries"}
-    """
-
-    of_row: Ints
-    sessions: Floats
+    of_row: Ints  # the cluster of each row of the log, from 0
+    sessions: Floats  # of each cluster; by query and without impressions, an even share of all
+    # Clusters, queries and numbers of sessions; None for a log that does not say what was shown.
     visits: tuple[Ints, Ints, Floats] | None
-    n_empty: float
-    n_sessions: float | None
+    n_empty: float  # the sessions that have no row
+    n_sessions: float | None  # all, where they are known
     name: str
 
     @classmethod
     def of(cls, log: ClickLog) -> Clusters:
         """Return the sessions of a log, or its queries."""
-        if log.session is not None:
-            return cls._by_session(log)
-        queries, of_row = np.unique(log.query, return_inverse=True)
-        visits, known = None, log.n_sessions
-        if log.impressions is not None:
-            n_of_query = _sessions_by_query(log, of_row, len(queries))
-            visits = (np.arange(len(queries)), queries.astype(np.int64), n_of_query)
-            known = max(log.n_sessions or 0, float(n_of_query.sum()))
-            return cls(of_row, n_of_query, visits, known - n_of_query.sum(), known, "queries")
-        share = np.full(len(queries), (known or 0) / len(queries))
-        return cls(of_row, share, visits, 0, known, "queries")
-
-    @classmethod
-    def _by_session(cls, log: ClickLog) -> Clusters:
-        assert log.session is not None  # noqa: S101 (only called where it is)
-        ids, of_row = np.unique(log.session, return_inverse=True)
-        visits, known = None, log.n_sessions
-        sessions = np.ones(len(ids))
-        if log.impressions is not None:
+        by_session = log.session is not None
+        ids, of_row = np.unique(log.session if by_session else log.query, return_inverse=True)
+        name, known = "sessions" if by_session else "queries", log.n_sessions
+        if log.impressions is None:
+            sessions = np.full(len(ids), 1.0 if by_session else (known or 0) / len(ids))
+            n_empty = known - len(ids) if by_session and known is not None else 0
+            return cls(of_row, sessions, None, n_empty, known, name)
+        if by_session:
             pairs = np.unique((of_row << 32) | log.query)
             visits = (pairs >> 32, pairs & 0xFFFFFFFF, np.ones(len(pairs)))
-            sessions = np.bincount(visits[0]).astype(np.float64)
-            known = max(log.n_sessions or 0, float(sessions.sum()))
-        n_empty = 0 if known is None else known - sessions.sum()
-        return cls(of_row, sessions, visits, n_empty, known, "sessions")
+        else:
+            n_of_query = _sessions_by_query(log, of_row, len(ids))
+            visits = (np.arange(len(ids)), ids.astype(np.int64), n_of_query)
+        sessions = add_up(visits[0], visits[2], len(ids))
+        known = max(known or 0, float(sessions.sum()))
+        return cls(of_row, sessions, visits, known - sessions.sum(), known, name)
 
     def __len__(self) -> int:
         return len(self.sessions)
@@ -112,13 +85,8 @@ def resample(sums: Floats, n_empty: float, *, n_bootstrap: int, rng: np.random.G
     at random into so many groups, with their share of the empty ones, which leaves mean and
     variance as they are.
 
-    Parameters
-    ----------
-    sums : float64 (n_clusters, k + 1)
-        The sums above the line of k estimates, and the one below the line that they share.
-    n_empty : float
-    n_bootstrap : int
-    rng : numpy Generator
+    `sums`, (n_clusters, k + 1), are those above the line of k estimates, and the one below the line
+    that they share.
 
     Examples
     --------

@@ -12,8 +12,7 @@ from countersample.evaluation import estimate, estimate_gain
 from countersample.evaluation.held_out import HeldOut
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from countersample.fitting.shown import Matched
     from countersample.rankers import ClickRanker
 
-    Floats = NDArray[np.float64]
     Stage = tuple[int, Floats]  # steps, and the scores of all items after them
 
 PARTS = 5  # that queries are cut into
@@ -38,25 +36,10 @@ def held_out_scores(
     rng: np.random.Generator,
     progress: Progress,
 ) -> tuple[Floats, list[Stage]]:
-    """Score each query by a ranker that is trained without it.
+    """Score each item by a copy of the ranker that is trained without its query, (n_items,).
 
-    Parameters
-    ----------
-    ranker : ClickRanker
-        With the settings to train with.
-    dataset : RankingDataset
-    shown : ClickLog
-        What was shown, clicked or not.
-    metric : str
-    rng : numpy Generator
-    progress : Progress
-
-    Returns
-    -------
-    scores : float64 (n_items,)
-        0 for the items of queries that were never shown.
-    stages : list of (steps, scores)
-        The same in the course of training, where the kind of ranker has ``staged_predict``.
+    The score is 0 for the items of queries that were never shown. The stages are the scores in the
+    course of training, where the kind of ranker has ``staged_predict``.
     """
     n_clicked = len(np.unique(shown.query[shown.clicks > 0]))
     if n_clicked < 2:

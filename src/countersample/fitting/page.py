@@ -72,17 +72,24 @@ def write_page(
 def _gain(fit: Fit) -> str:
     gain = fit.gain
     rows = [
-        ("logged", *_numbers(gain.logged.value, gain.logged.low, gain.logged.high)),
-        ("new ranker", *_numbers(gain.new.value, gain.new.low, gain.new.high)),
-        ("gain", *_numbers(gain.value, gain.low, gain.high)),
+        *((name, *(f"{value:.4g}" for value in (each.value, each.low, each.high)))
+          for name, each in (("logged", gain.logged), ("new ranker", gain.new), ("gain", gain))),
         ("gain, relative", *(f"{share:+.1%}" for share in
                              (gain.relative, gain.relative_low, gain.relative_high))),
     ]  # fmt: skip
+    if_wrong = ""
+    if fit.gain_at_ends is not None:
+        low, high = fit.gain_at_ends
+        if_wrong = (
+            "; with all of them at the lower ends of their intervals the gain would be "
+            f"{low:+.1%}, at the upper ends {high:+.1%}"
+        )
     text = (
         f"{gain.new.metric} a {gain.new.per}, from clicks weighted by 1/propensity. Each query is "
         f"ranked by a ranker that was trained without it. The {gain.new.confidence:.0%} interval "
         f"is a bootstrap over {gain.new.resampled}. The value rests on as much as "
-        f"{gain.new.effective_clicks:,.0f} clicks of equal weight. {_if_wrong(fit)}"
+        f"{gain.new.effective_clicks:,.0f} clicks of equal weight. The interval takes the "
+        f"propensities as they are{if_wrong}."
     )
     figure, axes = new_axes(_SIZE[0], 0.9)
     plot_gain(gain, ax=axes)
@@ -93,16 +100,6 @@ def _gain(fit: Fit) -> str:
     caption = f"{gain.new.metric} a {gain.new.per}"
     table = pages.table(("", "estimate", "low", "high"), rows, caption=caption)
     return pages.card("The gain over what was logged", pages.paragraphs([text]), drawn, table)
-
-
-def _if_wrong(fit: Fit) -> str:
-    if fit.gain_at_ends is None:
-        return "The interval takes the propensities as they are."
-    low, high = fit.gain_at_ends
-    return (
-        "The interval takes the propensities as they are; with all of them at the lower ends of "
-        f"their intervals the gain would be {low:+.1%}, at the upper ends {high:+.1%}."
-    )
 
 
 @figure_style()
@@ -253,10 +250,6 @@ def _settings(fit: Fit) -> str:
     by_clicks = [name.replace("_", " ") for name in chosen] + ([] if fit.clip is None else ["clip"])
     text = f"Chosen by the clicks of held-out queries: {', '.join(by_clicks)}."
     return pages.card("Settings", pages.paragraphs([text]), pages.facts(rows))
-
-
-def _numbers(*values: float) -> tuple[str, ...]:
-    return tuple(f"{value:.4g}" for value in values)
 
 
 def _versions() -> str:

@@ -28,25 +28,12 @@ _INSTEAD = (
 
 @dataclass(frozen=True, eq=False)
 class PropensitySource:
-    """How likely each position is examined, and where that is known from.
+    """How likely each position is examined, and where that is known from."""
 
-    Attributes
-    ----------
-    propensities : Propensities, PositionBiasCurve, RowPropensities or array
-        As `join_features` takes them.
-    source : str
-        Where they are from, in words.
-    curve : Propensities, optional
-        The estimate, where they were estimated.
-    cross_check : CrossCheck, optional
-        What all methods say, where they were estimated.
-    warnings : tuple of str
-    """
-
-    propensities: ArrayLike | PositionBiasCurve | RowPropensities
-    source: str
-    curve: Propensities | None = None
-    cross_check: CrossCheck | None = None
+    propensities: ArrayLike | PositionBiasCurve | RowPropensities  # as `join_features` takes them
+    source: str  # where they are from, in words
+    curve: Propensities | None = None  # the estimate, where they were estimated
+    cross_check: CrossCheck | None = None  # what all methods say, where they were estimated
     warnings: tuple[str, ...] = ()
 
 

@@ -14,28 +14,19 @@ from countersample.clicks.impressions.joining import match_rows, propensity_of_r
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Ints
     from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions import FeatureTable
-
-    Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """Counts of a log with the features of their items.
-
-    Attributes
-    ----------
-    counts : PositionCounts
-    table : FeatureTable
-    query, row : int64 arrays, one for each row of counts
-        The query and the row of the features; −1 where there is none.
-    """
+    """Counts of a log with the features of their items."""
 
     counts: PositionCounts
     table: FeatureTable
-    query: Ints
-    row: Ints
+    query: Ints  # of the table, for each row of counts; −1 where there is none
+    row: Ints  # likewise
 
     @classmethod
     def of(cls, counts: PositionCounts, table: FeatureTable) -> Matched:
@@ -56,12 +47,8 @@ class Matched:
     ) -> tuple[ClickLog, Ints]:
         """Return the log of everything shown that has features and a propensity.
 
-        Returns
-        -------
-        log : ClickLog
-            With positions and impressions; what was never clicked has a count of 0.
-        rows : int64 (n_rows,)
-            The row of `counts` that each row of the log is.
+        What was never clicked has a count of 0. The second is the row of `counts` that each row of
+        the log is, (n_rows,).
         """
         counts = self.counts
         propensity, _ = propensity_of_rows(propensities, counts)

@@ -62,13 +62,7 @@ def train(
     options : TrainingOptions, optional
         All that can be said about training; by default its defaults.
     **settings
-        Single fields of `TrainingOptions`, which win over `options`: ``method``, ``unit``,
-        ``objective``, ``optimizer``, ``batch_size``, ``steps`` or ``epochs``, ``average``,
-        ``checkpoints``, ``l2``, ``radius``, ``clip``, those of the optimizer and the plan.
-
-    Returns
-    -------
-    TrainingResult
+        Single fields of `TrainingOptions`, which win over `options`: ``steps``, ``method``, ….
 
     Raises
     ------
@@ -120,16 +114,13 @@ def train_many(
 
     Parameters
     ----------
-    dataset : RankingDataset
-    log : ClickLog
     learning_rates : sequence of float
     methods : sequence of str, optional
         By default that of the options.
     seeds : sequence of int
     workers : int, optional
         Threads; all cores by default. The results do not depend on it.
-    progress : function of (what is going on, share of all that is done), optional
-    options, **settings
+    dataset, log, progress, options, **settings
         As for `train`.
 
     Returns
@@ -151,13 +142,13 @@ def train_many(
             raise ParameterError(f"train_many takes no {name}: its seeds say what is drawn")
     n_threads = available_cores() if workers is None else whole_number("workers", workers, least=1)
     setups = Setup.of(dataset, log, TrainingOptions.of(options, settings), methods)
-    for setup in setups:
-        setup.prepare()
+    starts = range(0, len(learning_rates), MOST_BATCHED_RUNS)
+    batches = [learning_rates[start : start + MOST_BATCHED_RUNS] for start in starts]
     seeded = [
         (seed, Run(setup, rates, np.random.default_rng(seed)))
         for setup in setups
         for seed in seeds
-        for rates in _batches(learning_rates)
+        for rates in batches
     ]
     parts = Progress.of(progress).part(1.0, "training").side_by_side(len(seeded))
 
@@ -169,11 +160,6 @@ def train_many(
 
     with ThreadPoolExecutor(n_threads) as pool:
         return [result for results in pool.map(work, range(len(seeded))) for result in results]
-
-
-def _batches(learning_rates: Sequence[float]) -> list[Sequence[float]]:
-    starts = range(0, len(learning_rates), MOST_BATCHED_RUNS)
-    return [learning_rates[start : start + MOST_BATCHED_RUNS] for start in starts]
 
 
 def _results(run: Run, seed: int | None) -> list[TrainingResult]:

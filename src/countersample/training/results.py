@@ -14,9 +14,8 @@ from countersample.errors import CounterSampleError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample.training.options import TrainingOptions
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["DivergedError", "History", "TrainingResult"]
 

@@ -32,20 +32,10 @@ _DAMAGE = (
 
 
 def run_resumable(run: Run, path: str | PathLike[str], progress: Progress) -> None:
-    """Take all steps of a run, keeping its state in a file and starting from what that holds.
+    """Take all steps of a run that has not started, from where the file at `path` leaves off.
 
-    Parameters
-    ----------
-    run : Run
-        One that has not started.
-    path : path
-        The file; it is left there at the end, so that a further call has nothing to do.
-    progress : Progress
-
-    Raises
-    ------
-    DataError
-        If the file is of another run, or is not one of these files.
+    The file is left there at the end, so that a further call has nothing to do. One of another run,
+    or that is not such a file, is a DataError.
     """
     path = Path(path)
     identity = _identity(run)

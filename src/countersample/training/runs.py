@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from countersample._arrays import Ints
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
@@ -28,27 +28,17 @@ CHUNK = 1 << 16  # draws made at a time
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Everything a run needs but its learning rate and its random numbers, checked.
-
-    Attributes
-    ----------
-    dataset : RankingDataset
-    log : ClickLog
-        As it is trained on: with its propensities clipped.
-    options : TrainingOptions
-    examples, plan : Examples, Plan
-    n_steps : int
-    record_at : int64 (n_records,)
-        The steps at which weights are kept.
-    """
+    """Everything a run needs but its learning rate and its random numbers, checked."""
 
     dataset: RankingDataset
-    log: ClickLog
+    log: ClickLog  # as it is trained on: with its propensities clipped
     options: TrainingOptions
     examples: Examples
     plan: Plan
+    shares: NDArray[np.float32]  # of the plan, as the kernel takes them
+    multipliers: NDArray[np.float32]
     n_steps: int
-    record_at: NDArray[np.int64]
+    record_at: Ints  # the steps at which weights are kept
 
     @classmethod
     def of(
@@ -58,14 +48,7 @@ class Setup:
         options: TrainingOptions,
         methods: Sequence[str] | None = None,
     ) -> list[Setup]:
-        """Check the log, and make a plan for each method, of the same examples.
-
-        Parameters
-        ----------
-        dataset, log, options
-        methods : sequence of str, optional
-            By default that of the options.
-        """
+        """Check the log, and make a plan for each method, of the same examples."""
         by_method = [replace(options, method=method) for method in methods or [options.method]]
         n_steps = options.n_steps(len(log))
         record_at = options.record_at(n_steps)
@@ -73,46 +56,24 @@ class Setup:
         if options.clip is not None:
             log = log.clip(options.clip)
         examples = Examples.of(log, options.unit)
-        return [
-            cls(dataset, log, each, examples, each.plan(examples), n_steps, record_at)
-            for each in by_method
-        ]
-
-    @property
-    def batch_size(self) -> int:
-        """Examples a step."""
-        return int(self.options.batch_size)
+        setups = []
+        for each in by_method:
+            plan = each.plan(examples)
+            plan.draw(0, np.random.default_rng(0))  # builds its table before threads share it
+            shares, multipliers = (x.astype(np.float32) for x in (plan.shares, plan.multipliers))
+            setups.append(
+                cls(dataset, log, each, examples, plan, shares, multipliers, n_steps, record_at)
+            )
+        return setups
 
     @property
     def steps_at_once(self) -> int:
         """Steps between two looks up, from the start on: what a resumed run must agree on."""
-        return max(1, CHUNK // self.batch_size)
-
-    @cached_property
-    def multipliers(self) -> NDArray[np.float32]:
-        """The plan's m, as the kernel takes them."""
-        return self.plan.multipliers.astype(np.float32)
-
-    @cached_property
-    def shares(self) -> NDArray[np.float32]:
-        """The plan's shares, as the kernel takes them."""
-        return self.plan.shares.astype(np.float32)
-
-    def prepare(self) -> None:
-        """Build what is built once and then shared, before threads share it."""
-        self.plan.draw(0, np.random.default_rng(0))  # builds its table
-        assert len(self.multipliers) and len(self.shares)  # noqa: S101, PT018 (computes them)
+        return max(1, CHUNK // self.options.batch_size)
 
 
 class Run:
-    """K runs under way that differ in their learning rate only: state, and how it goes on.
-
-    Parameters
-    ----------
-    setup : Setup
-    learning_rates : sequence of float (K,)
-    rng : numpy Generator
-    """
+    """K runs under way that differ in their learning rate only: state, and how it goes on."""
 
     def __init__(
         self, setup: Setup, learning_rates: Sequence[float], rng: np.random.Generator
@@ -142,11 +103,12 @@ class Run:
 
         setup = self.setup
         n_steps = min(setup.steps_at_once, setup.n_steps - self.step)
+        batch_size = int(setup.options.batch_size)
         examples, state = setup.examples, self.state
         take_steps(
             setup.dataset.features, setup.dataset.offsets,
             examples.query, examples.starts, examples.item, setup.shares, setup.multipliers,
-            setup.plan.draw(n_steps * setup.batch_size, self.rng), setup.batch_size,
+            setup.plan.draw(n_steps * batch_size, self.rng), batch_size,
             get_objective(setup.options.objective).code,
             OPTIMIZERS[setup.options.optimizer].code, self._settings,
             self.step, state["w"], state["total"], state["first"], state["second"],

@@ -1,11 +1,4 @@
-"""Learning rate, steps and clipping, chosen from clicks alone.
-
-Queries with clicks are cut into five parts. Rankers are trained on four of them, and judged by the
-clicks of the fifth, with the `snips` estimate of `countersample.evaluation`:
-
-    value = Σ_clicks λ(rank)/p  /  Σ_clicks 1/p
-
-On a log of few queries each part is held out in turn, and what is held out is judged together.
+"""Learning rate, steps and clipping, chosen from clicks alone, as `HeldOut` judges rankers by them.
 
 The rates tried lie around what theory says, η₀ = B / (m·G·√T), which is safe rather than good. They
 are found by successive halving: all of them take a quarter of the steps, the better half of them
@@ -71,8 +64,7 @@ def tune(
         Those to try; by default η₀·10^(k/2), k = −2 … 5, and on while the best is at an end.
     clips : sequence of float or None
         The smallest propensities to train with; None for those of the log. Rankers are judged with
-        the propensities of the log, whatever they were trained with. Where None is among them,
-        another is chosen only if it is better by more than the standard error of the difference.
+        the propensities of the log, whatever they were trained with: see `ClipChoice`.
     fewer_steps : bool
         Whether a quarter and half of the steps may be chosen as well.
     metric : str
@@ -86,12 +78,7 @@ def tune(
     options : TrainingOptions, optional
         How rankers are trained; by default by query.
     **settings
-        Single fields of them: ``steps`` (the most; by default `number_of_steps`), ``method``,
-        ``unit``, ``objective``, ``optimizer``, ``batch_size``, ``average``, ``l2``, ``radius``, …
-
-    Returns
-    -------
-    TuningResult
+        Single fields of them: ``steps`` (the most; by default `number_of_steps`), ``method``, ….
 
     Examples
     --------
@@ -186,8 +173,7 @@ def choose_clip(
     """Choose how far to clip by the clicks of held-out queries, for rankers of any kind.
 
     Linear rankers are trained with each of `clips_to_try`; which weights are too noisy to learn
-    from is a property of the log more than of the ranker. A clip has to be better than none by more
-    than the standard error of the difference.
+    from is a property of the log more than of the ranker.
 
     Parameters
     ----------

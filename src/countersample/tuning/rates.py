@@ -27,14 +27,6 @@ FIRST = range(-2, 6)  # as many as training serves with one pass over memory
 class RateGrid:
     """The learning rates of one clip: η₀·10^(k/2) for any k, or those given.
 
-    Attributes
-    ----------
-    clip : float or None
-    centre : float
-        η₀.
-    given : tuple of float
-        The rates that k counts, where they were given.
-
     Examples
     --------
     >>> from countersample.tuning.rates import RateGrid
@@ -48,8 +40,8 @@ class RateGrid:
     """
 
     clip: float | None
-    centre: float = 1.0
-    given: tuple[float, ...] = ()
+    centre: float = 1.0  # η₀
+    given: tuple[float, ...] = ()  # the rates that k counts, where they were given
 
     @property
     def first(self) -> range:

@@ -15,15 +15,12 @@ from countersample.tuning.results import STANDARD_ERRORS, Trial
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.evaluation.held_out import HeldOut
     from countersample.training import TrainingOptions, TrainingResult
     from countersample.tuning.rates import RateGrid
-
-    Floats = NDArray[np.float64]
 
 MOST_PASSES = 3
 PARTS_OF_STEPS = (4, 2, 1)
@@ -46,22 +43,12 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Trains settings on what is not held out, and judges them by what is.
-
-    Attributes
-    ----------
-    dataset : RankingDataset
-    held_out : HeldOut
-    options : TrainingOptions
-        But for the steps and the clip, which are those of each setting.
-    seed : int
-        Of what is drawn, in every run.
-    """
+    """Trains settings on what is not held out, and judges them by what is."""
 
     dataset: RankingDataset
     held_out: HeldOut
-    options: TrainingOptions
-    seed: int
+    options: TrainingOptions  # but for the steps and the clip, which are those of each setting
+    seed: int  # of what is drawn, in every run
 
     def halve(self, grids: Sequence[RateGrid], steps: int, progress: Progress) -> list[Attempt]:
         """Try all rates with a quarter of the steps, and the better halves of them with more."""
@@ -122,10 +109,9 @@ class Search:
         return attempts
 
     def _sums(self, runs: Sequence[Sequence[TrainingResult]]) -> list[Floats | None]:
-        """Return the sums over held-out clicks of each ranker; None where weights exploded.
+        """Return the sums over held-out clicks of each ranker, which is a result for each fold.
 
-        A ranker is what training gave on each fold. The scores of all are one matrix product a
-        fold.
+        None where weights exploded. The scores of all are one matrix product a fold.
         """
         sound = [n for n, of_run in enumerate(runs) if all(r.diverged_at is None for r in of_run)]
         sums = np.zeros((len(sound), len(self.held_out.weight_sums)))
@@ -142,11 +128,7 @@ def _first_of_each_clip(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def best_of(attempts: Sequence[Attempt], eligible: Sequence[int], held_out: HeldOut) -> int:
-    """Return the index of the highest value; one that clips has to be clearly better.
-
-    It has to be better than no clipping by more than the standard error of the difference: see
-    `ClipChoice`.
-    """
+    """Return the index of the highest value; one that clips has to be as `ClipChoice` says."""
     by_value = sorted(eligible, key=lambda n: (-attempts[n].value, attempts[n].rate))
     plain = next((n for n in by_value if attempts[n].grid.clip is None), by_value[0])
     without = attempts[plain].sums
