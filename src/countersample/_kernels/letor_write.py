@@ -89,22 +89,6 @@ def write_number(out: Text, at: int, value: np.float32) -> int:
 
 
 @njit(nogil=True, cache=True)
-def write_features(out: Text, at: int, row: Matrix, keep_last: bool) -> int:
-    """Write `` index:value`` for each value that is not 0; return where it ends.
-
-    With `keep_last` the last feature is written even if it is 0, so that the width can be read.
-    """
-    for column in range(len(row)):
-        value = row[column]
-        if value != 0.0 or (keep_last and column == len(row) - 1):
-            out[at] = _SPACE
-            at = _write_integer(out, at + 1, np.uint64(column + 1))
-            out[at] = _COLON
-            at = write_number(out, at + 1, value)
-    return at
-
-
-@njit(nogil=True, cache=True)
 def write_rows(
     out: Text,
     features: Matrix,
@@ -117,9 +101,10 @@ def write_rows(
     """Write rows as ``label qid:ID index:value …`` lines; return the number of bytes.
 
     `out` is long enough for the longest rows. The id of query q is ``ids[id_starts[q] :
-    id_starts[q + 1]]``. With `keep_last` the first row names the last feature even if it is 0.
+    id_starts[q + 1]]``. With `keep_last` the first row names the last feature even if it is 0, so
+    that the width can be read.
     """
-    at = 0
+    at, width = 0, features.shape[1]
     for row in range(len(labels)):
         at = write_number(out, at, labels[row])
         out[at : at + 5] = np.array([32, 113, 105, 100, 58], np.uint8)  # " qid:"
@@ -128,7 +113,14 @@ def write_rows(
         for k in range(id_starts[query], id_starts[query + 1]):
             out[at] = ids[k]
             at += 1
-        at = write_features(out, at, features[row], keep_last and row == 0)
+        kept = width - 1 if keep_last and row == 0 else -1
+        for column in range(width):
+            value = features[row, column]
+            if value != 0.0 or column == kept:
+                out[at] = _SPACE
+                at = _write_integer(out, at + 1, np.uint64(column + 1))
+                out[at] = _COLON
+                at = write_number(out, at + 1, value)
         out[at] = 10
         at += 1
     return at

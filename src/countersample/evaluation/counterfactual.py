@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from countersample.evaluation.estimators import Case, RankRewards, Sums
     from countersample.evaluation.labelled import Ranker
 
-__all__ = ["Estimate", "Gain", "estimate", "estimate_gain"]
-
 THIN = 100  # clicks of equal weight; with fewer the interval itself is a guess
 FEW = 50  # clusters to resample
 _COLUMNS = (  # of a frame

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.data.normalize import row_blocks
+from countersample.data.normalize import Normalizer, row_blocks
 from countersample.errors import DataError
 from countersample.evaluation.resampling import add_up
 
@@ -90,9 +90,8 @@ def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Ge
         return np.zeros(dataset.n_items)  # nothing else to learn from
     fold_of_query = rng.permutation(dataset.n_queries) % n_folds
     fold = np.repeat(fold_of_query, dataset.query_sizes)
-    shift, scale = _moments(dataset.features)
-    parts = [_normal_equations(dataset, fold == k, seen, clicks, shift, scale)
-             for k in range(n_folds)]  # fmt: skip
+    scaler = Normalizer.fit(dataset, "standard")
+    parts = [_normal_equations(dataset, fold == k, seen, clicks, scaler) for k in range(n_folds)]
     squares, products = (np.sum([part[i] for part in parts], axis=0) for i in range(2))
     ridge = np.append(np.full(dataset.n_features, float(dataset.n_features)), 1e-9)
     weights = np.stack(
@@ -103,7 +102,7 @@ def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Ge
     )
     relevance = np.empty(dataset.n_items)
     for rows in row_blocks(dataset.features):
-        scaled = _scaled(dataset.features[rows], shift, scale)
+        scaled = _scaled(dataset.features[rows], scaler)
         relevance[rows] = np.einsum("ij,ij->i", scaled, weights[fold[rows]])
     return np.clip(relevance, 0.0, 1.0)
 
@@ -127,19 +126,9 @@ def relevance_of_model(
     return relevance
 
 
-def _moments(features: NDArray[np.float32]) -> tuple[Floats, Floats]:
-    shift = features.mean(axis=0, dtype=np.float64)
-    squares = sum(
-        (np.square(features[rows] - shift).sum(axis=0) for rows in row_blocks(features)),
-        start=np.zeros(len(shift)),
-    )
-    scale = np.sqrt(squares / len(features))
-    return shift, np.where(scale > 0, scale, 1.0)
-
-
-def _scaled(features: NDArray[np.float32], shift: Floats, scale: Floats) -> Floats:
+def _scaled(features: NDArray[np.float32], scaler: Normalizer) -> Floats:
     """Return the features at mean 0 and variance 1, and a last column of ones."""
-    return np.column_stack([(features - shift) / scale, np.ones(len(features))])
+    return np.column_stack([scaler.transform(features), np.ones(len(features))])
 
 
 def _normal_equations(
@@ -147,15 +136,14 @@ def _normal_equations(
     is_in: NDArray[np.bool_],
     seen: Floats,
     clicks: Floats,
-    shift: Floats,
-    scale: Floats,
+    scaler: Normalizer,
 ) -> tuple[Floats, Floats]:
     """Return Σ E·x·xᵀ and Σ C·x over the items of a part."""
     width = dataset.n_features + 1
     squares, products = np.zeros((width, width)), np.zeros(width)
     for block in row_blocks(dataset.features):
         rows = np.flatnonzero(is_in[block] & (seen[block] > 0)) + block.start
-        scaled = _scaled(dataset.features[rows], shift, scale)
+        scaled = _scaled(dataset.features[rows], scaler)
         squares += (scaled * seen[rows, None]).T @ scaled
         products += clicks[rows] @ scaled
     return squares, products

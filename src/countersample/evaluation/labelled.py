@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.data import RankingDataset
 
-__all__ = ["QueryValues", "Ranker", "evaluate", "learning_curve"]
-
 _SCORES_AT_ONCE = 1 << 24  # 64 MB
 
 

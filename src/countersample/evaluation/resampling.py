@@ -33,7 +33,8 @@ class Clusters:
     def of(cls, log: ClickLog) -> Clusters:
         """Return the sessions of a log, or its queries."""
         by_session = log.session is not None
-        ids, of_row = np.unique(log.session if by_session else log.query, return_inverse=True)
+        own = log.query if log.session is None else log.session
+        ids, of_row = np.unique(own, return_inverse=True)
         name, known = "sessions" if by_session else "queries", log.n_sessions
         if log.impressions is None:
             sessions = np.full(len(ids), 1.0 if by_session else (known or 0) / len(ids))

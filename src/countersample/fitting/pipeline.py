@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.clicks.bias import PositionBiasCurve
-    from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
+    from countersample.clicks.impressions import FeatureTable, Impressions, LogCheck
     from countersample.data import RankingDataset
     from countersample.evaluation import Gain
     from countersample.fitting.propensity_source import PropensitySource
@@ -143,7 +143,10 @@ def fit_from_impressions(
             "model": to_train.kind, "metric": metric, "method": method, "randomized": randomized,
             "depth": depth, "missing": missing, "seed": seed, "parts": PARTS,
         },
-        warnings=(*check.warnings, *_of_join(join), *source.warnings, *_of_gain(gain, at_ends)),
+        warnings=(
+            *check.warnings, *([_sentence(join.sentence())] if join.n_skipped else []),
+            *source.warnings, *_of_gain(gain, at_ends),
+        ),
     )  # fmt: skip
 
 
@@ -219,10 +222,6 @@ def _origin(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[str, 
             "new": gain.new.value,
         },
     }
-
-
-def _of_join(join: JoinReport) -> list[str]:
-    return [_sentence(join.sentence())] if join.n_skipped else []
 
 
 def _of_gain(gain: Gain, at_ends: tuple[float, float] | None) -> list[str]:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
 
-__all__ = ["train", "train_many"]
-
 MOST_BATCHED_RUNS = 8  # learning rates served by one pass over memory
 
 

@@ -10,8 +10,6 @@ from countersample._kernels import codes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OPTIMIZERS", "Optimizer"]
-
 
 @dataclass(frozen=True)
 class Optimizer:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.plans import Examples, Plan
-    from countersample.training.optimizers import Optimizer
-
-__all__ = ["TrainingOptions"]
 
 OF_PLANS = ("bounds", "probabilities")
 _DECAY = {"least": 0, "below": 1}
@@ -117,7 +114,13 @@ class TrainingOptions:
             number("radius", self.radius, above=0, or_else="infinity")
         if self.steps is not None and self.epochs is not None:
             raise ParameterError("give either steps or epochs")
-        _check_taken(self)
+        taken = OPTIMIZERS[self.optimizer].defaults
+        for name in dict.fromkeys(name for each in OPTIMIZERS.values() for name in each.defaults):
+            if getattr(self, name) is not None and name not in taken:
+                raise ParameterError(
+                    f"{self.optimizer} takes no setting {name!r}, its settings: "
+                    f"{', '.join(taken) or 'none'}"
+                )
 
     @classmethod
     def of(cls, options: TrainingOptions | None, given: dict[str, Any]) -> TrainingOptions:
@@ -175,15 +178,3 @@ class TrainingOptions:
         unset = {"momentum", "beta1", "beta2", "epsilon", *OF_PLANS}
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in unset}
         return said | self.optimizer_settings
-
-
-def _check_taken(options: TrainingOptions) -> None:
-    """Refuse settings of another optimizer."""
-    optimizer: Optimizer = OPTIMIZERS[options.optimizer]
-    every = dict.fromkeys(name for each in OPTIMIZERS.values() for name in each.defaults)
-    for name in every:
-        if getattr(options, name) is not None and name not in optimizer.defaults:
-            takes = ", ".join(optimizer.defaults) or "none"
-            raise ParameterError(
-                f"{optimizer.name} takes no setting {name!r}, its settings: {takes}"
-            )

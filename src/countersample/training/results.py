@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.training.options import TrainingOptions
 
-__all__ = ["DivergedError", "History", "TrainingResult"]
-
 
 class DivergedError(CounterSampleError):
     """Training whose weights exploded: the learning rate is too large.

@@ -57,7 +57,8 @@ class Search:
         for n_steps in rungs[1:]:
             latest = sorted(latest, key=lambda attempt: (-attempt.value, abs(attempt.k)))
             half = latest[: -(-len(latest) // 2)]
-            of_others = [each for each in _first_of_each_clip(latest) if each not in half]
+            first_of_each = {each.grid: each for each in reversed(latest)}
+            of_others = [each for each in first_of_each.values() if each not in half]
             better = [(each.grid, each.k) for each in half + of_others]
             latest = self.run(better, n_steps, progress.part(1 / len(rungs)))
             found = found + latest
@@ -121,10 +122,6 @@ class Search:
             sums += [fold.sums(of_ranker) for of_ranker in scores]
         by_run = dict(zip(sound, sums, strict=True))
         return [by_run.get(n) for n in range(len(runs))]
-
-
-def _first_of_each_clip(attempts: Sequence[Attempt]) -> list[Attempt]:
-    return list({each.grid: each for each in reversed(attempts)}.values())
 
 
 def best_of(attempts: Sequence[Attempt], eligible: Sequence[int], held_out: HeldOut) -> int:
