@@ -149,7 +149,7 @@ def draw_versus(result: StudyResult, stem: Path) -> None:
         axes.set_xlabel(result.grid.axis_title)
     add_legend(figure, panels[0, 0])
     rows = (
-        (dataset, value, method.name, title, *_whole(measure(cell), cell))
+        (dataset, value, method.name, title, *whole_band(measure(cell), cell))
         for title, measure in quantities.items()
         for dataset, value, method, cell in _in_order(result)
     )
@@ -164,13 +164,13 @@ def _draw_lines(
     for method in result.grid.methods:
         style = style_of(method.plan, method.unit)
         cells = [result.cells[dataset, method.name, value] for value in result.grid.values]
-        mean, _, high = np.array([_whole(measure(cell), cell) for cell in cells]).T
+        mean, _, high = np.array([whole_band(measure(cell), cell) for cell in cells]).T
         half = np.where([cell.n_diverged for cell in cells], np.nan, high - mean)
         axes.errorbar(positions, mean, half, color=style.colour, ls=style.dash, lw=1.5, marker="o",
                       ms=3.5, capsize=2, elinewidth=0.9, label=method.name)  # fmt: skip
 
 
-def _whole(values: Floats, cell: Cell) -> list[float]:
+def whole_band(values: Floats, cell: Cell) -> list[float]:
     """Return mean, low and high of one number a run."""
     return [float(limit[0]) for limit in band(values[:, np.newaxis], cell.runs)]
 
@@ -183,7 +183,7 @@ def _limit_regret(axes: Axes, result: StudyResult, dataset: str) -> None:
         for method in result.grid.methods:
             cell = result.cells[dataset, method.name, value]
             if not cell.n_diverged:
-                sound += _whole(100 * cell.regrets, cell)
+                sound += whole_band(100 * cell.regrets, cell)
                 continue
             colour = style_of(method.plan, method.unit).colour
             axes.annotate(f"{cell.n_diverged} diverged", (position, 1), ha="center", va="top",

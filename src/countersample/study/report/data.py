@@ -8,7 +8,7 @@ import numpy as np
 
 from countersample.pages.drawing import STYLES
 from countersample.study.design.grids import COMPARED
-from countersample.study.findings.figures import axis_positions, panel_title, spacing
+from countersample.study.findings.figures import axis_positions, panel_title, spacing, whole_band
 from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import column_title
 
@@ -128,11 +128,10 @@ def _regrets(result: StudyResult, dataset: str, positions: list[float]) -> dict[
     lines, in_view = [], [0.0]
     for method in result.grid.methods:
         cells = [result.cells[dataset, method.name, value] for value in result.grid.values]
-        bands = [band(100 * cell.regrets[:, np.newaxis], cell.runs) for cell in cells]
-        mean = np.array([b.mean[0] for b in bands])
+        mean, low, high = np.array([whole_band(100 * cell.regrets, cell) for cell in cells]).T
         sound = np.array([not cell.n_diverged for cell in cells])
         in_view += mean[sound].tolist()
-        half = np.where(sound, [(b.high - b.low)[0] / 2 for b in bands], 0.0)
+        half = np.where(sound, (high - low) / 2, 0.0)
         diverged = [
             f"{cell.divergence} at {column_title(value)}"
             for cell, value in zip(cells, result.grid.values, strict=True)
