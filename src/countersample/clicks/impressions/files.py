@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,42 +24,29 @@ _BLOCK = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a log, all of one format.
+    """The files of a log, all of one format."""
 
-    Parameters
-    ----------
-    name : str
-        What the user called them.
-    paths : tuple of str
-        Each file, or the address of a remote source as it was given.
-    format : Format
-    folder : str, optional
-        Where partitions (``policy=a/``) are counted from.
-    """
-
-    name: str
-    paths: tuple[str, ...]
+    name: str  # what the user called them
+    paths: tuple[str, ...]  # each file, or the address of a remote source as it was given
     format: Format
-    folder: str | None = None
+    folder: str | None = None  # where partitions (``policy=a/``) are counted from
 
     def unpacked(self, readable: Iterable[str], cleanup: ExitStack) -> Files:
         """Return the files with those decompressed whose ending is not among the readable ones.
 
         They go to a temporary folder that `cleanup` removes.
         """
-        left = {"", *readable} if self.format.is_stream else {""}
-        packed = {p for p in self.paths if _compression(p) not in left}
+        left = {*readable} if self.format.is_stream else set()
+        suffixes = [Path(path).suffix for path in self.paths]
+        packed = {s for s in suffixes if s in COMPRESSED_SUFFIXES and s not in left}
         if not packed:
             return self
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="countersample-")))
-        paths = []
-        for number, path in enumerate(self.paths):
-            if path not in packed:
-                paths.append(path)
-                continue
-            target = folder / f"{number}.{self.format.name}"
-            _decompress(path, target)
-            paths.append(str(target))
+        paths = list(self.paths)
+        for number, suffix in enumerate(suffixes):
+            if suffix in packed:
+                paths[number] = str(folder / f"{number}.{self.format.name}")
+                _decompress(self.paths[number], paths[number])
         return replace(self, paths=tuple(paths))
 
 
@@ -79,7 +67,7 @@ def find_files(source: str) -> Files:
         matches = glob.glob(source, recursive=True)  # noqa: PTH207 (it may be absolute)
         files = sorted(match for match in matches if Path(match).is_file())
         if files:
-            base = str(Path(source[: _first_magic(source)] + "x").parent)
+            base = str(Path(re.split(r"[*?[]", source)[0] + "x").parent)
             return Files(source, tuple(files), _one_format(source, files), base)
     raise DataError(f"{source}: no such file or folder")
 
@@ -123,22 +111,13 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _compression(path: str) -> str:
-    suffix = Path(path).suffix
-    return suffix if suffix in COMPRESSED_SUFFIXES else ""
-
-
 def _is_hidden(path: Path, folder: Path) -> bool:
     """Tell whether Spark and its kin would pass over the file (``_SUCCESS``, ``.crc``)."""
     return any(part[0] in "._" and "=" not in part for part in path.relative_to(folder).parts)
 
 
-def _first_magic(pattern: str) -> int:
-    return min(i for i, letter in enumerate(pattern) if letter in "*?[")
-
-
-def _decompress(path: str, target: Path) -> None:
+def _decompress(path: str, target: str) -> None:
     buffer = bytearray(_BLOCK)
-    with open_source(path) as source, target.open("wb") as file:
+    with open_source(path) as source, Path(target).open("wb") as file:
         while count := source.readinto(memoryview(buffer)):
             file.write(memoryview(buffer)[:count])

@@ -16,7 +16,6 @@ event document tells what was done with one of them. Joined they are impressions
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,15 +60,7 @@ _IMPRESSIONS = """
 """
 
 
-@dataclass(frozen=True)
-class Exports:
-    """The files of both indexes."""
-
-    queries: Files
-    events: Files
-
-
-def find_exports(source: str) -> Exports | None:
+def find_exports(source: str) -> tuple[Files, Files] | None:
     """Find ``ubi_queries`` and ``ubi_events`` in a folder; None where neither is there."""
     folder = Path(source)
     if not folder.is_dir():
@@ -80,17 +71,13 @@ def find_exports(source: str) -> Exports | None:
         return None
     if missing:
         raise DataError(f"{source}: no {missing[0]} beside the other, expected both exports")
-    return Exports(find_files(str(found["ubi_queries"])), find_files(str(found["ubi_events"])))
+    return find_files(str(found["ubi_queries"])), find_files(str(found["ubi_events"]))
 
 
-def impressions_of(
-    engine: DuckDB,
-    exports: Exports,
-    cleanup: ExitStack,
-) -> Any:  # noqa: ANN401 (a relation)
+def impressions_of(engine: DuckDB, exports: tuple[Files, Files], cleanup: ExitStack) -> Any:  # noqa: ANN401 (a relation)
     """Join queries and events to a relation of impressions."""
-    queries = _Index(engine, exports.queries, "ubi_queries", cleanup)
-    events = _Index(engine, exports.events, "ubi_events", cleanup)
+    queries = _Index(engine, exports[0], "ubi_queries", cleanup)
+    events = _Index(engine, exports[1], "ubi_events", cleanup)
     hits = queries.get("query_response_hit_ids")
     ordinal = events.get("event_attributes.position.ordinal", "null")
     return engine.connection.sql(
