@@ -299,13 +299,13 @@ def test_gamma_is_weighted_least_squares(rng):
     counts, _ = served(rng, THETA, n_queries=60, sessions=60)
     options = {"method": "pivot", "n_bootstrap": 50, "confidence": 0.9, "reference": 2}
     law = estimate_gamma(counts, offset=1, rng=1, **options)
-    drawn = resample(counts, rng=1, **options)
+    drawn, resamples = resample(counts, rng=1, **options)
     others = [0, 2, 3, 4]
-    scale = np.log(drawn.resamples).std(axis=0)[others]
+    scale = np.log(resamples).std(axis=0)[others]
     x = np.log((np.array([1, 3, 4, 5]) + 1) / (2 + 1)) / scale
     slopes = [
         np.linalg.lstsq(x[:, None], -np.log(curve)[others] / scale)[0][0]
-        for curve in [drawn.curve, *drawn.resamples]
+        for curve in [drawn.value, *resamples]
     ]
     assert law.gamma == pytest.approx(slopes[0])
     np.testing.assert_allclose([law.low, law.high], np.quantile(slopes[1:], [0.05, 0.95]))
@@ -358,7 +358,7 @@ def test_auto_takes_the_best_that_is_supported(rng):
 
 def test_resamples_of_a_law_are_the_methods(rng):
     counts, _ = served(rng, THETA, n_queries=60, sessions=60)
-    drawn = resample(counts, method="pivot", n_bootstrap=30, confidence=0.9, rng=1)
+    _, resamples = resample(counts, method="pivot", n_bootstrap=30, confidence=0.9, rng=1)
     found = estimate(counts, method="pivot", n_bootstrap=30, confidence=0.9, rng=1)
-    np.testing.assert_allclose(found.low[1:], np.quantile(drawn.resamples, 0.05, axis=0)[1:])
-    np.testing.assert_allclose(found.high[1:], np.quantile(drawn.resamples, 0.95, axis=0)[1:])
+    np.testing.assert_allclose(found.low[1:], np.quantile(resamples, 0.05, axis=0)[1:])
+    np.testing.assert_allclose(found.high[1:], np.quantile(resamples, 0.95, axis=0)[1:])

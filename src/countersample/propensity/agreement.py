@@ -58,12 +58,8 @@ class CrossCheck(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "estimates": {name: curve.to_dict() for name, curve in self.estimates.items()},
-            "unsupported": dict(self.unsupported),
-            "is_agreed": self.is_agreed,
-            "sentence": self.sentence,
-        }
+        estimates = {name: curve.to_dict() for name, curve in self.estimates.items()}
+        return vars(self) | {"estimates": estimates}
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write ``propensities.csv`` and ``propensities.png`` into a folder."""
@@ -146,15 +142,10 @@ def cross_check(
         except DataError as error:  # seen only in resampled logs
             reasons[name] = str(error)
     if not estimates:
-        told = next(reason for name, reason in reasons.items() if name == "all-pairs")
+        told = reasons["all-pairs"]
         raise DataError(f"this log supports no estimator of propensities: {told}")
-    is_agreed, sentence = _verdict(estimates)
-    return CrossCheck(
-        estimates,
-        {name: reason for name, reason in reasons.items() if reason is not None},
-        is_agreed,
-        sentence,
-    )
+    unsupported = {name: reason for name, reason in reasons.items() if reason is not None}
+    return CrossCheck(estimates, unsupported, *_verdict(estimates))
 
 
 def _verdict(estimates: dict[str, Propensities]) -> tuple[bool, str]:

@@ -154,15 +154,10 @@ class SharedPairs:
     def of(
         cls, cells: Cells, *, weighting: str = "harmonic", exchanged: bool = False
     ) -> SharedPairs:
-        """Return what the pairs say.
+        """Return what the pairs say, weighted by n_j·n_k/(n_j + n_k) ("harmonic") or 1 ("equal").
 
-        Parameters
-        ----------
-        cells : Cells
-        weighting : {"harmonic", "equal"}
-            The weight of a stratum: n_j·n_k/(n_j + n_k), or 1.
-        exchanged : bool
-            Keep a pair only where another pair of its query was shown at the same two positions.
+        Of exchanged pairs, one is kept only where another pair of its query was shown at the same
+        two positions.
         """
         choice("weighting", weighting, ("harmonic", "equal"))
         upper, lower = joined(cells.pair)
@@ -225,11 +220,7 @@ def joined(stratum: Ints) -> tuple[Ints, Ints]:
 def refuse_gaps(weight: Floats, reference: int) -> None:
     """Refuse positions that no pair connects to the reference, naming the gap.
 
-    Parameters
-    ----------
-    weight : float64 array (K, K)
-        Of `SharedPairs`, 0 for those that the method does not use.
-    reference : int
+    weight is that of `SharedPairs`, (K, K), and 0 for those that the method does not use.
     """
     _refuse_split(
         csgraph.connected_components(sparse.csr_array(weight > 0), directed=False)[1],
@@ -239,14 +230,16 @@ def refuse_gaps(weight: Floats, reference: int) -> None:
     )
 
 
-def refuse_one_sided(clicks: Floats, reference: int) -> None:
-    """Refuse positions whose clicks do not lead to the reference and back.
+def refuse_one_sided(pairs: SharedPairs, reference: int) -> None:
+    """Refuse gaps, and positions whose clicks do not lead to the reference and back.
 
     If no pair shown at positions inside a group and outside of it was clicked on one of the two
     sides, the likelihood grows for ever as the one side goes to 0: there is a maximum where, and
     only where, the graph with an edge from j to k for clicks[j, k] > 0 is strongly connected (as
     Ford found for paired comparisons, 1957).
     """
+    clicks, weight = pairs.totals()
+    refuse_gaps(weight, reference)
     unclicked = clicks.sum(axis=1) == 0
     if unclicked.any():
         refuse_zero(
@@ -298,12 +291,7 @@ def _reached(edges: NDArray[np.bool_], reference: int) -> NDArray[np.bool_]:
 def marked(curves: Floats, clicks: Floats, weight: Floats, reference: int) -> Floats:
     """Return the curves with 0 where no shared pair was clicked, NaN where nothing is known.
 
-    Parameters
-    ----------
-    curves : float64 array (n_resamples, K)
-    clicks, weight : float64 arrays (n_resamples, K, K)
-        Of `SharedPairs`.
-    reference : int
+    curves are (n_resamples, K); clicks and weight are those of `SharedPairs`, (n_resamples, K, K).
     """
     is_clicked = clicks.sum(axis=2) > 0
     is_shared = (weight * is_clicked[:, None, :]).any(axis=2)  # with a position that was clicked

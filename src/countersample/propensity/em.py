@@ -13,7 +13,6 @@ from countersample.propensity.cells import (
     SharedPairs,
     joined,
     marked,
-    refuse_gaps,
     refuse_one_sided,
     sums,
 )
@@ -56,9 +55,7 @@ class TabularEM:
 
     def __init__(self, cells: Cells, *, max_rounds: int = 2000, tolerance: float = 1e-6) -> None:
         self._pairs = SharedPairs.of(cells)
-        clicks, weight = self._pairs.totals()
-        refuse_gaps(weight, cells.reference)
-        refuse_one_sided(clicks, cells.reference)
+        refuse_one_sided(self._pairs, cells.reference)
         self.notes: list[str] = []
         self._rounds, self._tolerance = max_rounds, tolerance
         _, member = np.unique(cells.pair, return_inverse=True)

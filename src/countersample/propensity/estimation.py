@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,33 +46,6 @@ _FEWEST = 20  # resamples
 _FEW_QUERIES = 50
 
 
-@dataclass(frozen=True)
-class Resampled:
-    """A curve, and the same of resampled logs.
-
-    Attributes
-    ----------
-    method : str
-    curve : float64 (K,)
-    resamples : float64 (n_bootstrap, K)
-        With NaN where a resample does not connect a position to the reference.
-    n_impressions : int64 (K,)
-    notes : list of str
-    """
-
-    method: str
-    curve: Floats
-    resamples: Floats
-    n_impressions: NDArray[np.int64]
-    notes: list[str]
-
-    def interval(self, confidence: float) -> tuple[Floats, Floats]:
-        """Return the quantiles of the resamples, widened to hold the curve itself."""
-        tail = (1 - confidence) / 2
-        ends: Floats = np.nanquantile(self.resamples, [tail, 1 - tail], axis=0)
-        return np.minimum(ends[0], self.curve), np.maximum(ends[1], self.curve)
-
-
 def estimate(
     counts: PositionCounts,
     *,
@@ -110,16 +82,10 @@ def estimate(
         all-pairs; ``max_rounds`` and ``tolerance`` of em; ``features``, ``model`` ("logistic" or
         "boosting") and ``n_trees`` of regression-em.
 
-    Returns
-    -------
-    Propensities
-
     Raises
     ------
     DataError
         For a log that does not say what was asked, naming what is missing.
-    ParameterError
-        For an argument that is not one of the values it may have.
 
     Examples
     --------
@@ -134,21 +100,11 @@ def estimate(
     >>> estimate(counts, method="all-pairs", rng=0).value
     array([1. , 0.5])
     """
-    drawn = resample(
+    found, _ = resample(
         counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng,
         reference=reference, depth=depth, **options,
     )  # fmt: skip
-    low, high = drawn.interval(confidence)
-    return Propensities(
-        value=drawn.curve,
-        low=low,
-        high=high,
-        n_impressions=drawn.n_impressions,
-        method=drawn.method,
-        confidence=confidence,
-        reference=reference,
-        notes=tuple(drawn.notes),
-    )
+    return found
 
 
 def supported(
@@ -172,7 +128,14 @@ def supported(
         cells = cells_of(counts, reference=reference, depth=depth)
     except DataError as error:
         return dict.fromkeys(METHODS, str(error))
-    return {name: _refusal(name, cells, features) for name in METHODS}
+    reasons: dict[str, str | None] = dict.fromkeys(METHODS)
+    for name, method in METHODS.items():
+        options = {"features": features} if needs_features(name) else {}
+        try:
+            method(cells, **options)
+        except (DataError, ParameterError) as error:
+            reasons[name] = str(error)
+    return reasons
 
 
 def needs_features(method: str) -> bool:
@@ -187,15 +150,6 @@ def needs_features(method: str) -> bool:
     return bool(getattr(METHODS[method], "needs_features", False))
 
 
-def _refusal(name: str, cells: Cells, features: ArrayLike | None) -> str | None:
-    options = {"features": features} if needs_features(name) else {}
-    try:
-        METHODS[name](cells, **options)
-    except (DataError, ParameterError) as error:
-        return str(error)
-    return None
-
-
 def resample(
     counts: PositionCounts,
     *,
@@ -206,8 +160,11 @@ def resample(
     reference: int = 1,
     depth: int | None = None,
     **options: Any,  # noqa: ANN401 (those of the method)
-) -> Resampled:
-    """Return the curve of a method and those of resampled logs; the arguments of `estimate`."""
+) -> tuple[Propensities, Floats]:
+    """Return what `estimate` does, and the curve of each resampled log, (n_bootstrap, K).
+
+    A resample has NaN where it does not connect a position to the reference.
+    """
     whole_number("n_bootstrap", n_bootstrap, least=_FEWEST)
     number("confidence", confidence, above=0, below=1)
     choice("method", method, ("auto", *METHODS))
@@ -233,9 +190,19 @@ def resample(
                 f"{n_lost} of {n_bootstrap} resamples left a position without connection, too many "
                 "for intervals: take a longer log, or a smaller depth"
             )
-    return Resampled(
-        name, curve, resamples, cells.by_position(cells.impressions).astype(np.int64), notes
+    tail = (1 - confidence) / 2
+    low, high = np.nanquantile(resamples, [tail, 1 - tail], axis=0)
+    found = Propensities(
+        value=curve,
+        low=np.minimum(low, curve),
+        high=np.maximum(high, curve),
+        n_impressions=cells.by_position(cells.impressions).astype(np.int64),
+        method=name,
+        confidence=confidence,
+        reference=reference,
+        notes=tuple(notes),
     )
+    return found, resamples
 
 
 def _given(cells: Cells, method: str, options: dict[str, Any]) -> tuple[str, Method]:

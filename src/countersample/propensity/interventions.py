@@ -28,28 +28,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 _NOT_SHUFFLED = 5.0  # standard deviations; uniform shuffles exceed it once in three million logs
 
 
-def from_reference(n_positions: int, reference: int) -> Ints:
-    """Return the position that each is compared with: the reference, (K,)."""
-    return np.full(n_positions, reference, np.int64)
-
-
-def from_neighbour(n_positions: int, reference: int) -> Ints:
-    """Return the position that each is compared with: the next one towards the reference, (K,)."""
-    positions = np.arange(n_positions)
-    return positions - np.sign(positions - reference)
-
-
 class _Ratios:
-    """p_k = p_parent(k) · clicks[k, parent(k)] / clicks[parent(k), k], from the reference on."""
+    """p_k = p_parent(k) · clicks[k, parent(k)] / clicks[parent(k), k], from the reference on.
 
-    def __init__(self, pairs: SharedPairs, parent: Ints, reference: int) -> None:
-        self._pairs, self._parent, self._reference = pairs, parent, reference
-        self._others = np.delete(np.arange(len(parent)), reference)
+    The parent is the reference itself, or along a chain the next position towards it.
+    """
+
+    def __init__(self, cells: Cells, pairs: SharedPairs, *, is_chain: bool = False) -> None:
+        self._pairs, self._reference = pairs, cells.reference
+        away = np.arange(cells.n_positions) - cells.reference
+        self._others = np.flatnonzero(away)
+        self._parent = cells.reference + (away - np.sign(away) if is_chain else 0 * away)
         self._refuse()
         self.notes: list[str] = []
 
@@ -94,9 +87,7 @@ class Randomized(_Ratios):
 
     def __init__(self, cells: Cells) -> None:
         _refuse_order(cells)
-        queries = _by_query(cells)
-        parent = from_reference(cells.n_positions, cells.reference)
-        super().__init__(SharedPairs.of(queries), parent, cells.reference)
+        super().__init__(cells, SharedPairs.of(_by_query(cells)))
 
 
 class Pivot(_Ratios):
@@ -106,9 +97,7 @@ class Pivot(_Ratios):
     """
 
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
-        pairs = SharedPairs.of(cells, weighting=weighting)
-        parent = from_reference(cells.n_positions, cells.reference)
-        super().__init__(pairs, parent, cells.reference)
+        super().__init__(cells, SharedPairs.of(cells, weighting=weighting))
 
 
 class AdjacentChain(_Ratios):
@@ -118,9 +107,7 @@ class AdjacentChain(_Ratios):
     """
 
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
-        pairs = SharedPairs.of(cells, weighting=weighting)
-        parent = from_neighbour(cells.n_positions, cells.reference)
-        super().__init__(pairs, parent, cells.reference)
+        super().__init__(cells, SharedPairs.of(cells, weighting=weighting), is_chain=True)
 
 
 class Swaps(_Ratios):
@@ -134,17 +121,14 @@ class Swaps(_Ratios):
 
     def __init__(self, cells: Cells) -> None:
         pairs = SharedPairs.of(cells, exchanged=True)
-        parent = from_reference(cells.n_positions, cells.reference)
         clicks, _ = pairs.totals()
-        others = np.delete(np.arange(cells.n_positions), cells.reference)
-        is_star = (clicks[others, cells.reference] > 0) & (clicks[cells.reference, others] > 0)
-        if not is_star.all():
-            parent = from_neighbour(cells.n_positions, cells.reference)
+        is_compared = (clicks[:, cells.reference] > 0) & (clicks[cells.reference] > 0)
+        is_chain = not np.delete(is_compared, cells.reference).all()
         try:
-            super().__init__(pairs, parent, cells.reference)
+            super().__init__(cells, pairs, is_chain=is_chain)
         except DataError as error:
             raise DataError(f"among items that changed places, {error}") from error
-        if not is_star.all():
+        if is_chain:
             self.notes.append("from swaps of neighbours")
 
 
@@ -159,9 +143,7 @@ class AllPairs:
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
         self._pairs = SharedPairs.of(cells, weighting=weighting)
         self._reference = cells.reference
-        clicks, weight = self._pairs.totals()
-        refuse_gaps(weight, cells.reference)
-        refuse_one_sided(clicks, cells.reference)
+        refuse_one_sided(self._pairs, cells.reference)
         self.notes: list[str] = []
 
     def curves(self, weights: Floats) -> Floats:

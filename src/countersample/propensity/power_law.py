@@ -103,14 +103,13 @@ def estimate_gamma(
     (1.0, True)
     """  # noqa: D400 (the formula is the summary)
     number("offset", offset, least=0)
-    drawn = resample(
+    drawn, resamples = resample(
         counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, **options
     )
     reference = options.get("reference", 1)
-    positions = np.arange(1, len(drawn.curve) + 1)
-    x = np.log((positions + offset) / (reference + offset))
+    x = np.log((drawn.position + offset) / (reference + offset))
     with np.errstate(divide="ignore"):
-        logs = np.log(drawn.resamples)
+        logs = np.log(resamples)
     logs = logs[np.isfinite(logs).all(axis=1)]  # without those that had no click at a position
     if len(logs) < n_bootstrap / 2:
         raise DataError(
@@ -121,13 +120,12 @@ def estimate_gamma(
     spread[reference - 1] = 1.0  # x is 0 there
     weights = 1 / np.maximum(spread, 1e-12)
     slopes = _slope(x, -logs, weights)
-    gamma = float(_slope(x, -np.log(drawn.curve), weights))
+    gamma = float(_slope(x, -np.log(drawn.value), weights))
     tail = (1 - confidence) / 2
     low, high = np.quantile(slopes, [tail, 1 - tail])
-    curve_low, curve_high = drawn.interval(confidence)
     law = np.exp(-gamma * x)
     near = 1e-9  # rounding, where an interval is a point
-    is_within = (law >= curve_low * (1 - near)) & (law <= curve_high * (1 + near))
+    is_within = (law >= drawn.low * (1 - near)) & (law <= drawn.high * (1 + near))
     return PowerLaw(
         gamma=gamma,
         low=min(float(low), gamma),
@@ -136,7 +134,7 @@ def estimate_gamma(
         method=drawn.method,
         confidence=confidence,
         is_within=bool(is_within.all()),
-        notes=tuple(drawn.notes),
+        notes=drawn.notes,
     )
 
 
