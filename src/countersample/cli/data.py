@@ -80,7 +80,8 @@ def info(
     parts = load(path, cache=cache, clip=clip, progress=True)
     found = {name: part.describe() for name, part in parts.items()}
     if json:
-        _show.as_json({name: _statistics_as_dict(parts[name], found[name]) for name in parts})
+        marks = {name: {"fingerprint": part.fingerprint} for name, part in parts.items()}
+        _show.as_json({name: found[name].to_dict() | marks[name] for name in parts})
         return
     for name, description in found.items():
         _show_description(name, description)
@@ -129,11 +130,7 @@ def convert(
     """Convert labelled data: to a folder that opens in milliseconds, to LETOR text, to Parquet."""
     from countersample.data.load import convert as convert_file
 
-    dataset = convert_file(source, target, clip=clip, progress=True)
-    if json:
-        _show.as_json({"target": str(target), **_sizes(dataset)})
-    else:
-        _show.line(f"{dataset!r} is in {target}")
+    _show_written(convert_file(source, target, clip=clip, progress=True), target, json=json)
 
 
 @app.command()
@@ -152,10 +149,7 @@ def make(
     check_target(target)  # before the work
     dataset = synthetic(shape, n_queries=queries, rng=seed)
     save(dataset, target)
-    if json:
-        _show.as_json({"target": str(target), **_sizes(dataset)})
-    else:
-        _show.line(f"{dataset!r} is in {target}")
+    _show_written(dataset, target, json=json)
 
 
 def _folder(name: str, data_dir: Path | None) -> Path | None:
@@ -197,17 +191,12 @@ def _info_of_known(known: KnownDataset, data_dir: Path | None, *, json: bool) ->
         _show.line(f"Check it: countersample data verify {folder} --name {known.name}")
 
 
-def _sizes(dataset: RankingDataset) -> dict[str, Any]:
-    return {
-        "n_queries": dataset.n_queries,
-        "n_items": dataset.n_items,
-        "n_features": dataset.n_features,
-        "fingerprint": dataset.fingerprint,
-    }
-
-
-def _statistics_as_dict(dataset: RankingDataset, found: Description) -> dict[str, Any]:
-    return found.to_dict() | {"fingerprint": dataset.fingerprint}
+def _show_written(dataset: RankingDataset, target: Path, *, json: bool) -> None:
+    if not json:
+        _show.line(f"{dataset!r} is in {target}")
+        return
+    sizes = ("n_queries", "n_items", "n_features", "fingerprint")
+    _show.as_json({"target": str(target)} | {name: getattr(dataset, name) for name in sizes})
 
 
 def _show_description(name: str, found: Description) -> None:

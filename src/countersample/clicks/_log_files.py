@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike
 
 SCHEMA_VERSION = 1
 NEEDED = {"query", "item", "propensity"}
@@ -22,23 +22,20 @@ _METADATA = b"countersample"
 
 
 def write_log(
-    path: str | PathLike[str], columns: Mapping[str, NDArray[Any] | None], facts: Mapping[str, Any]
+    path: str | PathLike[str], columns: Mapping[str, ArrayLike], facts: Mapping[str, Any]
 ) -> None:
-    """Write the columns that are there, and the facts as a note, atomically."""
+    """Write the columns, and the facts as a note, atomically."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import parquet  # noqa: PLC0415
 
-    table = pa.table({name: column for name, column in columns.items() if column is not None})
     note = {"schema_version": SCHEMA_VERSION, "written_by": __version__, **facts}
-    table = table.replace_schema_metadata({_METADATA: json.dumps(note).encode()})
+    table = pa.table(columns, metadata={_METADATA: json.dumps(note).encode()})
     with atomic_path(path) as temporary:
         parquet.write_table(table, temporary, compression="zstd")
 
 
-def read_log(
-    path: str | PathLike[str], names: Sequence[str]
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return those of the named columns that a file has, and the facts ``dataset``, ``n_sessions``.
+def read_log(path: str | PathLike[str], names: Sequence[str]) -> dict[str, Any]:
+    """Return what makes a `ClickLog`: those of the named columns that a file has, and the facts.
 
     Raises
     ------
@@ -64,7 +61,7 @@ def read_log(
     try:
         kept = json.loads(note)
         version = kept["schema_version"]
-        facts = {"dataset": kept["dataset"], "n_sessions": kept.get("n_sessions")}
+        facts = {"fingerprint": kept["dataset"], "n_sessions": kept.get("n_sessions")}
     except (ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path}: the note of its schema version is damaged") from error
     if version != SCHEMA_VERSION:
@@ -72,4 +69,5 @@ def read_log(
             f"{path}: of schema version {version}, expected {SCHEMA_VERSION}: read it with the "
             "release that wrote it"
         )
-    return {name: table[name].to_numpy() for name in names if name in table.column_names}, facts
+    found = [name for name in names if name in table.column_names]
+    return facts | {name: table[name].to_numpy() for name in found}

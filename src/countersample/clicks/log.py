@@ -109,9 +109,6 @@ class ClickLog(Tabular):
             raise DataError("every count is 0, expected at least one click")
         if self.position is not None:
             check_rows(self.position, "position", "a rank, counted from 1", self.position >= 1)
-        self._check_sessions()
-
-    def _check_sessions(self) -> None:
         if self.n_sessions is None:
             return
         least = 1 if self.session is None else len(np.unique(self.session))
@@ -285,8 +282,8 @@ class ClickLog(Tabular):
 
         How many sessions they are of is not known any more, as those without a click have no rows.
         """
-        columns = {name: getattr(self, name) for name in _COLUMNS}
-        taken = {name: None if c is None else c[rows] for name, c in columns.items()}
+        columns: dict[str, Any] = self.columns_of_frame()
+        taken = {name: column[rows] for name, column in columns.items()}
         return self._with(**taken, n_sessions=None)
 
     def of_queries(self, queries: ArrayLike, *, exclude: bool = False) -> ClickLog:
@@ -377,16 +374,15 @@ class ClickLog(Tabular):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the log as Parquet, atomically."""
-        columns = {name: getattr(self, name) for name in _COLUMNS}
         facts = {"dataset": self.fingerprint, "n_sessions": self.n_sessions}
-        write_log(path, columns, facts)
+        write_log(path, self.columns_of_frame(), facts)
 
     @classmethod
     def load(cls, path: str | PathLike[str], dataset: RankingDataset | None = None) -> ClickLog:
         """Read a log written by `save`; with a dataset, check that it is of that one."""
-        columns, facts = read_log(path, _COLUMNS)
+        kept = read_log(path, _COLUMNS)
         try:
-            log = cls(**columns, n_sessions=facts["n_sessions"], fingerprint=facts["dataset"])
+            log = cls(**kept)
             if dataset is not None:
                 log.check(dataset)
         except DataError as error:

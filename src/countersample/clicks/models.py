@@ -90,34 +90,15 @@ class ClickModel(ABC):
 
     @abstractmethod
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
-        """Return the four probabilities of each item.
-
-        Parameters
-        ----------
-        labels : float32 array (n_items,)
-        ranks : int64 array (n_items,)
-            Counted from 1.
-        """
+        """Return the four probabilities of each item, of labels and ranks (from 1), (n_items,)."""
 
     def click_probabilities(self, labels: ArrayLike) -> Floats:
-        """Return P(click) = propensity · attract for the items of one ranked list.
-
-        Parameters
-        ----------
-        labels : array-like (n_items,)
-            In rank order.
-        """
+        """Return P(click) = propensity · attract for the labels of one list in rank order."""
         steps, offsets = self._one_list(labels)
         return steps.propensity(offsets) * steps.attract
 
     def propensities(self, labels: ArrayLike) -> Floats:
-        """Return P(examined) = reach · examine for the items of one ranked list.
-
-        Parameters
-        ----------
-        labels : array-like (n_items,)
-            In rank order.
-        """
+        """Return P(examined) = reach · examine for the labels of one list in rank order."""
         steps, offsets = self._one_list(labels)
         return steps.propensity(offsets)
 

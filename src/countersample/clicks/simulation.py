@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from countersample._params import whole_number
 from countersample.clicks.log import ClickLog
-from countersample.clicks.models import PAPER_BIAS, ClickModel, Steps, make_click_model
+from countersample.clicks.models import PAPER_BIAS, make_click_model
 from countersample.data.scoring import scores_of
 from countersample.errors import DataError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.clicks.bias import PositionBiasCurve
+    from countersample.clicks.models import ClickModel, Steps
     from countersample.data import RankingDataset
 
     Ints = NDArray[np.int64]
@@ -78,8 +79,6 @@ def simulate_clicks(
 
     Raises
     ------
-    ParameterError
-        For an argument that is not one of the values it may have.
     DataError
         For scores that do not fit the dataset, or where no click can ever happen.
 
@@ -94,9 +93,9 @@ def simulate_clicks(
     """
     n_clicks = whole_number("n_clicks", n_clicks, least=1)
     model = make_click_model(click_model, bias=bias, relevant=relevant, noise=noise)
-    shown = _show(dataset, policy, model)
-    propensity = shown.steps.propensity(shown.offsets)
-    n_expected = float(propensity @ shown.steps.attract) / max(1, dataset.n_queries)
+    order, offsets, steps = _show(dataset, policy, model)
+    propensity = steps.propensity(offsets)
+    n_expected = float(propensity @ steps.attract) / max(1, dataset.n_queries)
     if n_expected < _RAREST:
         raise DataError(
             f"{model} clicks {n_expected:.2g} times a session on average, expected at least "
@@ -105,12 +104,11 @@ def simulate_clicks(
         )
     from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
-    queries, rows = kernels.clicks_until(
-        np.random.default_rng(rng), shown.offsets, *shown.steps.walk, n_clicks
-    )
+    rng = np.random.default_rng(rng)
+    queries, rows = kernels.clicks_until(rng, offsets, *steps.walk, n_clicks)
     return ClickLog(
         query=queries,
-        item=shown.order[rows] - dataset.offsets[queries],
+        item=order[rows] - dataset.offsets[queries],
         propensity=propensity[rows],
         fingerprint=dataset.fingerprint,
     )
@@ -169,31 +167,23 @@ def simulate_impressions(
     if not dataset.n_queries:
         raise DataError("the dataset has no queries, expected at least one")
     model = make_click_model(click_model, bias=bias, relevant=relevant, noise=noise)
-    shown = _show(dataset, policy, model, top=top)
+    order, offsets, steps = _show(dataset, policy, model, top=top)
     rng = np.random.default_rng(rng)
     queries = rng.integers(dataset.n_queries, size=n_sessions)
-    sizes = np.diff(shown.offsets)[queries]
+    sizes = np.diff(offsets)[queries]
     session = np.repeat(np.arange(len(queries)), sizes)
     query = queries[session]
     position = np.arange(1, len(session) + 1) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    row = shown.order[shown.offsets[query] + position - 1]
+    row = order[offsets[query] + position - 1]
     return pa.table(
         {
             "session": session,
             "query_id": pa.array(dataset.query_ids).take(pa.array(query)),
             "item_id": (row - dataset.offsets[query]).astype(np.int32),
             "position": position.astype(np.int32),
-            "click": kernels.clicks_shown(rng, shown.offsets, *shown.steps.walk, queries),
+            "click": kernels.clicks_shown(rng, offsets, *steps.walk, queries),
         }
     )
-
-
-class _Shown(NamedTuple):
-    """The items of a dataset that are shown: in rank order, query by query."""
-
-    order: Ints  # their rows in the dataset, (n_shown,)
-    offsets: Ints  # where each query starts in `order`, (n_queries + 1,)
-    steps: Steps
 
 
 def _show(
@@ -202,7 +192,8 @@ def _show(
     model: ClickModel,
     *,
     top: int | None = None,
-) -> _Shown:
+) -> tuple[Ints, Ints, Steps]:
+    """Return the rows of what is shown in rank order, where each query starts there, the walk."""
     from countersample._kernels.metrics import rank  # noqa: PLC0415 (numba takes 0.5 s)
 
     scores = _scores(dataset, policy)
@@ -213,7 +204,7 @@ def _show(
     if top is not None:
         order, ranks = order[ranks <= top], ranks[ranks <= top]
         offsets = np.append(0, np.cumsum(np.minimum(dataset.query_sizes, top)))
-    return _Shown(order, offsets, model.steps(dataset.labels[order], ranks))
+    return order, offsets, model.steps(dataset.labels[order], ranks)
 
 
 def _scores(dataset: RankingDataset, policy: Policy | ArrayLike) -> NDArray[np.float64]:

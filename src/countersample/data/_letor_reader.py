@@ -67,6 +67,10 @@ class _Block:
     share: float  # of the source that was read by then
     pieces: list[_Piece] = field(default_factory=list)
 
+    @property
+    def n_lines(self) -> int:
+        return sum(piece.n_lines for piece in self.pieces)
+
     def split(self, parts: int) -> None:
         """Cut the block into about equal pieces of whole lines."""
         start = self.start
@@ -87,13 +91,8 @@ class LetorReader:
         Where the rows go.
     with_qid : bool
         Whether each row must name its query or must not.
-    zero_based : bool or None
-        Whether the first feature's number is 0; None finds out.
-    n_features : int or None
-        The number of features; None finds out.
-    clip : bool
-        Whether a number beyond float32 becomes the largest float32 rather than an error.
-    threads : int
+    zero_based, n_features, clip, threads
+        As in `load_letor`.
     progress : function of the number of bytes read so far
     """
 
@@ -154,13 +153,11 @@ class LetorReader:
         lines_before = 0
         rows_before = self._n_rows
         for block in _blocks(source, pool, self._threads):
-            pieces = block.pieces
-            n_lines = sum(piece.n_lines for piece in pieces)
             # guess that what is to come, and the files after this one, are like what was read
-            rows = (self._n_rows - rows_before + n_lines) / block.share
+            rows = (self._n_rows - rows_before + block.n_lines) / block.share
             expected = int((rows_before + rows * (1 + sources_left)) * _HEADROOM)
-            self._parse(source.name, lines_before, block, pieces, pool, expected)
-            lines_before += n_lines
+            self._parse(source.name, lines_before, block, pool, expected)
+            lines_before += block.n_lines
             self._progress(done + source.position)
 
     def _parse(
@@ -168,27 +165,27 @@ class LetorReader:
         name: str,
         lines_before: int,
         block: _Block,
-        pieces: list[_Piece],
         pool: ThreadPoolExecutor,
         expected_rows: int,
     ) -> None:
         """Parse a block; again where it shows more columns than the tape has room for."""
         while True:
-            n_lines = sum(piece.n_lines for piece in pieces)
-            self._reserve(self._n_rows + n_lines, expected_rows)
-            self._run_kernel(block, pieces, pool)
-            for piece in pieces:
+            room = (self._n_rows + block.n_lines) * self._width
+            if len(self._tape.flat) < room:
+                self._tape.resize(max(room, expected_rows * self._width))
+            self._run_kernel(block, pool)
+            for piece in block.pieces:
                 if piece.status != self._kernel.OK:
                     raise self._error(name, lines_before, block, piece)
-            if self._fits(name, pieces):
+            if self._fits(name, block.pieces):
                 break
-        self._keep(block.text, pieces)
+        self._keep(block)
 
-    def _run_kernel(self, block: _Block, pieces: list[_Piece], pool: ThreadPoolExecutor) -> None:
+    def _run_kernel(self, block: _Block, pool: ThreadPoolExecutor) -> None:
         rows = self._tape.flat[self._n_rows * self._width :]
         work = []
         first = 0
-        for piece in pieces:
+        for piece in block.pieces:
             last = first + piece.n_lines
             slab = rows[first * self._width : last * self._width]
             work.append(pool.submit(self._run_piece, block, piece, slab))
@@ -241,10 +238,6 @@ class LetorReader:
             else:
                 row[int(index) - self._base] = value
 
-    def _reserve(self, n_rows: int, expected_rows: int) -> None:
-        if len(self._tape.flat) < n_rows * self._width:
-            self._tape.resize(max(n_rows, expected_rows) * self._width)
-
     def _fits(self, name: str, pieces: list[_Piece]) -> bool:
         """Tell whether all columns had room; if not, make room."""
         self._highest = max(self._highest, *(piece.max_index for piece in pieces))
@@ -271,18 +264,18 @@ class LetorReader:
         self._base = base
         return False
 
-    def _keep(self, text: NDArray[np.uint8], pieces: list[_Piece]) -> None:
-        """Take over the rows of the pieces: close gaps, number the queries."""
+    def _keep(self, block: _Block) -> None:
+        """Take over the rows of a block: close gaps, number the queries."""
         width, flat = self._width, self._tape.flat
         first = self._n_rows
-        for piece in pieces:
+        for piece in block.pieces:
             if first != self._n_rows and piece.n_rows:  # lines without a row left a gap
                 flat[self._n_rows * width : (self._n_rows + piece.n_rows) * width] = flat[
                     first * width : (first + piece.n_rows) * width
                 ].copy()
             first += piece.n_lines
             for row, at, length in piece.runs.tolist():
-                query_id = text[at : at + length].tobytes()
+                query_id = bytes(block.raw[at : at + length])
                 query = self._query_of.setdefault(query_id, len(self._query_of))
                 if not self._run_queries or query != self._run_queries[-1]:
                     self._run_starts.append(self._n_rows + row)

@@ -15,13 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample.data.groups import find_groups
-from countersample.data.store import (
-    VERSION,
-    is_dataset_folder,
-    open_folder,
-    open_stored,
-    write_folder,
-)
+from countersample.data.store import VERSION, is_dataset_folder, open_stored, write_folder
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -40,17 +34,10 @@ def read_cached(
     options: dict[str, Any],
     read: Callable[[Tape], tuple[RankingDataset, bool]],
 ) -> tuple[RankingDataset, bool]:
-    """Return the dataset (and whether its features count from 0) from the cache, or read it.
+    """Return the dataset (and whether its features count from 0) from the cache, or `read` it.
 
-    Parameters
-    ----------
-    cache : Path
-        The folder of the cache, made where it does not exist.
-    sources : list of paths
-    options : dict
-        The reading options; those that change the result are part of the entry's name.
-    read : function
-        Reads the sources onto a tape.
+    The folder of the cache is made where it does not exist. Those of the reading options that
+    change the result are part of the entry's name.
     """
     paths = [Path(s).resolve() for s in sources if isinstance(s, str | os.PathLike)]
     if len(paths) < len(sources):
@@ -62,25 +49,25 @@ def read_cached(
     files = [*paths, Path(groups)] if groups else paths
     state = [VERSION, *map(source_state, files)]
     try:
-        stored = open_stored(entry)
-        if stored.notes.get("sources") == state:
-            return stored.dataset, bool(stored.notes["zero_based"])
+        dataset, notes = open_stored(entry)
+        if notes.get("sources") == state:
+            return dataset, bool(notes["zero_based"])
     except DataError:
         pass  # there is none, or none to be trusted: it is made below
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CounterSampleError(f"{cache}: cannot be made a cache: {error.strerror}") from error
-    found: dict[str, bool] = {}
 
-    def fill(tape: Tape) -> RankingDataset:
-        dataset, found["zero_based"] = read(tape)
-        return dataset
+    def fill(tape: Tape) -> tuple[RankingDataset, dict[str, Any]]:
+        dataset, zero_based = read(tape)
+        return dataset, {"sources": state, "zero_based": zero_based}
 
     if entry.exists() and not is_dataset_folder(entry):
         shutil.rmtree(entry)  # damaged beyond its header; the name with its hash is ours
-    write_folder(entry, fill, notes=lambda: {"sources": state, **found})
-    return open_folder(entry), found["zero_based"]
+    write_folder(entry, fill)
+    dataset, notes = open_stored(entry)
+    return dataset, bool(notes["zero_based"])
 
 
 def source_state(path: Path) -> list[Any]:

@@ -10,7 +10,7 @@ import os
 import tomllib
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import groupby
 from operator import attrgetter
@@ -118,8 +118,13 @@ class _Counts(NamedTuple):
 def known() -> Mapping[str, KnownDataset]:
     """Return the known sets by name."""
     text = files("countersample.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    rows = tomllib.loads(text)["dataset"]
-    return MappingProxyType({row["name"]: _from_toml(row) for row in rows})
+    sets = {}
+    for row in tomllib.loads(text)["dataset"]:
+        row["aliases"] = tuple(row["aliases"])
+        row["statistics"] = Statistics(**row["statistics"])
+        row["files"] = tuple(KnownFile(**file) for file in row["files"])
+        sets[row["name"]] = KnownDataset(**row)
+    return MappingProxyType(sets)
 
 
 def get(name: str) -> KnownDataset:
@@ -152,8 +157,6 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
 
     Raises
     ------
-    ParameterError
-        For an unknown name.
     DataError
         Where there is no such folder, with the folders and how to get the set.
     """
@@ -212,8 +215,6 @@ def verify(
     ------
     DataError
         Where ``path`` is no folder, or no name is given and none can be told.
-    ParameterError
-        For an unknown name.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -224,26 +225,19 @@ def verify(
             f"{folder} cannot be told to be one known dataset by its files and its name: "
             f"say which it should be, one of {', '.join(known())}"
         )
+    if load is None:
+        from countersample.data.letor import load_letor  # noqa: PLC0415 (only to read a file)
+
+        load = partial(load_letor, clip=True)
     checks: list[Check] = []
     for fold, group in groupby(dataset.files, key=attrgetter("fold")):
-        found = [_check_file(folder, file, dataset.statistics, load or _load) for file in group]
+        found = [_check_file(folder, file, dataset.statistics, load) for file in group]
         checks += [check for check, _ in found]
         counts = [count for _, count in found if count is not None]
         if len(counts) == len(found):
             subject = "all files" if fold is None else f"all files of fold {fold}"
             checks.append(_check_together(subject, counts, dataset.statistics))
     return Verification(dataset.name, folder, tuple(checks))
-
-
-def _from_toml(row: dict[str, Any]) -> KnownDataset:
-    return KnownDataset(
-        **row
-        | {
-            "aliases": tuple(row["aliases"]),
-            "statistics": Statistics(**row["statistics"]),
-            "files": tuple(KnownFile(**file) for file in row["files"]),
-        }
-    )
 
 
 def _folders(data_dir: str | PathLike[str] | None) -> list[Path]:
@@ -258,13 +252,6 @@ def _present(folder: Path, path: str) -> Path | None:
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
-def _load(path: Path) -> RankingDataset:
-    from countersample.data.letor import load_letor  # noqa: PLC0415 (only to read a file)
-
-    data: RankingDataset = load_letor(path, clip=True)
-    return data
-
-
 def _check_file(
     folder: Path, expected: KnownFile, statistics: Statistics, load: Load
 ) -> tuple[Check, _Counts | None]:
@@ -276,7 +263,9 @@ def _check_file(
     try:
         wrong = []
         if expected.sha256 is not None and subject == expected.path:
-            if _sha256(path) == expected.sha256:
+            with path.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            if digest == expected.sha256:
                 return Check(subject, "ok", "Is the published file, by its checksum."), None
             wrong.append("a checksum that is not the published file's")
         data = load(path)
@@ -320,11 +309,6 @@ def _as_check(subject: str, counts: _Counts, wrong: list[str]) -> Check:
         f"{counts.features} features",
     )
     return Check(subject, "ok", f"Has {_listed(numbers, 'and')}, as it should.")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _listed(words: Iterable[str], last: str) -> str:

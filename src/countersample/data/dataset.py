@@ -156,9 +156,18 @@ class RankingDataset(Tabular):
         >>> RankingDataset.from_frame(table).feature_names
         ('bm25',)
         """
-        from countersample.data.frames import from_frame  # noqa: PLC0415 (frames imports this)
+        from countersample.data import frames  # noqa: PLC0415 (frames imports this)
 
-        return from_frame(frame, label=label, query=query, features=features)
+        table = frames.collected(frame)
+        for column in (label, query, *(features or ())):
+            frames.check_column(column, table.columns)
+        names = features or [c for c in table.columns if c not in {label, query}]
+        matrix = np.empty((len(table), len(names)), np.float32)
+        for k, name in enumerate(names):
+            matrix[:, k] = frames.numbers(table[name], is_chosen=features is not None)
+        frames.check_no_nulls(table[query])
+        labels = frames.numbers(table[label], is_chosen=True)
+        return cls.from_arrays(matrix, labels, table[query].to_numpy(), feature_names=names)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return ``qid``, ``label`` and each feature (``f1`` … where they have no names)."""
@@ -327,12 +336,9 @@ class RankingDataset(Tabular):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RankingDataset):
             return NotImplemented
-        return (
-            self.feature_names == other.feature_names
-            and np.array_equal(self.offsets, other.offsets)
-            and np.array_equal(self.query_ids, other.query_ids)
-            and np.array_equal(self.labels, other.labels)
-            and np.array_equal(self.features, other.features)
+        return self.feature_names == other.feature_names and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("offsets", "query_ids", "labels", "features")
         )
 
     def __repr__(self) -> str:

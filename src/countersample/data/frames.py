@@ -14,37 +14,11 @@ from countersample.data.dataset import RankingDataset
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from os import PathLike
 
     from numpy.typing import NDArray
 
 TABLE_SUFFIXES = (".parquet", ".csv", ".tsv")
-
-
-def from_frame(
-    frame: Any,  # noqa: ANN401 (any frame narwhals knows)
-    *,
-    label: str = "label",
-    query: str = "qid",
-    features: Sequence[str] | None = None,
-) -> RankingDataset:
-    """Make a dataset of a data frame with a row an item; see `RankingDataset.from_frame`."""
-    table = collected(frame)
-    for column in (label, query, *(features or ())):
-        check_column(column, table.columns)
-    names = features or [c for c in table.columns if c not in {label, query}]
-    matrix = np.empty((len(table), len(names)), np.float32)
-    for position, name in enumerate(names):
-        matrix[:, position] = _numbers(table[name], is_chosen=features is not None)
-    ids = table[query]
-    _check_no_nulls(ids)
-    return RankingDataset.from_arrays(
-        X=matrix,
-        y=_numbers(table[label], is_chosen=True),
-        qid=ids.to_numpy(),
-        feature_names=names,
-    )
 
 
 def as_narwhals(
@@ -67,13 +41,7 @@ def collected(frame: Any, what: str = "not a data frame") -> nw.DataFrame[Any]: 
     return native.collect() if isinstance(native, nw.LazyFrame) else native
 
 
-def read_table(
-    path: str | PathLike[str],
-    *,
-    label: str = "label",
-    query: str = "qid",
-    features: Sequence[str] | None = None,
-) -> RankingDataset:
+def read_table(path: str | PathLike[str]) -> RankingDataset:
     """Read a Parquet, CSV or TSV file with named columns; see `RankingDataset.from_frame`."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import csv, parquet  # noqa: PLC0415
@@ -90,7 +58,7 @@ def read_table(
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {error}") from error
     try:
-        return from_frame(table, label=label, query=query, features=features)
+        return RankingDataset.from_frame(table)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
 
@@ -113,15 +81,17 @@ def check_column(column: str, columns: list[str], advice: str = "") -> None:
     raise DataError(f"no column {column!r}{hint}: the columns are {shown}{advice}")
 
 
-def _check_no_nulls(series: nw.Series[Any]) -> None:
+def check_no_nulls(series: nw.Series[Any]) -> None:
+    """Refuse a column that has no value in some row."""
     if series.null_count():
         row = int(np.flatnonzero(series.is_null().to_numpy())[0])
         raise DataError(f"column {series.name!r} has no value in row {row}, expected one")
 
 
-def _numbers(series: nw.Series[Any], *, is_chosen: bool) -> NDArray[Any]:
+def numbers(series: nw.Series[Any], *, is_chosen: bool) -> NDArray[Any]:
+    """Return a column of numbers; `is_chosen` is whether the user named it."""
     if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
         hint = "" if is_chosen else ": name the feature columns with features="
         raise DataError(f"column {series.name!r} is {series.dtype}, expected numbers{hint}")
-    _check_no_nulls(series)
+    check_no_nulls(series)
     return series.to_numpy()

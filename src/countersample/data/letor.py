@@ -16,12 +16,7 @@ from countersample.data._letor_reader import LetorReader, LetorRows
 from countersample.data._tape import MemoryTape, Tape
 from countersample.data.dataset import RankingDataset
 from countersample.data.groups import find_groups, names_queries, read_groups
-from countersample.data.sources import (
-    COMPRESSED_SUFFIXES,
-    Readable,
-    Source,
-    open_for_writing,
-)
+from countersample.data.sources import COMPRESSED_SUFFIXES, Readable, Source, open_for_writing
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -133,16 +128,15 @@ def load_letor(
     }  # fmt: skip
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         files = find_splits(Path(source))
-        if split is None:
-            return _load_splits(files, options)
-        if split not in files:
+        if split not in {None, *files}:
             raise DataError(f"{source}: no {split} file, found {', '.join(files)}")
         # The number of features is the folder's, so that its splits fit together.
-        return _load_splits(files, options)[split]
+        parts = _load_splits(files, options)
+        return parts if split is None else parts[split]
     if split is not None:
         raise ParameterError(f"split={split!r} goes with a folder, and {source!r} is not one")
     sources = list(source) if isinstance(source, list | tuple) else [source]
-    return _load(sources, **options)  # type: ignore[arg-type] # mypy does not narrow the rest
+    return _load(sources, **options)[0]  # type: ignore[arg-type] # mypy does not narrow the rest
 
 
 def find_splits(folder: Path) -> dict[Split, Path]:
@@ -168,7 +162,7 @@ def find_splits(folder: Path) -> dict[Split, Path]:
 
 def _load_splits(files: dict[Split, Path], options: dict[str, Any]) -> dict[str, RankingDataset]:
     """Read files that belong together; where their columns differ, read again with the widest."""
-    parts = {split: _load_rows([path], **options) for split, path in files.items()}
+    parts = {split: _load([path], **options) for split, path in files.items()}
     zero_based = any(zero for _, zero in parts.values())
     width = max(
         data.n_features + (1 if zero_based and not zero else 0) for data, zero in parts.values()
@@ -177,16 +171,12 @@ def _load_splits(files: dict[Split, Path], options: dict[str, Any]) -> dict[str,
     return {
         split: data
         if data.n_features == width and zero == zero_based
-        else _load([files[split]], **options)
+        else _load([files[split]], **options)[0]
         for split, (data, zero) in parts.items()
     }
 
 
-def _load(sources: list[Source], **options: Any) -> RankingDataset:  # noqa: ANN401
-    return _load_rows(sources, **options)[0]
-
-
-def _load_rows(
+def _load(
     sources: list[Source],
     *,
     cache: str | os.PathLike[str] | None,
@@ -196,12 +186,13 @@ def _load_rows(
     """Read sources, by way of the cache if there is one; also say whether features count from 0."""
     if not sources:
         raise ParameterError("an empty list of files, expected at least one")
-    if cache is None:
-        return read_letor(sources, MemoryTape(), progress=progress, **options)
-    from countersample.data.cache import read_cached  # noqa: PLC0415 (only where asked for)
 
     def read(tape: Tape) -> tuple[RankingDataset, bool]:
         return read_letor(sources, tape, progress=progress, **options)
+
+    if cache is None:
+        return read(MemoryTape())
+    from countersample.data.cache import read_cached  # noqa: PLC0415 (only where asked for)
 
     return read_cached(Path(cache), sources, options, read)
 
@@ -275,20 +266,12 @@ def query_id_array(ids: list[bytes]) -> NDArray[Any]:
         raise DataError(f"query id {error.object!r} is not UTF-8") from error
 
 
-def save_letor(
-    dataset: RankingDataset,
-    target: str | os.PathLike[str],
-) -> None:
+def save_letor(dataset: RankingDataset, target: str | os.PathLike[str]) -> None:
     """Write a dataset as LETOR text that `load_letor` reads back to the same numbers.
 
     Zeros are left out (the first row names the last feature, so that the width is kept). Numbers
     have the fewest digits that give the same float32. The file is written under another name and
     renamed at the end; a name ending in .gz, .bz2, .xz or .zst is compressed.
-
-    Parameters
-    ----------
-    dataset : RankingDataset
-    target : path
 
     Examples
     --------
@@ -303,10 +286,7 @@ def save_letor(
     0 qid:4 1:0.1 2:3
      True
     """
-    with (
-        atomic_path(target) as path,
-        open_for_writing(path, like=str(target)) as file,
-    ):
+    with atomic_path(target) as path, open_for_writing(path, like=str(target)) as file:
         for text in _written(dataset):
             file.write(text.data)
 

@@ -19,6 +19,7 @@ from countersample.errors import DataError
 if TYPE_CHECKING:
     from os import PathLike
 
+    from countersample.data._tape import Tape
     from countersample.data.dataset import RankingDataset
 
 
@@ -85,11 +86,12 @@ def convert(
     """
     source, target = Path(source), check_target(target)
     if not target.suffix and source.is_file() and source.suffix not in TABLE_SUFFIXES:
-        write_folder(
-            target,
-            lambda tape: read_letor([source], tape, clip=clip, progress=progress)[0],
-            notes=lambda: {"source": source.name},
-        )
+
+        def fill(tape: Tape) -> tuple[RankingDataset, dict[str, str]]:
+            dataset, _ = read_letor([source], tape, clip=clip, progress=progress)
+            return dataset, {"source": source.name}
+
+        write_folder(target, fill)
         return open_folder(target)
     parts = load(source, clip=clip, progress=progress)
     if len(parts) > 1:

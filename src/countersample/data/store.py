@@ -9,7 +9,6 @@ copied, or changed), all content is hashed anew and compared.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
 
-    from numpy.typing import NDArray
-
 FORMAT = "countersample-dataset"
 VERSION = 1
 FEATURES = "features.npy"
@@ -34,37 +31,26 @@ HEADER = "header.json"
 _ARRAYS = (FEATURES, "labels.npy", "offsets.npy", "query_ids.npy")
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A dataset opened from a folder, and the notes that were kept with it."""
-
-    dataset: RankingDataset
-    notes: dict[str, Any]
-
-
 def save_folder(dataset: RankingDataset, folder: str | PathLike[str]) -> None:
     """Write a dataset as a folder, atomically; a dataset folder that is there is replaced."""
 
-    def copy(tape: Tape) -> RankingDataset:
+    def copy(tape: Tape) -> tuple[RankingDataset, dict[str, Any]]:
         tape.resize(dataset.features.size)
         tape.flat[:] = dataset.features.ravel()
-        return dataset.with_features(tape.matrix(*dataset.features.shape))
+        return dataset.with_features(tape.matrix(*dataset.features.shape)), {}
 
-    write_folder(Path(folder), copy, notes=dict)
+    write_folder(Path(folder), copy)
 
 
 def write_folder(
-    folder: Path, fill: Callable[[Tape], RankingDataset], *, notes: Callable[[], dict[str, Any]]
+    folder: Path, fill: Callable[[Tape], tuple[RankingDataset, dict[str, Any]]]
 ) -> None:
-    """Write a folder, atomically, with the dataset that `fill` makes on a tape in it.
-
-    The notes are asked for when the dataset is complete.
-    """
+    """Write a folder, atomically: the dataset that `fill` makes on a tape in it, and its notes."""
     check_replaceable(folder)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
-        dataset = fill(FileTape(temporary / FEATURES))
-        _write_beside_features(dataset, temporary, notes())
+        dataset, notes = fill(FileTape(temporary / FEATURES))
+        _write_beside_features(dataset, temporary, notes)
         del dataset  # the map must be let go of before the folder is renamed
 
 
@@ -102,10 +88,10 @@ def is_dataset_folder(folder: Path) -> bool:
 
 def open_folder(folder: str | PathLike[str]) -> RankingDataset:
     """Open a folder written by `save_folder` as a dataset on memory maps."""
-    return open_stored(Path(folder)).dataset
+    return open_stored(Path(folder))[0]
 
 
-def open_stored(folder: Path) -> Stored:
+def open_stored(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
     """Open a folder as `open_folder` does, with its notes.
 
     Raises
@@ -127,7 +113,7 @@ def open_stored(folder: Path) -> Stored:
             raise DataError("its content is not what was written")
         # What was hashed when written need not be hashed again.
         dataset.__dict__["fingerprint"] = header["fingerprint"]
-        return Stored(dataset, dict(header["notes"]))
+        return dataset, dict(header["notes"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: a damaged dataset folder ({error}): make it again") from error
 
@@ -144,23 +130,10 @@ def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, 
     labels, offsets, query_ids = (
         np.load(folder / name, allow_pickle=False) for name in _ARRAYS[1:]
     )
-    names = header["feature_names"]
-    dataset = RankingDataset(
-        _mapped(folder / FEATURES),
-        labels,
-        offsets,
-        query_ids,
-        None if names is None else tuple(names),
-    )
-    return dataset, is_as_written
-
-
-def _mapped(path: Path) -> NDArray[np.float32]:
-    is_empty = path.stat().st_size == NPY_HEADER  # and then it cannot be mapped
-    features: NDArray[np.float32] = np.load(
-        path, mmap_mode=None if is_empty else "r", allow_pickle=False
-    )
-    return features
+    is_empty = header["files"][FEATURES][0] == NPY_HEADER  # and then it cannot be mapped
+    features = np.load(folder / FEATURES, mmap_mode=None if is_empty else "r", allow_pickle=False)
+    names = None if header["feature_names"] is None else tuple(header["feature_names"])
+    return RankingDataset(features, labels, offsets, query_ids, names), is_as_written
 
 
 def _state(path: Path) -> list[int]:

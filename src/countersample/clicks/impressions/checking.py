@@ -100,7 +100,6 @@ class LogCheck(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the statistics as plain values for JSON; no id is among them."""
-        positions, impressions, clicks = self.counts.by_position
         return {
             "source": self.source,
             "engine": self.engine,
@@ -117,12 +116,7 @@ class LogCheck(Tabular):
             "without_session": self.n_without_session,
             "duplicates": self.n_duplicates,
             "policies": self.policies,
-            "positions": [
-                {"position": position, "impressions": shown, "clicks": clicked}
-                for position, shown, clicked in zip(
-                    positions.tolist(), impressions.tolist(), clicks.tolist(), strict=True
-                )
-            ],
+            "positions": self.to_frame("pyarrow").drop_columns("click_rate").to_pylist(),
             "propensities": [asdict(support) for support in self.supports],
             "warnings": list(self.warnings),
         }
@@ -149,7 +143,7 @@ def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
         raise DataError(f"{log.source}: {said}, expected at least one impression that is possible")
     if "session" in columns:
         n_duplicates = problems.n_rows - _distinct(log, columns)
-    starts = counts.pair_starts
+    n_pairs, n_moved = _moved(counts)
     return LogCheck(
         source=log.source,
         engine=log.engine,
@@ -160,8 +154,8 @@ def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
         n_without_session=n_without,
         n_duplicates=n_duplicates,
         policies=policies,
-        n_pairs=len(starts) - 1,
-        n_moved=int((np.diff(starts) > 1).sum()),
+        n_pairs=n_pairs,
+        n_moved=n_moved,
         supports=tuple(supports(counts, policies, randomized)),
     )
 
@@ -179,35 +173,31 @@ def supports(
             else "the log has no click"
         )
         return [Support(name, is_supported=False, reason=why) for name in names]
-    components = _connected(counts)
-    n_moved = int((np.diff(counts.pair_starts) > 1).sum())
-    n_pairs = len(counts.pair_starts) - 1
-    if len(components) == 1:
-        harvest = Support(
-            names[1],
-            is_supported=True,
-            reason=f"{n_moved:,} of {n_pairs:,} query-item pairs were seen at several positions, "
-            "and they connect all positions",
+    groups = _connected(counts)
+    n_pairs, n_moved = _moved(counts)
+    moved = f"{n_moved:,} of {n_pairs:,} query-item pairs were seen at several positions"
+    harvest = f"{moved}, and they connect all positions"
+    em = "items that moved tell position from relevance"
+    if len(groups) > 1:
+        gap = "; ".join(map(ranges, groups))
+        harvest = f"{moved}, but no item links these groups of positions: {gap}"
+        if not n_moved:
+            harvest = "no query-item pair was seen at more than one position"
+        em = (
+            "it gives numbers, but they are not identified here: where no item moves between "
+            "positions, position and relevance explain the clicks equally well"
         )
-        em = Support(
-            names[2], is_supported=True, reason="items that moved tell position from relevance"
-        )
-    else:
-        gap = "; ".join(ranges(component) for component in components)
-        why = (
-            f"{n_moved:,} of {n_pairs:,} query-item pairs were seen at several positions, but no "
-            f"item links these groups of positions: {gap}"
-            if n_moved
-            else "no query-item pair was seen at more than one position"
-        )
-        harvest = Support(names[1], is_supported=False, reason=why)
-        em = Support(
-            names[2],
-            is_supported=True,
-            reason="it gives numbers, but they are not identified here: where no item moves "
-            "between positions, position and relevance explain the clicks equally well",
-        )
-    return [_randomized(names[0], policies, randomized), harvest, em]
+    return [
+        _randomized(names[0], policies, randomized),
+        Support(names[1], is_supported=len(groups) == 1, reason=harvest),
+        Support(names[2], is_supported=True, reason=em),
+    ]
+
+
+def _moved(counts: PositionCounts) -> tuple[int, int]:
+    """Return the number of query-item pairs, and of those seen at several positions."""
+    rows = np.diff(counts.pair_starts)
+    return len(rows), int((rows > 1).sum())
 
 
 def _randomized(name: str, policies: dict[str, int] | None, randomized: str | None) -> Support:

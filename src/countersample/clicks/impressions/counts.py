@@ -72,29 +72,24 @@ class PositionCounts(Tabular):
 
         Parameters
         ----------
-        query_id, item_id : array-likes (n,) of integers or strings
-        position : array-like (n,)
-            The rank at which the item was shown, counted from 1.
+        query_id, item_id, position : array-likes (n,)
+            As in a log: ids are integers or strings, positions count from 1.
         click : array-like (n,)
             0 or 1; with `impressions`, the number of clicks.
         impressions : array-like (n,), optional
             How many impressions each row stands for; 1 by default.
         """
         queries, items = _ids(query_id, "query_id"), _ids(item_id, "item_id")
-        columns = {
-            "position": _whole(position, "position"),
-            "click": _whole(click, "click"),
-            "impressions": _whole(
-                np.ones(len(queries), np.int64) if impressions is None else impressions,
-                "impressions",
-            ),
-        }
-        for name, column in {"item_id": items, **columns}.items():
+        rank, clicked = _whole(position, "position"), _whole(click, "click")
+        shown = np.ones(len(queries), np.int64)
+        if impressions is not None:
+            shown = _whole(impressions, "impressions")
+        columns = {"item_id": items, "position": rank, "click": clicked, "impressions": shown}
+        for name, column in columns.items():
             if len(column) != len(queries):
                 raise DataError(
                     f"{name} has {len(column)} values, expected {len(queries)} as query_id has"
                 )
-        shown, clicked, rank = columns["impressions"], columns["click"], columns["position"]
         check_rows(rank, "position", "from 1", (rank >= 1) & (rank <= MAX_POSITION))
         check_rows(shown, "impressions", "at least 1", shown >= 1)
         most = "0 or 1" if impressions is None else "from 0 to its impressions"

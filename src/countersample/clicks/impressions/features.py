@@ -15,8 +15,8 @@ from countersample.clicks.impressions.columns import typed_id
 from countersample.clicks.impressions.engines import Pandas
 from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.files import find_files
-from countersample.data.dataset import group_rows
-from countersample.data.frames import check_column, collected, from_frame
+from countersample.data.dataset import RankingDataset, group_rows
+from countersample.data.frames import check_column, collected
 from countersample.data.store import is_dataset_folder
 from countersample.errors import DataError
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from numpy.typing import NDArray
-
-    from countersample.data import RankingDataset
 
 _LABEL = "label"
 
@@ -117,7 +115,7 @@ def _of_frame(
     numbered = rest.to_arrow().append_column("\0query", [ids["query_id"]])
     if not has_labels:
         numbered = numbered.append_column("\0label", [np.zeros(len(table), np.float32)])
-    dataset = from_frame(
+    dataset = RankingDataset.from_frame(
         numbered,
         label=_LABEL if has_labels else "\0label",
         query="\0query",

@@ -12,6 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from countersample.clicks.impressions import aggregation, ubi
+from countersample.clicks.impressions.checking import LogCheck, check
 from countersample.clicks.impressions.columns import resolve, select, typed
 from countersample.clicks.impressions.counts import PositionCounts, row_keys
 from countersample.clicks.impressions.engines import (
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from numpy.typing import NDArray
-
-    from countersample.clicks.impressions.checking import LogCheck
 
 _DEFAULT = next(iter(ENGINES))
 
@@ -104,10 +103,6 @@ class Impressions:
         randomized : str, optional
             The policy whose rankings were shuffled at random; by default one whose name says so.
         """
-        from countersample.clicks.impressions.checking import (  # noqa: PLC0415 (it imports this)
-            check,
-        )
-
         return check(self, randomized=randomized)
 
     def of_policy(self, policy: str) -> Impressions:

@@ -32,14 +32,7 @@ ENGINES: dict[str, type[Engine]] = {
 
 
 def find_engine(name: str) -> type[Engine]:
-    """Return the engine of this name.
-
-    Examples
-    --------
-    >>> from countersample.clicks.impressions.engines import find_engine
-    >>> find_engine("polars").unpacks
-    ('.gz', '.zst')
-    """
+    """Return the engine of this name."""
     return ENGINES[choice("engine", name, ENGINES)]
 
 
