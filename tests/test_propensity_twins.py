@@ -31,7 +31,7 @@ def log(rng):
 
 @pytest.mark.parametrize("weighting", ["harmonic", "equal"])
 def test_shared_pairs_are_their_loop(log, weighting):
-    clicks, weight = SharedPairs.of(cells_of(log), weighting=weighting).totals()
+    clicks, weight = SharedPairs(cells_of(log), weighting=weighting).totals()
     expected_clicks, expected_weight = shared_sums(log, 4, weighting)
     np.testing.assert_allclose(clicks, expected_clicks, rtol=1e-12)
     np.testing.assert_allclose(weight, expected_weight, rtol=1e-12)

@@ -240,7 +240,7 @@ class TestCache:
             "import os, signal, sys\n"
             "from countersample import load_letor\n"
             "from countersample.data import store\n"
-            "store._write_beside_features = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "store._state = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
             "load_letor(sys.argv[1], cache=sys.argv[2])\n"
         )
         command = [sys.executable, "-c", code, str(text), str(cache)]

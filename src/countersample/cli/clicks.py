@@ -50,8 +50,9 @@ def simulate(
     """Simulate users who click on the rankings of a logging policy."""
     from countersample import PositionBias, simulate_clicks
     from countersample.clicks import diagnose, simulate_impressions
+    from countersample.data.load import load_train
 
-    dataset = load_train(data)
+    dataset = load_train(data, progress=True)
     model: dict[str, Any] = {
         "bias": PositionBias(gamma, offset),
         "relevant": relevant,
@@ -114,14 +115,6 @@ def inspect(
     _show.line("  clicks by weight")
     _show.bars((f"{low:,.0f} … {high:,.0f}", round(count)) for low, high, count in found.histogram)
     _show.paragraph(found.verdict)
-
-
-def load_train(path: Path) -> RankingDataset:
-    """Load labelled data; of a folder of splits, the training part."""
-    from countersample.data.load import load
-
-    parts = load(path, progress=True)
-    return parts["train"] if "train" in parts else next(iter(parts.values()))
 
 
 def _policy_scores(

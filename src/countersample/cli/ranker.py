@@ -11,7 +11,7 @@ from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
 from countersample.cli._paths import check_writable
-from countersample.cli.clicks import DataPath, load_train
+from countersample.cli.clicks import DataPath  # noqa: TC001 (typer reads it)
 
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by train.")]
 METRICS = "ndcg@10,ndcg@5,precision@10,mrr"
@@ -52,6 +52,7 @@ def train(
     """Train a ranker on a click log: linear, neural or boosted trees."""
     from countersample import ClickLog
     from countersample._progress import share_progress
+    from countersample.data.load import load_train
     from countersample.rankers.chosen import chosen_settings
 
     given = {
@@ -60,7 +61,7 @@ def train(
     }  # fmt: skip
     check_writable(out)
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
-    dataset = load_train(data)
+    dataset = load_train(data, progress=True)
     clicks = ClickLog.load(log, dataset)
     with share_progress(f"training {out.name}") as report:
         ranker.fit_log(dataset, clicks, progress=report)
@@ -153,11 +154,12 @@ def rank(
     from pyarrow import csv, parquet
 
     from countersample._files import atomic_path
+    from countersample.data.load import load_train
     from countersample.rankers import load_ranker
 
     check_writable(out)
     loaded = load_ranker(ranker)
-    dataset = load_train(data)
+    dataset = load_train(data, progress=True)
     sizes = dataset.query_sizes
     table = pa.table(
         {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample._files import atomic_path
 from countersample._version import __version__
+from countersample.data.sources import reading
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -45,13 +45,8 @@ def read_log(path: str | PathLike[str], names: Sequence[str]) -> dict[str, Any]:
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import parquet  # noqa: PLC0415
 
-    path = Path(path)
-    try:
+    with reading(path, "not a click log in Parquet ({})", pa.ArrowException):
         table = parquet.read_table(path)
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file") from error
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: not a click log in Parquet ({error})") from error
     note = (table.schema.metadata or {}).get(_METADATA)
     if note is None or not set(table.column_names) >= NEEDED:
         raise DataError(

@@ -20,14 +20,7 @@ def letor_error(
 ) -> DataError:
     """Make the error for the kernel's `status` at byte `at` of the line that starts at `start`.
 
-    Parameters
-    ----------
-    name : str
-        The file's name as the user gave it.
-    line : int
-        The line's number, from 1.
-    text : uint8 array
-        The block of text that the positions are of.
+    Both are of the block `text`; `line` is the number of that line in the file, from 1.
     """
     from countersample._kernels import letor as kernel  # noqa: PLC0415 (imports numba)
 

@@ -82,43 +82,24 @@ class _Block:
                 start = stop
 
 
+@dataclass(kw_only=True)
 class LetorReader:
-    """Reads one or several sources, one after the other, onto one tape.
+    """Reads one or several sources, one after the other, onto one tape; see `load_letor`."""
 
-    Parameters
-    ----------
-    tape : Tape
-        Where the rows go.
-    with_qid : bool
-        Whether each row must name its query or must not.
-    zero_based, n_features, clip, threads
-        As in `load_letor`.
-    progress : function of the number of bytes read so far
-    """
+    tape: Tape  # where the rows go
+    with_qid: bool  # whether each row must name its query or must not
+    zero_based: bool | None
+    n_features: int | None
+    clip: bool
+    threads: int
+    progress: Callable[[float], None]  # is told the number of bytes read so far
 
-    def __init__(
-        self,
-        tape: Tape,
-        *,
-        with_qid: bool,
-        zero_based: bool | None,
-        n_features: int | None,
-        clip: bool,
-        threads: int,
-        progress: Callable[[float], None],
-    ) -> None:
+    def __post_init__(self) -> None:
         from countersample._kernels import letor  # noqa: PLC0415 (imports numba)
 
         self._kernel = letor
-        self._tape = tape
-        self._with_qid = with_qid
-        self._base = 0 if zero_based else 1
-        self._base_is_given = zero_based is not None
-        self._n_features = n_features
-        self._clip = clip
-        self._threads = threads
-        self._progress = progress
-        self._width = n_features or 0
+        self._base = 0 if self.zero_based else 1
+        self._width = self.n_features or 0
         self._highest = -1
         self._n_rows = 0
         self._labels: list[NDArray[np.float32]] = []
@@ -129,7 +110,7 @@ class LetorReader:
     def read(self, sources: Sequence[Source]) -> LetorRows:
         """Read all sources and end the tape."""
         done = 0
-        with ThreadPoolExecutor(self._threads + 1) as pool:
+        with ThreadPoolExecutor(self.threads + 1) as pool:
             for position, source in enumerate(sources):
                 with open_source(source) as opened:
                     before = self._n_rows
@@ -139,7 +120,7 @@ class LetorReader:
                     if self._n_rows == before:
                         raise DataError(f"{opened.name}: no rows, expected lines '{EXPECTED_ROW}'")
         return LetorRows(
-            features=self._tape.matrix(self._n_rows, self._width),
+            features=self.tape.matrix(self._n_rows, self._width),
             labels=np.concatenate(self._labels),
             run_starts=np.array(self._run_starts, np.int64),
             run_queries=np.array(self._run_queries, np.int64),
@@ -152,13 +133,13 @@ class LetorReader:
     ) -> None:
         lines_before = 0
         rows_before = self._n_rows
-        for block in _blocks(source, pool, self._threads):
+        for block in _blocks(source, pool, self.threads):
             # guess that what is to come, and the files after this one, are like what was read
             rows = (self._n_rows - rows_before + block.n_lines) / block.share
             expected = int((rows_before + rows * (1 + sources_left)) * _HEADROOM)
             self._parse(source.name, lines_before, block, pool, expected)
             lines_before += block.n_lines
-            self._progress(done + source.position)
+            self.progress(done + source.position)
 
     def _parse(
         self,
@@ -171,8 +152,8 @@ class LetorReader:
         """Parse a block; again where it shows more columns than the tape has room for."""
         while True:
             room = (self._n_rows + block.n_lines) * self._width
-            if len(self._tape.flat) < room:
-                self._tape.resize(max(room, expected_rows * self._width))
+            if len(self.tape.flat) < room:
+                self.tape.resize(max(room, expected_rows * self._width))
             self._run_kernel(block, pool)
             for piece in block.pieces:
                 if piece.status != self._kernel.OK:
@@ -182,7 +163,7 @@ class LetorReader:
         self._keep(block)
 
     def _run_kernel(self, block: _Block, pool: ThreadPoolExecutor) -> None:
-        rows = self._tape.flat[self._n_rows * self._width :]
+        rows = self.tape.flat[self._n_rows * self._width :]
         work = []
         first = 0
         for piece in block.pieces:
@@ -202,7 +183,7 @@ class LetorReader:
             piece.n_rows, n_runs, n_uncertain,
             piece.min_index, piece.max_index, piece.status, piece.at,
         ) = self._kernel.parse_rows(
-            block.text, piece.start, piece.stop, self._with_qid, self._base, self._clip,
+            block.text, piece.start, piece.stop, self.with_qid, self._base, self.clip,
             features, labels, runs, uncertain,
         )  # fmt: skip
         piece.labels = labels[: piece.n_rows]
@@ -223,14 +204,14 @@ class LetorReader:
         """Read a row that the kernel found right in form but too close to call in value."""
         line = block.raw[start : block.raw.find(b"\n", start)].split(b"#")[0]
         for position, token in enumerate(re.finditer(rb"[^ \t\r\n]+", line)):
-            if position == 1 and self._with_qid:
+            if position == 1 and self.with_qid:
                 continue
             index, _, number = token[0].rpartition(b":")
             with np.errstate(over="ignore"):
                 value = np.float32(float(number))
             if np.isinf(value):
                 value = np.copysign(np.finfo(np.float32).max, value)
-                if not self._clip and piece.status == self._kernel.OK:
+                if not self.clip and piece.status == self._kernel.OK:
                     piece.status = self._kernel.NOT_FINITE
                     piece.at = start + token.end() - len(number)
             if position == 0:
@@ -243,12 +224,12 @@ class LetorReader:
         self._highest = max(self._highest, *(piece.max_index for piece in pieces))
         base = self._base
         if min(piece.min_index for piece in pieces) < base:
-            if self._base_is_given:
+            if self.zero_based is not None:
                 raise DataError(f"{name}: a feature with number 0, expected numbers from 1")
             base = 0
         shift = self._base - base
         needed = self._highest - base + 1
-        width = self._n_features or max(self._width + shift, needed)
+        width = self.n_features or max(self._width + shift, needed)
         if needed > width:
             raise DataError(
                 f"{name}: a feature with number {self._highest}, expected at most {width} "
@@ -257,8 +238,8 @@ class LetorReader:
         if width == self._width and not shift:
             return True
         if self._n_rows:
-            self._tape.resize(max(self._n_rows * width, len(self._tape.flat)))
-            flat = np.asarray(self._tape.flat)
+            self.tape.resize(max(self._n_rows * width, len(self.tape.flat)))
+            flat = np.asarray(self.tape.flat)
             self._kernel.widen_rows(flat, self._n_rows, self._width, width, shift)
         self._width = width
         self._base = base
@@ -266,7 +247,7 @@ class LetorReader:
 
     def _keep(self, block: _Block) -> None:
         """Take over the rows of a block: close gaps, number the queries."""
-        width, flat = self._width, self._tape.flat
+        width, flat = self._width, self.tape.flat
         first = self._n_rows
         for piece in block.pieces:
             if first != self._n_rows and piece.n_rows:  # lines without a row left a gap

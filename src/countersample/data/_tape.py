@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from typing import TYPE_CHECKING, Protocol
 
@@ -66,15 +65,7 @@ class FileTape:
 
     def matrix(self, n_rows: int, width: int) -> NDArray[np.float32]:
         self.resize(n_rows * width)
+        header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, width)}
         with self._path.open("r+b") as file:
-            file.write(npy_header((n_rows, width)))
+            np.lib.format.write_array_header_1_0(file, header)
         return self.flat.reshape(n_rows, width)
-
-
-def npy_header(shape: tuple[int, int]) -> bytes:
-    """Return the first 128 bytes of a ``.npy`` file with a float32 matrix of this shape."""
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "<f4", "fortran_order": False, "shape": shape}
-    )
-    return header.getvalue()

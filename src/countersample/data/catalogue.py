@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import platformdirs
 
-from countersample.data.sources import COMPRESSED_SUFFIXES
+from countersample.data.sources import COMPRESSED_SUFFIXES, listed
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from os import PathLike
 
     from countersample.data.dataset import RankingDataset
@@ -167,7 +167,7 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
             if (parent / folder).is_dir():
                 return parent / folder
     raise DataError(
-        f"{dataset.title} is not there as a folder {name!r} in {_listed(map(str, folders), 'or')}; "
+        f"{dataset.title} is not there as a folder {name!r} in {listed(map(str, folders), 'or')}; "
         f"to get it, go to {dataset.homepage}, {dataset.how_to_get}, and put it in such a folder"
     )
 
@@ -257,7 +257,7 @@ def _check_file(
 ) -> tuple[Check, _Counts | None]:
     path = _present(folder, expected.path)
     if path is None:
-        message = f"Is not there, nor compressed as {_listed(COMPRESSED_SUFFIXES, 'or')}."
+        message = f"Is not there, nor compressed as {listed(COMPRESSED_SUFFIXES, 'or')}."
         return Check(expected.path, "missing", message), None
     subject = path.relative_to(folder).as_posix()
     try:
@@ -302,15 +302,10 @@ def _differences(counts: _Counts, queries: int | None, items: int | None) -> lis
 
 def _as_check(subject: str, counts: _Counts, wrong: list[str]) -> Check:
     if wrong:
-        return Check(subject, "wrong", f"Has {_listed(wrong, 'and')}.")
+        return Check(subject, "wrong", f"Has {listed(wrong, 'and')}.")
     numbers = (
         f"{counts.queries:,} queries",
         f"{counts.items:,} items",
         f"{counts.features} features",
     )
-    return Check(subject, "ok", f"Has {_listed(numbers, 'and')}, as it should.")
-
-
-def _listed(words: Iterable[str], last: str) -> str:
-    *some, final = words
-    return f"{', '.join(some)} {last} {final}" if some else final
+    return Check(subject, "ok", f"Has {listed(numbers, 'and')}, as it should.")

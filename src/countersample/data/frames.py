@@ -11,6 +11,7 @@ import numpy as np
 
 from countersample._files import atomic_path
 from countersample.data.dataset import RankingDataset
+from countersample.data.sources import reading
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -47,20 +48,13 @@ def read_table(path: str | PathLike[str]) -> RankingDataset:
     from pyarrow import csv, parquet  # noqa: PLC0415
 
     path = Path(path)
-    try:
+    with reading(path, f"cannot be read as {path.suffix[1:]}: {{}}", pa.ArrowException):
         if path.suffix == ".parquet":
             table = parquet.read_table(path)
         else:
             delimiter = "\t" if path.suffix == ".tsv" else ","
             table = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=delimiter))
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file") from error
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {error}") from error
-    try:
         return RankingDataset.from_frame(table)
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
 
 
 def write_parquet(dataset: RankingDataset, path: str | PathLike[str]) -> None:

@@ -219,7 +219,7 @@ def read_letor(
     total = sum(path.stat().st_size for path in paths if path.exists()) or None
     with byte_progress(f"reading {name}", total, show=progress) as shown:
         reader = LetorReader(
-            tape,
+            tape=tape,
             with_qid=groups is None,
             zero_based=zero_based,
             n_features=n_features,

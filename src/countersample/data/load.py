@@ -32,20 +32,8 @@ def load(
 ) -> dict[str, RankingDataset]:
     """Open LETOR text, Parquet, CSV, a saved dataset, or a folder with train, vali and test files.
 
-    Parameters
-    ----------
-    path : path of a file or a folder
-    clip : bool
-        As in `load_letor`.
-    cache : path of a folder, optional
-        Where to keep LETOR text in binary form.
-    progress : bool
-        Show a progress bar after two seconds.
-
-    Returns
-    -------
-    dict
-        Datasets by split; one under the file's name where there is one only.
+    Datasets are by split; one is under the file's name where there is one only. The options are
+    those of `load_letor`.
     """
     path = Path(path)
     if not path.exists():
@@ -56,6 +44,12 @@ def load(
         return {path.name: read_table(path)}
     loaded = load_letor(path, clip=clip, cache=cache, progress=progress)
     return loaded if isinstance(loaded, dict) else {path.name: loaded}
+
+
+def load_train(path: str | PathLike[str], *, progress: bool = False) -> RankingDataset:
+    """Open labelled data; of a folder of splits, the training part."""
+    parts = load(path, progress=progress)
+    return parts["train"] if "train" in parts else next(iter(parts.values()))
 
 
 def save(dataset: RankingDataset, path: str | PathLike[str]) -> None:

@@ -78,16 +78,8 @@ class Normalizer:
 
         Raises
         ------
-        ParameterError
-            For an unknown method.
         DataError
             For a dataset without items, or with a value that is not finite.
-
-        Examples
-        --------
-        >>> from countersample import synthetic
-        >>> Normalizer.fit(synthetic("tiny", rng=0), "standard")
-        Normalizer(how='standard', n_features=5)
         """
         fit_columns = METHODS[choice("how", how, METHODS)]
         if fit_columns is None:
@@ -110,7 +102,7 @@ class Normalizer:
     def transform(
         self, features: NDArray[Any], offsets: ArrayLike | None = None
     ) -> NDArray[np.float32]:
-        """Return (x − shift) / scale, computed in float64.
+        """Return (x − shift) / scale, computed in float64, as float32 (n_items, n_features).
 
         Parameters
         ----------
@@ -118,10 +110,6 @@ class Normalizer:
         offsets : int array (n_queries + 1,), optional
             Where each query's rows start, and the number of rows; ``query-minmax`` needs them,
             the other methods do without.
-
-        Returns
-        -------
-        float32 array (n_items, n_features)
 
         Examples
         --------

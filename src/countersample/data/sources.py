@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -113,6 +113,27 @@ class OpenSource:
 
 
 @contextmanager
+def reading(path: str | os.PathLike[str], cannot: str, kind: type[Exception]) -> Iterator[None]:
+    """Turn what goes wrong with a file into a sentence that names it; `cannot` is that of a kind.
+
+    Examples
+    --------
+    >>> with reading("a.json", "not JSON ({})", ValueError):
+    ...     raise ValueError("line 1")
+    Traceback (most recent call last):
+    countersample.errors.DataError: a.json: not JSON (line 1)
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    except (OSError, kind) as error:
+        raise DataError(f"{path}: {cannot.format(error)}") from error
+
+
+@contextmanager
 def open_source(source: Source) -> Iterator[OpenSource]:
     """Open a path or a file object for reading; a file object is not closed."""
     if isinstance(source, str | os.PathLike):
@@ -132,6 +153,12 @@ def open_source(source: Source) -> Iterator[OpenSource]:
         raise DataError(
             f"cannot read from a {type(source).__name__}: expected a path or a file object"
         )
+
+
+def listed(words: Iterable[str], last: str) -> str:
+    """Return "a, b and c"; `last` is the word before the last one."""
+    *some, final = words
+    return f"{', '.join(some)} {last} {final}" if some else final
 
 
 def open_for_writing(path: Path, *, like: str) -> IO[bytes]:

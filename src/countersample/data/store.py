@@ -50,7 +50,21 @@ def write_folder(
     with atomic_path(folder) as temporary:
         temporary.mkdir()
         dataset, notes = fill(FileTape(temporary / FEATURES))
-        _write_beside_features(dataset, temporary, notes)
+        for name in _ARRAYS[1:]:
+            np.save(temporary / name, getattr(dataset, name.removesuffix(".npy")))
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "written_by": f"countersample {__version__}",
+            "n_queries": dataset.n_queries,
+            "n_items": dataset.n_items,
+            "n_features": dataset.n_features,
+            "feature_names": dataset.feature_names,
+            "fingerprint": dataset.fingerprint,
+            "notes": notes,
+            "files": {name: _state(temporary / name) for name in _ARRAYS},
+        }
+        (temporary / HEADER).write_text(json.dumps(header, indent=1) + "\n")
         del dataset  # the map must be let go of before the folder is renamed
 
 
@@ -58,24 +72,6 @@ def check_replaceable(folder: Path) -> None:
     """Refuse a path that is there and is not a dataset folder."""
     if folder.exists() and not is_dataset_folder(folder):
         raise DataError(f"{folder}: exists and is not a dataset folder, so it is not replaced")
-
-
-def _write_beside_features(dataset: RankingDataset, folder: Path, notes: dict[str, Any]) -> None:
-    for name in _ARRAYS[1:]:
-        np.save(folder / name, getattr(dataset, name.removesuffix(".npy")))
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "written_by": f"countersample {__version__}",
-        "n_queries": dataset.n_queries,
-        "n_items": dataset.n_items,
-        "n_features": dataset.n_features,
-        "feature_names": dataset.feature_names,
-        "fingerprint": dataset.fingerprint,
-        "notes": notes,
-        "files": {name: _state(folder / name) for name in _ARRAYS},
-    }
-    (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n")
 
 
 def is_dataset_folder(folder: Path) -> bool:

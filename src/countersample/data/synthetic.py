@@ -31,14 +31,7 @@ _CALIBRATION_ITEMS = 2**17
 
 @dataclass(frozen=True)
 class Shape:
-    """The look of a collection and how hard it is to rank; `synthetic` tells the story.
-
-    Examples
-    --------
-    >>> from countersample.data.synthetic import SHAPES
-    >>> SHAPES["istella-like"].n_features
-    220
-    """
+    """The look of a collection and how hard it is to rank; `synthetic` tells the story."""
 
     n_queries: int
     items: tuple[int, int, int]  # least, median and most items of a query
@@ -107,37 +100,21 @@ def synthetic(
         s_i = a·v_i + κ (c·u_q)(b·v_i) + τ d·u_q + σ ε_i
 
     and its grade is the number of cut points below s_i, which are quantiles over all queries that
-    give each grade its share. Term by term: what a linear ranker can learn; a taste that differs
-    from query to query, so that no linear ranker is perfect; how well a query is served at all,
-    which leaves some without a relevant item; and the noise of the judges.
-
-    The factors are not seen, but n_features noisy mixtures of them ::
+    give each grade its share. The factors are not seen, but n_features noisy mixtures of them ::
 
         r_ij = m_j + Σ_k ℓ_kj (v_ik + u_qk / 2) + η_ij        x_ij = g_j(max(r_ij, 0))
 
-    with noise η uniform on ±1/2, and loadings ℓ_kj normal with standard deviations ∝ 1/√k. Features
-    are correlated, as there are fewer factors than features; those of all items of a query move
-    together, with u. Usefulness depends on weak factors as much as on strong ones, and the weak
-    take many queries to find.
-
-    ================  =======  =============  ========  ========================================
-    shape             queries  items a query  features  values
-    ================  =======  =============  ========  ========================================
-    ``yahoo-like``     36,251  24 (1 … 139)        700  in [0, 1], 31 % not zero; 2.4 GB
-    ``istella-like``   33,118  103 (3 … 182)       220  dense, scales from 10⁻² to 10⁴, every
-                                                        other one skewed as counts are; 3 GB
-    ``tiny``              100  9 (1 … 20)            5  in [0, 1]; for tests and examples
-    ================  =======  =============  ========  ========================================
-
-    For values in [0, 1], g cuts at 1; else it scales, after a fourth power where skewed. Grades are
-    0 … 4, 26 % of them 0 in the Yahoo shape and 89 % in that of Istella. `SHAPES` has the numbers.
+    with noise η uniform on ±1/2, and loadings ℓ_kj normal with standard deviations ∝ 1/√k. For
+    values in [0, 1], g cuts at 1; else it scales, after a fourth power where skewed. `SHAPES` has
+    the numbers, and the page on synthetic data says what each part stands for and how large a shape
+    is.
 
     Parameters
     ----------
     shape : {"yahoo-like", "istella-like", "tiny"}
     n_queries : int, optional
-        As in the table when left out, which is as in the paper. The first n queries are the same
-        for every ``n_queries`` >= n.
+        As in the paper when left out. The first n queries are the same for every ``n_queries`` >=
+        n.
     rng : numpy Generator or seed
         Same seed, same bytes, on any number of threads. Loadings and directions are drawn as well:
         another seed is another collection, so make training and test data in one call and part

@@ -18,12 +18,10 @@ from countersample.propensity.estimation import METHODS, estimate, needs_feature
 if TYPE_CHECKING:
     from os import PathLike
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from countersample.clicks.impressions import PositionCounts
     from countersample.propensity.curve import Propensities
-
-    Floats = NDArray[np.float64]
 
 _NEAR = 1 + 1e-3  # ends of intervals this close meet: the estimators that iterate stop somewhere
 

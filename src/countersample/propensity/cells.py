@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from countersample.clicks.impressions import PositionCounts
 
+    Bools = NDArray[np.bool_]
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
@@ -129,7 +129,6 @@ def refuse_zero(index: int, reason: str) -> None:
     )
 
 
-@dataclass(frozen=True)
 class SharedPairs:
     """What strata that were shown at two positions say about these two.
 
@@ -144,21 +143,19 @@ class SharedPairs:
     or many and small; with 1 it is that of Agarwal et al. (WSDM 2019).
 
     Each is kept by query, (n_queries, K²), so that a resample of queries is one product.
+
+    Parameters
+    ----------
+    cells : Cells
+    weighting : {"harmonic", "equal"}
+        The first weight, or 1.
+    exchanged : bool
+        Keep a pair only where another pair of its query was shown at the same two positions.
     """
 
-    by_query_clicks: sparse.csr_array
-    by_query_weight: sparse.csr_array
-    n_positions: int
-
-    @classmethod
-    def of(
-        cls, cells: Cells, *, weighting: str = "harmonic", exchanged: bool = False
-    ) -> SharedPairs:
-        """Return what the pairs say, weighted by n_j·n_k/(n_j + n_k) ("harmonic") or 1 ("equal").
-
-        Of exchanged pairs, one is kept only where another pair of its query was shown at the same
-        two positions.
-        """
+    def __init__(
+        self, cells: Cells, *, weighting: str = "harmonic", exchanged: bool = False
+    ) -> None:
         choice("weighting", weighting, ("harmonic", "equal"))
         upper, lower = joined(cells.pair)
         if exchanged:
@@ -179,22 +176,20 @@ class SharedPairs:
         row = cells.query[here]
         shape = (cells.n_queries, cells.n_positions**2)
         rate = cells.clicks[here] / n_here
-        return cls(
-            sparse.coo_array((weight * rate, (row, column)), shape).tocsr(),
-            sparse.coo_array((weight, (row, column)), shape).tocsr(),
-            cells.n_positions,
-        )
+        self._clicks = sparse.coo_array((weight * rate, (row, column)), shape).tocsr()
+        self._weight = sparse.coo_array((weight, (row, column)), shape).tocsr()
+        self._n_positions = cells.n_positions
 
     def sums(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return clicks and weight of each resample, each (n_resamples, K, K)."""
-        shape = (len(weights), self.n_positions, self.n_positions)
-        clicks = (self.by_query_clicks.T @ weights.T).T.reshape(shape)
-        weight = (self.by_query_weight.T @ weights.T).T.reshape(shape)
+        shape = (len(weights), self._n_positions, self._n_positions)
+        clicks = (self._clicks.T @ weights.T).T.reshape(shape)
+        weight = (self._weight.T @ weights.T).T.reshape(shape)
         return np.ascontiguousarray(clicks), np.ascontiguousarray(weight)
 
     def totals(self) -> tuple[Floats, Floats]:
         """Return clicks and weight of the whole log, each (K, K)."""
-        clicks, weight = self.sums(np.ones((1, self.by_query_clicks.shape[0])))
+        clicks, weight = self.sums(np.ones((1, self._clicks.shape[0])))
         return clicks[0], weight[0]
 
 
@@ -268,7 +263,7 @@ def _refuse_split(group: Ints, reference: int, gap: str, advice: str) -> None:
     )
 
 
-def connected(clicks: Floats, reference: int) -> NDArray[np.bool_]:
+def connected(clicks: Floats, reference: int) -> Bools:
     """Return which positions clicks join to the reference, there and back, (n_resamples, K).
 
     As in `refuse_one_sided`, for many at once. clicks are (n_resamples, K, K).
@@ -278,7 +273,7 @@ def connected(clicks: Floats, reference: int) -> NDArray[np.bool_]:
     return there & back
 
 
-def _reached(edges: NDArray[np.bool_], reference: int) -> NDArray[np.bool_]:
+def _reached(edges: Bools, reference: int) -> Bools:
     reached = np.zeros(edges.shape[:2], np.bool_)
     reached[:, reference] = True
     while True:

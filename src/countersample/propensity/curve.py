@@ -13,6 +13,7 @@ from countersample._files import atomic_path
 from countersample._frames import Tabular
 from countersample._params import number
 from countersample.clicks.bias import TableBias, check_weightable
+from countersample.data.sources import reading
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    Floats = NDArray[np.float64]
+    from countersample.propensity.cells import Floats
 
 SCHEMA_VERSION = 1
 _COLUMNS = ("value", "low", "high", "n_impressions")
@@ -179,12 +180,5 @@ class Propensities(Tabular):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Propensities:
         """Read what `save` wrote."""
-        path = Path(path)
-        try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError as error:
-            raise DataError(f"{path}: no such file") from error
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from error
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: not propensities in JSON ({error})") from error
+        with reading(path, "not propensities in JSON ({})", ValueError):
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))

@@ -18,9 +18,7 @@ from countersample.propensity.cells import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from countersample.propensity.cells import Floats
 
 _EDGE = 1e-9  # probabilities stay this far from 0 and 1
 _BLOCK = 100_000  # numbers in one array of a block of resamples
@@ -54,7 +52,7 @@ class TabularEM:
     """  # noqa: D400 (the formula is the summary)
 
     def __init__(self, cells: Cells, *, max_rounds: int = 2000, tolerance: float = 1e-6) -> None:
-        self._pairs = SharedPairs.of(cells)
+        self._pairs = SharedPairs(cells)
         refuse_one_sided(self._pairs, cells.reference)
         self.notes: list[str] = []
         self._rounds, self._tolerance = max_rounds, tolerance

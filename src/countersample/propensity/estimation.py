@@ -23,11 +23,10 @@ from countersample.propensity.regression import RegressionEM
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from countersample.clicks.impressions import PositionCounts
-
-    Floats = NDArray[np.float64]
+    from countersample.propensity.cells import Floats
 
 # A new estimator is one class as `Method` describes, and one line here; one that takes features of
 # query-item pairs says so with `needs_features = True`.
@@ -139,14 +138,7 @@ def supported(
 
 
 def needs_features(method: str) -> bool:
-    """Tell whether a method takes the features of query-item pairs.
-
-    Examples
-    --------
-    >>> from countersample.propensity.estimation import needs_features
-    >>> needs_features("regression-em"), needs_features("em")
-    (True, False)
-    """
+    """Tell whether a method takes the features of query-item pairs."""
     return bool(getattr(METHODS[method], "needs_features", False))
 
 

@@ -25,9 +25,7 @@ from countersample.propensity.cells import (
 from countersample.propensity.likelihood import all_pairs_curves
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from countersample.propensity.cells import Floats
 
 _NOT_SHUFFLED = 5.0  # standard deviations; uniform shuffles exceed it once in three million logs
 
@@ -43,8 +41,8 @@ class _Ratios:
         away = np.arange(cells.n_positions) - cells.reference
         self._others = np.flatnonzero(away)
         self._parent = cells.reference + (away - np.sign(away) if is_chain else 0 * away)
-        self._refuse()
         self.notes: list[str] = []
+        self._refuse()
 
     def curves(self, weights: Floats) -> Floats:
         """Return the curve of each resample; see `Method`."""
@@ -87,7 +85,7 @@ class Randomized(_Ratios):
 
     def __init__(self, cells: Cells) -> None:
         _refuse_order(cells)
-        super().__init__(cells, SharedPairs.of(_by_query(cells)))
+        super().__init__(cells, SharedPairs(_by_query(cells)))
 
 
 class Pivot(_Ratios):
@@ -97,7 +95,7 @@ class Pivot(_Ratios):
     """
 
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
-        super().__init__(cells, SharedPairs.of(cells, weighting=weighting))
+        super().__init__(cells, SharedPairs(cells, weighting=weighting))
 
 
 class AdjacentChain(_Ratios):
@@ -107,7 +105,7 @@ class AdjacentChain(_Ratios):
     """
 
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
-        super().__init__(cells, SharedPairs.of(cells, weighting=weighting), is_chain=True)
+        super().__init__(cells, SharedPairs(cells, weighting=weighting), is_chain=True)
 
 
 class Swaps(_Ratios):
@@ -120,7 +118,7 @@ class Swaps(_Ratios):
     """
 
     def __init__(self, cells: Cells) -> None:
-        pairs = SharedPairs.of(cells, exchanged=True)
+        pairs = SharedPairs(cells, exchanged=True)
         clicks, _ = pairs.totals()
         is_compared = (clicks[:, cells.reference] > 0) & (clicks[cells.reference] > 0)
         is_chain = not np.delete(is_compared, cells.reference).all()
@@ -141,7 +139,7 @@ class AllPairs:
     """
 
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
-        self._pairs = SharedPairs.of(cells, weighting=weighting)
+        self._pairs = SharedPairs(cells, weighting=weighting)
         self._reference = cells.reference
         refuse_one_sided(self._pairs, cells.reference)
         self.notes: list[str] = []

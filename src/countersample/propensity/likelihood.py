@@ -9,9 +9,7 @@ import numpy as np
 from countersample.propensity.cells import connected, marked
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from countersample.propensity.cells import Bools, Floats
 
 _STEPS = 100
 _TOLERANCE = 1e-10  # of a step in log p
@@ -32,17 +30,8 @@ def all_pairs_curves(clicks: Floats, weight: Floats, reference: int) -> Floats:
     edges a_jk·a_kj / (a_jk + a_kj), a = (w − c)·μ/(1 − μ)². Newton's steps solve with it; that it
     has an inverse, once the reference is held, is that the positions are connected.
 
-    Parameters
-    ----------
-    clicks, weight : float64 arrays (n_resamples, K, K)
-        Of `SharedPairs`; weight is symmetric.
-    reference : int
-        The position whose p is 1.
-
-    Returns
-    -------
-    float64 array (n_resamples, K)
-        0 where a position has no click, NaN where it is not connected to the reference.
+    Clicks and weight are those of `SharedPairs`, (n_resamples, K, K); p of the reference is 1. What
+    is returned, (n_resamples, K), is as `marked` says.
 
     Examples
     --------
@@ -101,7 +90,7 @@ def _profile(clicks: Floats, weight: Floats, log_p: Floats) -> Floats:
 
 
 def _newton_step(
-    clicks: Floats, weight: Floats, log_p: Floats, known: NDArray[np.bool_], reference: int
+    clicks: Floats, weight: Floats, log_p: Floats, known: Bools, reference: int
 ) -> Floats:
     means = _means(clicks, weight, log_p)
     misses = weight - clicks

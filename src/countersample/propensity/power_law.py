@@ -13,11 +13,8 @@ from countersample.errors import DataError
 from countersample.propensity.estimation import resample
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from countersample.clicks.impressions import PositionCounts
-
-    Floats = NDArray[np.float64]
+    from countersample.propensity.cells import Floats
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.clicks.impressions import PositionCounts
-    from countersample.propensity.cells import Cells
-
-    Floats = NDArray[np.float64]
+    from countersample.propensity.cells import Cells, Floats
 
 _EDGE = 1e-9  # probabilities stay this far from 0 and 1
 _SHRINKAGE = 0.1  # of the trees of boosting

@@ -9,11 +9,10 @@ import numpy as np
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from countersample.clicks.bias import PositionBiasCurve
-
-    Floats = NDArray[np.float64]
+    from countersample.propensity.cells import Floats
 
 
 def trust_correct(

@@ -201,16 +201,15 @@ def _moved(counts: PositionCounts) -> tuple[int, int]:
 
 
 def _randomized(name: str, policies: dict[str, int] | None, randomized: str | None) -> Support:
+    served = policies or {}
+    found = [randomized] if randomized else [p for p in served if _RANDOMIZED.search(p)]
+    said = " and ".join(f"{policy!r} ({served[policy]:,} rows)" for policy in found)
+    why = f"the rows of {said}" + ("" if randomized else ", by the name")
     if policies is None:
         why = "the log has no column 'policy' that tells randomized rankings from others"
-        return Support(name, is_supported=False, reason=why)
-    found = [randomized] if randomized else [p for p in policies if _RANDOMIZED.search(p)]
-    if not found:
+    elif not found:
         why = f"no policy of {', '.join(policies)} has a name that says so; name it if one is"
-        return Support(name, is_supported=False, reason=why)
-    said = " and ".join(f"{policy!r} ({policies[policy]:,} rows)" for policy in found)
-    why = f"the rows of {said}" + ("" if randomized else ", by the name")
-    return Support(name, is_supported=True, reason=why)
+    return Support(name, is_supported=bool(found), reason=why)
 
 
 def _connected(counts: PositionCounts) -> list[list[int]]:

@@ -13,7 +13,6 @@ import numpy as np
 from countersample.clicks.impressions.aggregation import encode
 from countersample.clicks.impressions.columns import typed_id
 from countersample.clicks.impressions.engines import Pandas
-from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.files import find_files
 from countersample.data.dataset import RankingDataset, group_rows
 from countersample.data.frames import check_column, collected
@@ -86,7 +85,7 @@ def read_features(
         if not Path(name).exists():
             raise
         return _of_dataset(Path(name))  # LETOR text, whose name may be anything
-    with explained(name, (ValueError,)), ExitStack() as cleanup:
+    with Pandas.explained(name), ExitStack() as cleanup:
         files = files.unpacked(Pandas.unpacks, cleanup)
         table = files.format.read(files, as_text=(query, item))
         return _of_frame(table, query, item, features, has_text_ids=files.format.has_text_ids)
@@ -126,9 +125,8 @@ def _of_frame(
 
 
 def _of_dataset(path: Path) -> FeatureTable:
-    from countersample.data.load import load  # noqa: PLC0415 (the reader of LETOR text)
+    from countersample.data.load import load_train  # noqa: PLC0415 (the reader of LETOR text)
 
-    parts = load(path)
-    dataset = parts["train"] if "train" in parts else next(iter(parts.values()))
+    dataset = load_train(path)
     starts = np.repeat(dataset.offsets[:-1], dataset.query_sizes)
     return FeatureTable(dataset, np.arange(dataset.n_items) - starts, has_labels=True)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countersample.clicks.impressions.formats import FORMATS
-from countersample.data.sources import COMPRESSED_SUFFIXES, open_source
+from countersample.data.sources import COMPRESSED_SUFFIXES, listed, open_source
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from contextlib import ExitStack
 
     from countersample.clicks.impressions.formats import Format
@@ -104,11 +104,7 @@ def _one_format(source: str, files: list[str]) -> Format:
 
 def _endings() -> str:
     usual = [known.endings[0] for known in FORMATS]
-    return f"{_listed(usual)}, also with {_listed(COMPRESSED_SUFFIXES)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
+    return f"{listed(usual, 'or')}, also with {listed(COMPRESSED_SUFFIXES, 'or')}"
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:

@@ -28,21 +28,14 @@ class Engine(ABC):
 
     Making one starts it, with those of its `settings` that the user gave (or None); what it opens
     is closed by `cleanup`. Its library is imported then, and no earlier.
-
-    Attributes
-    ----------
-    name : str
-    implementations : tuple of narwhals.Implementation
-        The frames that it counts where they are.
-    settings : tuple of str
-        The settings of `read_impressions` that it takes.
-    unpacks : tuple of str
-        The endings of compressed text that it reads by itself.
     """
 
     name: ClassVar[str]
+    #: The frames that it counts where they are.
     implementations: ClassVar[tuple[nw.Implementation, ...]]
+    #: The settings of `read_impressions` that it takes.
     settings: ClassVar[tuple[str, ...]] = ()
+    #: The endings of compressed text that it reads by itself.
     unpacks: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod

@@ -44,13 +44,12 @@ class DuckDB(Engine):
         settings: dict[str, Any] = {
             "threads": available_cores(),
             "preserve_insertion_order": False,  # less memory, and nothing here depends on it
+            "memory_limit": memory_limit,
+            "temp_directory": temp_dir,
         }
-        if memory_limit is not None:
-            settings["memory_limit"] = memory_limit
-        if temp_dir is not None:
-            settings["temp_directory"] = temp_dir
+        given = {name: value for name, value in settings.items() if value is not None}
         try:
-            self.connection = duckdb.connect(config=settings)
+            self.connection = duckdb.connect(config=given)
         except duckdb.Error as error:
             raise ParameterError(
                 f"DuckDB does not take memory_limit={memory_limit!r}, temp_dir={temp_dir!r}: "
