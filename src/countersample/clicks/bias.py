@@ -51,8 +51,7 @@ class PositionBias:
 
     def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that a user examines each rank; ranks count from 1."""
-        propensity: NDArray[np.float64] = (1 / (_checked(ranks) + self.offset)) ** self.gamma
-        return propensity
+        return (1 / (_checked(ranks) + self.offset)) ** self.gamma
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,7 @@ class TableBias:
         """Return the probability that a user examines each rank; ranks count from 1."""
         table = np.append(np.array(self.table), 0.0)
         index = np.minimum(_checked(ranks), len(self.table) + 1).astype(np.int64) - 1
-        propensity: NDArray[np.float64] = table[index]
-        return propensity
+        return table[index]
 
 
 def check_weightable(values: NDArray[np.float64], most: float = np.inf) -> None:

@@ -122,13 +122,8 @@ class ClickLog(Tabular):
     def from_labels(cls, dataset: RankingDataset, *, relevant: float = 1) -> ClickLog:
         """Return the log of a user who sees everything and clicks an item as often as its label.
 
-        Training on it is full supervision: the objective becomes Σ label · rank.
-
-        Parameters
-        ----------
-        dataset : RankingDataset
-        relevant : float
-            The smallest label that is clicked.
+        Training on it is full supervision: the objective becomes Σ label · rank. `relevant` is the
+        smallest label that is clicked.
 
         Examples
         --------
@@ -253,8 +248,7 @@ class ClickLog(Tabular):
     @property
     def weights(self) -> NDArray[np.float64]:
         """The importance weight of each row, v = count / propensity, (n_rows,)."""
-        weights: NDArray[np.float64] = self.clicks / self.propensity
-        return weights
+        return self.clicks / self.propensity
 
     @property
     def max_weight(self) -> float:

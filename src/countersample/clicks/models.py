@@ -116,8 +116,7 @@ class ClickModel(ABC):
             raise DataError(
                 f"the bias gives {table[rank - 1]} at rank {rank}, expected a probability"
             )
-        examination: Floats = table[ranks - 1]
-        return examination
+        return table[ranks - 1]
 
     def _by_relevance(
         self, labels: NDArray[np.float32], yes: Floats | float, no: Floats | float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,22 +21,16 @@ if TYPE_CHECKING:
     from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.models import ClickModel, Steps
     from countersample.data import RankingDataset
+    from countersample.data.scoring import Ranker
 
     Ints = NDArray[np.int64]
 
 _RAREST = 1e-9  # clicks a session; with fewer a simulation would not end in a person's time
 
 
-class Policy(Protocol):
-    """What ranked the items when the clicks were logged: anything that scores them."""
-
-    def predict(self, features: NDArray[np.float32], /) -> ArrayLike:
-        """Return a score for each row of features, (n_items,); larger ranks higher."""
-
-
 def simulate_clicks(
     dataset: RankingDataset,
-    policy: Policy | ArrayLike,
+    policy: Ranker | ArrayLike,
     n_clicks: int = 1_000_000,
     *,
     bias: PositionBiasCurve = PAPER_BIAS,
@@ -56,8 +50,8 @@ def simulate_clicks(
     Parameters
     ----------
     dataset : RankingDataset
-    policy : Policy or array-like (n_items,)
-        A ranker with ``predict``, or its scores.
+    policy : Ranker or array-like (n_items,)
+        What ranked the items: anything with ``predict``, or its scores.
     n_clicks : int
     bias : PositionBiasCurve
         How likely each rank is examined; `PositionBias` or `TableBias`.
@@ -116,7 +110,7 @@ def simulate_clicks(
 
 def simulate_impressions(
     dataset: RankingDataset,
-    policy: Policy | ArrayLike,
+    policy: Ranker | ArrayLike,
     n_sessions: int = 100_000,
     *,
     bias: PositionBiasCurve = PAPER_BIAS,
@@ -188,7 +182,7 @@ def simulate_impressions(
 
 def _show(
     dataset: RankingDataset,
-    policy: Policy | ArrayLike,
+    policy: Ranker | ArrayLike,
     model: ClickModel,
     *,
     top: int | None = None,
@@ -207,7 +201,7 @@ def _show(
     return order, offsets, model.steps(dataset.labels[order], ranks)
 
 
-def _scores(dataset: RankingDataset, policy: Policy | ArrayLike) -> NDArray[np.float64]:
+def _scores(dataset: RankingDataset, policy: Ranker | ArrayLike) -> NDArray[np.float64]:
     scores = np.asarray(scores_of(policy, dataset))
     if scores.dtype.kind not in "fiub":
         raise DataError(

@@ -49,7 +49,8 @@ def letor_error(
         kernel.TOO_MANY_FEATURES: f"feature number {_shown(number)} is above "
         f"{kernel.MAX_INDEX:,}, the most a dense row may have",
     }[status]
-    if status in (kernel.BAD_LABEL, kernel.BAD_VALUE) and _is_not_finite(token):
+    is_not_finite = token.lower().lstrip("+-") in {"nan", "inf", "infinity"}
+    if status in (kernel.BAD_LABEL, kernel.BAD_VALUE) and is_not_finite:
         sentence = f"expected a finite number, found {found}: replace it or leave the row out"
     return DataError(f"{name}:{line}:{column}: {sentence}")
 
@@ -60,7 +61,3 @@ def _shown(token: str) -> str:
     if len(token) > _LONGEST_SHOWN:
         token = token[:_LONGEST_SHOWN] + "…"
     return f"'{token}'" if token.isprintable() else ascii(token)
-
-
-def _is_not_finite(token: str) -> bool:
-    return token.lower().lstrip("+-") in {"nan", "inf", "infinity"}

@@ -13,7 +13,7 @@ from countersample._cores import available_cores
 from countersample._files import atomic_path
 from countersample._progress import byte_progress
 from countersample.data._letor_reader import LetorReader, LetorRows
-from countersample.data._tape import MemoryTape, Tape
+from countersample.data._tape import Tape
 from countersample.data.dataset import RankingDataset
 from countersample.data.groups import find_groups, names_queries, read_groups
 from countersample.data.sources import COMPRESSED_SUFFIXES, Readable, Source, open_for_writing
@@ -191,7 +191,7 @@ def _load(
         return read_letor(sources, tape, progress=progress, **options)
 
     if cache is None:
-        return read(MemoryTape())
+        return read(Tape())
     from countersample.data.cache import read_cached  # noqa: PLC0415 (only where asked for)
 
     return read_cached(Path(cache), sources, options, read)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
     from countersample.data.dataset import RankingDataset
+
+
+class Ranker(Protocol):
+    """Anything that scores items by their features."""
+
+    def predict(self, features: NDArray[np.float32], /) -> ArrayLike:
+        """Return a score for each row of features, (n_items,); larger ranks higher."""
 
 
 def scores_of(scores_or_ranker: Any, dataset: RankingDataset) -> Any:  # noqa: ANN401 (array-like)

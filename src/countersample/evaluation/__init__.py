@@ -1,10 +1,11 @@
 """How good a ranker is: on labelled (judged) queries, and from clicks alone."""
 
+from countersample.data.scoring import Ranker
 from countersample.evaluation.counterfactual import Estimate, Gain, estimate, estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.estimators import ESTIMATORS
 from countersample.evaluation.held_out import Fold, HeldOut
-from countersample.evaluation.labelled import QueryValues, Ranker, evaluate, learning_curve
+from countersample.evaluation.labelled import QueryValues, evaluate, learning_curve
 
 __all__ = [
     "ESTIMATORS",

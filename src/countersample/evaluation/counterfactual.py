@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
+    from countersample.data.scoring import Ranker
     from countersample.evaluation.estimators import Case, RankRewards, Sums
-    from countersample.evaluation.labelled import Ranker
 
 THIN = 100  # clicks of equal weight; with fewer the interval itself is a guess
 FEW = 50  # clusters to resample

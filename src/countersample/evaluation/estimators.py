@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats, Ints
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.evaluation.labelled import Ranker
+    from countersample.data.scoring import Ranker
 
 
 class RankRewards(NamedTuple):

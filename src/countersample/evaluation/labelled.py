@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from countersample._cores import available_cores
 from countersample._frames import Tabular
-from countersample.data.scoring import scores_of
+from countersample.data.scoring import Ranker, scores_of
 from countersample.errors import DataError
 from countersample.metrics import get_metric
 
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
 
 _SCORES_AT_ONCE = 1 << 24  # 64 MB
-
-
-class Ranker(Protocol):
-    """Anything that scores items by their features."""
-
-    def predict(self, features: NDArray[np.float32], /) -> ArrayLike:
-        """Return a score for each row of features, (n_items,); larger ranks higher."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats, Ints
     from countersample.data import RankingDataset
-    from countersample.evaluation.labelled import Ranker
+    from countersample.data.scoring import Ranker
 
 # λ(rank), before the cut-off at k, which is None for the whole list.
 REWARDS: dict[str, Callable[[Floats, int | None], Floats]] = {

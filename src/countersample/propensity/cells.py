@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 def sums(group: Ints, column: Floats, n_groups: int = 0) -> Floats:
     """Return the sum of a column for each group, (n_groups or more,)."""
-    totals: Floats = np.bincount(group, column, n_groups).astype(np.float64)
-    return totals
+    return np.bincount(group, column, n_groups).astype(np.float64)
 
 
 class Cells(NamedTuple):
@@ -103,11 +102,6 @@ def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = 
         len(positions),
         reference - 1,
     )
-    _check_clicks(cells)
-    return cells
-
-
-def _check_clicks(cells: Cells) -> None:
     clicks = cells.by_position(cells.clicks)
     if not clicks.any():
         raise DataError("the log has no click: nothing can be learned from it")
@@ -117,6 +111,7 @@ def _check_clicks(cells: Cells) -> None:
         )
     if not clicks.all():
         refuse_zero(int(clicks.argmin()), "position {0} has no click")
+    return cells
 
 
 def refuse_zero(index: int, reason: str) -> None:

@@ -124,8 +124,7 @@ class Propensities(Tabular):
                 f"{len(self.value)}: leave its impressions out, or take a curve for all positions "
                 "from estimate_gamma"
             )
-        values: Floats = self.value[asked.astype(np.int64) - 1]
-        return values
+        return self.value[asked.astype(np.int64) - 1]
 
     def propensity(self, ranks: ArrayLike) -> Floats:
         """Return P(examine rank), as `bias` has it; a rank beyond the table is refused."""

@@ -113,8 +113,7 @@ class TabularEM:
         system[:, diagonal, diagonal] += 1e-9 * largest  # a position that a resample does not have
         steps = np.zeros((len(weights), n_positions))
         steps[:, free] = np.linalg.solve(system, slope[free].T[:, :, None])[:, :, 0]
-        relative: Floats = steps - steps[:, [self._cells.reference]]
-        return relative
+        return steps - steps[:, [self._cells.reference]]
 
     @cached_property
     def _derivatives(self) -> tuple[sparse.csr_array, sparse.csr_array]:
@@ -173,8 +172,7 @@ class TabularEM:
 
     def _log_curve(self, state: Floats) -> Floats:
         examination = np.log(state[:, : self._cells.n_positions])
-        relative: Floats = examination - examination[:, [self._cells.reference]]
-        return relative
+        return examination - examination[:, [self._cells.reference]]
 
     def _split(self, state: Floats) -> tuple[Floats, Floats]:
         """Return p and r of each cell, each (n_resamples, n_cells)."""

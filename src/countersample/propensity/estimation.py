@@ -166,9 +166,11 @@ def resample(
     rng = np.random.default_rng(rng)
     block = max(1, _BLOCK // max(cells.n_queries, cells.n_positions**2))
     sizes = [min(block, n_bootstrap - at) for at in range(0, n_bootstrap, block)]
-    resamples = np.concatenate([fitted.curves(_draw(cells, size, rng)) for size in sizes])
+    shown = np.bincount(cells.query, minlength=cells.n_queries) > 0
+    n_shown = int(shown.sum())
+    drawn = (rng.multinomial(n_shown, shown / n_shown, size).astype(np.float64) for size in sizes)
+    resamples = np.concatenate([fitted.curves(weights) for weights in drawn])
     notes = list(fitted.notes)
-    n_shown = len(np.unique(cells.query))
     if n_shown < _FEW_QUERIES:
         notes.append(f"intervals come from {n_shown} queries only, and are rough")
     n_lost = int(np.isnan(resamples).any(axis=1).sum())
@@ -220,10 +222,3 @@ def _made(name: str, cells: Cells, options: dict[str, Any]) -> Method:
         if "unexpected keyword" not in str(error):
             raise
         raise ParameterError(f"method {name!r} has no such option: {error}") from error
-
-
-def _draw(cells: Cells, size: int, rng: np.random.Generator) -> Floats:
-    """Return how often each query is in each resample: multinomial, (size, n_queries)."""
-    shown = np.bincount(cells.query, minlength=cells.n_queries) > 0
-    chances = shown / shown.sum()
-    return rng.multinomial(int(shown.sum()), chances, size=size).astype(np.float64)

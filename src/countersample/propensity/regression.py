@@ -92,8 +92,7 @@ class RegressionEM:
             examination = np.array(
                 [self._examination(row[self._cells.query], self._relevance) for row in weights]
             )
-        curves: Floats = examination / examination[:, [self._cells.reference]]
-        return curves
+        return examination / examination[:, [self._cells.reference]]
 
     # -- logistic
 
@@ -127,8 +126,7 @@ class RegressionEM:
         shown = sparse.csr_array(
             (cells.impressions, (cells.query, cells.position)), (cells.n_queries, cells.n_positions)
         )
-        examination: Floats = np.where((shown.T @ weights.T).T > 0, expit(found), np.nan)
-        return examination
+        return np.where((shown.T @ weights.T).T > 0, expit(found), np.nan)
 
     @cached_property
     def _influence(self) -> Floats:
@@ -161,8 +159,7 @@ class RegressionEM:
         features = (design.T * sums(self._pair, spread * to_score**2, n_pairs)) @ design
         bend = np.block([[own, cross], [cross.T, features]])
         bend += 2 * _RIDGE * cells.impressions.sum() * np.eye(len(bend))
-        influence: Floats = slope @ np.linalg.inv(bend)[:, :n_positions]
-        return influence
+        return slope @ np.linalg.inv(bend)[:, :n_positions]
 
     def _climb(self, weights: Floats, start: Floats) -> Floats:
         """Return logit p and the coefficients, side by side."""
@@ -237,8 +234,7 @@ class RegressionEM:
             examination = after
             if settled:
                 break
-        found: Floats = np.where(hits > 0, examination, np.where(shown > 0, 0.0, np.nan))
-        return found
+        return np.where(hits > 0, examination, np.where(shown > 0, 0.0, np.nan))
 
 
 def _checked(features: ArrayLike | None, n_pairs: int) -> Floats:

@@ -75,12 +75,11 @@ def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     sums, and ``good`` counts the other rows.
     """
     is_good = _is_possible(frame)
-    has_impressions = "impressions" in frame.collect_schema()
     made = {
         "good": nw.when(is_good).then(nw.lit(1)).otherwise(nw.lit(0)),
         "clicks": _whole(is_good, nw.col("click")),
     }
-    if has_impressions:
+    if "impressions" in frame.collect_schema():
         made["shown"] = _whole(is_good, nw.col("impressions"))
     sums = {name: nw.col(name).sum() for name in made}
     return frame.select(*KEYS, **made).group_by(*KEYS).agg(nw.len().alias("rows"), **sums)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -45,7 +45,7 @@ class _Opened:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Impressions:
+class Impressions(AbstractContextManager["Impressions"]):
     """A raw log that was opened but not loaded: what was shown where, and what was clicked.
 
     Made by `read_impressions`. Use it in a ``with`` block, or `close` it, where something should be
@@ -142,9 +142,6 @@ class Impressions:
     def close(self) -> None:
         """Release what was opened: temporary files, a Spark session that was started here."""
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -280,5 +277,4 @@ def _rows_of(table: Any, counts: PositionCounts, *, has_text_ids: bool) -> NDArr
         for column, more in zip((counts.query, counts.item, counts.position), found, strict=True)
     ]
     keys = row_keys(*both)
-    rows: NDArray[np.int64] = np.searchsorted(keys[: len(counts)], keys[len(counts) :])
-    return rows
+    return np.searchsorted(keys[: len(counts)], keys[len(counts) :])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.files import Files
     from countersample.clicks.impressions.formats import Format
 
-    Reader = Callable[[Files], Any]
+    Readers = Mapping[type[Format], Callable[[Files], Any]]
 
 
 class Engine(ABC):
@@ -46,7 +46,7 @@ class Engine(ABC):
     def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (the engine's own frame)
         """Take a table from memory."""
 
-    def readers(self) -> Mapping[type[Format], Reader]:
+    def readers(self) -> Readers:
         """Return how it opens the formats that it reads by itself, lazily where it can."""
         return {}
 

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from countersample.clicks.impressions.engines.base import Reader
+    from countersample.clicks.impressions.engines.base import Readers
     from countersample.clicks.impressions.files import Files
-    from countersample.clicks.impressions.formats import Format
 
 
 class DuckDB(Engine):
@@ -57,7 +56,7 @@ class DuckDB(Engine):
             ) from error
         cleanup.callback(self.connection.close)
 
-    def readers(self) -> Mapping[type[Format], Reader]:  # noqa: D102 (as in Engine)
+    def readers(self) -> Readers:  # noqa: D102 (as in Engine)
         return {Parquet: self._parquet, Delimited: self._delimited, JsonLines: self._json}
 
     def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401, D102 (as in Engine)

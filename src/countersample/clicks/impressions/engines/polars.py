@@ -11,14 +11,12 @@ from countersample.clicks.impressions.engines.base import Engine
 from countersample.clicks.impressions.formats import Delimited, Parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from contextlib import ExitStack
 
     import pyarrow as pa
 
-    from countersample.clicks.impressions.engines.base import Reader
+    from countersample.clicks.impressions.engines.base import Readers
     from countersample.clicks.impressions.files import Files
-    from countersample.clicks.impressions.formats import Format
 
 
 class Polars(Engine):
@@ -31,7 +29,7 @@ class Polars(Engine):
     def __init__(self, cleanup: ExitStack) -> None:  # noqa: ARG002 (nothing to close)
         self.polars = need("polars")
 
-    def readers(self) -> Mapping[type[Format], Reader]:  # noqa: D102 (as in Engine)
+    def readers(self) -> Readers:  # noqa: D102 (as in Engine)
         return {Parquet: self._parquet, Delimited: self._delimited}
 
     def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401, D102 (as in Engine)

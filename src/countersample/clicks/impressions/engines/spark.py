@@ -18,14 +18,12 @@ from countersample.clicks.impressions.formats import Delimited, JsonLines, Parqu
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from contextlib import ExitStack
 
     import pyarrow as pa
 
-    from countersample.clicks.impressions.engines.base import Reader
+    from countersample.clicks.impressions.engines.base import Readers
     from countersample.clicks.impressions.files import Files
-    from countersample.clicks.impressions.formats import Format
 
 _PATIENCE = 5.0  # seconds to wait for a master's port
 _SETTINGS = {
@@ -75,7 +73,7 @@ class Spark(Engine):
             ) from error
         cleanup.callback(self.session.stop)
 
-    def readers(self) -> Mapping[type[Format], Reader]:
+    def readers(self) -> Readers:
         """Return readers whose paths the workers must see too."""
         return {Parquet: self._parquet, Delimited: self._delimited, JsonLines: self._json}
 
