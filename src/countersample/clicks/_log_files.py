@@ -35,13 +35,7 @@ def write_log(
 
 
 def read_log(path: str | PathLike[str], names: Sequence[str]) -> dict[str, Any]:
-    """Return what makes a `ClickLog`: those of the named columns that a file has, and the facts.
-
-    Raises
-    ------
-    DataError
-        For a file that is missing, not a click log, of another version, or damaged.
-    """
+    """Return what makes a `ClickLog`: those of the named columns that a file has, and the facts."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import parquet  # noqa: PLC0415
 

@@ -130,11 +130,6 @@ def known() -> Mapping[str, KnownDataset]:
 def get(name: str) -> KnownDataset:
     """Return the known set of this name.
 
-    Raises
-    ------
-    ParameterError
-        For an unknown name, with the nearest one.
-
     Examples
     --------
     >>> from countersample.data import catalogue

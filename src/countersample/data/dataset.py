@@ -352,14 +352,9 @@ class RankingDataset(Tabular):
 def group_rows(
     ids: NDArray[Any],
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[Any]]:
-    """Gather rows by query id, queries in first-seen order.
+    """Gather rows by query id, queries in first-seen order; return order, offsets and query ids.
 
-    Returns
-    -------
-    order : int64 (n,) or None
-        The rows in their new order; None where they are adjacent already.
-    offsets : int64 (n_queries + 1,)
-    query_ids : (n_queries,)
+    The order, (n,), is that of the rows; None where those of each query are adjacent already.
     """
     if ids.dtype.kind in "OUT":
         ids = np.asarray(ids.astype(str))

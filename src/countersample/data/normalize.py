@@ -157,18 +157,7 @@ class Normalizer:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Normalizer:
-        """Make the normalizer that `to_dict` wrote.
-
-        Raises
-        ------
-        DataError
-            For anything that `to_dict` does not write.
-
-        Examples
-        --------
-        >>> Normalizer.from_dict({"version": 1, "how": "query-minmax", "n_features": 2})
-        Normalizer(how='query-minmax', n_features=2)
-        """
+        """Make the normalizer that `to_dict` wrote; anything else is refused."""
         _take(values, "version", f"{_VERSION}", lambda version: version == _VERSION)
         how = _take(
             values, "how", f"one of {', '.join(METHODS)}", lambda how: how in tuple(METHODS)

@@ -88,13 +88,7 @@ def open_folder(folder: str | PathLike[str]) -> RankingDataset:
 
 
 def open_stored(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
-    """Open a folder as `open_folder` does, with its notes.
-
-    Raises
-    ------
-    DataError
-        If the folder is not a dataset, is of another version, or is damaged.
-    """
+    """Open a folder as `open_folder` does, with its notes."""
     if not is_dataset_folder(folder):
         raise DataError(f"{folder}: not a dataset folder (no {HEADER} of one)")
     header = json.loads((folder / HEADER).read_bytes())

@@ -59,11 +59,8 @@ class Method(Protocol):
     def curves(self, weights: Floats) -> Floats:
         """Return propensities relative to the reference, (n_resamples, K).
 
-        Parameters
-        ----------
-        weights : float64 array (n_resamples, n_queries)
-            How often each query is in the log. NaN is returned for a position that a resample does
-            not connect to the reference.
+        The weights, (n_resamples, n_queries), are how often each query is in the log. NaN is for a
+        position that a resample does not connect to the reference.
         """
 
 

@@ -32,13 +32,9 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:
-        """Read files into memory.
+        """Read files into memory; `as_text` are the columns that stay text, by default all.
 
-        Parameters
-        ----------
-        files : Files
-        as_text : collection of str, optional
-            Of a format without types: the columns that stay text; all by default.
+        A format with types keeps them.
         """
 
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:  # noqa: B027 (few do)
