@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -210,26 +211,18 @@ def _show_description(name: str, found: Description) -> None:
                 f"{found.items_min:,} … {found.items_max:,}, "  # noqa: ISC004
                 f"mean {found.items_mean:.1f}, median {found.items_median:g}",
             ),
-            (
-                "features",
-                f"{found.n_features:,}, of which {found.n_constant_features:,} constant",
-            ),
+            ("features", f"{found.n_features:,}, of which {found.n_constant_features:,} constant"),
             ("values", f"{found.feature_min:g} … {found.feature_max:g}"),
             ("density", f"{100 * found.density:.1f} % of the values are not zero"),
-            (
-                "labels",
-                f"{found.label_min:g} … {found.label_max:g}, mean {found.label_mean:.3g}",
-            ),
+            ("labels", f"{found.label_min:g} … {found.label_max:g}, mean {found.label_mean:.3g}"),
             ("memory", _show.size(found.n_bytes)),
         ]
     )
     _show.line("  queries by number of items")
-    edges = found.items_histogram.edges
+    bins = zip(pairwise(found.items_histogram.edges), found.items_histogram.counts, strict=True)
     _show.bars(
         (f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}", count)
-        for low, high, count in zip(
-            edges[:-1], edges[1:], found.items_histogram.counts, strict=True
-        )
+        for (low, high), count in bins
     )
     if found.grades is not None:
         _show.line("  items by grade")

@@ -101,22 +101,16 @@ def parse_columns(text: str | None) -> dict[str, str] | None:
 
 
 def _show_check(found: LogCheck) -> None:
-    counts = found.counts
+    counts, problems = found.counts, found.problems
     share = 100 * found.n_moved / found.n_pairs
     rows = [
-        (
-            "rows",
-            f"{found.problems.n_rows:,}, of which {found.problems.n_invalid:,} impossible",
-        ),
+        ("rows", f"{problems.n_rows:,}, of which {problems.n_invalid:,} impossible"),
         ("impressions", f"{counts.n_impressions:,}"),
         ("clicks", f"{counts.n_clicks:,}, {100 * counts.n_clicks / counts.n_impressions:.2f} %"),
         ("sessions", "not logged" if found.n_sessions is None else f"{found.n_sessions:,}"),
         ("queries", f"{len(counts.query_ids):,}"),
         ("items", f"{len(counts.item_ids):,}"),
-        (
-            "query-item pairs",
-            f"{found.n_pairs:,}, {share:.1f} % of them seen at several positions",
-        ),
+        ("query-item pairs", f"{found.n_pairs:,}, {share:.1f} % of them seen at several positions"),
     ]
     if found.n_duplicates is not None:
         rows.append(("duplicates", f"{found.n_duplicates:,}"))

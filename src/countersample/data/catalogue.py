@@ -156,7 +156,10 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
         Where there is no such folder, with the folders and how to get the set.
     """
     dataset = get(name)
-    folders = _folders(data_dir)
+    folders = [] if data_dir is None else [Path(data_dir)]
+    named = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
+    folders += [Path(folder).expanduser() for folder in named if folder]
+    folders.append(platformdirs.user_data_path("countersample", appauthor=False) / "datasets")
     for parent in folders:
         for folder in (dataset.name, *dataset.aliases):
             if (parent / folder).is_dir():
@@ -233,13 +236,6 @@ def verify(
             subject = "all files" if fold is None else f"all files of fold {fold}"
             checks.append(_check_together(subject, counts, dataset.statistics))
     return Verification(dataset.name, folder, tuple(checks))
-
-
-def _folders(data_dir: str | PathLike[str] | None) -> list[Path]:
-    given = [] if data_dir is None else [Path(data_dir)]
-    listed = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
-    of_platform = platformdirs.user_data_path("countersample", appauthor=False) / "datasets"
-    return [*given, *(Path(name).expanduser() for name in listed if name), of_platform]
 
 
 def _present(folder: Path, path: str) -> Path | None:

@@ -11,13 +11,7 @@ from countersample.errors import DataError, ParameterError
 from countersample.propensity.cells import Cells, Method, cells_of
 from countersample.propensity.curve import Propensities
 from countersample.propensity.em import TabularEM
-from countersample.propensity.interventions import (
-    AdjacentChain,
-    AllPairs,
-    Pivot,
-    Randomized,
-    Swaps,
-)
+from countersample.propensity.interventions import AdjacentChain, AllPairs, Pivot, Randomized, Swaps
 from countersample.propensity.regression import RegressionEM
 
 if TYPE_CHECKING:

@@ -42,21 +42,7 @@ class _Ratios:
         self._others = np.flatnonzero(away)
         self._parent = cells.reference + (away - np.sign(away) if is_chain else 0 * away)
         self.notes: list[str] = []
-        self._refuse()
-
-    def curves(self, weights: Floats) -> Floats:
-        """Return the curve of each resample; see `Method`."""
-        clicks, _ = self._pairs.sums(weights)
-        curves = np.ones((len(weights), len(self._parent)))
-        for k in sorted(self._others, key=lambda index: abs(index - self._reference)):
-            j = self._parent[k]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = clicks[:, k, j] / clicks[:, j, k]
-            curves[:, k] = curves[:, j] * np.where(np.isfinite(ratio), ratio, np.nan)
-        return curves
-
-    def _refuse(self) -> None:
-        clicks, weight = self._pairs.totals()
+        clicks, weight = pairs.totals()
         used = np.zeros(clicks.shape, np.bool_)
         used[self._others, self._parent[self._others]] = True
         used |= used.T
@@ -72,6 +58,17 @@ class _Ratios:
                     f"position {j + 1}, so how they compare is not known: take a longer log, or "
                     "method='all-pairs', which compares all positions with each other"
                 )
+
+    def curves(self, weights: Floats) -> Floats:
+        """Return the curve of each resample; see `Method`."""
+        clicks, _ = self._pairs.sums(weights)
+        curves = np.ones((len(weights), len(self._parent)))
+        for k in sorted(self._others, key=lambda index: abs(index - self._reference)):
+            j = self._parent[k]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio = clicks[:, k, j] / clicks[:, j, k]
+            curves[:, k] = curves[:, j] * np.where(np.isfinite(ratio), ratio, np.nan)
+        return curves
 
 
 class Randomized(_Ratios):

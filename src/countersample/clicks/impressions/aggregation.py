@@ -110,8 +110,7 @@ def finish(
     """Turn the groups into counts of all possible rows, and say how many are impossible."""
     rows = integers(table["rows"])
     good = integers(table["good"])
-    no_query, no_item, position, has_position = _keys(table)
-    is_group_good = has_position & ~no_query & ~no_item
+    no_query, no_item, position, has_position, is_group_good = keys_of(table)
     found = position[~has_position & ~np.isnan(position)]
     n_rows = int(rows.sum())
     problems = Problems(
@@ -176,19 +175,12 @@ def integers(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return whole
 
 
-def possible_groups(table: pa.Table) -> NDArray[np.bool_]:
-    """Tell which groups have both ids and a position that can be."""
-    no_query, no_item, _, has_position = _keys(table)
-    return has_position & ~no_query & ~no_item
-
-
-def _keys(
-    table: pa.Table,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64], NDArray[np.bool_]]:
+def keys_of(table: pa.Table) -> tuple[NDArray[Any], ...]:
+    """Return of each group: no query, no item, the position, whether it can be, whether all can."""
     no_query, no_item = (table[name].is_null().to_numpy() for name in ("query_id", "item_id"))
     position = table["position"].to_numpy().astype(np.float64)
     is_good = (position >= 1) & (position <= MAX_POSITION) & (position == np.floor(position))
-    return no_query, no_item, position, is_good
+    return no_query, no_item, position, is_good, is_good & ~no_query & ~no_item
 
 
 def _is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:

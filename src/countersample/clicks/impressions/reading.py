@@ -128,7 +128,8 @@ class Impressions(AbstractContextManager["Impressions"]):
                 "with a click, expected within (0, 1]: correct them, or estimate propensities "
                 "from the log"
             )
-        table = table.filter(aggregation.possible_groups(table) & (clicked > 0))
+        *_, is_possible = aggregation.keys_of(table)
+        table = table.filter(is_possible & (clicked > 0))
         weight = np.zeros(len(counts))
         weight[_rows_of(table, counts, has_text_ids=self.has_text_ids)] = table["weight"].to_numpy()
         with np.errstate(invalid="ignore", divide="ignore"):
