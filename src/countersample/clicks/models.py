@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from countersample._arrays import Floats, Ints
 
 PAPER_BIAS = PositionBias()
 

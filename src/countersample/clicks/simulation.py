@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from countersample._arrays import Floats, Ints
     from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.models import ClickModel, Steps
     from countersample.data import RankingDataset
     from countersample.data.scoring import Ranker
-
-    Ints = NDArray[np.int64]
 
 _RAREST = 1e-9  # clicks a session; with fewer a simulation would not end in a person's time
 
@@ -201,7 +200,7 @@ def _show(
     return order, offsets, model.steps(dataset.labels[order], ranks)
 
 
-def _scores(dataset: RankingDataset, policy: Ranker | ArrayLike) -> NDArray[np.float64]:
+def _scores(dataset: RankingDataset, policy: Ranker | ArrayLike) -> Floats:
     scores = np.asarray(scores_of(policy, dataset))
     if scores.dtype.kind not in "fiub":
         raise DataError(

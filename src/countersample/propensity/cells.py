@@ -15,13 +15,8 @@ from countersample.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Bools, Floats, Ints
     from countersample.clicks.impressions import PositionCounts
-
-    Bools = NDArray[np.bool_]
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 
 def sums(group: Ints, column: Floats, n_groups: int = 0) -> Floats:

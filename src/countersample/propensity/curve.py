@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.propensity.cells import Floats
+    from countersample._arrays import Floats
 
 SCHEMA_VERSION = 1
 _COLUMNS = ("value", "low", "high", "n_impressions")

@@ -18,7 +18,7 @@ from countersample.propensity.cells import (
 )
 
 if TYPE_CHECKING:
-    from countersample.propensity.cells import Floats
+    from countersample._arrays import Floats
 
 _EDGE = 1e-9  # probabilities stay this far from 0 and 1
 _BLOCK = 100_000  # numbers in one array of a block of resamples

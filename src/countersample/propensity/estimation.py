@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from countersample._arrays import Floats
     from countersample.clicks.impressions import PositionCounts
-    from countersample.propensity.cells import Floats
 
 # A new estimator is one class as `Method` describes, and one line here; one that takes features of
 # query-item pairs says so with `needs_features = True`.

@@ -25,7 +25,7 @@ from countersample.propensity.cells import (
 from countersample.propensity.likelihood import all_pairs_curves
 
 if TYPE_CHECKING:
-    from countersample.propensity.cells import Floats
+    from countersample._arrays import Floats
 
 _NOT_SHUFFLED = 5.0  # standard deviations; uniform shuffles exceed it once in three million logs
 

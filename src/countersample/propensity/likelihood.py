@@ -9,7 +9,7 @@ import numpy as np
 from countersample.propensity.cells import connected, marked
 
 if TYPE_CHECKING:
-    from countersample.propensity.cells import Bools, Floats
+    from countersample._arrays import Bools, Floats
 
 _STEPS = 100
 _TOLERANCE = 1e-10  # of a step in log p

@@ -13,8 +13,8 @@ from countersample.errors import DataError
 from countersample.propensity.estimation import resample
 
 if TYPE_CHECKING:
+    from countersample._arrays import Floats
     from countersample.clicks.impressions import PositionCounts
-    from countersample.propensity.cells import Floats
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from countersample.propensity.cells import sums
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample.clicks.impressions import PositionCounts
-    from countersample.propensity.cells import Cells, Floats
+    from countersample.propensity.cells import Cells
 
 _EDGE = 1e-9  # probabilities stay this far from 0 and 1
 _SHRINKAGE = 0.1  # of the trees of boosting

@@ -11,8 +11,8 @@ from countersample.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from countersample._arrays import Floats
     from countersample.clicks.bias import PositionBiasCurve
-    from countersample.propensity.cells import Floats
 
 
 def trust_correct(
