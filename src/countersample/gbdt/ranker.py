@@ -115,11 +115,10 @@ class GBDTRanker(ClickRanker):
     ----------
     scorer_ : TreesScorer
     n_trees_ : int
-    clip_ : float or None
     history_ : BoostingHistory or None
         The estimate by the number of trees; None without patience, and in a ranker that was loaded.
-    normalizer_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, provenance_
-        See `ClickRanker`.
+    normalizer_, clip_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, provenance_
+        As of every `ClickRanker`.
 
     Examples
     --------

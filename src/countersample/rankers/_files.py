@@ -44,13 +44,7 @@ def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
 
 
 def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the values that `write_ranker` wrote.
-
-    Raises
-    ------
-    DataError
-        For a file that is missing, not a ranker, of another version, or damaged.
-    """
+    """Return the values that `write_ranker` wrote; any other file is a DataError."""
     path = Path(path)
     try:
         data = path.read_bytes()

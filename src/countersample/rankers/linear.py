@@ -87,11 +87,11 @@ class CounterSampleRanker(ClickRanker):
     history_ : History
         Both at ten steps, evenly spaced.
     learning_rate_ : float
-    clip_ : float or None
     tuning_ : TuningResult or None
         The rates that "auto" tried.
     n_steps_ : int
-    n_queries_, n_features_in_, feature_names_in_, normalizer_, scorer_, fingerprint_, provenance_
+    scorer_ : LinearScorer
+    normalizer_, clip_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, provenance_
         As of every `ClickRanker`.
 
     Examples

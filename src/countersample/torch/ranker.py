@@ -110,10 +110,9 @@ class NeuralRanker(ClickRanker):
     scorer_ : NetworkScorer
         By the mean of the weights over the last hundred steps or so. It needs no PyTorch.
     n_steps_ : int
-    clip_ : float or None
     history_ : NeuralHistory or None
         None without patience, and in a ranker that was loaded.
-    n_queries_, n_features_in_, feature_names_in_, normalizer_, fingerprint_, provenance_
+    normalizer_, clip_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, provenance_
         As of every `ClickRanker`.
 
     Examples
