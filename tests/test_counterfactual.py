@@ -11,8 +11,14 @@ from countersample import ClickLog, PositionBias, RankingDataset, synthetic
 from countersample.clicks import simulate_impressions
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import ESTIMATORS, estimate, estimate_gain
-from countersample.evaluation.ranking import item_ranks, rank_values
+from countersample.evaluation.ranking import item_ranks, parse_additive, rank_values, ranks_of
 from countersample.evaluation.resampling import MOST_GROUPS, Clusters, resample
+
+
+def test_ranks_and_names_of_metrics():
+    assert ranks_of(np.array([0.1, 0.9, 0.9, 0.5]), np.array([0, 3, 4])).tolist() == [3, 1, 2, 1]
+    assert parse_additive("dcg@10") == ("dcg", 10)
+
 
 # -- by enumeration -------------------------------------------------------------------------------
 

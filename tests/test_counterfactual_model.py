@@ -30,6 +30,13 @@ def log(tiny):
     )
 
 
+def test_exposure_adds_up_by_item():
+    data = RankingDataset.from_arrays(X=[[0.1], [0.9], [0.5]], y=[0, 0, 0], qid=["a", "a", "b"])
+    columns = {"query": [0, 0, 0], "item": [0, 0, 1], "propensity": [1.0, 0.5, 0.5]}
+    seen, clicks = exposure(ClickLog(**columns, count=[3, 0, 1], impressions=[4, 2, 4]), data)
+    assert (seen.tolist(), clicks.tolist()) == ([5, 2, 0], [3, 1, 0])
+
+
 def test_it_is_a_ridge_regression_on_the_other_queries(tiny, log):
     """The same by scikit-learn, for the queries of each part in turn."""
     found = relevance_model(log, tiny, rng=np.random.default_rng(SEED))

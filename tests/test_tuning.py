@@ -95,6 +95,13 @@ def test_a_clip_has_to_be_better_by_a_standard_error(data, log, rng):
     assert choice(-2.0) == 0
 
 
+def test_a_grid_goes_on_at_the_end_where_the_best_is():
+    grid = RateGrid(clip=None, centre=0.5)
+    assert [grid.rate(k) for k in (-2, 0, 2)] == [0.05, 0.5, 5.0]
+    assert grid.more({-2: 0.1, -1: 0.3, 0: 0.2}) == range(0)
+    assert grid.more({-2: 0.1, -1: 0.2, 0: 0.3}) == range(1, 9)
+
+
 def test_clips_that_change_nothing_are_not_tried(data, log, monkeypatch):
     assert clips_to_try(log) == [None, *(clip for clip in (0.03, 0.1) if clip > 1 / log.max_weight)]
     scaled = data.with_features(1000 * data.features)

@@ -42,22 +42,7 @@ class RankedLists:
     The arguments are those of `countersample.metrics`, and refused where they are not as said
     there. A metric turns labels into values (`gains`, `relevance`), adds these up over the ranking
     with a weight a rank (`measure`), and lets `settle` say what is left without relevant items.
-
-    Attributes
-    ----------
-    labels, scores : float64 arrays (n_items,)
-    offsets : int64 array (n_queries + 1,)
-    ranks : float64 array (depth,)
-        The ranks that count, 1..k, as far as the largest query goes.
-
-    Examples
-    --------
-    DCG@2 with linear gains, 2/log2(2) + 1/log2(3) = 2.6309:
-
-    >>> from countersample._ranked import RankedLists
-    >>> lists = RankedLists([1, 2], [0.1, 0.2], [0, 2], k=2, ties="file", no_relevant="zero")
-    >>> lists.measure("additive", lists.gains("linear"), lists.discounts("log2")).round(4)
-    array([2.6309])
+    Those `ranks` count that are 1..k, as far as the largest query goes, (depth,).
     """
 
     def __init__(
@@ -155,15 +140,7 @@ class RankedLists:
 
 
 def ratio(above: Floats, below: Floats) -> Floats:
-    """Return above / below, and 0 where below is 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample._ranked import ratio
-    >>> ratio(np.array([1.0, 0.0]), np.array([2.0, 0.0]))
-    array([0.5, 0. ])
-    """
+    """Return above / below, and 0 where below is 0."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 

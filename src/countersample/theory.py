@@ -99,12 +99,7 @@ def worst_case(plan: Plan, bounds: ArrayLike) -> float:
 
     At most m·G, with m = max m_i, and smallest for `bounded`, which makes m_i·L_i the same for all
     i. The theorems hold with it in the place of m·G: give it as the gradient bound, with an m of 1.
-
-    Parameters
-    ----------
-    plan : Plan
-    bounds : array-like (n,)
-        L, see `gradient_bounds`.
+    For the bounds L, (n,), see `gradient_bounds`.
 
     Examples
     --------

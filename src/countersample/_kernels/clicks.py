@@ -14,20 +14,6 @@ is done at once, and only what lies above a click is ever read.
 Random numbers come from the NumPy Generator that is handed in, by its own ``random()``; one thread
 and plain floating point (no fastmath): same generator, same bytes. Indices are not checked here;
 the callers pass checked arrays.
-
-Examples
---------
-One query of two items: the first is clicked for sure, and after it half of the users leave.
-
->>> import numpy as np
->>> from countersample._kernels import clicks as kernels
->>> click, after_click, after_skip = np.array([1.0, 1.0]), np.array([0.5, 1.0]), np.ones(2)
->>> kernels.reach(np.array([0, 2]), click, after_click, after_skip)
-array([1. , 0.5])
->>> rng = np.random.default_rng(0)
->>> queries, rows = kernels.clicks_until(rng, np.array([0, 2]), click, after_click, after_skip, 5)
->>> rows
-array([0, 1, 0, 0, 0])
 """
 
 import numpy as np

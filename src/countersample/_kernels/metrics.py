@@ -12,25 +12,6 @@ is one item, or, with ``average``, all items that share a score.
 
 Plain floating point (no fastmath), one thread, no randomness: same input, same bits. Indices are
 not checked here; the callers pass checked arrays.
-
-Examples
---------
-Of the values 1, 0, 3 the last ranks first by score, with weight 1, and the second with 1/2:
-
->>> import numpy as np
->>> from countersample._kernels import metrics as kernels
->>> values, scores = np.array([1.0, 0.0, 3.0]), np.array([0.1, 0.2, 0.3])
->>> offsets, weights = np.array([0, 3]), np.array([1.0, 0.5])
->>> order = kernels.rank(values, scores, offsets, 3, 0)
->>> order
-array([2, 1, 0])
->>> kernels.additive(values, scores, offsets, order, weights, False)
-array([3.])
-
-With all scores equal, each rank has the mean value 4/3: (1 + 1/2) · 4/3 = 2.
-
->>> kernels.additive(values, np.zeros(3), offsets, order, weights, True)
-array([2.])
 """
 
 import numpy as np

@@ -8,15 +8,6 @@ parts, are taken in by the half that they fill. `multiply_add` is rounded once.
 
 Both are vector instructions, on x86-64 since 2013 (AVX2 and FMA) and on every 64-bit ARM. A CPU
 without them rounds products too, and so differs in the last digits.
-
-Examples
---------
->>> import numpy as np
->>> from numba import njit
->>> from countersample._kernels import sums
->>> total = njit(lambda terms: sums.total(terms))
->>> total(np.arange(100.0))
-4950.0
 """
 
 from typing import Any

@@ -40,13 +40,11 @@ def make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:
     if given.get("normalize") == "none":
         given["normalize"] = None
     if given.get("clip", "auto") != "auto":
-        given["clip"] = _number("--clip", given["clip"])
+        try:
+            given["clip"] = float(given["clip"])
+        except ValueError as error:
+            raise ParameterError(
+                f"--clip is {given['clip']!r}, expected a number or auto"
+            ) from error
     ranker.set_params(**given)
     return ranker
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ParameterError(f"{option} is {text!r}, expected a number or auto") from error

@@ -86,7 +86,10 @@ def fit(
     if model != "linear":
         ranker = make_ranker(model, {"clip": "auto", "metric": metric}, seed)
     page = out.with_suffix(".html") if report is None else report
-    _check_files(out, page)
+    if out == page:
+        raise ParameterError(f"the ranker and the report are both {out}, expected two files")
+    for path in (out, page):
+        check_writable(path)  # before the work, not after it
     given = _given_propensities(gamma, propensities)
     table = read_features(features)
     log = read_impressions(
@@ -107,14 +110,6 @@ def fit(
         return
     _show_fit(found)
     _show.line(f"The ranker is in {out}; the report is in {page}")
-
-
-def _check_files(out: Path, page: Path) -> None:
-    """Refuse, before the work, what could not be written after it."""
-    if out == page:
-        raise ParameterError(f"the ranker and the report are both {out}, expected two files")
-    for path in (out, page):
-        check_writable(path)
 
 
 def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)

@@ -43,20 +43,7 @@ FOLDS = 5
 
 
 def exposure(log: ClickLog, dataset: RankingDataset) -> tuple[Floats, Floats]:
-    """Return E = Σ impressions · propensity and C = Σ clicks of each item, both (n_items,).
-
-    Examples
-    --------
-    >>> from countersample import ClickLog, RankingDataset
-    >>> from countersample.evaluation.doubly_robust import exposure
-    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9], [0.5]], y=[0, 0, 0], qid=["a", "a", "b"])
-    >>> log = ClickLog(
-    ...     query=[0, 0, 0], item=[0, 0, 1], propensity=[1.0, 0.5, 0.5], count=[3, 0, 1],
-    ...     impressions=[4, 2, 4],
-    ... )
-    >>> exposure(log, data)
-    (array([5., 2., 0.]), array([3., 1., 0.]))
-    """
+    """Return E = Σ impressions · propensity and C = Σ clicks of each item, both (n_items,)."""
     if log.impressions is None:
         raise DataError(
             "the log has no impressions, expected a row with impressions for everything that was "

@@ -222,8 +222,6 @@ def _fold(
     validation = dataset.subset(queries)
     query = np.repeat(np.arange(validation.n_queries), validation.query_sizes)
     order = np.lexsort((np.random.default_rng(0).random(validation.n_items), query))
-    index_in_order = np.empty_like(order)
-    index_in_order[order] = np.arange(len(order))
     return Fold(
         train=train,
         validation=validation,
@@ -231,7 +229,7 @@ def _fold(
         weights=held_out.weights,
         metric=metric,
         order=order,
-        rows=index_in_order[validation.offsets[index] + held_out.item],
+        rows=np.argsort(order)[validation.offsets[index] + held_out.item],
         group=group_of_query[held_out.query],
         n_groups=n_groups,
     )

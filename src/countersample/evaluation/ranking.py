@@ -29,15 +29,7 @@ REWARDS: dict[str, Callable[[Floats, int | None], Floats]] = {
 
 
 def ranks_of(scores: Floats, offsets: Ints) -> Ints:
-    """Return the rank of each row within its query, int64 (n_rows,), from 1; ties in row order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample.evaluation.ranking import ranks_of
-    >>> ranks_of(np.array([0.1, 0.9, 0.9, 0.5]), np.array([0, 3, 4]))
-    array([3, 1, 2, 1])
-    """
+    """Return the rank of each row within its query, int64 (n_rows,), from 1; ties in row order."""
     from countersample._kernels.metrics import rank  # noqa: PLC0415 (imports numba)
 
     sizes = np.diff(offsets)
@@ -57,14 +49,7 @@ def item_ranks(ranker_or_scores: ArrayLike | Ranker, dataset: RankingDataset) ->
 
 
 def parse_additive(metric: str) -> tuple[str, int | None]:
-    """Return the name and the cut-off of a metric that is additive; refuse any other.
-
-    Examples
-    --------
-    >>> from countersample.evaluation.ranking import parse_additive
-    >>> parse_additive("dcg@10")
-    ('dcg', 10)
-    """
+    """Return the name and the cut-off of a metric that is additive; refuse any other."""
     get_metric(metric)  # refuses what is not known
     name, at, cut = metric.partition("@")
     takes_cut = {"arp": False, "precision": True}.get(name, bool(at))

@@ -88,18 +88,6 @@ def resample(sums: Floats, n_empty: float, *, n_bootstrap: int, rng: np.random.G
 
     `sums`, (n_clusters, k + 1), are those above the line of k estimates, and the one below the line
     that they share.
-
-    Examples
-    --------
-    The mean of 400 numbers of standard deviation 1 has a standard error of 1/√400:
-
-    >>> import numpy as np
-    >>> from countersample.evaluation.resampling import resample
-    >>> rng = np.random.default_rng(0)
-    >>> sums = np.column_stack([rng.normal(3, 1, size=400), np.ones(400)])
-    >>> drawn = resample(sums, 0, n_bootstrap=1000, rng=rng)
-    >>> bool(abs(drawn.std() - 1 / 20) < 0.005)
-    True
     """
     whole_number("n_bootstrap", n_bootstrap, least=1)
     whole = sums.sum(axis=0) + np.append(np.zeros(sums.shape[1] - 1), n_empty)

@@ -25,19 +25,7 @@ FIRST = range(-2, 6)  # as many as training serves with one pass over memory
 
 @dataclass(frozen=True)
 class RateGrid:
-    """The learning rates of one clip: η₀·10^(k/2) for any k, or those given.
-
-    Examples
-    --------
-    >>> from countersample.tuning.rates import RateGrid
-    >>> grid = RateGrid(clip=None, centre=0.5)
-    >>> [grid.rate(k) for k in (-2, 0, 2)]
-    [0.05, 0.5, 5.0]
-    >>> grid.more({-2: 0.1, -1: 0.3, 0: 0.2})  # the best is well within
-    range(0, 0)
-    >>> grid.more({-2: 0.1, -1: 0.2, 0: 0.3})
-    range(1, 9)
-    """
+    """The learning rates of one clip: η₀·10^(k/2) for any k, or those given."""
 
     clip: float | None
     centre: float = 1.0  # η₀
