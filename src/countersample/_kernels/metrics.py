@@ -48,21 +48,46 @@ def additive(
 
     The order is as `rank` gives it; with ``average`` down to the last rank.
     """
+    return _added_up(values, scores, offsets, order, weights, average, False)
+
+
+@njit(nogil=True, cache=True)
+def precision_sum(
+    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
+) -> Floats:
+    """Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for each query; values are 0 or 1.
+
+    With weight(r) = 1/r it is the sum of the precisions at the ranks of the relevant items.
+    """
+    return _added_up(values, scores, offsets, order, weights, average, True)
+
+
+@njit(nogil=True, cache=True)
+def _added_up(
+    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
+    is_cumulative: bool,
+) -> Floats:  # fmt: skip
     result = np.empty(len(offsets) - 1)
     for query in range(len(result)):
         start, end = offsets[query], offsets[query + 1]
         last = min(end, start + len(weights))
-        total = 0.0
+        total = above = 0.0  # above: the values above the block
         first = start
         while first < last:
             # A block may reach beyond the cut-off: its mean is over the items beyond as well.
             stop = _block_end(scores, order, first, end, average)
-            mean = 0.0
+            n = stop - first
+            own = 0.0
             for position in range(first, stop):
-                mean += values[order[position]]
-            mean /= stop - first
+                own += values[order[position]]
+            mean, so_far, step = own / n, 1.0, 0.0
+            if is_cumulative:
+                # In a random order, an item of the block is relevant with probability own/n, and
+                # then each other with this one (McSherry and Najork, ECIR 2008).
+                so_far, step = above + 1.0, (own - 1.0) / max(n - 1, 1)
             for position in range(first, min(stop, last)):
-                total += weights[position - start] * mean
+                total += weights[position - start] * mean * (so_far + (position - first) * step)
+            above += own
             first = stop
         result[query] = total
     return result
@@ -103,39 +128,6 @@ def cascade(
             for j in range(1, visible + 1):
                 total += weights[first - start + j - 1] * reached * (passed[j - 1] - passed[j])
             reached *= through
-            first = stop
-        result[query] = total
-    return result
-
-
-@njit(nogil=True, cache=True)
-def precision_sum(
-    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
-) -> Floats:
-    """Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for each query; values are 0 or 1.
-
-    With weight(r) = 1/r it is the sum of the precisions at the ranks of the relevant items.
-    """
-    result = np.empty(len(offsets) - 1)
-    for query in range(len(result)):
-        start, end = offsets[query], offsets[query + 1]
-        last = min(end, start + len(weights))
-        total = 0.0
-        above = 0.0  # relevant items above the block
-        first = start
-        while first < last:
-            stop = _block_end(scores, order, first, end, average)
-            n = stop - first
-            relevant = 0.0
-            for position in range(first, stop):
-                relevant += values[order[position]]
-            # In a random order, an item of the block is relevant with probability relevant/n, and
-            # then each other with this one (McSherry and Najork, ECIR 2008).
-            other = (relevant - 1.0) / max(n - 1, 1)
-            for position in range(first, min(stop, last)):
-                so_far = above + 1.0 + (position - first) * other
-                total += weights[position - start] * (relevant / n) * so_far
-            above += relevant
             first = stop
         result[query] = total
     return result
