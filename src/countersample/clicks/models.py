@@ -318,17 +318,7 @@ def make_click_model(
     relevant: float,
     noise: float,
 ) -> ClickModel:
-    """Return the click model of this name, or that this class or function makes.
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> from countersample.clicks import DynamicBayesian, PositionBias
-    >>> from countersample.clicks.models import make_click_model
-    >>> hasty = partial(DynamicBayesian, continuation=0.5)
-    >>> make_click_model(hasty, bias=PositionBias(), relevant=3, noise=0.1).continuation
-    0.5
-    """
+    """Return the click model of this name, or that this class or function makes."""
     maker = CLICK_MODELS.get(click_model) if isinstance(click_model, str) else click_model
     if not callable(maker):
         known = ", ".join(map(repr, CLICK_MODELS))

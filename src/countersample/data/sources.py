@@ -116,12 +116,7 @@ class OpenSource:
 def reading(path: str | os.PathLike[str], cannot: str, kind: type[Exception]) -> Iterator[None]:
     """Turn what goes wrong with a file into a sentence that names it; `cannot` is that of a kind.
 
-    Examples
-    --------
-    >>> with reading("a.json", "not JSON ({})", ValueError):
-    ...     raise ValueError("line 1")
-    Traceback (most recent call last):
-    countersample.errors.DataError: a.json: not JSON (line 1)
+    ``with reading("a.json", "not JSON ({})", ValueError):`` says "a.json: not JSON (line 1 …)".
     """
     try:
         yield

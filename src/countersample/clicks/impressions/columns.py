@@ -21,13 +21,7 @@ MIXED = "{name} has values of mixed types, expected all integers or all text: ma
 
 
 def resolve(columns: Mapping[str, str] | None, found: Sequence[str]) -> dict[str, str]:
-    """Return the log's own name of each canonical column it has.
-
-    Examples
-    --------
-    >>> resolve({"query_id": "q"}, ["q", "item_id", "position", "click", "browser"])
-    {'query_id': 'q', 'item_id': 'item_id', 'position': 'position', 'click': 'click'}
-    """
+    """Return the log's own name of each canonical column it has."""
     columns = columns or {}
     for name in columns:
         if name not in CANONICAL:

@@ -73,14 +73,7 @@ def find_files(source: str) -> Files:
 
 
 def format_of(name: str) -> Format | None:
-    """Tell the format of a file by its name; None where it is none of a log.
-
-    Examples
-    --------
-    >>> from countersample.clicks.impressions.files import format_of
-    >>> format_of("log.tsv.gz").name
-    'tsv'
-    """
+    """Tell the format of a file by its name (``log.tsv.gz``); None where it is none of a log."""
     suffixes = Path(name).suffixes
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes = suffixes[:-1]
