@@ -15,13 +15,10 @@ from countersample.gbdt.trees import from_lightgbm, from_xgboost
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats
     from countersample.data import RankingDataset
     from countersample.gbdt.objectives import BoostingObjective
     from countersample.scorers import TreesScorer
-
-    Floats = NDArray[np.float64]
 
 # What each library also calls a parameter that is set here; force_row_wise excludes the other.
 ALIASES: dict[str, dict[str, tuple[str, ...]]] = {

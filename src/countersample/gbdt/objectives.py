@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.objectives import ScoreSpace
 
-    Floats = NDArray[np.float64]
     Derivatives = tuple[NDArray[np.float32], NDArray[np.float32]]
     BoostingObjective = Callable[[ArrayLike, Any], Derivatives]
 

@@ -23,13 +23,12 @@ from countersample.scorers import TreesScorer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.gbdt.backends import LightGBM, XGBoost
     from countersample.rankers._parameters import Check
     from countersample.scorers import Scorer
-
-    Floats = NDArray[np.float64]
 
 MOST_IN_LEAF, PARTS = 50, 10  # "auto" takes a tenth of what a tree is grown on, up to 50 items
 LARGEST_SEED = 2**31 - 1

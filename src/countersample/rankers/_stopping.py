@@ -11,12 +11,9 @@ from countersample.evaluation.ranking import parse_additive
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.evaluation.held_out import HeldOut
-
-    Floats = NDArray[np.float64]
 
 CLIPPING_SHARE = 0.2  # of the time, about, where it is chosen how far to clip
 CHOOSING_SHARE = 0.7  # of what is left, where it is chosen how long to train

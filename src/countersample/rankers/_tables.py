@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from countersample._arrays import Floats, Ints
 
 
 def gather(qid: ArrayLike | None, n_rows: int) -> tuple[Ints, Ints, NDArray[Any]]:

@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats, Ints
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.rankers._parameters import Check
     from countersample.scorers import Scorer
     from countersample.tuning import ClipChoice
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
     Column = ArrayLike | None
     Table = ArrayLike | RankingDataset
 

@@ -17,15 +17,12 @@ from countersample.tuning import clips_to_try, number_of_steps, tune
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.rankers._parameters import Check
     from countersample.scorers import Scorer
-
-    Floats = NDArray[np.float64]
 
 CHECKPOINTS = 10
 TUNING_SHARE = 0.8  # of the time, about

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-
-    Floats = NDArray[np.float64]
 
 AVERAGED = 100  # steps that the mean of the weights reaches back
 

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Ints
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-
-    Ints = NDArray[np.int64]
 
 
 class ClickSample(NamedTuple):

@@ -20,13 +20,12 @@ from countersample.scorers import NetworkScorer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.rankers._parameters import Check
     from countersample.scorers import Scorer
-
-    Floats = NDArray[np.float64]
 
 FEWEST_DRAWS = 1_000  # an epoch
 
