@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countersample.errors import CounterSampleError
+from countersample.errors import CounterSampleError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,17 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
     finally:
         _remove(temporary)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse the name of a file that could not be written: before the work, not after it."""
+    try:
+        if not path.parent.is_dir():
+            raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
+        if path.is_dir():
+            raise ParameterError(f"{path} is a folder, expected the name of a file")
+    except OSError as error:
+        raise ParameterError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _replace(temporary: Path, target: Path) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import Columns, Engine, Json, Master, Randomized, Seed  # noqa: TC001 (typer reads them)
-from countersample.cli._paths import check_writable
 from countersample.cli.logs import parse_columns
 from countersample.errors import ParameterError
 
@@ -89,7 +89,7 @@ def fit(
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
     for path in (out, page):
-        check_writable(path)  # before the work, not after it
+        check_writable(path)
     given = _given_propensities(gamma, propensities)
     table = read_features(features)
     log = read_impressions(

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from countersample._files import atomic_path, check_writable
 from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
-from countersample.cli._paths import check_writable
 from countersample.cli.clicks import DataPath  # noqa: TC001 (typer reads it)
 
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by train.")]
@@ -153,7 +153,6 @@ def rank(
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    from countersample._files import atomic_path
     from countersample.data.load import load_train
     from countersample.rankers import load_ranker
 
