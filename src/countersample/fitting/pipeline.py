@@ -125,7 +125,7 @@ def fit_from_impressions(
     curve_seed = int(streams[4].integers(2**63))
     last = progress.part(0.08, "training")
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
-    to_train.provenance_ |= _origin(check, source, gain)
+    to_train.provenance_ |= _provenance(check, source, gain)
     return Fit(
         ranker=to_train,
         gain=gain,
@@ -201,7 +201,7 @@ def _check_log(check: LogCheck, missing: str) -> None:
         raise DataError(f"{check.source}: the log has no click, so there is nothing to learn from")
 
 
-def _origin(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[str, Any]:
+def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[str, Any]:
     """Return what the ranker's card will say of the log, the propensities and the gain."""
     return {
         "log": {
