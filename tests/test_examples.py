@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT, SEED
 from shops import load_example
+from small_spark import SUBMIT
 
 from countersample.clicks.impressions import read_features
 from countersample.rankers import load_ranker
@@ -96,6 +97,7 @@ def test_spark(shop, tmp_path):
     done = subprocess.run(
         [*command, "--master", "local[2]", "--seed", str(SEED)],
         capture_output=True, text=True, check=False,
+        env=os.environ | {"PYSPARK_SUBMIT_ARGS": SUBMIT},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "over what was logged" in done.stdout

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv, dataset, feather, parquet
+from small_spark import SUBMIT
 from twins_impressions import as_dict, count, random_log, rows_of
 
 from countersample.clicks.impressions import files, read_impressions
@@ -25,26 +26,14 @@ from countersample.data.sources import COMPRESSED_SUFFIXES, open_for_writing
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 CLUSTER = "local-cluster[2,1,512]"
-# Small data on few cores: compile little, and shuffle between two.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-SUBMIT = {
-    "spark.driver.extraJavaOptions": JAVA,
-    "spark.executor.extraJavaOptions": JAVA,
-    "spark.executor.memory": "512m",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
 
 
 @pytest.fixture(scope="module")
 def cluster():
     pytest.importorskip("pyspark")
     tiny = pa.table({"query_id": [1], "item_id": [1], "position": [1], "click": [0]})
-    options = " ".join(f"--conf {name}='{value}'" for name, value in SUBMIT.items())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+        patch.setenv("PYSPARK_SUBMIT_ARGS", SUBMIT)
         log = read_impressions(tiny, engine="spark", master=CLUSTER)
     with log:
         session = log.frame.to_native().sparkSession

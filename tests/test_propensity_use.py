@@ -245,7 +245,7 @@ def test_the_real_log(shared, tmp_path):
     family = [name for name in check.estimates if name != "em"]
     is_agreed, _ = _verdict({name: check.estimates[name] for name in family})
     assert is_agreed
-    assert all(check.estimates[name].high[-1] < 0.2 for name in family)
+    assert all(check.estimates[name].value[-1] < 0.2 for name in family)
     # And em says itself why it is the odd one.
     assert any("em is biased" in note for note in check.estimates["em"].notes)
     check.save(tmp_path)

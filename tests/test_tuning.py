@@ -21,6 +21,8 @@ from countersample.tuning import choose_clip, choosing, clips_to_try, number_of_
 from countersample.tuning.rates import RateGrid
 from countersample.tuning.search import Attempt, Search, best_of
 
+pytestmark = pytest.mark.rounding  # nothing here may hang on the last bits
+
 
 @pytest.fixture(scope="module")
 def data():
