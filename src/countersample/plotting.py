@@ -236,6 +236,7 @@ def plot_gain(gain: Gain, *, ax: Axes | None = None) -> Axes:
     ax.set(yticks=[], xlabel="gain over what was logged")
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_formatter(lambda x, _: f"{100 * x:+g} %" if x else "0")
+    ax.locator_params(axis="x", nbins=5)
     return ax
 
 

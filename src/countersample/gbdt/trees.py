@@ -55,8 +55,11 @@ def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries ha
     XGBoost goes left where x < threshold, in float32. That is x ≤ the float32 before it.
     """
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
-    if learner["gradient_booster"]["name"] != "gbtree":
-        raise _not_plain(f"the booster {learner['gradient_booster']['name']}")
+    boosted = learner["gradient_booster"]
+    if boosted["name"] != "gbtree":
+        raise _not_plain(f"the booster {boosted['name']}")
+    if "weight_drop" in boosted["model"]:  # dart, from XGBoost 3.4 on
+        raise _not_plain("weights of their own (rate_drop, booster dart)")
     base_score = float(learner["learner_model_param"]["base_score"].strip("[]"))
 
     def reader(tree: dict[str, Any]) -> Callable[[int], Node]:
@@ -70,7 +73,7 @@ def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries ha
 
         return read
 
-    trees = learner["gradient_booster"]["model"]["trees"]
+    trees = boosted["model"]["trees"]
     forest = [(0, reader(tree)) for tree in trees]
     if base_score:
         forest.append((0, lambda _node: base_score))
