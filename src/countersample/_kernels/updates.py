@@ -74,7 +74,8 @@ def _adagrad(w: Floats, total: Floats, small: Vector, g: Vector, second: Floats,
     for k in range(len(w)):
         gradient = g[k] + l2 * w[k]
         second[k] += gradient * gradient
-        new = w[k] - rate * gradient / (np.sqrt(second[k]) + epsilon)
+    for k in range(len(w)):
+        new = w[k] - rate * (g[k] + l2 * w[k]) / (np.sqrt(second[k]) + epsilon)
         w[k] = new
         small[k] = new
 
