@@ -35,11 +35,8 @@ class Matched:
 
     def with_features(self) -> tuple[PositionCounts, NDArray[np.float32]]:
         """Return the counts of items that have features, and those of each query-item pair."""
-        kept, counts = self.row >= 0, self.counts
-        known = PositionCounts.from_codes(
-            counts.query[kept], counts.item[kept], counts.position[kept],
-            counts.impressions[kept], counts.clicks[kept], counts.query_ids, counts.item_ids,
-        )  # fmt: skip
+        kept = self.row >= 0
+        known = self.counts.take(kept)
         return known, self.table.dataset.features[self.row[kept][known.pair_starts[:-1]]]
 
     def shown(

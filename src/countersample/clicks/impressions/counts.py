@@ -1,29 +1,32 @@
-"""What a log of impressions comes down to: impressions and clicks by query, item and position."""
+"""What a log comes down to: impressions and clicks by query, item, position and context."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from countersample._frames import Tabular
-from countersample.clicks._columns import as_column, check_rows
+from countersample.clicks._columns import as_codes, as_column, as_numbers, check_rows
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 MAX_POSITION = 2**31 - 1
+NO_CONTEXT = ""  # the one context of a log that has no such column
+
+SessionsFrom = Literal["sessions", "first position"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PositionCounts(Tabular):
-    """Impressions and clicks, a row for each query, item and position that was seen.
+    """Impressions and clicks, a row for each query, item, position and context that was seen.
 
-    Rows are sorted by query, item and position, and none is there twice, so equal logs give equal
-    arrays, whatever engine counted them.
+    Rows are sorted by query, item, position and context, and none is there twice, so equal logs
+    give equal arrays, whatever engine counted them.
 
     Parameters
     ----------
@@ -35,8 +38,18 @@ class PositionCounts(Tabular):
         How often it was shown there, and how often clicked.
     query_ids, item_ids : arrays of int64 or str
         The ids, sorted.
+    context : int32 array (n_rows,)
+        Positions in `context_ids`: on which device, in which layout it was shown.
+    context_ids : array of str
+        The contexts, sorted; a log without such a column has one, ``""``.
+    value : float64 array (n_rows,)
+        What the clicks of the row are worth: their number, unless the log says more.
+    sessions : float64 array (n_queries,)
+        S_q, the sessions of each query.
+    sessions_from : {"sessions", "first position"}
+        What they were counted by: ids of sessions, or impressions of the first position.
     n_sessions : int, optional
-        How many sessions the log has; None where they were not counted.
+        How many sessions the log has; None where it has no ids of sessions.
 
     Examples
     --------
@@ -57,6 +70,11 @@ class PositionCounts(Tabular):
     clicks: NDArray[np.int64]
     query_ids: NDArray[Any]
     item_ids: NDArray[Any]
+    context: NDArray[np.int32]
+    context_ids: NDArray[np.str_]
+    value: NDArray[np.float64]
+    sessions: NDArray[np.float64]
+    sessions_from: SessionsFrom
     n_sessions: int | None = None
 
     @classmethod
@@ -67,6 +85,10 @@ class PositionCounts(Tabular):
         position: ArrayLike,
         click: ArrayLike,
         impressions: ArrayLike | None = None,
+        *,
+        session: ArrayLike | None = None,
+        context: ArrayLike | None = None,
+        value: ArrayLike | None = None,
     ) -> PositionCounts:
         """Count rows given as arrays, in any order.
 
@@ -78,13 +100,25 @@ class PositionCounts(Tabular):
             0 or 1; with `impressions`, the number of clicks.
         impressions : array-like (n,), optional
             How many impressions each row stands for; 1 by default.
+        session : array-like (n,), optional
+            Which session a row is of. Without it the sessions of a query are the impressions of its
+            first position.
+        context : array-like (n,), optional
+            Where it was shown: a device, a layout.
+        value : array-like (n,), optional
+            What the clicks of the row are worth; as many as they are by default.
         """
         queries, items = _ids(query_id, "query_id"), _ids(item_id, "item_id")
         rank, clicked = _whole(position, "position"), _whole(click, "click")
         shown = np.ones(len(queries), np.int64)
         if impressions is not None:
             shown = _whole(impressions, "impressions")
-        columns = {"item_id": items, "position": rank, "click": clicked, "impressions": shown}
+        worth = clicked if value is None else as_numbers(value, "value")
+        where = (
+            np.full(len(queries), NO_CONTEXT) if context is None else as_column(context, "context")
+        )
+        columns = {"item_id": items, "position": rank, "click": clicked, "impressions": shown,
+                   "context": where, "value": worth}  # fmt: skip
         for name, column in columns.items():
             if len(column) != len(queries):
                 raise DataError(
@@ -94,9 +128,21 @@ class PositionCounts(Tabular):
         check_rows(shown, "impressions", "at least 1", shown >= 1)
         most = "0 or 1" if impressions is None else "from 0 to its impressions"
         check_rows(clicked, "click", most, (clicked >= 0) & (clicked <= shown))
+        check_rows(worth, "value", "0 without a click, else a number of at least 0",
+                   (worth >= 0) & np.isfinite(worth) & ((worth == 0) | (clicked > 0)))  # fmt: skip
         query_ids, query = np.unique(queries, return_inverse=True)
         item_ids, item = np.unique(items, return_inverse=True)
-        return cls.from_codes(query, item, rank, shown, clicked, query_ids, item_ids)
+        context_ids, coded = np.unique(where.astype(np.str_), return_inverse=True)
+        sessions = n_sessions = None
+        if session is not None:
+            of_row = np.unique(as_codes(session, "session"), return_inverse=True)[1]
+            n_sessions = int(of_row.max()) + 1
+            visits = np.unique((query.astype(np.int64) << 32) | of_row) >> 32
+            sessions = np.bincount(visits, minlength=len(query_ids)).astype(np.float64)
+        return cls.from_codes(
+            query, item, rank, shown, clicked, query_ids, item_ids, context=coded,
+            context_ids=context_ids, value=worth, sessions=sessions, n_sessions=n_sessions,
+        )  # fmt: skip
 
     @classmethod
     def from_codes(
@@ -109,16 +155,28 @@ class PositionCounts(Tabular):
         query_ids: NDArray[Any],
         item_ids: NDArray[Any],
         *,
+        context: NDArray[Any] | None = None,
+        context_ids: NDArray[np.str_] | None = None,
+        value: NDArray[Any] | None = None,
+        sessions: NDArray[np.float64] | None = None,
         n_sessions: int | None = None,
     ) -> PositionCounts:
-        """Sort rows whose ids are positions in sorted ids, and add up those that are alike."""
+        """Sort rows whose ids are positions in sorted ids, and add up those that are alike.
+
+        Without `sessions` they are the impressions of the first position; see `first_position`.
+        """
         if not len(query):
             raise DataError("the log has no impressions, expected at least one")
-        keys = row_keys(query, item, position)
+        context = np.zeros(len(query), np.int32) if context is None else context
+        keys = row_keys(query, item, position, context)
         order = np.argsort(keys)
         keys = keys[order]
         first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         kept = order[first]
+        worth = clicks if value is None else value
+        counted = sessions is not None
+        if sessions is None:
+            sessions = first_position(query, position, impressions, len(query_ids))
         return cls(
             query=query[kept].astype(np.int32),
             item=item[kept].astype(np.int32),
@@ -127,8 +185,18 @@ class PositionCounts(Tabular):
             clicks=np.add.reduceat(clicks[order].astype(np.int64), first),
             query_ids=query_ids,
             item_ids=item_ids,
+            context=context[kept].astype(np.int32),
+            context_ids=np.array([NO_CONTEXT]) if context_ids is None else context_ids,
+            value=np.add.reduceat(worth[order].astype(np.float64), first),
+            sessions=sessions,
+            sessions_from="sessions" if counted else "first position",
             n_sessions=n_sessions,
         )
+
+    def take(self, rows: NDArray[Any]) -> PositionCounts:
+        """Return the counts of some rows (a mask, or sorted indices), with all ids and sessions."""
+        columns = ("query", "item", "position", "context", "impressions", "clicks", "value")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
     @property
     def n_rows(self) -> int:
@@ -144,6 +212,11 @@ class PositionCounts(Tabular):
     def n_clicks(self) -> int:
         """The number of clicks."""
         return int(self.clicks.sum())
+
+    @property
+    def has_contexts(self) -> bool:
+        """Whether the log says in which context a row was shown."""
+        return self.context_ids.tolist() != [NO_CONTEXT]
 
     @cached_property
     def by_position(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
@@ -162,14 +235,21 @@ class PositionCounts(Tabular):
         return np.concatenate([[0], np.flatnonzero(changes) + 1, [self.n_rows]]).astype(np.int64)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
-        """Return query_id, item_id, position, impressions and clicks of each row."""
-        return {
+        """Return query_id, item_id, position, impressions and clicks of each row.
+
+        With context and value, where the log has them.
+        """
+        columns: dict[str, ArrayLike] = {
             "query_id": self.query_ids[self.query],
             "item_id": self.item_ids[self.item],
             "position": self.position,
-            "impressions": self.impressions,
-            "clicks": self.clicks,
         }
+        if self.has_contexts:
+            columns["context"] = self.context_ids[self.context]
+        columns |= {"impressions": self.impressions, "clicks": self.clicks}
+        if (self.value != self.clicks).any():
+            columns["value"] = self.value
+        return columns
 
     def __len__(self) -> int:
         return self.n_rows
@@ -182,17 +262,34 @@ class PositionCounts(Tabular):
         )
 
 
-def row_keys(query: NDArray[Any], item: NDArray[Any], position: NDArray[Any]) -> NDArray[np.int64]:
-    """Return (query · n_items + item) · n_positions + position: one number that sorts as the three.
+def first_position(
+    query: NDArray[Any], position: NDArray[Any], impressions: NDArray[Any], n_queries: int
+) -> NDArray[np.float64]:
+    """Return S_q as the impressions of position 1, of a log without ids of sessions, (n_queries,).
+
+    Of a query that has none there, those of its topmost position.
+
+    >>> first_position(np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([5, 5, 2]), 2)
+    array([5., 2.])
+    """
+    top = np.full(n_queries, MAX_POSITION, np.int64)
+    np.minimum.at(top, query, position)
+    is_top = position == top[query]
+    return np.bincount(query[is_top], impressions[is_top], n_queries).astype(np.float64)
+
+
+def row_keys(*columns: NDArray[Any]) -> NDArray[np.int64]:
+    """Return one number for each row that sorts as its columns, which are of numbers from 0.
 
     >>> row_keys(np.array([0, 1]), np.array([4, 0]), np.array([1, 3])).tolist()
     [17, 23]
     """
-    pair = query.astype(np.int64) * (int(item.max()) + 1) + item
-    n_positions = int(position.max()) + 1
-    if (int(pair.max()) + 1) * n_positions >= 2**63:
-        pair = np.unique(pair, return_inverse=True)[1]  # fewer than 2³¹, in the same order
-    keys: NDArray[np.int64] = pair * n_positions + position.astype(np.int64)
+    keys: NDArray[np.int64] = columns[0].astype(np.int64)
+    for column in columns[1:]:
+        n = int(column.max()) + 1
+        if (int(keys.max()) + 1) * n >= 2**63:
+            keys = np.unique(keys, return_inverse=True)[1]  # fewer than 2³¹, in the same order
+        keys = keys * n + column.astype(np.int64)
     return keys
 
 
