@@ -216,7 +216,7 @@ class PositionCounts(Tabular):
     @property
     def has_contexts(self) -> bool:
         """Whether the log says in which context a row was shown."""
-        return self.context_ids.tolist() != [NO_CONTEXT]
+        return len(self.context_ids) != 1 or self.context_ids[0] != NO_CONTEXT
 
     @cached_property
     def by_position(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
