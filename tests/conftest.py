@@ -1,4 +1,4 @@
-"""What all tests share: the seed, real data where it is present, the command line, a browser."""
+"""What all tests share: the seed, real data where it is present, engines, a browser."""
 
 import math
 import os
@@ -8,10 +8,14 @@ from pathlib import Path
 
 import hypothesis
 import numpy as np
+import pyarrow as pa
 import pytest
+import small_spark
 
 import countersample.data  # noqa: F401 (before doctests are collected from its modules)
 from countersample.cli import main
+from countersample.clicks.impressions import read_impressions
+from countersample.clicks.impressions.engines import ENGINES
 
 SEED = int(os.environ.get("COUNTERSAMPLE_TEST_SEED", "0"))
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +44,29 @@ def shared():
     if not SHARED.is_dir():
         pytest.skip(f"real data is not present beside the project ({SHARED.name})")
     return SHARED
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Spark on a real local cluster: two worker processes beside the driver."""
+    pytest.importorskip("pyspark")
+    tiny = pa.table({"query_id": [1], "item_id": [1], "position": [1], "click": [0]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_SUBMIT_ARGS", small_spark.SUBMIT)
+        log = read_impressions(tiny, engine="spark", master=small_spark.CLUSTER)
+    with log:
+        session = log.frame.to_native().sparkSession
+        assert session.conf.get("spark.sql.shuffle.partitions") == "2"
+        yield session
+    assert session.sparkContext._jsc is None  # it was started here, so it is stopped here
+
+
+@pytest.fixture(scope="module", params=ENGINES)  # all tests of an engine, then of the next
+def engine(request):
+    """Each engine that counts logs."""
+    if request.param == "spark":
+        request.getfixturevalue("cluster")
+    return request.param
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Spark for small data on few cores: compile little, and shuffle between two."""
 
+CLUSTER = "local-cluster[2,1,512]"  # two workers
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
     "spark.driver.extraJavaOptions": JAVA,

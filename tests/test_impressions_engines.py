@@ -1,4 +1,4 @@
-"""One suite over every engine: the same log gives the same counts, exactly.
+"""One suite over every engine of `ENGINES`: the same log gives the same counts, exactly.
 
 Spark runs on a real local cluster, two worker processes beside the driver.
 """
@@ -16,37 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv, dataset, feather, parquet
-from small_spark import SUBMIT
+from small_spark import CLUSTER
 from twins_impressions import as_dict, count, random_log, rows_of
 
 from countersample.clicks.impressions import files, read_impressions
-from countersample.clicks.impressions.engines import ENGINES
 from countersample.clicks.impressions.formats import FORMATS, Format
 from countersample.data.sources import COMPRESSED_SUFFIXES, open_for_writing
 from countersample.errors import CounterSampleError, DataError, ParameterError
-
-CLUSTER = "local-cluster[2,1,512]"
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    pytest.importorskip("pyspark")
-    tiny = pa.table({"query_id": [1], "item_id": [1], "position": [1], "click": [0]})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", SUBMIT)
-        log = read_impressions(tiny, engine="spark", master=CLUSTER)
-    with log:
-        session = log.frame.to_native().sparkSession
-        assert session.conf.get("spark.sql.shuffle.partitions") == "2"
-        yield session
-    assert session.sparkContext._jsc is None  # it was started here, so it is stopped here
-
-
-@pytest.fixture(scope="module", params=ENGINES)  # all tests of an engine, then of the next
-def engine(request):
-    if request.param == "spark":
-        request.getfixturevalue("cluster")
-    return request.param
 
 
 def write(table, path, suffix=""):

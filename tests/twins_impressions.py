@@ -31,6 +31,20 @@ def as_dict(counts: PositionCounts):
     )
 
 
+def in_full(counts: PositionCounts):
+    """Return {(query, item, position, context): (impressions, clicks, value)}, in order."""
+    names = ("query", "item", "context")
+    ids = [getattr(counts, f"{name}_ids")[getattr(counts, name)].tolist() for name in names]
+    keys = zip(ids[0], ids[1], counts.position.tolist(), ids[2], strict=True)
+    numbers = (counts.impressions, counts.clicks, counts.value)
+    return dict(zip(keys, zip(*(n.tolist() for n in numbers), strict=True), strict=True))
+
+
+def sessions_of(counts: PositionCounts):
+    """Return {query: sessions}."""
+    return dict(zip(counts.query_ids.tolist(), counts.sessions.tolist(), strict=True))
+
+
 def rows_of(table: pa.Table):
     names = [n for n in ("query_id", "item_id", "position", "click", "impressions")
              if n in table.column_names]  # fmt: skip

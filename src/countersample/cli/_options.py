@@ -14,8 +14,69 @@ Columns = Annotated[
     str | None,
     typer.Option(help="The log's own names of columns: query_id=q,item_id=doc,position=rank."),
 ]
+Context = Annotated[
+    str | None,
+    typer.Option(help="The log's own columns that say where a row was shown: device,layout."),
+]
+Values = Annotated[
+    str | None,
+    typer.Option(help="What events are worth, in a log with a column 'event': click=1,cart=3."),
+]
 Engine = Annotated[str | None, typer.Option(help="duckdb (the default), polars, pandas or spark.")]
 Randomized = Annotated[
     str | None, typer.Option(help="The policy whose rankings were shuffled at random.")
 ]
 Master = Annotated[str | None, typer.Option(help="The Spark master: spark://host:7077.")]
+
+
+def parse_columns(text: str | None) -> dict[str, str] | None:
+    """Read ``query_id=q,item_id=doc``.
+
+    >>> parse_columns("query_id=q, click=clicked")
+    {'query_id': 'q', 'click': 'clicked'}
+    """
+    return None if text is None else _pairs("--columns", text, "query_id=q,item_id=doc")
+
+
+def parse_values(text: str | None) -> dict[str, float] | None:
+    """Read ``click=1,cart=3``.
+
+    >>> parse_values("click=1, cart=2.5")
+    {'click': 1.0, 'cart': 2.5}
+    """
+    from countersample.errors import ParameterError
+
+    if text is None:
+        return None
+    values = {}
+    for event, value in _pairs("--values", text, "click=1,cart=3").items():
+        try:
+            values[event] = float(value)
+        except ValueError:
+            raise ParameterError(
+                f"--values has {event}={value}, expected a number, such as {event}=1"
+            ) from None
+    return values
+
+
+def parse_context(text: str | None) -> list[str] | None:
+    """Read ``device,layout``.
+
+    >>> parse_context("device, layout")
+    ['device', 'layout']
+    """
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _pairs(option: str, text: str, example: str) -> dict[str, str]:
+    from countersample.errors import ParameterError
+
+    pairs: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, own = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and own) or name in pairs:
+            raise ParameterError(
+                f"{option} has {part.strip()!r}, expected pairs such as {example}, each name once"
+            )
+        pairs[name] = own
+    return pairs

@@ -12,8 +12,15 @@ import typer
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
-from countersample.cli._options import Columns, Engine, Json, Master, Randomized, Seed  # noqa: TC001 (typer reads them)
-from countersample.cli.logs import parse_columns
+from countersample.cli._options import (
+    Columns,
+    Engine,
+    Json,
+    Master,
+    Randomized,
+    Seed,
+    parse_columns,
+)
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:

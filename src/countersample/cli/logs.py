@@ -9,15 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Columns, Engine, Json, Master, Randomized  # noqa: TC001 (typer reads them)
+from countersample.cli._options import (
+    Columns,
+    Context,
+    Engine,
+    Json,
+    Master,
+    Randomized,
+    Values,
+    parse_columns,
+    parse_context,
+    parse_values,
+)
 
 if TYPE_CHECKING:
-    from countersample.clicks.impressions import LogCheck
+    from countersample.clicks.impressions import LogCheck, PositionCounts
 
 app = typer.Typer(help="Raw logs: what was shown where, and clicked.", no_args_is_help=True)
 
 _SHOWN = 20  # positions in the terminal; the picture and the JSON have all
 _BAR_WIDTH = 30
+_CONTEXTS = 6
 
 
 @app.callback()
@@ -36,6 +48,8 @@ def check(
     ],
     *,
     columns: Columns = None,
+    context: Context = None,
+    values: Values = None,
     engine: Engine = None,
     master: Master = None,
     memory_limit: Annotated[
@@ -57,6 +71,8 @@ def check(
     with read_impressions(
         path,
         columns=parse_columns(columns),
+        context=parse_context(context),
+        values=parse_values(values),
         engine=engine,
         master=master,
         memory_limit=memory_limit,
@@ -78,28 +94,6 @@ def check(
             _show.line(f"The click rates are drawn in {plot}")
 
 
-def parse_columns(text: str | None) -> dict[str, str] | None:
-    """Read ``query_id=q,item_id=doc``.
-
-    >>> parse_columns("query_id=q, click=clicked")
-    {'query_id': 'q', 'click': 'clicked'}
-    """
-    from countersample.errors import ParameterError
-
-    if text is None:
-        return None
-    columns = {}
-    for part in text.split(","):
-        name, equals, own = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and own) or name in columns:
-            raise ParameterError(
-                f"--columns has {part.strip()!r}, expected pairs such as query_id=q,item_id=doc, "
-                "each name once"
-            )
-        columns[name] = own
-    return columns
-
-
 def _show_check(found: LogCheck) -> None:
     counts, problems = found.counts, found.problems
     share = 100 * found.n_moved / found.n_pairs
@@ -112,6 +106,10 @@ def _show_check(found: LogCheck) -> None:
         ("items", f"{len(counts.item_ids):,}"),
         ("query-item pairs", f"{found.n_pairs:,}, {share:.1f} % of them seen at several positions"),
     ]
+    if counts.has_contexts:
+        rows.append(("contexts", _contexts_text(counts)))
+    if (counts.value != counts.clicks).any():
+        rows.append(("value of the clicks", f"{counts.value.sum():,.6g}"))
     if found.n_duplicates is not None:
         rows.append(("duplicates", f"{found.n_duplicates:,}"))
     if found.policies is not None:
@@ -128,6 +126,16 @@ def _show_check(found: LogCheck) -> None:
                                  subsequent_indent=" " * 9))  # fmt: skip
     for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")
+
+
+def _contexts_text(counts: PositionCounts) -> str:
+    import numpy as np
+
+    shown = np.bincount(counts.context, counts.impressions, len(counts.context_ids))
+    order = np.argsort(-shown, kind="stable")
+    told = [f"{counts.context_ids[k]} ({shown[k]:,.0f} impressions)" for k in order[:_CONTEXTS]]
+    more = len(order) - _CONTEXTS
+    return ", ".join(told + ([f"and {more:,} more"] if more > 0 else []))
 
 
 def _show_rates(found: LogCheck) -> None:

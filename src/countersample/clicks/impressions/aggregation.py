@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEYS = ("query_id", "item_id", "position")
+_LARGEST = float(np.finfo(np.float64).max)  # NaN is beyond it in some engines, in none below
 _MOST = 2**53  # whole numbers beyond it are not exact in a float
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
@@ -36,6 +37,8 @@ class Problems:
     bad_click : int
         Rows whose click is not 0 or 1; with an ``impressions`` column, whose numbers are not
         whole, or that have no impression, or more clicks than impressions.
+    bad_value : int
+        Rows with a click whose value is missing, below 0 or not finite.
     position_found : float, optional
         One such position, where there is one.
     """
@@ -46,6 +49,7 @@ class Problems:
     no_item_id: int
     bad_position: int
     bad_click: int
+    bad_value: int = 0
     position_found: float | None = None
 
     def sentence(self, *, has_impressions: bool) -> str | None:
@@ -61,6 +65,7 @@ class Problems:
             (self.no_item_id, "no item_id"),
             (self.bad_position, f"a position that is not a whole number from 1{found}"),
             (self.bad_click, clicks),
+            (self.bad_value, "a click whose value is not a number of at least 0"),
         ]
         said = [f"{count:,} with {what}" for count, what in parts if count]
         if not said:
@@ -68,21 +73,48 @@ class Problems:
         return f"{self.n_invalid:,} of {self.n_rows:,} rows are impossible: " + ", ".join(said)
 
 
-def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return rows, impressions and clicks of each (query_id, item_id, position), lazily.
+def keys(frame: nw.LazyFrame[Any]) -> list[str]:
+    """Return what rows are counted by: query, item, position and, where it is there, context."""
+    return [*KEYS, *(["context"] if "context" in frame.collect_schema() else [])]
 
-    Impossible ids and positions are groups of their own; impossible clicks are left out of the
-    sums, and ``good`` counts the other rows.
+
+def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return rows, impressions, clicks and value of each query, item, position, context, lazily.
+
+    Impossible ids and positions are groups of their own; impossible clicks and values are left out
+    of the sums, and ``good`` counts the other rows.
     """
-    is_good = _is_possible(frame)
-    made = {
-        "good": nw.when(is_good).then(nw.lit(1)).otherwise(nw.lit(0)),
-        "clicks": _whole(is_good, nw.col("click")),
-    }
-    if "impressions" in frame.collect_schema():
+    schema = frame.collect_schema()
+    has_click, has_value = _has_click(schema), _has_value(schema)
+    is_good = has_click & has_value
+    made = {"good": _mark(is_good), "clicks": _whole(is_good, nw.col("click"))}
+    if "impressions" in schema:
         made["shown"] = _whole(is_good, nw.col("impressions"))
+    if "value" in schema:
+        is_worth = is_good & (nw.col("click") > 0)
+        made["value"] = (
+            nw.when(is_worth).then(nw.col("value")).otherwise(nw.lit(0)).cast(nw.Float64)
+        )
+        made["bad_value"] = _mark(has_click & (nw.col("click") > 0)) - _mark(is_worth)
     sums = {name: nw.col(name).sum() for name in made}
-    return frame.select(*KEYS, **made).group_by(*KEYS).agg(nw.len().alias("rows"), **sums)
+    by = keys(frame)
+    return frame.select(*by, **made).group_by(*by).agg(nw.len().alias("rows"), **sums)
+
+
+def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return S_q, the sessions of each query in possible rows, lazily.
+
+    Rows without a session count as the impressions of position 1 among them, and at least once.
+    """
+    visits = (
+        frame.filter(_is_possible(frame))
+        .select("query_id", "session", top=_mark(nw.col("position") == 1))
+        .group_by("query_id", "session")
+        .agg(top=nw.col("top").sum())
+    )
+    without = nw.when(nw.col("top") > 0).then(nw.col("top")).otherwise(nw.lit(1))
+    n = nw.when(nw.col("session").is_null()).then(without).otherwise(nw.lit(1))
+    return visits.select("query_id", n=n).group_by("query_id").agg(sessions=nw.col("n").sum())
 
 
 def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -94,32 +126,43 @@ def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     clicked = _is_possible(frame) & (click > 0)
     is_good = clicked & (propensity > 0) & (propensity <= 1)
     divisor = nw.when(is_good).then(propensity).otherwise(nw.lit(1.0))
+    by = keys(frame)
     rows = frame.select(
-        *KEYS,
+        *by,
         weight=nw.when(is_good).then(click / divisor).otherwise(nw.lit(0.0)),
-        clicked=nw.when(clicked).then(nw.lit(1)).otherwise(nw.lit(0)),
-        good=nw.when(is_good).then(nw.lit(1)).otherwise(nw.lit(0)),
+        clicked=_mark(clicked),
+        good=_mark(is_good),
     )
     sums = {name: nw.col(name).sum() for name in ("weight", "clicked", "good")}
-    return rows.group_by(*KEYS).agg(**sums)
+    return rows.group_by(*by).agg(**sums)
 
 
 def finish(
-    table: pa.Table, *, has_text_ids: bool, n_sessions: int | None = None
+    table: pa.Table,
+    *,
+    has_text_ids: bool,
+    sessions: pa.Table | None = None,
+    n_sessions: int | None = None,
 ) -> tuple[PositionCounts | None, Problems]:
-    """Turn the groups into counts of all possible rows, and say how many are impossible."""
+    """Turn the groups into counts of all possible rows, and say how many are impossible.
+
+    `sessions` are those of each query, where the log has ids of sessions.
+    """
+    columns = table.column_names
     rows = integers(table["rows"])
     good = integers(table["good"])
     no_query, no_item, position, has_position, is_group_good = keys_of(table)
     found = position[~has_position & ~np.isnan(position)]
     n_rows = int(rows.sum())
+    bad_value = int(integers(table["bad_value"]).sum()) if "bad_value" in columns else 0
     problems = Problems(
         n_rows=n_rows,
         n_invalid=n_rows - int(good[is_group_good].sum()),
         no_query_id=int(rows[no_query].sum()),
         no_item_id=int(rows[no_item].sum()),
         bad_position=int(rows[~has_position].sum()),
-        bad_click=n_rows - int(good.sum()),
+        bad_click=n_rows - int(good.sum()) - bad_value,
+        bad_value=bad_value,
         position_found=float(found.min()) if len(found) else None,
     )
     kept = is_group_good & (good > 0)
@@ -130,7 +173,10 @@ def finish(
         position = position[kept]
     query, query_ids = encode(table["query_id"], has_text_ids=has_text_ids)
     item, item_ids = encode(table["item_id"], has_text_ids=has_text_ids)
-    shown = table["shown" if "shown" in table.column_names else "good"]
+    context = context_ids = None
+    if "context" in columns:
+        context, context_ids = encode(table["context"], has_text_ids=False)
+    shown = table["shown" if "shown" in columns else "good"]
     return PositionCounts.from_codes(
         query,
         item,
@@ -139,8 +185,20 @@ def finish(
         integers(table["clicks"]),
         query_ids,
         item_ids,
+        context=context,
+        context_ids=context_ids,
+        value=table["value"].to_numpy() if "value" in columns else None,
+        sessions=None if sessions is None else _in_order(sessions, has_text_ids=has_text_ids),
         n_sessions=n_sessions,
     ), problems
+
+
+def _in_order(sessions: pa.Table, *, has_text_ids: bool) -> NDArray[np.float64]:
+    """Return the sessions of each query in the order of the sorted ids, (n_queries,)."""
+    query, query_ids = encode(sessions["query_id"], has_text_ids=has_text_ids)
+    in_order = np.empty(len(query_ids))
+    in_order[query] = integers(sessions["sessions"])
+    return in_order
 
 
 def encode(
@@ -184,8 +242,18 @@ def keys_of(table: pa.Table) -> tuple[NDArray[Any], ...]:
 
 
 def _is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
-    """Whether a row's click is 0 or 1, or its clicks at most its impressions."""
+    """Whether a row can be counted: it has ids, a position from 1, and a click that can be."""
     schema = frame.collect_schema()
+    position = nw.col("position")
+    is_place = (position >= 1) & (position <= MAX_POSITION)
+    if schema["position"].is_float():
+        is_place &= position.round(0) == position
+    has_ids = ~nw.col("query_id").is_null() & ~nw.col("item_id").is_null()
+    return has_ids & is_place & _has_click(schema) & _has_value(schema)
+
+
+def _has_click(schema: nw.Schema) -> nw.Expr:
+    """Whether a row's click is 0 or 1, or its clicks at most its impressions."""
     click, shown = nw.col("click"), nw.col("impressions")
     if "impressions" not in schema:
         return (click == 0) | (click == 1)
@@ -194,6 +262,18 @@ def _is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
         if schema[name].is_float():
             is_good &= nw.col(name).round(0) == nw.col(name)
     return is_good
+
+
+def _has_value(schema: nw.Schema) -> nw.Expr:
+    """Whether a row has no click, or one whose value is a number of at least 0."""
+    if "value" not in schema:
+        return nw.lit(True)
+    value = nw.col("value")
+    return (nw.col("click") == 0) | ((value >= 0) & (value <= _LARGEST))
+
+
+def _mark(condition: nw.Expr) -> nw.Expr:
+    return nw.when(condition).then(nw.lit(1)).otherwise(nw.lit(0))
 
 
 def _whole(is_good: nw.Expr, column: nw.Expr) -> nw.Expr:

@@ -11,6 +11,7 @@ import numpy as np
 
 from countersample._frames import Tabular
 from countersample.clicks.impressions import aggregation
+from countersample.clicks.impressions.columns import NONE
 from countersample.clicks.impressions.counts import ranges
 from countersample.errors import DataError, ParameterError
 
@@ -134,10 +135,7 @@ def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
     n_sessions = n_without = n_duplicates = None
     if "session" in columns:
         n_sessions, n_without = _sessions(log)
-    table = log.collect(aggregation.group(log.frame))
-    counts, problems = aggregation.finish(
-        table, has_text_ids=log.has_text_ids, n_sessions=n_sessions
-    )
+    counts, problems = log.tally(n_sessions=n_sessions)
     if counts is None:
         said = problems.sentence(has_impressions="impressions" in columns) or "the log has no rows"
         raise DataError(f"{log.source}: {said}, expected at least one impression that is possible")
@@ -196,8 +194,8 @@ def supports(
 
 def _moved(counts: PositionCounts) -> tuple[int, int]:
     """Return the number of query-item pairs, and of those seen at several positions."""
-    rows = np.diff(counts.pair_starts)
-    return len(rows), int((rows > 1).sum())
+    first, last = counts.pair_starts[:-1], counts.pair_starts[1:] - 1
+    return len(first), int((counts.position[first] != counts.position[last]).sum())
 
 
 def _randomized(name: str, policies: dict[str, int] | None, randomized: str | None) -> Support:
@@ -231,7 +229,7 @@ def _policies(log: Impressions) -> dict[str, int]:
     rows = log.frame.group_by("policy").agg(nw.len().alias("rows"))
     table = log.collect(rows)
     found = zip(table["policy"].to_pylist(), table["rows"].to_pylist(), strict=True)
-    return dict(sorted((policy or "(none)", rows) for policy, rows in found))
+    return dict(sorted((policy or NONE, rows) for policy, rows in found))
 
 
 def _sessions(log: Impressions) -> tuple[int, int]:

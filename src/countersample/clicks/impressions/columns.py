@@ -13,15 +13,29 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 REQUIRED = ("query_id", "item_id", "position", "click")
-OPTIONAL = ("session", "timestamp", "policy", "impressions", "propensity")
+OPTIONAL = (
+    "session", "timestamp", "policy", "impressions", "propensity", "context", "value", "event",
+)  # fmt: skip
 CANONICAL = (*REQUIRED, *OPTIONAL)
 IDS = ("query_id", "item_id")
-_NUMBERS = ("position", "click", "impressions", "propensity")
+NONE = "(none)"  # the context, or the policy, of a row that has none
+_NUMBERS = ("position", "click", "impressions", "propensity", "value")
+_TEXTS = ("policy", "event")
 MIXED = "{name} has values of mixed types, expected all integers or all text: make them one"
 
 
-def resolve(columns: Mapping[str, str] | None, found: Sequence[str]) -> dict[str, str]:
-    """Return the log's own name of each canonical column it has."""
+def resolve(
+    columns: Mapping[str, str] | None,
+    found: Sequence[str],
+    *,
+    context: Sequence[str] = (),
+    has_values: bool = False,
+) -> dict[str, str]:
+    """Return the log's own name of each canonical column it has.
+
+    `context` are its own columns that make up the context; with values of events, the column
+    ``event`` is needed, and says what is a click.
+    """
     columns = columns or {}
     for name in columns:
         if name not in CANONICAL:
@@ -29,18 +43,42 @@ def resolve(columns: Mapping[str, str] | None, found: Sequence[str]) -> dict[str
                 f"columns has {name!r}, expected names of {', '.join(CANONICAL)}, each with the "
                 "log's own name for it"
             )
+    if context and "context" in columns:
+        raise ParameterError("context is given beside columns['context'], expected one of them")
+    required = [name for name in REQUIRED if name != "click" or not has_values]
+    required += ["event"] if has_values else []
     names = {name: columns.get(name, name) for name in CANONICAL}
     missing = [
-        name for name in CANONICAL if names[name] not in found and name in {*REQUIRED, *columns}
+        name for name in CANONICAL if names[name] not in found and name in {*required, *columns}
     ]
     if missing:
         raise DataError(_missing(missing, names, found))
-    return {name: own for name, own in names.items() if own in found}
+    unknown = [repr(own) for own in context if own not in found]
+    if unknown:
+        raise DataError(
+            f"no column {' and '.join(unknown)} for the context: the columns are {_listed(found)}"
+        )
+    if has_values and names["impressions"] in found:
+        raise DataError(
+            f"values are for a log with a row for each event, and this one has impressions "
+            f"({names['impressions']!r}), as one that was counted before: leave them out, and give "
+            "what the clicks of a row are worth in a column 'value'"
+        )
+    left_out = {"click", "value"} if has_values else set()
+    left_out |= {"context"} if context else set()
+    return {name: own for name, own in names.items() if own in found and name not in left_out}
 
 
-def select(frame: nw.LazyFrame[Any], names: Mapping[str, str]) -> nw.LazyFrame[Any]:
+def select(
+    frame: nw.LazyFrame[Any], names: Mapping[str, str], context: Sequence[str] = ()
+) -> nw.LazyFrame[Any]:
     """Return the canonical columns of a log under their canonical names."""
-    return frame.select(*(nw.col(own).alias(name) for name, own in names.items()))
+    made = {name: nw.col(own) for name, own in names.items()}
+    if context:
+        schema = frame.collect_schema()
+        parts = [_as_context(own, schema[own]) for own in context]
+        made["context"] = parts[0] if len(parts) == 1 else nw.concat_str(*parts, separator=" / ")
+    return frame.select(**made)
 
 
 def typed(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -52,7 +90,9 @@ def typed(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
             made[name] = typed_id(name, name, dtype)
         elif name in _NUMBERS:
             made[name] = _as_number(name, dtype)
-        elif name == "policy":
+        elif name == "context":
+            made[name] = _as_context(name, dtype)
+        elif name in _TEXTS:
             made[name] = nw.col(name).cast(nw.String)
         else:
             made[name] = nw.col(name)
@@ -93,13 +133,33 @@ def _as_number(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
     raise DataError(f"{name} is {dtype}, expected numbers")
 
 
+def _as_context(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
+    """Return a column as contexts: text, `NONE` where it is null."""
+    column = nw.col(name)
+    if dtype == nw.Boolean:  # which engines write in different ways
+        text = nw.when(column).then(nw.lit("true")).otherwise(nw.lit("false"))
+        return nw.when(column.is_null()).then(nw.lit(NONE)).otherwise(text)
+    if dtype in {nw.String, nw.Categorical, nw.Enum} or dtype.is_integer():
+        return column.cast(nw.String).fill_null(NONE)
+    raise DataError(f"the context {name} is {dtype}, expected text or integers: make it text")
+
+
+def _listed(found: Sequence[str]) -> str:
+    return ", ".join(found[:12]) + (", …" if len(found) > 12 else "")
+
+
 def _missing(missing: list[str], names: Mapping[str, str], found: Sequence[str]) -> str:
     said = " and ".join(repr(names[name]) for name in missing)
-    shown = ", ".join(found[:12]) + (", …" if len(found) > 12 else "")
     examples = {name: (difflib.get_close_matches(name, found, n=1) or ["…"])[0] for name in missing}
     mapped = ",".join(f"{name}={own}" for name, own in examples.items())
     plural = "s" if len(missing) > 1 else ""
+    events = (
+        "; if its events tell what was clicked, say what they are worth with values={'click': 1} "
+        "(--values click=1)"
+        if "click" in missing and names["event"] in found
+        else ""
+    )
     return (
-        f"no column{plural} {said}: the columns are {shown}; if it has another name, say so with "
-        f"columns={examples!r} (--columns {mapped})"
+        f"no column{plural} {said}: the columns are {_listed(found)}; if it has another name, say "
+        f"so with columns={examples!r} (--columns {mapped}){events}"
     )

@@ -13,7 +13,6 @@ import numpy as np
 
 from countersample.clicks.impressions import aggregation, ubi
 from countersample.clicks.impressions.checking import LogCheck, check
-from countersample.clicks.impressions.columns import resolve, select, typed
 from countersample.clicks.impressions.counts import PositionCounts, row_keys
 from countersample.clicks.impressions.engines import (
     ENGINES,
@@ -24,11 +23,12 @@ from countersample.clicks.impressions.engines import (
 )
 from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.joining import RowPropensities
+from countersample.clicks.impressions.preparing import Preparation
 from countersample.data.frames import as_narwhals
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     import pyarrow as pa
@@ -55,7 +55,8 @@ class Impressions(AbstractContextManager["Impressions"]):
     ----------
     frame : narwhals.LazyFrame
         The canonical columns: ``query_id``, ``item_id``, ``position``, ``click``, and those of
-        ``session``, ``timestamp``, ``policy``, ``impressions``, ``propensity`` that it has.
+        ``session``, ``timestamp``, ``policy``, ``impressions``, ``propensity``, ``context``,
+        ``value`` that it has.
     engine : str
         Where it is counted: duckdb, polars, pandas or spark.
     source : str
@@ -76,7 +77,7 @@ class Impressions(AbstractContextManager["Impressions"]):
         return tuple(self.frame.collect_schema().names())
 
     def counts(self) -> PositionCounts:
-        """Count impressions and clicks of each query, item and position.
+        """Count impressions and clicks of each query, item, position and context.
 
         Raises
         ------
@@ -84,8 +85,7 @@ class Impressions(AbstractContextManager["Impressions"]):
             Where rows are impossible (no id, a position of 0, a click of 2): with their number.
             ``check().counts`` leaves such rows out.
         """
-        table = self.collect(aggregation.group(self.frame))
-        counts, problems = aggregation.finish(table, has_text_ids=self.has_text_ids)
+        counts, problems = self.tally()
         said = problems.sentence(has_impressions="impressions" in self.columns)
         if said is not None:
             raise DataError(
@@ -94,6 +94,22 @@ class Impressions(AbstractContextManager["Impressions"]):
         if counts is None:
             raise DataError(f"{self.source}: the log has no rows, expected at least one impression")
         return counts
+
+    def tally(
+        self, *, n_sessions: int | None = None
+    ) -> tuple[PositionCounts | None, aggregation.Problems]:
+        """Count the rows that are possible, and say how many are not.
+
+        The sessions of each query are those that the log names, unless its rows stand for several
+        impressions; without, they are the impressions of the first position.
+        """
+        table = self.collect(aggregation.group(self.frame))
+        sessions = None
+        if "session" in self.columns and "impressions" not in self.columns:
+            sessions = self.collect(aggregation.group_sessions(self.frame))
+        return aggregation.finish(
+            table, has_text_ids=self.has_text_ids, sessions=sessions, n_sessions=n_sessions
+        )
 
     def check(self, *, randomized: str | None = None) -> LogCheck:
         """Validate and describe the log; see `LogCheck`.
@@ -155,6 +171,8 @@ def read_impressions(
     source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
     *,
     columns: Mapping[str, str] | None = None,
+    context: str | Sequence[str] | None = None,
+    values: Mapping[str, float] | None = None,
     engine: str | None = None,
     master: str | None = None,
     memory_limit: str | None = None,
@@ -170,6 +188,14 @@ def read_impressions(
         frame of pandas, polars, pyarrow, DuckDB or Spark.
     columns : mapping, optional
         The log's own names of canonical columns: ``{"query_id": "q"}``.
+    context : str or sequence of str, optional
+        The log's own columns that say where a row was shown, such as ``["device", "layout"]``;
+        ``context`` where there is such a column.
+    values : mapping, optional
+        What events are worth: ``{"click": 1, "cart": 3, "purchase": 10}``. The column ``event``
+        tells what happened; an event that is named here is a click of that value, others are
+        none. Rows of the same session, query, item and position are one impression, whose value
+        is the sum over its distinct events.
     engine : {"duckdb", "polars", "pandas", "spark"}, optional
         Where the log is counted: DuckDB for files, and for a data frame where it is.
     master : str, optional
@@ -188,6 +214,7 @@ def read_impressions(
     >>> log.counts().clicks
     array([0, 1])
     """
+    preparation = Preparation.of(columns, context, values)
     settings = {
         "master": master,
         "memory_limit": memory_limit,
@@ -195,45 +222,45 @@ def read_impressions(
     }
     with ExitStack() as cleanup:
         if isinstance(source, str | os.PathLike):
-            log = _read_files(os.fspath(source), columns, engine, settings, cleanup)
+            log = _read_files(os.fspath(source), preparation, engine, settings, cleanup)
         else:
-            log = _read_frame(source, columns, engine, settings, cleanup)
+            log = _read_frame(source, preparation, engine, settings, cleanup)
         return replace(log, _opened=_Opened(cleanup.pop_all()))
 
 
 def _read_files(
     source: str,
-    columns: Mapping[str, str] | None,
+    preparation: Preparation,
     engine: str | None,
     settings: dict[str, str | None],
     cleanup: ExitStack,
 ) -> Impressions:
     exports = ubi.find_exports(source)
     if exports is not None:
-        if columns or engine not in {None, ubi.ENGINE.name}:
+        if preparation != Preparation() or engine not in {None, ubi.ENGINE.name}:
             raise ParameterError(
                 "exports of User Behavior Insights have their own columns and are read by DuckDB: "
-                "leave out columns and engine"
+                "leave out columns, context, values and engine"
             )
         duckdb = make_engine(ubi.ENGINE, cleanup, settings)
         with duckdb.explained(source):
             native = ubi.impressions_of(duckdb, exports, cleanup)
-            return Impressions(typed(nw.from_native(native).lazy()), duckdb.name, source)
+            frame = preparation.finish(nw.from_native(native).lazy())
+            return Impressions(frame, duckdb.name, source)
     files = find_files(source)
-    files.format.check(files, columns)
+    files.format.check(files, preparation.columns)
     made = make_engine(find_engine(engine or _DEFAULT), cleanup, settings)
     with made.explained(source):
         native = made.scan(files.unpacked(made.unpacks, cleanup))
         frame = nw.from_native(native).lazy()
-        names = resolve(columns, frame.collect_schema().names())
-        made.check_ids(native, names)
-        frame = typed(select(frame, names))
+        made.check_ids(native, preparation.names(frame.collect_schema().names()))
+        frame = preparation.finish(preparation.select(frame))
     return Impressions(frame, made.name, source, has_text_ids=files.format.has_text_ids)
 
 
 def _read_frame(
     source: Any,  # noqa: ANN401 (any frame narwhals knows)
-    columns: Mapping[str, str] | None,
+    preparation: Preparation,
     engine: str | None,
     settings: dict[str, str | None],
     cleanup: ExitStack,
@@ -243,8 +270,7 @@ def _read_frame(
     chosen = home or ENGINES[_DEFAULT] if engine is None else find_engine(engine)
     name = f"the {native.implementation.value} frame"
     with chosen.explained(name):
-        names = resolve(columns, native.collect_schema().names())
-        frame = select(native.lazy(), names)
+        frame = preparation.select(native.lazy())
         if isinstance(native, nw.DataFrame) or chosen is not home:
             _check_objects(frame)
             made = make_engine(chosen, cleanup, settings)
@@ -252,7 +278,7 @@ def _read_frame(
             frame = nw.from_native(made.from_arrow(table)).lazy()
         elif any(settings.values()):
             raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
-        return Impressions(typed(frame), chosen.name, name)
+        return Impressions(preparation.finish(frame), chosen.name, name)
 
 
 def _check_objects(frame: nw.LazyFrame[Any]) -> None:
@@ -273,9 +299,11 @@ def _rows_of(table: Any, counts: PositionCounts, *, has_text_ids: bool) -> NDArr
         code, ids = aggregation.encode(table[name], has_text_ids=has_text_ids)
         found.append(np.searchsorted(known, ids)[code])
     found.append(table["position"].to_numpy().astype(np.int64))
-    both = [
-        np.concatenate([column, more])
-        for column, more in zip((counts.query, counts.item, counts.position), found, strict=True)
-    ]
+    own = [counts.query, counts.item, counts.position]
+    if "context" in table.column_names:
+        code, ids = aggregation.encode(table["context"], has_text_ids=False)
+        found.append(np.searchsorted(counts.context_ids, ids)[code])
+        own.append(counts.context)
+    both = [np.concatenate([column, more]) for column, more in zip(own, found, strict=True)]
     keys = row_keys(*both)
     return np.searchsorted(keys[: len(counts)], keys[len(counts) :])

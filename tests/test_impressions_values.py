@@ -1,0 +1,203 @@
+"""Contexts, what clicks are worth, events and sessions: the same on every engine."""
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+from twins_impressions import in_full, random_log, sessions_of
+from typer.testing import CliRunner
+
+from countersample.cli import logs
+from countersample.cli._options import parse_context, parse_values
+from countersample.clicks.impressions import PositionCounts, read_impressions
+from countersample.errors import DataError, ParameterError
+
+EVENTS = pa.table(
+    {
+        "session": [1, 1, 1, 1, 1, 2, 2, None, None],
+        "query_id": ["a"] * 7 + ["b", "b"],
+        "item_id": [7, 7, 7, 7, 8, 7, 8, 7, 7],
+        "position": [1, 1, 1, 1, 2, 2, 1, 1, 1],
+        "event": ["impression", "click", "click", "cart", "view", "cart", None, "click", "cart"],
+        "timestamp": list(range(9)),
+        "device": [None, "phone", "phone", "phone", "phone", "desktop", "desktop", "tv", "tv"],
+    }
+)
+VALUES = {"click": 1, "cart": 3}
+
+
+def changed(table, **columns):
+    for name, values in columns.items():
+        table = table.drop_columns([name]) if name in table.column_names else table
+        table = table.append_column(name, pa.array(values))
+    return table
+
+
+def twin(rows):
+    """Count rows of dicts one by one."""
+    found = {}
+    for row in rows:
+        key = row["query_id"], row["item_id"], row["position"], row.get("context", "")
+        shown, clicks, value = found.get(key, (0, 0, 0.0))
+        worth = row.get("value", 1) if row["click"] else 0
+        found[key] = shown + 1, clicks + row["click"], value + worth
+    return {key: found[key] for key in sorted(found)}
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])
+def test_contexts_values_and_sessions_are_those_of_the_twin(engine, rng, text):
+    table = random_log(rng, 800, text=text)
+    contexts = rng.choice(["phone", "desktop", "é"], len(table)).tolist()
+    values = (rng.integers(0, 40, len(table)) / 4).tolist()  # sums are exact
+    table = changed(table, context=contexts, value=values)
+    rows = table.to_pylist()
+    visits = {(row["query_id"], row["session"]) for row in rows}
+    queries = [query for query, _ in visits]
+    log = read_impressions(table, engine=engine)
+    for counts in (log.counts(), log.check().counts):
+        assert in_full(counts) == twin(rows)
+        assert list(in_full(counts)) == sorted(in_full(counts))
+        assert sessions_of(counts) == {query: queries.count(query) for query in set(queries)}
+        assert counts.sessions_from == "sessions"
+    same = PositionCounts.from_columns(
+        *(table[name].to_numpy() for name in ("query_id", "item_id", "position", "click")),
+        session=table["session"].to_numpy(), context=contexts,
+        value=[v if c else 0 for v, c in zip(values, table["click"].to_pylist(), strict=True)],
+    )  # fmt: skip
+    assert in_full(same) == in_full(counts)
+    assert sessions_of(same) == sessions_of(counts)
+
+
+def test_several_columns_are_one_context(engine, tmp_path):
+    table = pa.table(
+        {
+            "query_id": [1] * 4, "item_id": [1] * 4, "position": [1] * 4, "click": [1, 0, 1, 0],
+            "device": ["phone", "phone", None, "phone"], "columns": [2, 2, 1, None],
+            "dark": [True, True, False, None],
+        }
+    )  # fmt: skip
+    log = read_impressions(table, context=["device", "columns", "dark"], engine=engine)
+    assert in_full(log.counts()) == {
+        (1, 1, 1, "(none) / 1 / false"): (1, 1, 1.0),
+        (1, 1, 1, "phone / (none) / (none)"): (1, 0, 0.0),
+        (1, 1, 1, "phone / 2 / true"): (2, 1, 1.0),
+    }
+    one = read_impressions(table, columns={"context": "device"}, engine=engine)
+    assert one.counts().context_ids.tolist() == ["(none)", "phone"]
+    csv.write_csv(table, tmp_path / "log.csv")
+    file = read_impressions(tmp_path / "log.csv", context=["device", "columns"], engine=engine)
+    assert file.counts().context_ids.tolist() == ["(none) / 1", "phone / (none)", "phone / 2"]
+
+
+def test_events_of_a_session_are_one_impression(engine):
+    log = read_impressions(EVENTS, values=VALUES, context="device", engine=engine)
+    assert in_full(log.counts()) == {
+        ("a", 7, 1, "phone"): (1, 1, 1 + 3),  # an impression, a click twice, a cart
+        ("a", 7, 2, "desktop"): (1, 1, 3),
+        ("a", 8, 1, "desktop"): (1, 0, 0),
+        ("a", 8, 2, "phone"): (1, 0, 0),
+        ("b", 7, 1, "tv"): (2, 2, 1 + 3),  # rows without a session are an impression each
+    }
+    assert sessions_of(log.counts()) == {"a": 2, "b": 2}
+    plain = read_impressions(EVENTS.drop_columns(["session"]), values=VALUES, engine=engine)
+    assert in_full(plain.counts())["a", 7, 1, ""] == (4, 3, 1 + 1 + 3)
+
+
+def test_a_click_without_a_value_is_a_problem(engine):
+    table = pa.table(
+        {
+            "query_id": [1] * 6, "item_id": [1] * 6, "position": [1] * 6,
+            "click": [1, 1, 1, 1, 0, 1],
+            "value": [2.5, -1.0, float("inf"), None, None, float("nan")],
+        }
+    )  # fmt: skip
+    log = read_impressions(table, engine=engine)
+    check = log.check()
+    assert (check.problems.bad_value, check.problems.n_invalid, check.problems.bad_click) == (
+        4,
+        4,
+        0,
+    )
+    assert in_full(check.counts) == {(1, 1, 1, ""): (2, 1, 2.5)}
+    with pytest.raises(DataError, match="4 with a click whose value is not a number of at least 0"):
+        log.counts()
+
+
+def test_sessions_without_ids_are_impressions_of_the_first_position(engine):
+    rows = {
+        "query_id": [1, 1, 1, 1, 2, 2], "item_id": [1, 2, 1, 2, 1, 1],
+        "position": [1, 2, 1, 2, 3, 3], "click": [0] * 6,
+    }  # fmt: skip
+    counts = read_impressions(pa.table(rows), engine=engine).counts()
+    assert (sessions_of(counts), counts.sessions_from) == ({1: 2, 2: 2}, "first position")
+    # with ids: a session counts once for a query, however often it shows it; impossible rows not
+    some = pa.table({**rows, "session": [5, 5, 5, 5, None, None], "click": [0, 0, 0, 0, 0, 2]})
+    counts = read_impressions(some, engine=engine).check().counts
+    assert (sessions_of(counts), counts.sessions_from) == ({1: 1, 2: 1}, "sessions")
+    many = pa.table({**rows, "session": [5, 5, 6, 6, 7, 7], "impressions": [9] * 6})
+    counts = read_impressions(many, engine=engine).counts()
+    assert (sessions_of(counts), counts.sessions_from) == ({1: 18, 2: 18}, "first position")
+
+
+def test_logged_propensities_are_those_of_their_context(engine):
+    table = pa.table(
+        {
+            "query_id": [1, 1, 1], "item_id": [1, 1, 1], "position": [1, 1, 1], "click": [1, 1, 0],
+            "context": ["a", "b", "c"], "propensity": [0.5, 0.25, 0.1],
+        }
+    )  # fmt: skip
+    log = read_impressions(table, engine=engine)
+    assert log.logged_propensities(log.counts()).value[:2].tolist() == [0.5, 0.25]
+
+
+def test_an_item_that_changes_only_its_context_has_not_moved():
+    table = pa.table(
+        {"query_id": [1, 1], "item_id": [1, 1], "position": [1, 1], "click": [1, 0],
+         "context": ["a", "b"]}
+    )  # fmt: skip
+    check = read_impressions(table).check()
+    assert (check.n_pairs, check.n_moved) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"values": VALUES, "columns": {"event": "device"}, "context": "where"},
+         "no column 'where' for the context: the columns are session, query_id"),
+        ({}, r"no column 'click'.*say what they are worth with values=\{'click': 1\}"),
+        ({"values": VALUES, "columns": {"impressions": "timestamp"}},
+         "values are for a log with a row for each event"),
+    ],
+)  # fmt: skip
+def test_columns_that_are_not_there(options, message):
+    with pytest.raises(DataError, match=message):
+        read_impressions(EVENTS, **options)
+
+
+def test_contexts_that_engines_would_write_in_different_ways_are_refused():
+    table = changed(EVENTS, device=[0.5] * 9)
+    with pytest.raises(DataError, match="the context device is Float64, expected text or integers"):
+        read_impressions(table, values=VALUES, context="device")
+
+
+@pytest.mark.parametrize("values", [{}, {"click": -1}, {"click": float("nan")}, {"click": "1"}])
+def test_values_that_are_none(values):
+    with pytest.raises(ParameterError, match="expected"):
+        read_impressions(EVENTS, values=values)
+
+
+def test_the_command_takes_contexts_and_values(tmp_path):
+    path = tmp_path / "log.csv"
+    csv.write_csv(EVENTS, path)
+    said = CliRunner().invoke(
+        logs.app, ["check", str(path), "--context", "device", "--values", "click=1,cart=3"]
+    )
+    assert said.exit_code == 0, said.output
+    assert "desktop (2 impressions), phone (2 impressions), tv (2 impressions)" in said.output
+    assert "value of the clicks" in said.output
+
+
+def test_options_that_are_not_read():
+    assert parse_context(" device, layout ") == ["device", "layout"]
+    for text in ("click", "click=1,click=2", "click=much"):
+        with pytest.raises(ParameterError, match="--values has"):
+            parse_values(text)
