@@ -402,7 +402,7 @@ def test_sessions_without_a_row_count(tiny, logs):
 
 
 def test_how_often_a_query_was_shown():
-    """As often as its most used position; without positions, as its most shown item."""
+    """As the log says, as often as its first position, or as its most shown item."""
     columns = {"query": [0, 0, 0, 2], "item": [0, 1, 1, 0], "propensity": [1, 1, 0.5, 1]}
     columns |= {"count": [1, 0, 0, 1], "impressions": [3, 2, 2, 4]}
     with_positions = Clusters.of(ClickLog(**columns, position=[1, 1, 2, 1]))

@@ -16,10 +16,10 @@ from shops import load_example, make, opened
 from countersample import CounterSampleRanker, PositionBias
 from countersample._progress import Progress
 from countersample.clicks.impressions import PositionCounts, read_features
+from countersample.clicks.impressions.joining import Matched
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import fit_from_impressions, write_page
 from countersample.fitting.gain import held_out_scores
-from countersample.fitting.shown import Matched
 from countersample.gbdt import GBDTRanker
 from countersample.propensity import Propensities
 from countersample.torch import NeuralRanker
@@ -208,7 +208,7 @@ class TestHeldOut:
         before = scores(fit.shown)
         query = int(fit.shown.query[fit.shown.clicks > 0][0])
         more = np.where(fit.shown.query == query, 50 * fit.shown.clicks, fit.shown.clicks)
-        after = scores(fit.shown._with(count=more))
+        after = scores(fit.shown.replace(count=more))
         items = slice(dataset.offsets[query], dataset.offsets[query + 1])
         assert (before[items] == after[items]).all()
         changed = (before != after).mean()
@@ -249,16 +249,20 @@ class TestShown:
                 shown[q, i, k] += 1
                 clicked[q, i, k] += c
         features = read_features(table)
-        matched = Matched.of(PositionCounts.from_columns(*zip(*rows, strict=True)), features)
-        log, places = matched.shown(looks)
         dataset = features.dataset
+        counts = PositionCounts.from_columns(*zip(*rows, strict=True))
+        log, _, places = Matched.of(counts, dataset, features.item_ids).shown(looks)
         item = features.item_ids[dataset.offsets[log.query] + log.item]
         keys = list(zip(dataset.query_ids[log.query].tolist(), item.tolist(),
                         log.position.tolist(), strict=True))  # fmt: skip
         assert dict(zip(keys, log.impressions.tolist(), strict=True)) == shown
         assert dict(zip(keys, log.clicks.tolist(), strict=True)) == clicked
-        assert log.propensity.tolist() == [looks[k - 1] for _, _, k in keys]
-        assert (matched.counts.clicks[places] == log.clicks).all()
+        assert log.examination.tolist() == [looks[k - 1] for _, _, k in keys]
+        assert (counts.clicks[places] == log.clicks).all()
+        first = Counter(q for q, _, k, _ in rows if k == 1)
+        for (q, i, _), propensity in zip(keys, log.propensity, strict=True):
+            examined = sum(n * looks[k - 1] for (a, b, k), n in shown.items() if (a, b) == (q, i))
+            assert propensity == pytest.approx(min(1, examined / first[q]))
 
 
 class TestDoubts:
@@ -332,9 +336,14 @@ class TestDoubts:
 class TestPropensities:
     def test_of_the_log_itself(self, shop):
         log, features = shop
-        own = log.append_column("propensity", [1 / log["position"].to_numpy()])
-        logged = fit_from_impressions(*opened(own, features))
-        given = fit_from_impressions(*opened(log, features), propensities=PositionBias(1.0))
+        frame = log.to_pandas()
+        examined = (1 / frame.position).groupby([frame.query_id, frame.item_id]).transform("sum")
+        sessions = frame.groupby("query_id").session.transform("nunique")
+        own = log.append_column("propensity", [(examined / sessions).to_numpy()])
+        logged = fit_from_impressions(*opened(own, features), estimator="ips")
+        given = fit_from_impressions(
+            *opened(log, features), propensities=PositionBias(1.0), estimator="ips"
+        )
         assert logged.propensity_source.source == "the log's own column 'propensity'"
         assert np.allclose(logged.ranker.weights_, given.ranker.weights_, rtol=1e-6)
         assert np.isclose(logged.gain.relative, given.gain.relative)
@@ -414,11 +423,15 @@ class TestPage:
     def test_heaviest_rows_first(self, fit):
         weights = [row.weight for row in fit.heaviest]
         assert weights == sorted(weights, reverse=True)
-        assert np.isclose(weights[0], fit.shown.weights.max())
-        row = fit.heaviest[0]
-        assert np.isclose(
-            row.weight, row.clicks / fit.propensity_source.propensities.propensity(row.position)
+        pair = fit.heaviest[0]
+        counts = fit.check.counts
+        own = (counts.query_ids[counts.query] == pair.query_id) & (
+            counts.item_ids[counts.item] == pair.item_id
         )
+        theta = fit.propensity_source.propensities.propensity(counts.position[own])
+        examined = (counts.impressions[own] * theta).sum()
+        sessions = counts.sessions[counts.query[own][0]]
+        assert np.isclose(pair.weight, counts.clicks[own].sum() / (examined / sessions))
 
     def test_of_given_propensities(self, shop, tmp_path):
         fit = fit_from_impressions(*opened(*shop), propensities=PositionBias(1.0))

@@ -43,7 +43,12 @@ def test_clicks_find_the_features_of_their_items(features):
     log.check(table.dataset)
     row = table.dataset.offsets[log.query] + log.item
     assert table.dataset.features[row, 0].tolist() == pytest.approx([0.4, 0.1, 0.1])
-    assert log.weights.tolist() == [1, 2, 4]
+    # b has one session, by its first position, in which item 7 is examined 0.5 + 0.25 times
+    assert log.weights.tolist() == pytest.approx([1, 1 / 0.75, 1 / 0.75])
+    by_position, _ = join_features(
+        counts, [1.0, 0.5, 0.25], table.dataset, table.item_ids, exposure="position-only"
+    )
+    assert by_position.weights.tolist() == [1, 2, 4]
     assert (report.n_clicks, report.n_joined, report.n_skipped) == (3, 3, 0)
 
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._params import choice, whole_number
+from countersample._ranked import ratio
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -140,9 +141,10 @@ class Examples:
     starts : int64 (n + 1,)
     item : int32 (n_clicked,)
     weight : float64 (n_clicked,)
-        The importance weight v of each clicked item, above 0.
+        The importance weight v of each clicked item: above 0, or below it where its clicks are
+        fewer than are expected by chance.
     clicks : float64 (n_clicked,)
-        The clicks c on it, above 0.
+        The clicks c on it.
     """
 
     query: NDArray[np.int32]
@@ -161,8 +163,8 @@ class Examples:
 
     @cached_property
     def weights(self) -> Floats:
-        """v_i, the weight of each example, (n,)."""
-        return self._added_up(self.weight)
+        """v_i, the weight of each example, (n,): the sum of those of its items, without sign."""
+        return self._added_up(np.abs(self.weight))
 
     @cached_property
     def counts(self) -> Floats:
@@ -171,7 +173,7 @@ class Examples:
 
     @property
     def weight_shares(self) -> Floats:
-        """The share of each clicked item in the weight of its example, (n_clicked,)."""
+        """The share of each clicked item in the weight of its example, signed, (n_clicked,)."""
         return self.weight / np.repeat(self.weights, np.diff(self.starts))
 
     def _added_up(self, values: Floats) -> Floats:
@@ -205,7 +207,7 @@ class Examples:
 
 
 def _by_click(log: ClickLog) -> Examples:
-    rows = slice(None) if log.count is None else np.flatnonzero(log.count)
+    rows = slice(None) if log.count is None else np.flatnonzero(log.weights)
     query = log.query[rows]
     starts = np.arange(len(query) + 1, dtype=np.int64)
     return Examples(query, starts, log.item[rows], log.weights[rows], log.clicks[rows])
@@ -213,6 +215,7 @@ def _by_click(log: ClickLog) -> Examples:
 
 def _by_query(log: ClickLog) -> Examples:
     pairs = log.merge("pair")  # sorted by query
+    pairs = pairs.weighted()
     query, first = np.unique(pairs.query, return_index=True)
     starts = np.append(first, len(pairs)).astype(np.int64)
     return Examples(query, starts, pairs.item, pairs.weights, pairs.clicks)
@@ -230,7 +233,7 @@ class Plan:
     """Draw example i with probability π_i, multiply its gradient by m_i.
 
     The gradient of an example with several clicked items j is Σ_j share_j ∇f_j; the shares of an
-    example sum to 1.
+    example sum to 1, without their signs.
 
     Attributes
     ----------
@@ -282,7 +285,7 @@ def naive(examples: Examples) -> Plan:
     (array([0.333, 0.667]), array([1., 1.]))
     """
     probabilities = examples.counts / examples.n_clicks
-    shares = examples.clicks / np.repeat(examples.counts, np.diff(examples.starts))
+    shares = ratio(examples.clicks, np.repeat(examples.counts, np.diff(examples.starts)))
     return Plan("naive", probabilities, np.ones(len(examples)), shares)
 
 

@@ -11,6 +11,7 @@ from countersample._frames import Tabular
 from countersample._params import choice, number, whole_number
 from countersample.clicks._columns import as_codes, as_indices, as_numbers, check_rows
 from countersample.clicks._log_files import read_log, write_log
+from countersample.clicks._merging import merged_pairs
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,15 +24,23 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions import Impressions, PositionCounts, RowPropensities
     from countersample.data import RankingDataset
 
-_COLUMNS = ("query", "item", "propensity", "count", "session", "position", "impressions")
+_COLUMNS = (
+    "query", "item", "propensity", "count", "by_chance", "session", "position", "impressions",
+    "examination", "sessions",
+)  # fmt: skip
 _FACTS = ("n_sessions", "fingerprint")
 
 
 class ClickLog(Tabular):
     """Clicks on the items of a dataset, a row a click (or several alike).
 
-    Training needs the first three columns. The others say what was shown, for estimates of a
+    Training needs the first three columns. Most others say what was shown, for estimates of a
     ranker's value from clicks (`countersample.evaluation.estimate`).
+
+    An item's propensity is the probability that it is examined in a session of its query, over
+    what was shown: ρ = (1/S) Σ_sessions θ(position), with S the sessions of the query, and 0 for a
+    session that did not show the item. Where each session shows it at the same position that is
+    θ(position), the examination probability of the position.
 
     Parameters
     ----------
@@ -40,9 +49,12 @@ class ClickLog(Tabular):
     item : int array (n_rows,)
         The index of the clicked item within that query, from 0.
     propensity : float array (n_rows,)
-        The probability that the item was examined, in (0, 1].
+        ρ, the probability that the item is examined in a session of its query, in (0, 1].
     count : array (n_rows,), optional
-        How many clicks the row stands for; 1 by default.
+        How many clicks the row stands for, or what they are worth; 1 by default.
+    by_chance : array (n_rows,), optional
+        How much of the count is expected whatever the item: Σβ, where users trust high positions.
+        The row weighs (count − by_chance) / propensity, which may be below 0.
     session : array (n_rows,), optional
         Which session the row is of, integers or strings. A session is one ranking shown once.
     position : int array (n_rows,), optional
@@ -50,6 +62,11 @@ class ClickLog(Tabular):
     impressions : array (n_rows,), optional
         How often the item was shown there. A log that has this column has a row for everything
         that was shown; what was never clicked has a count of 0.
+    examination : array (n_rows,), optional
+        θ, the probability that the item was examined where the row shows it, in (0, 1]; by default
+        the propensity.
+    sessions : array (n_rows,), optional
+        S, the sessions of the row's query. By default they are counted from the log.
     n_sessions : float, optional
         How many sessions there were, those without a click included.
     fingerprint : str, optional
@@ -74,19 +91,25 @@ class ClickLog(Tabular):
         propensity: ArrayLike,
         count: ArrayLike | None = None,
         *,
+        by_chance: ArrayLike | None = None,
         session: ArrayLike | None = None,
         position: ArrayLike | None = None,
         impressions: ArrayLike | None = None,
+        examination: ArrayLike | None = None,
+        sessions: ArrayLike | None = None,
         n_sessions: float | None = None,
         fingerprint: str | None = None,
     ) -> None:
         self.query = as_indices(query, "query")
         self.item = as_indices(item, "item")
         self.propensity = as_numbers(propensity, "propensity")
-        self.count = None if count is None else as_numbers(count, "count")
+        self.count = _optional(count, "count")
+        self.by_chance = _optional(by_chance, "by_chance")
         self.session = None if session is None else as_codes(session, "session")
         self.position = None if position is None else as_indices(position, "position")
-        self.impressions = None if impressions is None else as_numbers(impressions, "impressions")
+        self.impressions = _optional(impressions, "impressions")
+        self.examination = _optional(examination, "examination")
+        self.sessions = _optional(sessions, "sessions")
         self.n_sessions = None if n_sessions is None else float(n_sessions)
         self.fingerprint = fingerprint
         for name in _COLUMNS:
@@ -98,13 +121,7 @@ class ClickLog(Tabular):
                 )
         if not len(self.query):
             raise DataError("the click log is empty, expected at least one click")
-        check_rows(self.propensity, "propensity", "a number above 0 and at most 1",
-                    (self.propensity > 0) & (self.propensity <= 1))  # fmt: skip
-        for name in ("count", "impressions"):
-            column = getattr(self, name)
-            if column is not None:
-                good = (column >= 0) & np.isfinite(column)
-                check_rows(column, name, "a number of at least 0", good)
+        self._check_numbers()
         if self.count is not None and not self.count.any():
             raise DataError("every count is 0, expected at least one click")
         if self.position is not None:
@@ -117,6 +134,18 @@ class ClickLog(Tabular):
                 f"n_sessions is {self.n_sessions:g}, expected at least {least:,}, the sessions "
                 "that the log has rows of"
             )
+
+    def _check_numbers(self) -> None:
+        for name in ("propensity", "examination"):
+            column = getattr(self, name)
+            if column is not None:
+                good = (column > 0) & (column <= 1)
+                check_rows(column, name, "a number above 0 and at most 1", good)
+        for name in ("count", "by_chance", "impressions", "sessions"):
+            column = getattr(self, name)
+            if column is not None:
+                good = (column >= 0) & np.isfinite(column)
+                check_rows(column, name, "a number of at least 0", good)
 
     @classmethod
     def from_labels(cls, dataset: RankingDataset, *, relevant: float = 1) -> ClickLog:
@@ -152,6 +181,7 @@ class ClickLog(Tabular):
         dataset: RankingDataset,
         item_ids: ArrayLike | None = None,
         *,
+        exposure: str = "policy-aware",
         missing: Literal["error", "skip"] = "error",
     ) -> ClickLog:
         """Return the log of what was shown and clicked, joined to the features of its items.
@@ -160,7 +190,7 @@ class ClickLog(Tabular):
         ----------
         impressions : Impressions or PositionCounts
             What `countersample.clicks.impressions.read_impressions` gives, or its counts.
-        propensities, dataset, item_ids, missing
+        propensities, dataset, item_ids, exposure, missing
             As for `countersample.clicks.impressions.join_features`, which also returns a report.
             What ``missing="skip"`` leaves out is a warning.
 
@@ -176,7 +206,9 @@ class ClickLog(Tabular):
         from countersample.clicks.impressions import join_features  # noqa: PLC0415 (imports this)
 
         counts: Any = impressions.counts() if hasattr(impressions, "counts") else impressions
-        log, report = join_features(counts, propensities, dataset, item_ids, missing=missing)
+        log, report = join_features(
+            counts, propensities, dataset, item_ids, exposure=exposure, missing=missing
+        )
         if report.n_skipped:
             warnings.warn(report.sentence(), stacklevel=2)
         return log
@@ -185,8 +217,9 @@ class ClickLog(Tabular):
     def concat(cls, logs: Iterable[ClickLog]) -> ClickLog:
         """Return the log of all rows of several logs of one dataset, in their order.
 
-        Sessions of different logs stay apart, whatever their numbers. The fingerprint is kept where
-        all logs have it, and the number of sessions is the sum where it is known of all.
+        Sessions of different logs stay apart, whatever their numbers, and each row keeps its
+        propensity, which is of its own log. The fingerprint is kept where all logs have it, and the
+        number of sessions is the sum where it is known of all.
 
         Raises
         ------
@@ -213,9 +246,10 @@ class ClickLog(Tabular):
                 f"the click logs are of different datasets (fingerprints {', '.join(known)}), "
                 "expected one"
             )
-        has_count = any(log.count is not None for log in logs)
-        columns: dict[str, Any] = {"count": [log.clicks for log in logs] if has_count else None}
-        columns |= {name: _in_all(logs, name) for name in _COLUMNS if name != "count"}
+        defaults = {"count": 1.0, "by_chance": 0.0}
+        columns: dict[str, Any] = {name: _filled(logs, name, defaults[name]) for name in defaults}
+        apart = {*columns, "sessions"}  # those of one log are not those of all
+        columns |= {name: _in_all(logs, name) for name in _COLUMNS if name not in apart}
         if columns["session"] is not None:
             codes = [np.unique(session, return_inverse=True)[1] for session in columns["session"]]
             starts = np.cumsum([0] + [int(code.max()) + 1 for code in codes[:-1]])
@@ -247,8 +281,10 @@ class ClickLog(Tabular):
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The importance weight of each row, v = count / propensity, (n_rows,)."""
-        return self.clicks / self.propensity
+        """The importance weight of each row, v = (count − by_chance) / propensity, (n_rows,)."""
+        if self.by_chance is None:
+            return self.clicks / self.propensity
+        return (self.clicks - self.by_chance) / self.propensity
 
     @property
     def max_weight(self) -> float:
@@ -257,15 +293,15 @@ class ClickLog(Tabular):
 
     @property
     def mean_weight(self) -> float:
-        """M̄ = Σ count/propensity / N."""
-        return float(self.weights.sum() / self.n_clicks)
+        """M̄ = Σ |v| / N, with v the weights."""
+        return float(np.abs(self.weights).sum() / self.n_clicks)
 
     # -- variants
 
     def clip(self, min_propensity: float) -> ClickLog:
         """Return the log with propensities of at least this much: less variance, some bias."""
         least = number("min_propensity", min_propensity, above=0, most=1)
-        return self._with(propensity=np.maximum(self.propensity, least))
+        return self.replace(propensity=np.maximum(self.propensity, least))
 
     def head(self, n: int) -> ClickLog:
         """Return the log of the first n rows."""
@@ -278,7 +314,19 @@ class ClickLog(Tabular):
         """
         columns: dict[str, Any] = self.columns_of_frame()
         taken = {name: column[rows] for name, column in columns.items()}
-        return self._with(**taken, n_sessions=None)
+        return self.replace(**taken, n_sessions=None)
+
+    def weighted(self) -> ClickLog:
+        """Return the rows that have a weight: what is learned from.
+
+        Examples
+        --------
+        >>> from countersample import ClickLog
+        >>> ClickLog([0, 0], [0, 1], [1.0, 0.5], count=[0, 2]).weighted().item
+        array([1], dtype=int32)
+        """
+        has_weight = self.weights != 0
+        return self if has_weight.all() else self.take(has_weight)
 
     def of_queries(self, queries: ArrayLike, *, exclude: bool = False) -> ClickLog:
         """Return the rows of these queries, or of all others.
@@ -298,7 +346,8 @@ class ClickLog(Tabular):
         Counts are added up and the propensity becomes count / Σ(count/propensity), so that the
         weight of a row is the sum of the weights merged. N and M̄ stay as they are; M becomes the
         largest *mean* weight of a pair, so it is smaller where clicks on the same pair had
-        different propensities. What was shown, where and in which session, is not kept.
+        different propensities. What was shown, where and in which session, is not kept. Rows that
+        count by chance only are merged by that.
 
         Parameters
         ----------
@@ -313,18 +362,8 @@ class ClickLog(Tabular):
         (array([6.]), 3.0)
         """
         choice("unit", unit, ("pair",))
-        pairs = (self.query.astype(np.int64) << 32) | self.item
-        keys, member = np.unique(pairs, return_inverse=True)
-        count = np.bincount(member, weights=self.clicks)
-        weight = np.bincount(member, weights=self.weights)
-        kept = count > 0
-        return self._with(
-            query=keys[kept] >> 32,
-            item=keys[kept] & 0xFFFFFFFF,
-            propensity=np.minimum(count[kept] / weight[kept], 1.0),
-            count=count[kept],
-            **dict.fromkeys(("session", "position", "impressions")),
-        )
+        gone = ("session", "position", "impressions", "examination", "sessions")
+        return self.replace(**merged_pairs(self), **dict.fromkeys(gone))
 
     def detached(self) -> ClickLog:
         """Return its queries, items, propensities and counts, of no dataset in particular.
@@ -339,9 +378,12 @@ class ClickLog(Tabular):
         >>> log.fingerprint == data.fingerprint, log.detached().fingerprint
         (True, None)
         """
-        return ClickLog(self.query, self.item, self.propensity, self.count)
+        return ClickLog(
+            self.query, self.item, self.propensity, self.count, by_chance=self.by_chance
+        )
 
-    def _with(self, **columns: Any) -> ClickLog:  # noqa: ANN401 (the columns)
+    def replace(self, **columns: Any) -> ClickLog:  # noqa: ANN401 (the columns)
+        """Return the log with other columns, or without those that are None."""
         present = {name: getattr(self, name) for name in (*_COLUMNS, *_FACTS)}
         return ClickLog(**(present | columns))
 
@@ -391,6 +433,19 @@ class ClickLog(Tabular):
             f"ClickLog(n_clicks={self.n_clicks:_.0f}, max_weight={self.max_weight:.4g}, "
             f"mean_weight={self.mean_weight:.4g})"
         )
+
+
+def _optional(values: ArrayLike | None, name: str) -> NDArray[np.float64] | None:
+    return None if values is None else as_numbers(values, name)
+
+
+def _filled(logs: list[ClickLog], name: str, default: float) -> list[NDArray[Any]] | None:
+    """Return a column of all logs, filled where a log has none; None where none has it."""
+    columns = [getattr(log, name) for log in logs]
+    if all(column is None for column in columns):
+        return None
+    filled = zip(logs, columns, strict=True)
+    return [np.full(len(log), default) if c is None else c for log, c in filled]
 
 
 def _in_all(logs: list[ClickLog], name: str) -> list[NDArray[Any]] | None:

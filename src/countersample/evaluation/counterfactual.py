@@ -1,9 +1,10 @@
 """Counterfactual (off-policy) evaluation: the value of a ranker from clicks that another one got.
 
 An additive metric is a sum over relevant items of λ(rank): see `rank_values`. A click on an item
-that was examined with probability p (its propensity) counts 1/p, so that each item counts, on
-average, as often as users who examine everything would click it: its relevance r. With S sessions,
-and rank the rank under the new ranker,
+that is examined in a session of its query with probability p (its propensity) counts 1/p, so that
+each item counts, on average, as often as users who examine everything would click it: its relevance
+r. Of items that no session showed nothing is known; an estimate says how much of a ranking is of
+such (`Estimate.never_shown`). With S sessions, and rank the rank under the new ranker,
 
 ===========  =================================================================  ==================
 estimator    value                                                              is per
@@ -30,13 +31,12 @@ import numpy as np
 
 from countersample._frames import Tabular
 from countersample.errors import DataError
-from countersample.evaluation.doubly_robust import exposure
 from countersample.evaluation.estimators import (
     ESTIMATORS,
     logged_rewards,
     make_case,
+    never_shown,
     rewards_of,
-    sessions_of_item,
 )
 from countersample.evaluation.resampling import interval, resample
 
@@ -77,6 +77,10 @@ class Estimate(Tabular):
     n_clicks : float
     effective_clicks : float
         (Σ u)² / Σ u² with u = λ/p of each click: so many clicks of equal weight are as good.
+    never_shown : float or None
+        The share of the ranking's rewards λ that is of items the log never showed, whose relevance
+        no click tells: `ips`, `clipped` and `snips` take them for irrelevant, `dr` believes its
+        model of relevance. None where the log does not say what was shown.
     warnings : tuple of str
         What makes the estimate less sure than it looks.
     """
@@ -92,6 +96,7 @@ class Estimate(Tabular):
     n_sessions: float | None
     n_clicks: float
     effective_clicks: float
+    never_shown: float | None = None
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -296,6 +301,7 @@ def _summary(
     shares, clicks = sums.weights * rewards.by_row, case.log.clicks
     squares = float(clicks @ shares**2)
     effective = float(clicks @ shares) ** 2 / squares if squares > 0 else 0.0
+    unseen = never_shown(case, rewards)
     return Estimate(
         value=float(sums.top.sum() / (sums.bottom.sum() + sums.n_empty)),
         low=low,
@@ -308,11 +314,12 @@ def _summary(
         n_sessions=case.clusters.n_sessions,
         n_clicks=case.log.n_clicks,
         effective_clicks=effective,
-        warnings=tuple(_warnings(case, rewards, effective)),
+        never_shown=unseen,
+        warnings=tuple(_warnings(case, effective, unseen)),
     )
 
 
-def _warnings(case: Case, rewards: RankRewards, effective: float) -> list[str]:
+def _warnings(case: Case, effective: float, unseen: float | None) -> list[str]:
     told = []
     if effective < THIN:
         told.append(
@@ -320,15 +327,11 @@ def _warnings(case: Case, rewards: RankRewards, effective: float) -> list[str]:
         )
     if len(case.clusters) < FEW:
         told.append(f"only {len(case.clusters)} {case.clusters.name}: the interval is rough")
-    if rewards.by_item is not None and case.clusters.visits is not None:
-        seen, _ = exposure(case.log, case.dataset)
-        total = rewards.by_item * sessions_of_item(case.clusters, case.dataset)
-        unseen = float(total[seen == 0].sum() / total.sum())
-        if unseen > UNSEEN:
-            means = (
-                "of these the relevance model alone speaks"
-                if case.estimator == "dr"
-                else "they count as irrelevant here, so the ranker may be better: see 'dr'"
-            )
-            told.append(f"{unseen:.0%} of its rewards are of items never shown: {means}")
+    if unseen is not None and unseen > UNSEEN:
+        means = (
+            "of these the relevance model alone speaks"
+            if case.estimator == "dr"
+            else "they count as irrelevant here, so the ranker may be better: see 'dr'"
+        )
+        told.append(f"{unseen:.0%} of its rewards are of items never shown: {means}")
     return told

@@ -1,9 +1,9 @@
 """The doubly robust estimate: clicks where there are enough, a model of relevance for the rest.
 
-Of query q there were n_q sessions. Item d was shown in some of them, at propensities p, and clicked
-in some. Its clicks and its exposure are
+Of query q there were n_q sessions. Item d was shown in some of them, where it was examined with
+probability θ, and clicked in some. Its clicks and its exposure are
 
-    C = Σ clicks        E = Σ p, over all times it was shown
+    C = Σ clicks        E = Σ θ, over all times it was shown
 
 so that C/E estimates its relevance r (the probability of a click, once examined). With r̂ what a
 model of relevance says of it, and a clip τ ≥ 0 on the mean propensity E/n_q,
@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.isotonic import IsotonicRegression
 
 from countersample.data.normalize import Normalizer, row_blocks
 from countersample.errors import DataError
@@ -43,25 +44,31 @@ FOLDS = 5
 
 
 def exposure(log: ClickLog, dataset: RankingDataset) -> tuple[Floats, Floats]:
-    """Return E = Σ impressions · propensity and C = Σ clicks of each item, both (n_items,)."""
+    """Return E = Σ impressions·θ and C = Σ (clicks − by chance) of each item, both (n_items,)."""
     if log.impressions is None:
         raise DataError(
             "the log has no impressions, expected a row with impressions for everything that was "
             "shown, clicked or not: estimator 'dr' needs them"
         )
     rows = dataset.offsets[log.query] + log.item
-    seen = add_up(rows, log.impressions * log.propensity, dataset.n_items)
-    return seen, add_up(rows, log.clicks, dataset.n_items)
+    seen = add_up(rows, log.impressions * theta_of(log), dataset.n_items)
+    return seen, add_up(rows, log.weights * log.propensity, dataset.n_items)
+
+
+def theta_of(log: ClickLog) -> Floats:
+    """Return θ of each row, the probability that it was examined where it was shown, (n_rows,)."""
+    return log.propensity if log.examination is None else log.examination
 
 
 def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Generator) -> Floats:
-    """r̂(x) = b + w·x, by least squares: min Σ_d E_d (C_d/E_d − b − w·x_d)² + α‖w‖², (n_items,).
+    """r̂(x) = g(b + w·x), by least squares: min Σ_d E_d (C_d/E_d − r̂(x_d))², (n_items,).
 
-    The position-based model with a relevance that is linear in the features. Features are brought
-    to variance 1, α is their number (so that the weights are as large as noise and signal of the
-    same size would make them), and r̂ is kept within [0, 1]. It is cross-fitted: the queries are cut
-    into five parts, and what is said of one part was learned from the others, so that no item is
-    judged by its own clicks.
+    The position-based model with a relevance that rises along one direction of the features. First
+    b and w, with a penalty α‖w‖² and no g; then g, the best function that never falls and stays
+    within [0, 1] (isotonic regression). Features are brought to variance 1, and α is their number,
+    so that the weights are as large as noise and signal of the same size would make them. It is
+    cross-fitted: the queries are cut into five parts, and what is said of one part was learned from
+    the others, so that no item is judged by its own clicks.
 
     Parameters
     ----------
@@ -87,11 +94,17 @@ def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Ge
             for own, target in parts
         ]
     )
-    relevance = np.empty(dataset.n_items)
+    linear = np.empty((n_folds, dataset.n_items))
     for rows in row_blocks(dataset.features):
-        scaled = _scaled(dataset.features[rows], scaler)
-        relevance[rows] = np.einsum("ij,ij->i", scaled, weights[fold[rows]])
-    return np.clip(relevance, 0.0, 1.0)
+        linear[:, rows] = weights @ _scaled(dataset.features[rows], scaler).T
+    relevance = np.empty(dataset.n_items)
+    for k in range(n_folds):
+        own, others = fold == k, (fold != k) & (seen > 0)
+        rising = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
+        rates = clicks[others] / seen[others]
+        rising.fit(linear[k, others], rates, sample_weight=seen[others])
+        relevance[own] = rising.predict(linear[k, own])
+    return relevance
 
 
 def relevance_of_model(

@@ -15,7 +15,7 @@ import numpy as np
 from countersample._params import choice, number
 from countersample._ranked import ratio
 from countersample.errors import DataError, ParameterError
-from countersample.evaluation.doubly_robust import exposure, relevance_of_model
+from countersample.evaluation.doubly_robust import exposure, relevance_of_model, theta_of
 from countersample.evaluation.ranking import item_ranks, parse_additive, rank_values
 from countersample.evaluation.resampling import Clusters, add_up
 
@@ -73,7 +73,7 @@ def _clipped(case: Case, rewards: RankRewards) -> Sums:
 
 
 def _weighted(case: Case, rewards: RankRewards, weights: Floats) -> Sums:
-    top = case.clusters.total(case.log.clicks * weights * rewards.by_row)
+    top = case.clusters.total(_unexplained(case.log) * weights * rewards.by_row)
     if case.clusters.n_sessions is None:
         return Sums(top, case.clusters.total(case.log.clicks), 0, "click", weights)
     return Sums(top, case.clusters.sessions, case.clusters.n_empty, "session", weights)
@@ -96,12 +96,17 @@ def _dr(case: Case, rewards: RankRewards) -> Sums:
     below = np.maximum(seen, case.clip * sessions)[case.rows]
     # Of a session: so that clusters add up to n_q · (C − E·r̂) / below.
     shares = ratio(sessions[case.rows], below)
-    examined = log.impressions * log.propensity
-    corrections = (log.clicks - examined * model[case.rows]) * shares
+    examined = log.impressions * theta_of(log)
+    corrections = (_unexplained(log) - examined * model[case.rows]) * shares
     top = clusters.total(rewards.by_row * corrections)
     by_query = np.add.reduceat(rewards.by_item * model, case.dataset.offsets[:-1])
     top += add_up(cluster, n_sessions * by_query[query], len(clusters))
     return Sums(top, clusters.sessions, clusters.n_empty, "session", shares)
+
+
+def _unexplained(log: ClickLog) -> Floats:
+    """Return the clicks of each row that are not expected by chance."""
+    return log.clicks if log.by_chance is None else log.clicks - log.by_chance
 
 
 def sessions_of_item(clusters: Clusters, dataset: RankingDataset) -> Floats:
@@ -109,6 +114,17 @@ def sessions_of_item(clusters: Clusters, dataset: RankingDataset) -> Floats:
     assert clusters.visits is not None  # noqa: S101 (only called where it is)
     _, query, n_sessions = clusters.visits
     return np.repeat(add_up(query, n_sessions, dataset.n_queries), dataset.query_sizes)
+
+
+def never_shown(case: Case, rewards: RankRewards) -> float | None:
+    """Return the share of the rewards that is of items never shown; None where that is not told."""
+    if rewards.by_item is None or case.clusters.visits is None:
+        return None
+    is_shown = np.zeros(case.dataset.n_items, np.bool_)
+    assert case.log.impressions is not None  # noqa: S101 (as there are visits)
+    is_shown[case.rows[case.log.impressions > 0]] = True
+    total = rewards.by_item * sessions_of_item(case.clusters, case.dataset)
+    return float(ratio(total[~is_shown].sum(), total.sum()))
 
 
 ESTIMATORS: dict[str, Callable[[Case, RankRewards], Sums]] = {
@@ -128,7 +144,8 @@ def rewards_of(ranker_or_scores: ArrayLike | Ranker, case: Case) -> RankRewards:
 def logged_rewards(case: Case) -> RankRewards:
     """Return the rewards of the logged rankings: by item, the mean of λ over its query's sessions.
 
-    Without impressions that is not known, and each click has the λ of its own position.
+    Without impressions that is not known, and each click counts λ/θ of its own position, whatever
+    its propensity ρ: so by row it is λ·ρ/θ.
     """
     log = case.log
     if log.position is None:
@@ -138,7 +155,7 @@ def logged_rewards(case: Case) -> RankRewards:
         )
     by_row = rank_values(case.metric, log.position)
     if log.impressions is None:
-        return RankRewards(by_row, None)
+        return RankRewards(by_row * log.propensity / theta_of(log), None)
     sessions = sessions_of_item(case.clusters, case.dataset)
     added = add_up(case.rows, log.impressions * by_row, case.dataset.n_items)
     by_item = ratio(added, sessions)

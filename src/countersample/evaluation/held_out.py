@@ -141,7 +141,7 @@ class HeldOut:
     ) -> None:
         number("holdout", holdout, above=0, most=0.5)
         parse_additive(metric)  # refuses what is not additive
-        clicked = log if (log.clicks > 0).all() else log.take(log.clicks > 0)
+        clicked = log.weighted()
         queries = rng.permutation(np.unique(clicked.query))
         group_of_query = np.zeros(dataset.n_queries, np.int64)
         group_of_query[queries] = np.arange(len(queries)) % MOST_GROUPS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._params import number, whole_number
+from countersample.clicks.impressions.counts import first_position
 
 if TYPE_CHECKING:
     from countersample._arrays import Floats, Ints
@@ -64,15 +65,20 @@ def add_up(group: Ints, values: Floats, n_groups: int) -> Floats:
 
 
 def _sessions_by_query(log: ClickLog, query: Ints, n_queries: int) -> Floats:
-    """Return how often each query was shown: as often as the position that was filled most often.
+    """Return how often each query was shown: as the log says, or as often as its first position.
 
     Without positions: as often as the item that was shown most often.
     """
     assert log.impressions is not None  # noqa: S101 (only called where it is)
-    slot = log.item if log.position is None else log.position
+    most = np.zeros(n_queries)
+    if log.sessions is not None:
+        most[query] = log.sessions
+        return most
+    if log.position is not None:
+        return first_position(query, log.position, log.impressions, n_queries)
+    slot = log.item
     pairs, member = np.unique((query << 32) | slot, return_inverse=True)
     shown = add_up(member, log.impressions, len(pairs))
-    most = np.zeros(n_queries)
     np.maximum.at(most, pairs >> 32, shown)
     return most
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,14 +16,16 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
+    from countersample.clicks.impressions.joining import Matched
     from countersample.data import RankingDataset
     from countersample.evaluation import Estimate
     from countersample.fitting.propensity_source import PropensitySource
-    from countersample.fitting.shown import Matched
     from countersample.rankers import ClickRanker
 
     Stage = tuple[int, Floats]  # steps, and the scores of all items after them
 
+ESTIMATORS_OF_GAIN = ("ips", "snips", "dr")
+UNSEEN = 0.01  # of the ranker's rewards: less does not call for a model
 PARTS = 5  # that queries are cut into
 CURVE_BOOTSTRAP = 200  # draws for each point of the learning curve
 
@@ -71,27 +74,69 @@ def held_out_scores(
     return stages[-1][1], stages
 
 
+@dataclass(frozen=True)
+class ChosenEstimator:
+    """The estimator of the gain, and why it is this one."""
+
+    name: str
+    reason: str
+
+
+def choose_estimator(
+    asked: str, scores: Floats, shown: ClickLog, dataset: RankingDataset, *, metric: str
+) -> ChosenEstimator:
+    """Take the estimator that the log supports: ``dr`` where clicks alone do not tell enough."""
+    if asked != "auto":
+        return ChosenEstimator(asked, "as asked for")
+    found = estimate(scores, shown, dataset, metric=metric, n_bootstrap=1, rng=0)
+    unseen = found.never_shown or 0.0
+    if unseen <= UNSEEN:
+        return ChosenEstimator(
+            "ips", f"the log showed what the ranker ranks high, but for {unseen:.1%} of its rewards"
+        )
+    rests = f"{unseen:.0%} of the ranker's rewards are of items that the log never showed"
+    if shown.examination is None:
+        return ChosenEstimator(
+            "ips", f"{rests}, and the log's own propensities do not tell how often others were"
+        )
+    return ChosenEstimator("dr", f"{rests}: of these a model of relevance speaks")
+
+
 def learning_curve(
-    stages: list[Stage], shown: ClickLog, dataset: RankingDataset, *, metric: str, seed: int
+    stages: list[Stage],
+    shown: ClickLog,
+    dataset: RankingDataset,
+    *,
+    metric: str,
+    estimator: str,
+    seed: int,
 ) -> tuple[tuple[int, Estimate], ...]:
     """Return the value after each stage; the same draws for each, so that the curve is smooth."""
     return tuple(
-        (steps, estimate(scores, shown, dataset, metric=metric, n_bootstrap=CURVE_BOOTSTRAP,
-                         rng=seed))
+        (steps, estimate(scores, shown, dataset, metric=metric, estimator=estimator,
+                         n_bootstrap=CURVE_BOOTSTRAP, rng=seed))
         for steps, scores in stages
     )  # fmt: skip
 
 
 def gain_at_ends(
-    scores: Floats, matched: Matched, source: PropensitySource, *, metric: str
+    scores: Floats,
+    matched: Matched,
+    source: PropensitySource,
+    *,
+    metric: str,
+    estimator: str,
+    exposure: str,
 ) -> tuple[float, float] | None:
     """Return the relative gain with all propensities at the ends of their intervals."""
-    curve, dataset = source.curve, matched.table.dataset
+    curve = source.curve
     if curve is None or not curve.low.all():
         return None
     ends = []
     for values in (curve.low, curve.high):
-        shown, _ = matched.shown(values / max(1.0, values.max()))
-        gain = estimate_gain(scores, shown, dataset, metric=metric, n_bootstrap=1, rng=0)
+        shown, *_ = matched.shown(values / max(1.0, values.max()), exposure=exposure)
+        gain = estimate_gain(
+            scores, shown, matched.dataset, metric=metric, estimator=estimator, n_bootstrap=1, rng=0
+        )
         ends.append(gain.relative)
     return ends[0], ends[1]

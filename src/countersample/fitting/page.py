@@ -31,6 +31,15 @@ N_FEATURES = 15  # the largest weights that are shown
 N_POSITIONS = 10  # that have a line in the table
 _ENGINES = ("duckdb", "polars", "pandas", "pyspark")
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "narwhals", "pyarrow")
+EXPOSED = {
+    "policy-aware": "A click weighs 1/ρ, with ρ the probability that its item is examined in a "
+    "session of its query, over what was shown.",
+    "position-only": "A click weighs 1/θ of its position, as if every session showed it there.",
+}
+SESSIONS = {
+    "sessions": "their ids",
+    "first position": "the impressions of the first position, as the log has no ids of them",
+}
 _SIZE = (4.0, 2.5)  # of a plot, in inches: text can be read on a phone
 
 
@@ -86,7 +95,8 @@ def _gain(fit: Fit) -> str:
         )
     text = (
         f"{gain.new.metric} a {gain.new.per}, from clicks weighted by 1/propensity. Each query is "
-        f"ranked by a ranker that was trained without it. The {gain.new.confidence:.0%} interval "
+        f"ranked by a ranker that was trained without it. The estimator is {fit.estimator.name}: "
+        f"{fit.estimator.reason}. The {gain.new.confidence:.0%} interval "
         f"is a bootstrap over {gain.new.resampled}. The value rests on as much as "
         f"{gain.new.effective_clicks:,.0f} clicks of equal weight. The interval takes the "
         f"propensities as they are{if_wrong}."
@@ -110,7 +120,7 @@ def _positions(fit: Fit) -> str:
         positions, mean = _mean_propensities(fit)
         axes.plot(positions, mean, "o-", color=MAIN, ms=4)
         axes.set(xlabel="position", ylabel="propensity", ylim=(0, None))
-        text = f"Propensities: {source.source}. Shown is their mean over the clicks of a position."
+        text = f"Propensities: {source.source}. Shown is their mean over a position."
         rows = [[str(k), f"{value:.3g}"] for k, value in zip(positions, mean, strict=True)]
         header = ["position", "propensity"]
     else:
@@ -139,13 +149,19 @@ def _positions(fit: Fit) -> str:
 
 
 def _mean_propensities(fit: Fit) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the positions and clicks / Σ clicks/propensity of each."""
+    """Return the positions, and the mean of θ over what was shown at each.
+
+    Of a log with its own propensities, clicks / Σ clicks/propensity.
+    """
     log = fit.shown
-    assert log.position is not None  # noqa: S101 (it has them)
-    clicks = np.bincount(log.position, log.clicks)
-    weights = np.bincount(log.position, log.weights)
-    positions = np.flatnonzero(weights > 0)
-    return positions, clicks[positions] / weights[positions]
+    assert log.position is not None  # noqa: S101 (it has both)
+    assert log.impressions is not None  # noqa: S101
+    above, below = log.clicks, log.clicks / log.propensity
+    if log.examination is not None:
+        above, below = log.impressions * log.examination, log.impressions
+    total = np.bincount(log.position, below)
+    positions = np.flatnonzero(total > 0)
+    return positions, np.bincount(log.position, above)[positions] / total[positions]
 
 
 def _learning(fit: Fit) -> str:
@@ -170,9 +186,10 @@ def _weights(fit: Fit) -> str:
     figure, axes = new_axes(*_SIZE)
     plot_weights(found, ax=axes)
     text = (
-        f"The mean weight of a click is {found.mean_weight:.3g}, the largest "
-        f"{found.max_weight:.3g}; as much as {found.effective_clicks:,.0f} of "
-        f"{found.n_clicks:,.0f} clicks of equal weight. "
+        f"{EXPOSED[fit.settings['exposure']]} Sessions are counted by "
+        f"{SESSIONS[fit.check.counts.sessions_from]}. The mean weight of a click is "
+        f"{found.mean_weight:.3g}, the largest {found.max_weight:.3g}; as much as "
+        f"{found.effective_clicks:,.0f} of {found.n_clicks:,.0f} clicks of equal weight. "
         f"{'' if fit.clip is None else fit.clip.sentence}"
     )
     drawn = inline_figure(figure, "Clicks by weight")
@@ -202,13 +219,14 @@ def _features(fit: Fit) -> str:
 
 
 def _heaviest(fit: Fit, *, show_ids: bool) -> str:
-    header = [*(["query", "item"] if show_ids else []), "position", "clicks", "weight", "of all"]
+    columns = ["positions", "impressions", "clicks", "weight", "of all"]
+    header = [*(["query", "item"] if show_ids else []), *columns]
     rows = [
-        [*([str(row.query_id), str(row.item_id)] if show_ids else []), str(row.position),
-         f"{row.clicks:,}", f"{row.weight:,.1f}", f"{row.share:.2%}"]
-        for row in fit.heaviest
+        [*([str(pair.query_id), str(pair.item_id)] if show_ids else []), pair.positions,
+         f"{pair.impressions:,}", f"{pair.clicks:,.4g}", f"{pair.weight:,.1f}", f"{pair.share:.2%}"]
+        for pair in fit.heaviest
     ]  # fmt: skip
-    caption = "The rows of the log that have the most weight"
+    caption = "The query-item pairs that have the most weight"
     return pages.card("What counts most", pages.table(header, rows, caption=caption))
 
 

@@ -11,14 +11,21 @@ from sklearn.base import clone
 from countersample._params import choice
 from countersample._progress import Progress
 from countersample.clicks import diagnose
-from countersample.clicks.impressions import join_features
+from countersample.clicks.impressions.counts import ranges
+from countersample.clicks.impressions.joining import Matched, clicked
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import estimate_gain
-from countersample.fitting.gain import PARTS, gain_at_ends, held_out_scores, learning_curve
+from countersample.fitting.gain import (
+    ESTIMATORS_OF_GAIN,
+    PARTS,
+    choose_estimator,
+    gain_at_ends,
+    held_out_scores,
+    learning_curve,
+)
 from countersample.fitting.propensity_source import find_propensities
-from countersample.fitting.results import Fit, HeavyRow
-from countersample.fitting.shown import Matched
+from countersample.fitting.results import Fit, HeavyPair
 from countersample.rankers import ClickRanker, CounterSampleRanker
 from countersample.tuning import choose_clip, clips_to_try, tune
 
@@ -28,13 +35,13 @@ if TYPE_CHECKING:
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.clicks.bias import PositionBiasCurve
-    from countersample.clicks.impressions import FeatureTable, Impressions, LogCheck
+    from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
     from countersample.data import RankingDataset
     from countersample.evaluation import Gain
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.tuning import ClipChoice, TuningResult
 
-HEAVIEST = 10  # rows that are shown
+HEAVIEST = 10  # pairs that are shown
 
 
 def fit_from_impressions(
@@ -47,6 +54,8 @@ def fit_from_impressions(
     randomized: str | None = None,
     depth: int | None = None,
     missing: Literal["error", "skip"] = "error",
+    exposure: str = "policy-aware",
+    estimator: str = "auto",
     metric: str = "dcg@10",
     seed: int = 0,
     progress: Progress | Show | None = None,
@@ -83,6 +92,12 @@ def fit_from_impressions(
     missing : {"error", "skip"}
         Whether rows that are impossible, or have no features or propensity, are refused, or left
         out and reported.
+    exposure : {"policy-aware", "position-only"}
+        How clicks are weighted: by the probability that the item is examined in a session of its
+        query, or in its position; see `join_features`.
+    estimator : {"auto", "ips", "snips", "dr"}
+        How the gain is estimated: see `countersample.evaluation.estimate`. ``"auto"`` takes
+        ``"dr"`` where the ranker shows items that the log never showed, and else ``"ips"``.
     metric : str
         What is tuned for and estimated: ``"dcg@k"`` or ``"precision@k"``.
     seed : int
@@ -95,23 +110,22 @@ def fit_from_impressions(
     DataError, ParameterError
         For a log that nothing can be learned from, naming what is missing and what to do.
     """
-    _check_arguments(missing, metric, ranker)
+    _check_arguments(missing, metric, ranker, estimator)
     progress = Progress.of(progress)
     streams = np.random.default_rng(seed).spawn(5)
     progress.part(0.1, "checking the log").update(0.0)
     check = impressions.check(randomized=randomized)
     _check_log(check, missing)
-    matched = Matched.of(check.counts, features)
+    matched = Matched.of(check.counts, features.dataset, features.item_ids)
     progress.part(0.15, "estimating propensities").update(0.0)
     source = find_propensities(
         impressions, matched, given=propensities, method=method, randomized=randomized,
         depth=depth, rng=streams[0],
     )  # fmt: skip
     dataset = features.dataset
-    log, join = join_features(
-        check.counts, source.propensities, dataset, features.item_ids, missing=missing
-    )
-    shown, rows = matched.shown(source.propensities)
+    shown, join, rows = matched.shown(source.propensities, exposure=exposure)
+    _check_join(join, missing)
+    log = clicked(shown)
     to_train, clip, tuning = _with_settings(
         ranker, dataset, log, metric=metric, seed=seed, rng=streams[1],
         progress=progress.part(0.4, "trying settings on held-out queries"),
@@ -120,8 +134,13 @@ def fit_from_impressions(
         to_train, dataset, shown, metric=metric, rng=streams[2],
         progress=progress.part(0.27, "judging held-out queries"),
     )  # fmt: skip
-    gain = estimate_gain(scores, shown, dataset, metric=metric, rng=streams[3])
-    at_ends = gain_at_ends(scores, matched, source, metric=metric)
+    judged_by = choose_estimator(estimator, scores, shown, dataset, metric=metric)
+    gain = estimate_gain(
+        scores, shown, dataset, metric=metric, estimator=judged_by.name, rng=streams[3]
+    )
+    at_ends = gain_at_ends(
+        scores, matched, source, metric=metric, estimator=judged_by.name, exposure=exposure
+    )
     curve_seed = int(streams[4].integers(2**63))
     last = progress.part(0.08, "training")
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
@@ -130,7 +149,10 @@ def fit_from_impressions(
         ranker=to_train,
         gain=gain,
         gain_at_ends=at_ends,
-        learning_curve=learning_curve(stages, shown, dataset, metric=metric, seed=curve_seed),
+        estimator=judged_by,
+        learning_curve=learning_curve(
+            stages, shown, dataset, metric=metric, estimator=judged_by.name, seed=curve_seed
+        ),
         check=check,
         propensity_source=source,
         join=join,
@@ -141,7 +163,8 @@ def fit_from_impressions(
         heaviest=_heaviest(shown, rows, check),
         settings={
             "model": to_train.kind, "metric": metric, "method": method, "randomized": randomized,
-            "depth": depth, "missing": missing, "seed": seed, "parts": PARTS,
+            "depth": depth, "missing": missing, "exposure": exposure, "estimator": estimator,
+            "seed": seed, "parts": PARTS,
         },
         warnings=(
             *check.warnings, *([_sentence(join.sentence())] if join.n_skipped else []),
@@ -180,8 +203,9 @@ def _with_settings(
     return given.set_params(clip=clip.clip), clip, None
 
 
-def _check_arguments(missing: str, metric: str, ranker: object) -> None:
+def _check_arguments(missing: str, metric: str, ranker: object, estimator: str) -> None:
     choice("missing", missing, ("error", "skip"))
+    choice("estimator", estimator, ("auto", *ESTIMATORS_OF_GAIN))
     if not metric.startswith(("dcg", "precision")):
         raise ParameterError(f"metric is {metric!r}, expected dcg@k or precision@k")
     if ranker is not None and not isinstance(ranker, ClickRanker):
@@ -201,6 +225,14 @@ def _check_log(check: LogCheck, missing: str) -> None:
         raise DataError(f"{check.source}: the log has no click, so there is nothing to learn from")
 
 
+def _check_join(join: JoinReport, missing: str) -> None:
+    if join.n_skipped and missing == "error":
+        raise DataError(
+            f"{join.sentence()}; add them, or leave those clicks out with missing='skip' "
+            "(--missing skip)"
+        )
+
+
 def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[str, Any]:
     """Return what the ranker's card will say of the log, the propensities and the gain."""
     return {
@@ -213,6 +245,7 @@ def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[s
         "propensities": source.source,
         "gain": {
             "metric": gain.new.metric,
+            "estimator": gain.new.estimator,
             "per": gain.new.per,
             "relative": gain.relative,
             "relative_low": gain.relative_low,
@@ -238,19 +271,27 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _heaviest(shown: ClickLog, rows: np.ndarray[Any, Any], check: LogCheck) -> tuple[HeavyRow, ...]:
-    weights, counts = shown.weights, check.counts
-    total = float(weights.sum())
-    first = np.argsort(-weights, kind="stable")[:HEAVIEST]
-    return tuple(
-        HeavyRow(
-            query_id=counts.query_ids[counts.query[row]].item(),
-            item_id=counts.item_ids[counts.item[row]].item(),
-            position=int(counts.position[row]),
-            clicks=int(counts.clicks[row]),
-            weight=float(weights[index]),
-            share=float(weights[index]) / total,
-        )
-        for index, row in zip(first, rows[first], strict=True)
-        if weights[index] > 0
-    )
+def _heaviest(
+    shown: ClickLog, rows: np.ndarray[Any, Any], check: LogCheck
+) -> tuple[HeavyPair, ...]:
+    """Return the query-item pairs with the most weight; `rows` are those of the counts."""
+    counts = check.counts
+    pair = np.searchsorted(counts.pair_starts, rows, side="right") - 1
+    weights = np.bincount(pair, shown.weights, len(counts.pair_starts) - 1)
+    total = float(np.abs(weights).sum())
+    found = []
+    for each in np.argsort(-weights, kind="stable")[:HEAVIEST]:
+        own = slice(*counts.pair_starts[each : each + 2])
+        if weights[each] > 0:
+            found.append(
+                HeavyPair(
+                    query_id=counts.query_ids[counts.query[own.start]].item(),
+                    item_id=counts.item_ids[counts.item[own.start]].item(),
+                    positions=ranges(np.unique(counts.position[own])),
+                    impressions=int(counts.impressions[own].sum()),
+                    clicks=float(counts.value[own].sum()),
+                    weight=float(weights[each]),
+                    share=float(weights[each]) / total,
+                )
+            )
+    return tuple(found)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions import Impressions, RowPropensities
-    from countersample.fitting.shown import Matched
+    from countersample.clicks.impressions.joining import Matched
     from countersample.propensity import CrossCheck
 
 LOGGED = "logged"  # the method that takes the log's own column

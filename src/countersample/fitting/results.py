@@ -15,20 +15,22 @@ if TYPE_CHECKING:
     from countersample.clicks.diagnosis import Diagnosis
     from countersample.clicks.impressions import JoinReport, LogCheck
     from countersample.evaluation import Estimate, Gain
+    from countersample.fitting.gain import ChosenEstimator
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.rankers import ClickRanker
     from countersample.tuning import ClipChoice, TuningResult
 
 
 @dataclass(frozen=True)
-class HeavyRow:
-    """A row of the log whose clicks have much weight."""
+class HeavyPair:
+    """A query and an item whose clicks have much weight."""
 
     query_id: Any
     item_id: Any
-    position: int
-    clicks: int
-    weight: float
+    positions: str  # at which it was shown: "1–3, 7"
+    impressions: int
+    clicks: float  # or what they are worth
+    weight: float  # clicks / propensity
     share: float  # of all weight
 
 
@@ -44,6 +46,8 @@ class Fit:
         Over what was logged, each query ranked by a ranker that was trained without it.
     gain_at_ends : tuple of float, optional
         The relative gain with all propensities at the lower, or upper, ends of their intervals.
+    estimator : ChosenEstimator
+        How the gain was estimated, and why so.
     learning_curve : tuple of (steps, Estimate)
         The value of such rankers in the course of training; empty where a kind of ranker keeps no
         checkpoints.
@@ -60,8 +64,8 @@ class Fit:
         that was given says it.
     tuning : TuningResult, optional
         The settings of a linear ranker that were tried; None for others.
-    heaviest : tuple of HeavyRow
-        The ten rows with the most weight. They have ids; nothing else here has.
+    heaviest : tuple of HeavyPair
+        The ten query-item pairs with the most weight. They have ids; nothing else here has.
     settings : dict
         How it was asked for.
     warnings : tuple of str
@@ -71,6 +75,7 @@ class Fit:
     ranker: ClickRanker
     gain: Gain
     gain_at_ends: tuple[float, float] | None
+    estimator: ChosenEstimator
     learning_curve: tuple[tuple[int, Estimate], ...]
     check: LogCheck
     propensity_source: PropensitySource
@@ -79,7 +84,7 @@ class Fit:
     weights: Diagnosis
     clip: ClipChoice | None
     tuning: TuningResult | None
-    heaviest: tuple[HeavyRow, ...]
+    heaviest: tuple[HeavyPair, ...]
     settings: dict[str, Any]
     warnings: tuple[str, ...]
 
@@ -123,6 +128,7 @@ class Fit:
             "is_better": self.is_better,
             "gain": asdict(self.gain),
             "gain_at_ends": self.gain_at_ends,
+            "estimator": asdict(self.estimator),
             "warnings": list(self.warnings),
             "log": self.check.to_dict(),
             "join": self.join.to_dict(),

@@ -158,8 +158,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         rng = as_generator("random_state", self.random_state)
         normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
         trained_on = dataset if normalizer is None else normalizer(dataset)
-        detached = log.detached()  # of what is trained on
-        clicked = detached if (log.clicks > 0).all() else detached.take(log.clicks > 0)
+        clicked = log.detached().weighted()  # of what is trained on
         _check_it_can_be_learned(trained_on, clicked)
         self._train(trained_on, clicked, rng, Progress.of(progress))
         self.normalizer_ = normalizer

@@ -98,7 +98,7 @@ def tune(
     if not len(clips):
         raise ParameterError("clips are empty, expected propensities, or None for no clipping")
     log.check(dataset)
-    log = log.take(log.clicks > 0)
+    log = log.weighted()
     options = _with_steps(log, options, settings)
     rng = np.random.default_rng(rng)
     steps = options.n_steps(log.n_rows)

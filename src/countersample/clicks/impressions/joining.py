@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from countersample._params import choice
-from countersample.clicks.bias import check_weightable
+from countersample.clicks.impressions.exposure import EXPOSURES, Examination, examination_of_rows
 from countersample.clicks.log import ClickLog
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Ints
     from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.data import RankingDataset
+
+
+# An array by position, a `PositionBiasCurve`, `RowPropensities`, or what has `examination_of`.
+Examinable: TypeAlias = "ArrayLike | PositionBiasCurve | RowPropensities"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +85,96 @@ class JoinReport:
         return asdict(self)
 
 
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Counts of a log with the features of their items."""
+
+    counts: PositionCounts
+    dataset: RankingDataset
+    query: Ints  # of the dataset, for each row of counts; −1 where there is none
+    row: Ints  # likewise
+
+    @classmethod
+    def of(
+        cls, counts: PositionCounts, dataset: RankingDataset, item_ids: ArrayLike | None = None
+    ) -> Matched:
+        """Look up the items of a log in a dataset."""
+        return cls(counts, dataset, *_match_rows(counts, dataset, item_ids))
+
+    def with_features(self) -> tuple[PositionCounts, NDArray[np.float32]]:
+        """Return the counts of items that have features, and those of each query-item pair."""
+        kept = self.row >= 0
+        known = self.counts.take(kept)
+        return known, self.dataset.features[self.row[kept][known.pair_starts[:-1]]]
+
+    def shown(
+        self, propensities: Examinable, *, exposure: str = "policy-aware"
+    ) -> tuple[ClickLog, JoinReport, Ints]:
+        """Return the log of everything shown that has features and a propensity.
+
+        What was never clicked has a count of 0. The second says what became of the clicks, and the
+        third is the row of `counts` that each row of the log is, (n_rows,).
+        """
+        counts = self.counts
+        weigh = EXPOSURES[choice("exposure", exposure, EXPOSURES)]
+        if isinstance(propensities, RowPropensities):
+            # They are propensities, not examinations, known where clicked and not asked elsewhere.
+            found = _own(propensities, counts)
+            propensity = np.where(counts.clicks > 0, found.alpha, 1.0)
+            theta, by_chance = None, None
+        else:
+            found = examination_of_rows(propensities, counts)
+            propensity, theta = weigh(counts, found.alpha), found.alpha
+            by_chance = counts.impressions * found.beta if np.any(found.beta > 0) else None
+        is_known = (self.row >= 0) & ~np.isnan(propensity)
+        report = self._report(is_known, found.last_position)
+        rows = np.flatnonzero(is_known)
+        query = self.query[rows]
+        log = ClickLog(
+            query=query,
+            item=self.row[rows] - self.dataset.offsets[query],
+            propensity=propensity[rows],
+            count=counts.value[rows],
+            by_chance=None if by_chance is None else by_chance[rows],
+            position=counts.position[rows],
+            impressions=counts.impressions[rows],
+            examination=None if theta is None else theta[rows],
+            sessions=counts.sessions[counts.query[rows]],
+            fingerprint=self.dataset.fingerprint,
+        )
+        return log, report, rows
+
+    def _report(self, is_known: NDArray[np.bool_], last_position: int) -> JoinReport:
+        """Say what became of the clicks; refuse a log none of whose clicks can be used."""
+        clicks, starts = self.counts.clicks, self.counts.pair_starts[:-1]
+        has_query, has_item = self.query >= 0, self.row >= 0
+        report = JoinReport(
+            n_clicks=self.counts.n_clicks,
+            n_joined=int(clicks[is_known].sum()),
+            no_query=int(clicks[~has_query].sum()),
+            no_item=int(clicks[has_query & ~has_item].sum()),
+            no_propensity=int(clicks[has_item & ~is_known].sum()),
+            n_pairs=len(starts),
+            n_pairs_without_features=int((~has_item[starts]).sum()),
+            last_position=last_position,
+        )
+        if not report.n_clicks:
+            raise DataError("the log has no click, so there is nothing to learn from")
+        if not report.n_joined:
+            raise DataError(
+                f"no click has both features and a propensity: {report.sentence()}; check that "
+                "query and item ids of the log and of the features mean the same"
+            )
+        return report
+
+
 def join_features(
     counts: PositionCounts,
-    propensities: ArrayLike | PositionBiasCurve | RowPropensities,
+    propensities: Examinable,
     dataset: RankingDataset,
     item_ids: ArrayLike | None = None,
     *,
+    exposure: str = "policy-aware",
     missing: Literal["error", "skip"] = "error",
 ) -> tuple[ClickLog, JoinReport]:
     """Make a click log of counts: a row for each query, item and position that was clicked.
@@ -93,71 +182,61 @@ def join_features(
     Parameters
     ----------
     counts : PositionCounts
-    propensities : array-like, PositionBiasCurve or RowPropensities
-        The propensity of position 1, 2, …; or a position-bias curve, with a method
-        ``propensity(ranks)``, as estimates have; or the log's own ones.
+    propensities : array-like, PositionBiasCurve, RowPropensities, or with ``examination_of``
+        How likely position 1, 2, … is examined; or a position-bias curve, with a method
+        ``propensity(ranks)``; or an estimate by context or with trust bias; or the log's own
+        propensities, which are used as they are.
     dataset : RankingDataset
         The features of the items, by query; its `query_ids` are the log's.
     item_ids : array-like (n_items,), optional
         The log's id of each row of the dataset; by default items are numbered from 0 in each
         query.
+    exposure : {"policy-aware", "position-only"}
+        Whether a click weighs 1/ρ, with ρ the probability that its item is examined in a session of
+        its query (see `countersample.clicks.impressions.exposure`), or 1/θ of its position, which
+        is right only where every session shows an item at the same position.
     missing : {"error", "skip"}
         Whether clicks without features or without a propensity are refused, or left out and
         reported.
 
     Examples
     --------
+    Item y was shown in one of two sessions, at position 2, where half of the users look:
+
     >>> from countersample import RankingDataset
     >>> from countersample.clicks.impressions import PositionCounts, join_features
     >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 0], qid=["a", "a"])
-    >>> counts = PositionCounts.from_columns(["a", "a"], ["x", "y"], [1, 2], [1, 1])
-    >>> log, report = join_features(counts, [1.0, 0.25], data, item_ids=["x", "y"])
-    >>> log.item, log.weights
+    >>> counts = PositionCounts.from_columns(["a", "a", "a"], ["x", "x", "y"], [1, 1, 2], [1, 0, 1])
+    >>> log, report = join_features(counts, [1.0, 0.5], data, item_ids=["x", "y"])
+    >>> log.item, log.weights  # 1 / (0.5 / 2)
     (array([0, 1], dtype=int32), array([1., 4.]))
     >>> report.sentence()
     'all 2 clicks have features and a propensity'
     """
     choice("missing", missing, ("error", "skip"))
-    if not counts.n_clicks:
-        raise DataError("the log has no click, so there is nothing to learn from")
-    query, row = match_rows(counts, dataset, item_ids)
-    propensity, last = propensity_of_rows(propensities, counts)
-    clicks = counts.clicks
-    has_query, has_item, has_propensity = query >= 0, row >= 0, ~np.isnan(propensity)
-    starts = counts.pair_starts[:-1]
-    is_used = has_item & has_propensity & (clicks > 0)
-    report = JoinReport(
-        n_clicks=counts.n_clicks,
-        n_joined=int(clicks[is_used].sum()),
-        no_query=int(clicks[~has_query].sum()),
-        no_item=int(clicks[has_query & ~has_item].sum()),
-        no_propensity=int(clicks[has_item & ~has_propensity].sum()),
-        n_pairs=len(starts),
-        n_pairs_without_features=int((~has_item[starts]).sum()),
-        last_position=last,
-    )
-    if not report.n_joined:
-        raise DataError(
-            f"no click has both features and a propensity: {report.sentence()}; check that "
-            "query and item ids of the log and of the features mean the same"
-        )
+    shown, report, _ = Matched.of(counts, dataset, item_ids).shown(propensities, exposure=exposure)
     if report.n_skipped and missing == "error":
         raise DataError(
             f"{report.sentence()}; add them, or leave those clicks out with missing='skip'"
         )
-    log = ClickLog(
-        query=query[is_used],
-        item=row[is_used] - dataset.offsets[query[is_used]],
-        propensity=propensity[is_used],
-        count=clicks[is_used],
-        position=counts.position[is_used],
-        n_sessions=counts.n_sessions,
-        fingerprint=dataset.fingerprint,
-    )
-    return log, report
+    return clicked(shown, counts.n_sessions), report
 
 
-def match_rows(
+def clicked(shown: ClickLog, n_sessions: float | None = None) -> ClickLog:
+    """Return what is learned from: the rows that have a weight, without what else was shown."""
+    return shown.weighted().replace(impressions=None, n_sessions=n_sessions)
+
+
+def _own(propensities: RowPropensities, counts: PositionCounts) -> Examination:
+    if propensities.value.shape != counts.clicks.shape:
+        raise DataError(
+            f"there are {len(propensities.value)} propensities for {len(counts)} rows of "
+            "counts: make both of the same log"
+        )
+    return Examination(propensities.value, np.zeros(len(counts)), int(counts.position.max()))
+
+
+def _match_rows(
     counts: PositionCounts, dataset: RankingDataset, item_ids: ArrayLike | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the dataset's query and row of each row of counts; −1 where it has none."""
@@ -202,33 +281,3 @@ def _positions(known: NDArray[Any], wanted: NDArray[Any], what: str) -> NDArray[
     index = np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)
     found = order[index]
     return np.where(known[found] == wanted, found, -1)
-
-
-def propensity_of_rows(
-    propensities: ArrayLike | PositionBiasCurve | RowPropensities, counts: PositionCounts
-) -> tuple[NDArray[np.float64], int]:
-    """Return the propensity of each row, NaN where there is none; and the last position."""
-    deepest = int(counts.position.max())
-    if isinstance(propensities, RowPropensities):
-        if propensities.value.shape != counts.clicks.shape:
-            raise DataError(
-                f"there are {len(propensities.value)} propensities for {len(counts)} rows of "
-                "counts: make both of the same log"
-            )
-        return propensities.value, deepest
-    if hasattr(propensities, "propensity"):
-        # A table ends somewhere, which a formula does not.
-        table = getattr(propensities, "value", getattr(propensities, "table", None))
-        last = deepest if table is None else min(deepest, len(table))
-        values = np.asarray(propensities.propensity(np.arange(1, last + 1)), np.float64)
-    else:
-        values = np.asarray(propensities, np.float64)
-        if values.ndim != 1 or not len(values):
-            raise DataError(
-                f"propensities have shape {values.shape}, expected one for each position from 1"
-            )
-        values = values[:deepest]
-    check_weightable(values, most=1)
-    padded = np.append(np.full(deepest + 1, np.nan), np.nan)
-    padded[1 : len(values) + 1] = values
-    return padded[counts.position], len(values)

@@ -1,0 +1,90 @@
+"""How likely an item is examined in a session of its query: the propensity of its clicks.
+
+Sessions of query q were S_q. Item d was shown in some of them, at positions where users examine an
+item with probability θ(position, context). Over what was shown,
+
+    ρ(q, d) = (1/S_q) Σ_sessions θ(position of d in the session, context)
+
+with 0 for a session that did not show it, and a click on it weighs 1/ρ, wherever it happened: the
+policy-aware weights of Oosterhuis and de Rijke (SIGIR 2020). Given what was shown, clicks have the
+mean S_q·ρ·r, with r the relevance of the item, so the sum of the weights has the mean S_q·r. With
+trust bias, P(click) = β + α·r, θ is α, and what is expected by chance is Σβ.
+
+Position-only weights 1/θ, the usual ones, take it that each session shows the item at this very
+position. They have that mean for one position each, and so S_q·r only where that is so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from countersample.clicks.bias import check_weightable
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
+
+    from countersample._arrays import Floats
+    from countersample.clicks.bias import PositionBiasCurve
+    from countersample.clicks.impressions.counts import PositionCounts
+
+
+class Examination(NamedTuple):
+    """P(click) = β + α·r in each row of some counts; NaN where that is not known."""
+
+    alpha: Floats  # θ, where there is no trust bias
+    beta: Floats
+    last_position: int  # that is known
+
+
+def examination_of_rows(
+    propensities: ArrayLike | PositionBiasCurve, counts: PositionCounts
+) -> Examination:
+    """Return how likely each row of counts is examined where it was shown."""
+    deepest = int(counts.position.max())
+    if hasattr(propensities, "examination_of"):
+        contexts = counts.context_ids[counts.context]
+        alpha, beta = propensities.examination_of(counts.position, contexts)
+        known = counts.position[~np.isnan(alpha)]
+        return Examination(alpha, beta, int(known.max(initial=0)))
+    if hasattr(propensities, "propensity"):
+        # A table ends somewhere, which a formula does not.
+        table = getattr(propensities, "value", getattr(propensities, "table", None))
+        last = deepest if table is None else min(deepest, len(table))
+        values = np.asarray(propensities.propensity(np.arange(1, last + 1)), np.float64)
+    else:
+        values = np.asarray(propensities, np.float64)
+        if values.ndim != 1 or not len(values):
+            raise DataError(
+                f"propensities have shape {values.shape}, expected one for each position from 1"
+            )
+        values = values[:deepest]
+    check_weightable(values, most=1)
+    padded = np.full(deepest + 1, np.nan)
+    padded[1 : len(values) + 1] = values
+    return Examination(padded[counts.position], np.zeros(len(counts)), len(values))
+
+
+def _policy_aware(counts: PositionCounts, theta: Floats) -> Floats:
+    """Return (1/S_q) Σ impressions·θ over the rows of each pair, of each row; at most 1."""
+    starts = counts.pair_starts
+    seen = np.add.reduceat(np.nan_to_num(counts.impressions * theta), starts[:-1])
+    pooled = np.repeat(seen, np.diff(starts)) / counts.sessions[counts.query]
+    # An item that a page shows twice may be examined more than once a session.
+    return np.where(np.isnan(theta), np.nan, np.minimum(pooled, 1.0))
+
+
+def _position_only(_counts: PositionCounts, theta: Floats) -> Floats:
+    """Return θ of each row: as if every session showed the item there."""
+    return theta
+
+
+# How a row of counts with its θ is weighted.
+EXPOSURES: dict[str, Callable[[PositionCounts, Floats], Floats]] = {
+    "policy-aware": _policy_aware,
+    "position-only": _position_only,
+}
