@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._params import choice, whole_number
-from countersample._ranked import ratio
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -285,7 +284,8 @@ def naive(examples: Examples) -> Plan:
     (array([0.333, 0.667]), array([1., 1.]))
     """
     probabilities = examples.counts / examples.n_clicks
-    shares = ratio(examples.clicks, np.repeat(examples.counts, np.diff(examples.starts)))
+    counts = np.repeat(examples.counts, np.diff(examples.starts))
+    shares = np.divide(examples.clicks, counts, out=np.zeros_like(counts), where=counts > 0)
     return Plan("naive", probabilities, np.ones(len(examples)), shares)
 
 
