@@ -3,11 +3,11 @@
 import subprocess
 import sys
 from functools import partial
-from math import log, log1p
 
 import numpy as np
 import pytest
 import twins_clicks as twins
+from chances import check_cells
 from conftest import SEED
 
 from countersample._kernels import clicks as kernels
@@ -29,9 +29,6 @@ from countersample.errors import DataError, ParameterError
 
 SIZES = [1, 2, 5, 12, 30]
 SETTING = {"bias": PositionBias(gamma=0.7, offset=1), "relevant": 3, "noise": 0.2}
-
-# The chance that a test below fails though all is well, whatever the seed.
-ALPHA = 1e-9
 
 
 @pytest.fixture(params=range(3), ids=lambda k: f"seed{SEED}.{k}")
@@ -65,24 +62,6 @@ def closed_forms(data, scores, click_model):
         attract = twins.attraction(click_model, labels, relevant=3, noise=0.2)
         click[rows] = propensity[rows] * attract
     return propensity, click
-
-
-def surprise(k, n, p):
-    """n · KL(k/n ‖ p): seen k times of n, P(at least so far off to that side) ≤ exp(−surprise).
-
-    Chernoff's bound holds for every n and p, so no cell needs to be large.
-    """
-    if (p == 0 and k > 0) or (p == 1 and k < n):
-        return np.inf
-    one = k * log(k / n / p) if k else 0.0
-    return one + ((n - k) * (log1p(-k / n) - log1p(-p)) if k < n else 0.0)
-
-
-def check_cells(cells):
-    """Cells of (k, n, p): each k a binomial count. Both sides and all cells share ALPHA."""
-    highest = log(2 * len(cells) / ALPHA)
-    for name, (k, n, p) in cells.items():
-        assert surprise(k, n, min(p, 1.0)) <= highest, f"{name}: {k} of {n}, expected {p:.4g}"
 
 
 # -- kernels and their twins ---------------------------------------------------------------------

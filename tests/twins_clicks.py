@@ -1,6 +1,6 @@
 """Slow and obvious versions: of the click kernels, and of each click model by its definition."""
 
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from math import prod
 
 import numpy as np
@@ -54,6 +54,64 @@ def clicks_shown(rng, offsets, click, after_click, after_skip, queries):
         clicked = walk(rng, click[part], after_click[part], after_skip[part])
         result += [int(item in clicked) for item in range(part.stop - part.start)]
     return result
+
+
+# -- the logging policies: the probability of each order of one list, a tuple of items ----------
+
+
+def _add(chances, order, chance):
+    chances[order] = chances.get(order, 0) + chance
+
+
+def ranked(items, top):
+    return {tuple(items[:top]): 1.0}
+
+
+def shuffled(items, top, depth):
+    chances = {}
+    shuffles = list(permutations(items[:depth]))
+    for head in shuffles:
+        _add(chances, (*head, *items[depth:])[:top], 1 / len(shuffles))
+    return chances
+
+
+def swapped(items, top, rate, pairs, depth):
+    last = min(depth, len(items))
+    couples = {"adjacent": pairwise(range(last)), "first": ((0, k) for k in range(1, last))}
+    couples = list(couples[pairs])
+    chances = {tuple(items[:top]): 1 - rate if couples else 1.0}
+    for i, k in couples:
+        order = list(items)
+        order[i], order[k] = items[k], items[i]
+        _add(chances, tuple(order[:top]), rate / len(couples))
+    return chances
+
+
+def team_draft(items, others, top):
+    """By its definition: rounds, in each of which both pick, in an order that a coin decides."""
+    chances = {}
+
+    def rounds(shown, chance):
+        if len(shown) >= min(top, len(items)):
+            _add(chances, shown[:top], chance)
+            return
+        for teams in ((items, others), (others, items)):
+            after = shown
+            for team in teams:
+                after += tuple([item for item in team if item not in after][:1])
+            rounds(after, chance / 2)
+
+    rounds((), 1.0)
+    return chances
+
+
+def mixture(*parts):
+    """Parts of (share, orders)."""
+    chances = {}
+    for share, orders in parts:
+        for order, chance in orders.items():
+            _add(chances, order, share * chance)
+    return chances
 
 
 # -- the click models, by the formulas of their papers: each has a line in both tables ----------

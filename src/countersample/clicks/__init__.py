@@ -1,4 +1,4 @@
-"""Click logs, position-bias curves, click models and their simulation."""
+"""Click logs, position-bias curves, click models, logging policies and their simulation."""
 
 from countersample.clicks.bias import PositionBias, PositionBiasCurve, TableBias
 from countersample.clicks.diagnosis import Diagnosis, diagnose
@@ -14,6 +14,7 @@ from countersample.clicks.models import (
     PositionBased,
     TrustBias,
 )
+from countersample.clicks.policies import LoggingPolicy, Ranked, Shuffled, Swapped, TeamDraft
 from countersample.clicks.simulation import simulate_clicks, simulate_impressions
 
 __all__ = [
@@ -24,12 +25,17 @@ __all__ = [
     "DependentClick",
     "Diagnosis",
     "DynamicBayesian",
+    "LoggingPolicy",
     "NearRandom",
     "Perfect",
     "PositionBased",
     "PositionBias",
     "PositionBiasCurve",
+    "Ranked",
+    "Shuffled",
+    "Swapped",
     "TableBias",
+    "TeamDraft",
     "TrustBias",
     "diagnose",
     "simulate_clicks",

@@ -101,6 +101,11 @@ class ClickModel(ABC):
         steps, offsets = self._one_list(labels)
         return steps.propensity(offsets)
 
+    def relevance(self, labels: ArrayLike) -> Floats:
+        """Return P(click | examined) of each label, the truth that weighted clicks estimate."""
+        array = np.asarray(labels, np.float32)
+        return self.steps(array, np.ones(len(array), np.int64)).attract
+
     def _one_list(self, labels: ArrayLike) -> tuple[Steps, Ints]:
         array = np.asarray(labels, np.float32)
         steps = self.steps(array, np.arange(1, len(array) + 1))
@@ -283,21 +288,38 @@ class TrustBias(ClickModel):
 
     The propensity is bias(r), that of being examined. Weights of 1/propensity do not remove the
     trust: ε⁻_r still favours the top. That takes the affine correction of Vardasbi et al.,
-    (click − bias(r)·ε⁻_r) / (bias(r)·(ε⁺_r − ε⁻_r)). ``noise`` is not used.
+    (click − β_r) / α_r, with `affine` β_r = bias(r)·ε⁻_r and α_r = bias(r)·(ε⁺_r − ε⁻_r), whose
+    mean is the `relevance`, 1 or 0. ``noise`` is not used.
 
     Examples
     --------
     >>> from countersample.clicks import TrustBias
     >>> TrustBias(relevant=3).click_probabilities([0, 4])  # 1 · 0.65 and 1/2 · 0.97
     array([0.65 , 0.485])
+    >>> alpha, beta = TrustBias(relevant=3).affine([1, 2])
+    >>> (beta + alpha * [0, 1]).round(3)
+    array([0.65 , 0.485])
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
         """Return examine = bias(rank), attract = ε⁺ or ε⁻ of the rank; always goes on."""
         on = np.ones(len(labels))
-        right = 1 - (np.minimum(ranks, 20) + 1) / 100
-        wrong = 0.65 / np.minimum(ranks, 10)
+        right, wrong = self._trust(ranks)
         return Steps(self._examination(ranks), self._by_relevance(labels, right, wrong), on, on)
+
+    def relevance(self, labels: ArrayLike) -> Floats:
+        """Return 1 for each relevant label, else 0: P(click at r) = β_r + α_r · relevance."""
+        return self._by_relevance(np.asarray(labels, np.float32), 1, 0)
+
+    def affine(self, ranks: ArrayLike) -> tuple[Floats, Floats]:
+        """Return α = bias·(ε⁺ − ε⁻) and β = bias·ε⁻ of ranks, from 1."""
+        array = np.asarray(ranks, np.int64)
+        examine, (right, wrong) = self._examination(array), self._trust(array)
+        return examine * (right - wrong), examine * wrong
+
+    def _trust(self, ranks: Ints) -> tuple[Floats, Floats]:
+        """Return ε⁺ and ε⁻ of ranks."""
+        return 1 - (np.minimum(ranks, 20) + 1) / 100, 0.65 / np.minimum(ranks, 10)
 
 
 CLICK_MODELS: dict[str, Callable[..., ClickModel]] = {

@@ -1,0 +1,426 @@
+"""Logging policies: what they draw and go through against their definitions, and propensities."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import twins_clicks as twins
+from chances import check_cells
+from conftest import SEED
+
+from countersample.clicks import (
+    CLICK_MODELS,
+    PositionBias,
+    Ranked,
+    Shuffled,
+    Swapped,
+    TableBias,
+    TeamDraft,
+    TrustBias,
+    simulate_clicks,
+    simulate_impressions,
+)
+from countersample.clicks._mixture import as_policy
+from countersample.clicks._sessions import World
+from countersample.data import RankingDataset, synthetic
+from countersample.errors import DataError, ParameterError
+
+SIZES = [1, 2, 5, 4, 6]
+N_ITEMS = sum(SIZES)
+OLD = np.random.default_rng([SEED, 1]).permutation(N_ITEMS)
+NEW = np.random.default_rng([SEED, 2]).permutation(N_ITEMS)
+SETTING = {"relevant": 3, "noise": 0.2}
+TABLE = [0.9, 0.8, 0.5, 0.3, 0.2, 0.1]
+
+# Each policy with its twin: a function of the two rankings of one list, and the cut-off.
+POLICIES = {
+    "ranked": (Ranked(OLD), lambda a, _b, top: twins.ranked(a, top)),
+    "shuffled": (Shuffled(OLD), lambda a, _b, top: twins.shuffled(a, top, top)),
+    "shuffled-3": (Shuffled(OLD, depth=3), lambda a, _b, top: twins.shuffled(a, top, 3)),
+    "drawn": (Shuffled(OLD, depth=99), lambda a, _b, top: twins.shuffled(a, top, 99)),
+    "swapped": (
+        Swapped(OLD, rate=0.3),
+        lambda a, _b, top: twins.swapped(a, top, 0.3, "adjacent", top),
+    ),
+    "swapped-first": (
+        Swapped(OLD, rate=0.8, pairs="first", depth=4),
+        lambda a, _b, top: twins.swapped(a, top, 0.8, "first", 4),
+    ),
+    "team-draft": (TeamDraft({"old": OLD, "new": NEW}), twins.team_draft),
+    "mixture": (
+        as_policy(
+            {"old": OLD, "new": NEW, "both": TeamDraft({"old": OLD, "new": NEW})}, [0.6, 0.3, 0.1]
+        ),
+        lambda a, b, top: twins.mixture(
+            (0.6, twins.ranked(a, top)),
+            (0.3, twins.ranked(b, top)),
+            (0.1, twins.team_draft(a, b, top)),
+        ),
+    ),
+}
+TOPS = [1, 2, 3, 4, None]
+
+
+@pytest.fixture(scope="module")
+def data():
+    grades = [(3 * i + q) % 5 for q, size in enumerate(SIZES) for i in range(size)]
+    qid = [f"q{q}" for q, size in enumerate(SIZES) for _ in range(size)]
+    return RankingDataset.from_arrays(X=np.zeros((N_ITEMS, 1)), y=grades, qid=qid)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng([SEED, 3])
+
+
+def lists(scores):
+    """The rows of each query, largest score first."""
+    ends = np.cumsum(SIZES)
+    return [
+        sorted(range(end - size, end), key=lambda row: -scores[row])
+        for end, size in zip(ends, SIZES, strict=True)
+    ]
+
+
+def matrix(scores):
+    rows = np.full((len(SIZES), max(SIZES)), -1)
+    for query, ranked in enumerate(lists(scores)):
+        rows[query, : len(ranked)] = ranked
+    return rows
+
+
+def rankings(policy):
+    return [matrix(scores) for scores in policy.rankers]
+
+
+def twin_orders(name, top):
+    """For each query, the probability of each order by the twin."""
+    old, new = lists(OLD), lists(NEW)
+    twin = POLICIES[name][1]
+    return [twin(a, b, top or len(a)) for a, b in zip(old, new, strict=True)]
+
+
+def collected(policy, top, *, joint):
+    """For each query, the probability of each order that the policy goes through."""
+    found = [{} for _ in SIZES]
+    for chances, rows in policy.orders(rankings(policy), top or max(SIZES), joint=joint):
+        for orders, chance, row in zip(found, chances, rows.tolist(), strict=True):
+            order = tuple(item for item in row if item >= 0)
+            orders[order] = orders.get(order, 0) + chance
+    return [{order: chance for order, chance in orders.items() if chance} for orders in found]
+
+
+def marginals(orders):
+    """The probability of each (position, item)."""
+    chances = {}
+    for order, chance in orders.items():
+        for cell in enumerate(order):
+            chances[cell] = chances.get(cell, 0) + chance
+    return chances
+
+
+# -- what a policy shows ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("top", TOPS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_all_orders_are_gone_through(name, top):
+    for found, wanted in zip(
+        collected(POLICIES[name][0], top, joint=True), twin_orders(name, top), strict=True
+    ):
+        assert found == pytest.approx(wanted)
+        assert sum(found.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("top", TOPS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_items_have_their_positions(name, top):
+    """Not all orders, but each item at each position with its probability."""
+    for found, wanted in zip(
+        collected(POLICIES[name][0], top, joint=False), twin_orders(name, top), strict=True
+    ):
+        assert marginals(found) == pytest.approx(marginals(wanted))
+
+
+@pytest.mark.parametrize("top", [3, None])
+@pytest.mark.parametrize("name", POLICIES)
+def test_orders_are_drawn_with_their_probabilities(name, top, rng):
+    policy, n = POLICIES[name][0], 20_000
+    for query, wanted in enumerate(twin_orders(name, top)):
+        repeated = [np.repeat(rows[query : query + 1], n, axis=0) for rows in rankings(policy)]
+        rows = policy.draw(rng, repeated, top or max(SIZES)).rows
+        seen = Counter(tuple(item for item in row if item >= 0) for row in rows.tolist())
+        assert set(seen) <= set(wanted)
+        check_cells({order: (seen[order], n, chance) for order, chance in wanted.items()})
+
+
+def test_a_team_picks_its_best_item_left(rng):
+    policy = TeamDraft({"old": OLD, "new": NEW})
+    shown = policy.draw(rng, [rows.repeat(50, axis=0) for rows in rankings(policy)], 5)
+    for query, (rows, teams) in enumerate(zip(shown.rows.tolist(), shown.policy, strict=True)):
+        ranked = [lists(OLD)[query // 50], lists(NEW)[query // 50]]
+        taken = []
+        for row, team in zip(rows, teams, strict=True):
+            if row >= 0:
+                assert row == next(item for item in ranked[team] if item not in taken)
+                taken.append(row)
+        counts = np.bincount(teams, minlength=2)
+        assert abs(counts[0] - counts[1]) <= 1
+
+
+# -- propensities, and clicks that follow them -----------------------------------------------------
+
+
+def expected(data, orders, click_model, bias):
+    """P(examined) and P(clicked) of each row: over all orders, by the twins of the models."""
+    examined, clicked = np.zeros(data.n_items), np.zeros(data.n_items)
+    for query in orders:
+        for order, chance in query.items():
+            labels = data.labels[list(order)]
+            now = twins.propensities(click_model, labels, bias=bias, **SETTING)
+            attract = twins.attraction(click_model, labels, **SETTING)
+            for row, p, a in zip(order, now, attract, strict=True):
+                examined[row] += chance * p
+                clicked[row] += chance * p * a
+    return examined, clicked
+
+
+@pytest.mark.parametrize("click_model", CLICK_MODELS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_propensities_are_those_of_all_orders(data, name, click_model):
+    """ρ is the probability to be examined in a session of the query; what is not shown has none."""
+    for top in (2, 4):
+        examined, _ = expected(
+            data, twin_orders(name, top), click_model, lambda rank: TABLE[rank - 1]
+        )
+        log = simulate_clicks(data, POLICIES[name][0], 3000, bias=TableBias(TABLE), **SETTING,
+                              click_model=click_model, top=top, rng=SEED)  # fmt: skip
+        rows = data.offsets[log.query] + log.item
+        np.testing.assert_allclose(log.propensity, examined[rows], rtol=1e-12)
+        assert len(log) == 3000
+
+
+CONTEXTS = {"phone": (3, TableBias([0.9, 0.1])), "desktop": (1, PositionBias(0.5))}
+
+
+def in_contexts(data, orders, click_model):
+    """The mean of both contexts by their shares."""
+    phone = expected(data, orders, click_model, lambda rank: [0.9, 0.1, 0, 0, 0, 0][rank - 1])
+    desktop = expected(data, orders, click_model, lambda rank: rank**-0.5)
+    return [0.75 * one + 0.25 * other for one, other in zip(phone, desktop, strict=True)]
+
+
+@pytest.mark.parametrize("click_model", ["position-based", "dependent-click", "trust-bias"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_contexts_have_their_own_curves(data, name, click_model):
+    examined, _ = in_contexts(data, twin_orders(name, 3), click_model)
+    log = simulate_clicks(data, POLICIES[name][0], 3000, contexts=CONTEXTS, **SETTING,
+                          click_model=click_model, top=3, rng=SEED)  # fmt: skip
+    rows = data.offsets[log.query] + log.item
+    np.testing.assert_allclose(log.propensity, examined[rows], rtol=1e-12)
+
+
+@pytest.mark.parametrize("click_model", ["position-based", "cascade", "trust-bias"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_impressions_are_clicked_as_often_as_they_should(data, name, click_model):
+    """Clicks on an item are binomial in the sessions of its query; so are its impressions."""
+    n = 30_000
+    orders = twin_orders(name, 3)
+    _, clicked = in_contexts(data, orders, click_model)
+    table = simulate_impressions(data, POLICIES[name][0], n, contexts=CONTEXTS, **SETTING,
+                                 click_model=click_model, top=3, rng=SEED)  # fmt: skip
+    query = np.array([int(q[1:]) for q in table["query_id"].to_pylist()])
+    row = data.offsets[query] + table["item_id"].to_numpy()
+    first = table["position"].to_numpy() == 1
+    sessions = np.bincount(query[first], minlength=len(SIZES))
+    clicks = np.bincount(row, table["click"].to_numpy(), minlength=data.n_items)
+    shown = Counter(zip(row.tolist(), table["position"].to_pylist(), strict=True))
+    cells = {f"sessions of {q}": (int(k), n, 1 / len(SIZES)) for q, k in enumerate(sessions)}
+    of = np.repeat(np.arange(len(SIZES)), SIZES)
+    for item in range(data.n_items):
+        cells[f"clicks on {item}"] = (int(clicks[item]), int(sessions[of[item]]), clicked[item])
+    for q, wanted in enumerate(orders):
+        for (column, item), chance in marginals(wanted).items():
+            cells[item, column + 1] = (shown[item, column + 1], int(sessions[q]), chance)
+    check_cells(cells)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_clicks_are_those_of_the_world(data, name):
+    """Each item against the most clicked one of another query: a coin, as in test_simulation."""
+    _, chance = expected(data, twin_orders(name, 3), "trust-bias", lambda rank: TABLE[rank - 1])
+    log = simulate_clicks(data, POLICIES[name][0], 60_000, bias=TableBias(TABLE), **SETTING,
+                          click_model="trust-bias", top=3, rng=SEED)  # fmt: skip
+    row = data.offsets[log.query] + log.item
+    of = np.repeat(np.arange(len(SIZES)), SIZES)
+    cells = {}
+    for item in range(data.n_items):
+        if not chance[item]:
+            assert item not in row
+            continue
+        other = int(np.argmax(np.where(of == of[item], -1, chance)))
+        n = int(len(log) * (chance[item] + chance[other]) / chance.sum() / 2)
+        either = row[(row == item) | (row == other)][:n]
+        assert len(either) == n
+        cells[item] = (
+            int((either == item).sum()),
+            n,
+            chance[item] / (chance[item] + chance[other]),
+        )
+    check_cells(cells)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_weighted_clicks_tell_the_relevance(data, name):
+    """E[clicks a session] / ρ is P(click | examined), wherever an item may be shown; exact."""
+    user = CLICK_MODELS["position-based"](bias=TableBias(TABLE), **SETTING)
+    examined, clicked = World(data, POLICIES[name][0], (user,), np.ones(1), top=3).expected()
+    shown = examined > 0
+    assert {row for orders in twin_orders(name, 3) for order in orders for row in order} == set(
+        np.flatnonzero(shown).tolist()
+    )
+    truth = user.relevance(data.labels)[shown]
+    np.testing.assert_allclose(clicked[shown] / examined[shown], truth, rtol=1e-12)
+
+
+def test_a_cut_off_of_one_policy_is_that_of_the_same_policies(data):
+    """The plain way, and the general one."""
+    plain = simulate_clicks(data, OLD, 2000, top=3, rng=SEED)
+    two = simulate_clicks(data, {"old": OLD, "again": OLD}, 2000, top=3, rng=SEED)
+    pairs = [
+        dict(
+            zip(
+                zip(log.query.tolist(), log.item.tolist(), strict=True), log.propensity, strict=True
+            )
+        )
+        for log in (plain, two)
+    ]
+    both = pairs[0].keys() & pairs[1].keys()
+    assert both
+    assert all(pairs[0][key] == pytest.approx(pairs[1][key]) for key in both)
+
+
+@pytest.mark.parametrize("click_model", CLICK_MODELS)
+def test_relevance_is_what_a_user_does_who_examines(click_model):
+    model = CLICK_MODELS[click_model](bias=TableBias(TABLE), **SETTING)
+    yes, no = {
+        "near-random": (0.6, 0.4), "perfect": (1, 0), "trust-bias": (1, 0)
+    }.get(click_model, (1, 0.2))  # fmt: skip
+    assert model.relevance([4, 2, 3]).tolist() == [yes, no, yes]
+
+
+def test_trust_bias_is_affine_in_the_relevance():
+    model = TrustBias(bias=TableBias(TABLE), relevant=3)
+    labels = np.array([4, 0, 3, 1, 4, 0])
+    alpha, beta = model.affine(np.arange(1, 7))
+    np.testing.assert_allclose(
+        beta + alpha * model.relevance(labels), model.click_probabilities(labels), rtol=1e-12
+    )
+
+
+# -- columns, seeds, errors ------------------------------------------------------------------------
+
+
+def test_impressions_name_policies_and_contexts(data):
+    policies = {"old": OLD, "new": NEW, "test": TeamDraft({"new": NEW, "third": -OLD})}
+    table = simulate_impressions(
+        data, policies, 20_000, shares=[6, 3, 1], contexts=CONTEXTS, top=2, rng=SEED
+    )
+    assert table.column_names == [
+        "session", "query_id", "item_id", "position", "click", "policy", "context"
+    ]  # fmt: skip
+    first = table.filter(np.asarray(table["position"]) == 1)
+    policy = Counter(first["policy"].to_pylist())
+    context = Counter(first["context"].to_pylist())
+    chances = {"old": 0.6, "new": 0.35, "third": 0.05}
+    cells = {name: (policy[name], 20_000, chance) for name, chance in chances.items()}
+    check_cells(cells | {"phone": (context["phone"], 20_000, 0.75)})
+    assert set(policy) == set(chances)
+    assert first["session"].to_pylist() == list(range(20_000))
+    one = table.group_by("session").aggregate([("context", "count_distinct")])
+    assert set(one["context_count_distinct"].to_pylist()) == {1}
+
+
+def test_one_name_needs_no_column(data):
+    table = simulate_impressions(
+        data, {"old": OLD}, 10, contexts={"phone": (1, PositionBias())}, rng=SEED
+    )
+    assert table.column_names == ["session", "query_id", "item_id", "position", "click"]
+
+
+def test_same_seed_same_bytes(data):
+    def made(n, seed=SEED):
+        return simulate_clicks(data, POLICIES["mixture"][0], n, top=3, rng=seed)
+
+    assert made(500).item.tobytes() == made(500).item.tobytes()
+    assert made(500).item.tobytes() != made(500, SEED + 1).item.tobytes()
+    assert made(500).head(100).item.tolist() == made(100).item.tolist()
+    one, two = (
+        simulate_impressions(data, POLICIES["mixture"][0], 100, contexts=CONTEXTS, rng=SEED)
+        for _ in range(2)
+    )
+    assert one.equals(two)
+
+
+def test_logs_longer_than_a_block():
+    data = synthetic("tiny", rng=0)
+    scores = data.features[:, 0]
+    n = 2 * ((1 << 18) // int(data.query_sizes.max())) + 7
+    table = simulate_impressions(data, {"a": scores, "b": -scores}, n, top=1, rng=SEED)
+    assert table["session"].to_pylist() == list(range(n))
+    assert len(simulate_clicks(data, Shuffled(scores), n, top=2, relevant=0, rng=SEED)) == n
+
+
+@pytest.mark.parametrize("simulate", [simulate_clicks, simulate_impressions])
+@pytest.mark.parametrize(
+    ("policy", "options", "message"),
+    [
+        (OLD, {"shares": [1]}, "shares are given for one policy, expected a mapping"),
+        ({}, {}, "the mapping of policies is empty"),
+        ({"a": OLD, "b": NEW}, {"shares": [1]}, "shares has 1 numbers, expected 2"),
+        ({"a": OLD, "b": NEW}, {"shares": [1, 0]}, "shares is 0, expected a number above 0"),
+        ({"a": OLD, "b": NEW}, {"shares": {"a": 1, "c": 1}}, "of a, c, expected of a, b"),
+        (OLD, {"contexts": {}}, "contexts is {}, expected a mapping of names to"),
+        (OLD, {"contexts": {"phone": 1}}, "expected a mapping of names to"),
+        (OLD, {"contexts": {"phone": (-1, PositionBias())}}, "share of a context is -1"),
+        (OLD, {"top": 0}, "top is 0, expected None or a whole number of at least 1"),
+    ],
+)
+def test_an_option_that_is_none_is_refused(data, simulate, policy, options, message):
+    with pytest.raises(ParameterError, match=message):
+        simulate(data, policy, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Shuffled(OLD, depth=0), "depth is 0, expected None or a whole number"),
+        (lambda: Swapped(OLD, rate=2), "rate is 2, expected a number of at least 0 and at most 1"),
+        (lambda: Swapped(OLD, pairs="all"), "pairs is 'all', expected one of adjacent, first"),
+        (lambda: Swapped(OLD, depth=1), "depth is 1, expected None or a whole number"),
+        (lambda: TeamDraft({"a": OLD}), "teams has 1 names, expected a mapping of two names"),
+        (lambda: TeamDraft([OLD, NEW]), "teams has no mapping, expected a mapping of two names"),
+    ],
+)
+def test_a_policy_that_is_none_is_refused(make, message):
+    with pytest.raises(ParameterError, match=message):
+        make()
+
+
+def test_too_many_orders_are_refused_where_all_count():
+    data = synthetic("tiny", rng=0)
+    policy = Shuffled(data.features[:, 0], depth=8)
+    assert len(simulate_clicks(data, policy, 100, rng=SEED)) == 100  # positions are enough
+    with pytest.raises(DataError, match=r"has 40,320 orders .*expected at most 5,040"):
+        simulate_clicks(data, policy, 100, click_model="cascade", rng=SEED)
+    assert simulate_impressions(data, policy, 9, click_model="cascade", rng=SEED).num_rows > 9
+
+
+def test_where_no_click_can_happen_it_says_so(data):
+    with pytest.raises(DataError, match=r"clicks 0 times a session on average"):
+        simulate_clicks(data, Shuffled(OLD), noise=0, relevant=5)
+
+
+def test_scores_that_do_not_fit_are_refused(data):
+    with pytest.raises(DataError, match=r"the policy's scores have shape \(3,\)"):
+        simulate_clicks(data, {"a": OLD, "b": [1, 2, 3]})
