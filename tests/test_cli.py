@@ -199,6 +199,50 @@ class TestSimulateAndInspect:
         table = parquet.read_table(tmp_path / "shown.parquet")
         assert table.column_names == ["session", "query_id", "item_id", "position", "click"]
 
+    @pytest.mark.parametrize(
+        ("options", "columns"),
+        [
+            ("--shuffle 0 --top 3", []),
+            ("--swap first --swap-rate 1 --top 3", []),
+            ("--policy-fraction 0.1 --policy-fraction 0.5 --shares 0.9,0.1 --top 3", ["policy"]),
+            ("--policy-fraction 0.1 --policy-fraction 0.5 --interleave --top 3", ["policy"]),
+            ("--contexts phone=0.6:1.5,desktop=0.4:0.5 --top 3", ["context"]),
+        ],
+    )
+    def test_logs_as_they_are(self, run, data, tmp_path, options, columns):
+        from pyarrow import parquet
+
+        words = options.split()
+        run("simulate", data, "-o", "shown.parquet", "--impressions", 200, *words)
+        table = parquet.read_table(tmp_path / "shown.parquet")
+        assert table.column_names[5:] == columns
+        assert set(table["position"].to_pylist()) == {1, 2, 3}
+        for column in columns:
+            assert len(set(table[column].to_pylist())) == 2
+        run("simulate", data, "-o", "log.parquet", "--clicks", 500, *words)
+        assert ClickLog.load(tmp_path / "log.parquet", load_letor(data)).n_clicks == 500
+
+    def test_everything_can_be_shown(self, run, data, tmp_path):
+        from pyarrow import parquet
+
+        run("simulate", data, "-o", "shown.parquet", "--impressions", 50, "--top", 0)
+        positions = parquet.read_table(tmp_path / "shown.parquet")["position"].to_pylist()
+        assert max(positions) > 10
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ("--shuffle 3 --swap first", "expected one of --shuffle, --swap and --interleave"),
+            ("--swap all", "pairs is 'all', expected one of adjacent, first"),
+            ("--interleave", "--interleave has 1 policies, expected two"),
+            ("--contexts phone", "--contexts has 'phone', expected name=share:gamma"),
+            ("--shares half", "--shares is 'half', expected numbers"),
+            ("--shares 1", "shares are given for one policy"),
+        ],
+    )
+    def test_options_that_do_not_go_together(self, run, data, options, message):
+        assert message in run("simulate", data, "-o", "x", *options.split(), fails=True)
+
     def test_errors(self, run, data, tmp_path):
         assert "no such file" in run("inspect", "none.parquet", fails=True)
         (tmp_path / "bad.parquet").write_bytes(b"no parquet")

@@ -9,10 +9,12 @@ import typer
 
 from countersample.cli import _show
 from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from countersample import PositionBias
     from countersample.data import RankingDataset
 
 DataPath = Annotated[
@@ -36,36 +38,67 @@ def simulate(
     relevant: Annotated[float, typer.Option(help="Smallest relevant grade.")] = 3,
     noise: Annotated[float, typer.Option(help="Clicks on other items, once examined.")] = 0.1,
     policy: Annotated[
-        Path | None, typer.Option(help="The ranker that showed the items (a saved one).")
+        list[Path] | None, typer.Option(help="A saved ranker that showed the items; repeatable.")
     ] = None,
     policy_fraction: Annotated[
-        float, typer.Option(help="Without --policy: train one on this share of the queries.")
-    ] = 0.001,
+        list[float] | None,
+        typer.Option(
+            help="A ranker trained on this share of the queries that did; repeatable. Without any "
+            "policy, 0.001."
+        ),
+    ] = None,
+    shares: Annotated[
+        str | None, typer.Option(help="Shares of the policies in the sessions: 0.9,0.1.")
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(min=0, help="Items shown; 0: all, the default. Of impressions 10."),
+    ] = None,
+    shuffle: Annotated[
+        int | None,
+        typer.Option(min=0, help="Show the first so many in random order; 0: those shown."),
+    ] = None,
+    swap: Annotated[
+        str | None, typer.Option(help="Swap two items: adjacent, or first with another.")
+    ] = None,
+    swap_rate: Annotated[float, typer.Option(help="Sessions with such a swap.")] = 0.5,
+    interleave: Annotated[
+        bool, typer.Option("--interleave", help="Team-draft interleaving of two policies.")
+    ] = False,
+    contexts: Annotated[
+        str | None,
+        typer.Option(help="Contexts with share and gamma: phone=0.6:1.5,desktop=0.4:0.5."),
+    ] = None,
     impressions: Annotated[
         int, typer.Option(help="Write this many sessions as impressions instead of a click log.")
     ] = 0,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Simulate users who click on the rankings of a logging policy."""
+    """Simulate users who click on the rankings of logging policies."""
     from countersample import PositionBias, simulate_clicks
     from countersample.clicks import diagnose, simulate_impressions
     from countersample.data.load import load_train
 
-    dataset = load_train(data, progress=True)
-    model: dict[str, Any] = {
+    world: dict[str, Any] = {
         "bias": PositionBias(gamma, offset),
         "relevant": relevant,
         "noise": noise,
         "click_model": click_model,
+        "contexts": None if contexts is None else _contexts(contexts, offset),
+        "shares": None if shares is None else _numbers("shares", shares),
     }
-    scores = _policy_scores(dataset, policy, policy_fraction, seed)
+    if top is not None:
+        world["top"] = top or None
+    dataset = load_train(data, progress=True)
+    rankers = _rankers(dataset, policy or [], policy_fraction or [], seed)
+    shown = _policy(rankers, shuffle, swap, swap_rate, interleave=interleave)
     if impressions:
         from pyarrow import parquet
 
         from countersample._files import atomic_path
 
-        table = simulate_impressions(dataset, scores, impressions, **model, rng=seed)
+        table = simulate_impressions(dataset, shown, impressions, **world, rng=seed)
         with atomic_path(out) as temporary:
             parquet.write_table(table, temporary)
         if json:
@@ -73,7 +106,7 @@ def simulate(
         else:
             _show.line(f"{table.num_rows:,} impressions of {impressions:,} sessions are in {out}")
         return
-    log = simulate_clicks(dataset, scores, clicks, **model, rng=seed)
+    log = simulate_clicks(dataset, shown, clicks, **world, rng=seed)
     log.save(out)
     if json:
         _show.as_json({"out": str(out)} | diagnose(log).to_dict())
@@ -117,17 +150,74 @@ def inspect(
     _show.paragraph(found.verdict)
 
 
-def _policy_scores(
-    dataset: RankingDataset, policy: Path | None, fraction: float, seed: int
-) -> ArrayLike:
+def _rankers(
+    dataset: RankingDataset, saved: list[Path], fractions: list[float], seed: int
+) -> dict[str, ArrayLike]:
+    """Return the scores of each ranker by its name."""
     import numpy as np
 
+    from countersample.rankers import load_ranker
     from countersample.study.running.references import logging_policy
 
-    if policy is not None:
-        from countersample.rankers import load_ranker
+    scores: dict[str, ArrayLike] = {}
+    for path in saved:
+        if path.stem in scores:
+            raise ParameterError(f"two policies are called {path.stem}, expected different names")
+        scores[path.stem] = load_ranker(path).predict(dataset)
+    normalized = dataset.normalized("query-minmax") if fractions or not saved else dataset
+    for fraction in fractions or ([] if saved else [0.001]):
+        weights = logging_policy(normalized, fraction=fraction, seed=seed)
+        scores[f"trained-{fraction:g}"] = normalized.features @ weights.astype(np.float32)
+    return scores
 
-        return load_ranker(policy).predict(dataset)
-    normalized = dataset.normalized("query-minmax")
-    weights = logging_policy(normalized, fraction=fraction, seed=seed)
-    return normalized.features @ weights.astype(np.float32)
+
+def _policy(
+    rankers: dict[str, ArrayLike],
+    shuffle: int | None,
+    swap: str | None,
+    swap_rate: float,
+    *,
+    interleave: bool,
+) -> Any:  # noqa: ANN401 (scores, a policy, or several)
+    """Return what shows the items: each ranker in its way, or two of them interleaved."""
+    from countersample.clicks import Shuffled, Swapped, TeamDraft
+
+    if sum([shuffle is not None, swap is not None, interleave]) > 1:
+        raise ParameterError("expected one of --shuffle, --swap and --interleave, not several")
+    if interleave:
+        if len(rankers) != 2:
+            raise ParameterError(
+                f"--interleave has {len(rankers)} policies, expected two: give --policy or "
+                "--policy-fraction twice"
+            )
+        return TeamDraft(rankers)
+    shown: dict[str, Any] = dict(rankers)
+    if shuffle is not None:
+        shown = {name: Shuffled(scores, shuffle or None) for name, scores in shown.items()}
+    elif swap is not None:
+        shown = {name: Swapped(scores, swap_rate, swap) for name, scores in shown.items()}  # type: ignore[arg-type]
+    return shown if len(shown) > 1 else next(iter(shown.values()))
+
+
+def _contexts(text: str, offset: int) -> dict[str, tuple[float, PositionBias]]:
+    """Read ``phone=0.6:1.5,desktop=0.4:0.5``: the share and γ of each context."""
+    from countersample import PositionBias
+
+    contexts = {}
+    for part in text.split(","):
+        name, _, numbers = part.partition("=")
+        share, _, gamma = numbers.partition(":")
+        try:
+            contexts[name.strip()] = (float(share), PositionBias(float(gamma), offset))
+        except ValueError:
+            raise ParameterError(
+                f"--contexts has {part!r}, expected name=share:gamma, as in phone=0.6:1.5"
+            ) from None
+    return contexts
+
+
+def _numbers(what: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--{what} is {text!r}, expected numbers, as in 0.9,0.1") from None
