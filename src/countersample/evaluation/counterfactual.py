@@ -272,9 +272,11 @@ def estimate_gain(
             "nothing to compare with"
         )
     low, high = interval(drawn[:, 0] - drawn[:, 1], confidence)
-    ratios = drawn[drawn[:, 1] > 0]
-    relative_low, relative_high = interval(ratios[:, 0] / ratios[:, 1] - 1, confidence)
     difference = of_new.value - of_old.value
+    # Of a handful of clicks a draw may have none within the cut-off; then the log itself counts.
+    ratios = np.full(len(drawn), difference / of_old.value + 1)
+    np.divide(drawn[:, 0], drawn[:, 1], out=ratios, where=drawn[:, 1] > 0)
+    relative_low, relative_high = interval(ratios - 1, confidence)
     return Gain(difference, low, high, difference / of_old.value, relative_low, relative_high,
                 of_new, of_old)  # fmt: skip
 
