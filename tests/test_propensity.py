@@ -15,13 +15,15 @@ from countersample.errors import DataError
 from countersample.propensity import (
     METHODS,
     Propensities,
+    Support,
     estimate,
     estimate_gamma,
     pair_ids,
     supported,
 )
 from countersample.propensity.cells import cells_of
-from countersample.propensity.estimation import needs_features, resample
+from countersample.propensity.estimation import resample
+from countersample.propensity.methods import needs_features
 
 THETA = 1 / np.arange(1, 6)
 
@@ -53,7 +55,9 @@ def fitted(method, counts, features):
 
 def test_the_log_supports_every_method():
     counts, features = everything()
-    assert supported(counts, features=features) == dict.fromkeys(METHODS)
+    assert supported(counts, features=features) == {
+        method: Support(method, is_supported=True, reason=None, depth=5) for method in METHODS
+    }
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -151,7 +155,7 @@ class TestConformance:
         ):
             with pytest.raises(DataError, match=message):
                 estimate(log, method=method)
-            assert message in supported(log)[method]
+            assert message in supported(log)[method].reason
 
 
 # -- statistics: bias, and coverage of the intervals

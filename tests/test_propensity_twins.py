@@ -18,7 +18,8 @@ from twins_propensity import (
 
 from countersample.clicks.impressions import PositionCounts
 from countersample.propensity import METHODS, em, estimate, regression
-from countersample.propensity.cells import SharedPairs, cells_of, connected
+from countersample.propensity.cells import SharedPairs, cells_of
+from countersample.propensity.connections import connected
 from countersample.propensity.likelihood import all_pairs_curves
 
 THETA = 1 / np.arange(1, 5)

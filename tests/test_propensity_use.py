@@ -232,7 +232,7 @@ def test_the_real_log(shared, tmp_path):
     counts = PositionCounts.from_columns(
         columns["query_id"], columns["item_id"], columns["position"], columns["click"]
     )
-    reasons = supported(counts)
+    reasons = {name: each.reason for name, each in supported(counts).items()}
     assert "not shuffled uniformly" in reasons["randomized"]
     assert "positions 8 and 1 was clicked at position 8" in reasons["pivot"]
     check = cross_check(counts, n_bootstrap=60, rng=SEED)

@@ -2,9 +2,11 @@
 
 from countersample.propensity.agreement import CrossCheck, cross_check
 from countersample.propensity.curve import Propensities
-from countersample.propensity.estimation import METHODS, estimate, supported
+from countersample.propensity.estimation import estimate
+from countersample.propensity.methods import METHODS
 from countersample.propensity.power_law import PowerLaw, estimate_gamma
 from countersample.propensity.regression import pair_ids
+from countersample.propensity.support import Support, supported
 from countersample.propensity.trust import trust_correct
 
 __all__ = [
@@ -12,6 +14,7 @@ __all__ = [
     "CrossCheck",
     "PowerLaw",
     "Propensities",
+    "Support",
     "cross_check",
     "estimate",
     "estimate_gamma",

@@ -12,8 +12,10 @@ from countersample._frames import Tabular
 from countersample.errors import DataError
 from countersample.pages.drawing import new_axes, save_picture, write_csv
 from countersample.plotting import plot_propensities
-from countersample.propensity.cells import positions_text
-from countersample.propensity.estimation import METHODS, estimate, needs_features, supported
+from countersample.propensity.connections import positions_text
+from countersample.propensity.estimation import estimate
+from countersample.propensity.methods import needs_features
+from countersample.propensity.support import supported
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -124,25 +126,22 @@ def cross_check(
     >>> check.unsupported["regression-em"][:29]
     'regression-em needs features='
     """
-    reasons = supported(counts, reference=reference, depth=depth, features=features)
+    support = supported(counts, reference=reference, depth=depth, features=features)
+    if not any(each.is_supported for each in support.values()):
+        told = support["all-pairs"].reason
+        raise DataError(f"this log supports no estimator of propensities: {told}")
     # Read once, so that every method is given the same draws.
     seed = np.random.default_rng(rng).integers(2**63)
-    estimates = {}
-    for name in METHODS:
-        if reasons[name] is not None:
+    estimates, unsupported = {}, {}
+    for name, each in support.items():
+        if each.reason is not None:
+            unsupported[name] = each.reason
             continue
         options = {"features": features} if needs_features(name) else {}
-        try:
-            estimates[name] = estimate(
-                counts, method=name, n_bootstrap=n_bootstrap, confidence=confidence,
-                rng=np.random.default_rng(seed), reference=reference, depth=depth, **options,
-            )  # fmt: skip
-        except DataError as error:  # seen only in resampled logs
-            reasons[name] = str(error)
-    if not estimates:
-        told = reasons["all-pairs"]
-        raise DataError(f"this log supports no estimator of propensities: {told}")
-    unsupported = {name: reason for name, reason in reasons.items() if reason is not None}
+        estimates[name] = estimate(
+            counts, method=name, n_bootstrap=n_bootstrap, confidence=confidence,
+            rng=np.random.default_rng(seed), reference=reference, depth=depth, **options,
+        )  # fmt: skip
     return CrossCheck(estimates, unsupported, *_verdict(estimates))
 
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from countersample._params import choice, whole_number
-from countersample.clicks.impressions.counts import ranges
-from countersample.errors import DataError
+from countersample.propensity.connections import UnsupportedError, refuse_zero
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from countersample._arrays import Bools, Floats, Ints
     from countersample.clicks.impressions import PositionCounts
+
+_BLOCK = 4_000_000  # numbers in an array of resamples
 
 
 def sums(group: Ints, column: Floats, n_groups: int = 0) -> Floats:
@@ -25,25 +25,45 @@ def sums(group: Ints, column: Floats, n_groups: int = 0) -> Floats:
 
 
 class Cells(NamedTuple):
-    """A row for each query, item and position that was shown, sorted in this order.
+    """A row for each query, item, context and position that was shown, sorted in this order.
 
-    A *pair* is an item as an answer to a query: what is relevant or not. Positions count from 0
-    here, as indices do.
+    A *pair* is an item as an answer to a query in a context: what is relevant or not, and what is
+    compared with itself at another position. A *page* is a query in a context. Positions count from
+    0 here, as indices do.
     """
 
     query: Ints
+    page: Ints
     pair: Ints
+    feature_row: Ints  # of the pair without its context, in the order of `pair_ids`
     position: Ints
     clicks: Floats
     impressions: Floats
-    n_queries: int
-    n_pairs: int  # of the log; those shown below the depth have no cells
+    is_drawn: Bools  # by query: whether the log shows it, be it below the depth
+    n_feature_rows: int
     n_positions: int
     reference: int  # the position whose propensity is 1
+
+    @property
+    def n_queries(self) -> int:
+        """The queries of the log, with those of which nothing was shown."""
+        return len(self.is_drawn)
 
     def by_position(self, column: Floats) -> Floats:
         """Return the sum of a column for each position, (K,)."""
         return sums(self.position, column, self.n_positions)
+
+    def resamples(self, n_resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
+        """Yield how often each query is drawn, in blocks of (n, n_queries): a bootstrap by query.
+
+        Which queries are drawn does not depend on the depth, so that with the same generator the
+        same are at any depth.
+        """
+        n_drawn = int(self.is_drawn.sum())
+        block = max(1, _BLOCK // max(self.n_queries, self.n_positions**2))
+        for at in range(0, n_resamples, block):
+            size = min(block, n_resamples - at)
+            yield rng.multinomial(n_drawn, self.is_drawn / n_drawn, size).astype(np.float64)
 
 
 class Method(Protocol):
@@ -58,61 +78,71 @@ class Method(Protocol):
         position that a resample does not connect to the reference.
         """
 
+    def lost(self, weights: Floats) -> Bools:
+        """Return where `curves` has NaN, (n_resamples, K)."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether so many queries connect the positions that no resample loses one."""
+
 
 def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = None) -> Cells:
     """Return the cells of a log down to a depth; refuse a log that says nothing about positions."""
     if depth is not None:
         whole_number("depth", depth, least=2, or_else="None")
-    starts = counts.pair_starts
-    pair = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    kept = counts.impressions > 0
-    if depth is not None:
-        kept &= counts.position <= depth
-    positions = np.unique(counts.position[kept])
+    positions = np.unique(counts.position if depth is None else
+                          counts.position[counts.position <= depth])  # fmt: skip
     if len(positions) < 2:
         where = f"position {positions[0]} only" if len(positions) else "no position"
-        raise DataError(
+        raise UnsupportedError(
             f"the log has impressions at {where}, expected at least two positions: how likely a "
-            "position is examined shows only beside another"
+            "position is examined shows only beside another",
+            deepest=0,
         )
     if positions[-1] != len(positions):
         last = int((positions != np.arange(1, len(positions) + 1)).argmax())  # before the gap
-        advice = f", or estimate down to depth={last}" if last >= 2 else ""
-        raise DataError(
+        raise UnsupportedError(
             f"the log has impressions at position {positions[-1]} but none at position {last + 1}, "
-            f"expected all positions from 1: count positions without gaps{advice}"
+            "expected all positions from 1: count positions without gaps",
+            deepest=last,
         )
     whole_number("reference", reference, least=1, most=len(positions))
-    cells = Cells(
-        counts.query[kept].astype(np.int64),
-        pair[kept],
-        counts.position[kept].astype(np.int64) - 1,
-        counts.clicks[kept].astype(np.float64),
-        counts.impressions[kept].astype(np.float64),
-        len(counts.query_ids),
-        len(starts) - 1,
-        len(positions),
-        reference - 1,
-    )
+    cells = _cells(counts, len(positions), reference - 1)
     clicks = cells.by_position(cells.clicks)
     if not clicks.any():
-        raise DataError("the log has no click: nothing can be learned from it")
-    if cells.n_queries < 2:
-        raise DataError(
-            "the log has one query, expected at least two: intervals come from drawing queries"
+        raise UnsupportedError("the log has no click: nothing can be learned from it", deepest=0)
+    if cells.is_drawn.sum() < 2:
+        raise UnsupportedError(
+            "the log has one query, expected at least two: intervals come from drawing queries",
+            deepest=0,
         )
     if not clicks.all():
         refuse_zero(int(clicks.argmin()), "position {0} has no click")
     return cells
 
 
-def refuse_zero(index: int, reason: str) -> None:
-    """Refuse a position whose propensity would be 0, with the reason."""
-    position = index + 1
-    advice = f", or estimate down to depth={index}" if index >= 2 else ""
-    raise DataError(
-        f"{reason.format(position)}, so its propensity would be 0, which cannot be weighted: "
-        f"take a longer log{advice}"
+def _cells(counts: PositionCounts, n_positions: int, reference: int) -> Cells:
+    starts = counts.pair_starts
+    feature_row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    n_contexts = len(counts.context_ids)
+    pair = feature_row * n_contexts + counts.context
+    order = np.argsort(pair, kind="stable")  # the positions of a pair are sorted already
+    kept = order[counts.position[order] <= n_positions]
+    query = counts.query[kept].astype(np.int64)
+    is_drawn = np.zeros(len(counts.query_ids), np.bool_)
+    is_drawn[counts.query] = True
+    return Cells(
+        query=query,
+        page=query * n_contexts + counts.context[kept],
+        pair=pair[kept],
+        feature_row=feature_row[kept],
+        position=counts.position[kept].astype(np.int64) - 1,
+        clicks=counts.clicks[kept].astype(np.float64),
+        impressions=counts.impressions[kept].astype(np.float64),
+        is_drawn=is_drawn,
+        n_feature_rows=len(starts) - 1,
+        n_positions=n_positions,
+        reference=reference,
     )
 
 
@@ -137,7 +167,7 @@ class SharedPairs:
     weighting : {"harmonic", "equal"}
         The first weight, or 1.
     exchanged : bool
-        Keep a pair only where another pair of its query was shown at the same two positions.
+        Keep a pair only where another pair of its page was shown at the same two positions.
     """
 
     def __init__(
@@ -147,7 +177,7 @@ class SharedPairs:
         upper, lower = joined(cells.pair)
         if exchanged:
             edge = (
-                cells.query[upper] * cells.n_positions + cells.position[upper]
+                cells.page[upper] * cells.n_positions + cells.position[upper]
             ) * cells.n_positions
             _, member, size = np.unique(
                 edge + cells.position[lower], return_inverse=True, return_counts=True
@@ -174,6 +204,11 @@ class SharedPairs:
         weight = (self._weight.T @ weights.T).T.reshape(shape)
         return np.ascontiguousarray(clicks), np.ascontiguousarray(weight)
 
+    def carried(self, least: int) -> Floats:
+        """Return 1 where at least so many queries have clicks[j, k] > 0, else 0, (K, K)."""
+        n_queries: Ints = (self._clicks > 0).sum(axis=0)
+        return (n_queries >= least).astype(np.float64).reshape(2 * (self._n_positions,))
+
     def totals(self) -> tuple[Floats, Floats]:
         """Return clicks and weight of the whole log, each (K, K)."""
         clicks, weight = self.sums(np.ones((1, self._clicks.shape[0])))
@@ -197,93 +232,3 @@ def joined(stratum: Ints) -> tuple[Ints, Ints]:
         lag += 1
     nothing = np.zeros(0, np.int64)
     return np.concatenate([nothing, *uppers]), np.concatenate([nothing, *lowers])
-
-
-def refuse_gaps(weight: Floats, reference: int) -> None:
-    """Refuse positions that no pair connects to the reference, naming the gap.
-
-    weight is that of `SharedPairs`, (K, K), and 0 for those that the method does not use.
-    """
-    _refuse_split(
-        csgraph.connected_components(sparse.csr_array(weight > 0), directed=False)[1],
-        reference,
-        "no query-item pair was shown both in {0} and in {1}",
-        "shuffle or swap results for a share of the traffic",
-    )
-
-
-def refuse_one_sided(pairs: SharedPairs, reference: int) -> None:
-    """Refuse gaps, and positions whose clicks do not lead to the reference and back.
-
-    If no pair shown at positions inside a group and outside of it was clicked on one of the two
-    sides, the likelihood grows for ever as the one side goes to 0: there is a maximum where, and
-    only where, the graph with an edge from j to k for clicks[j, k] > 0 is strongly connected (as
-    Ford found for paired comparisons, 1957).
-    """
-    clicks, weight = pairs.totals()
-    refuse_gaps(weight, reference)
-    unclicked = clicks.sum(axis=1) == 0
-    if unclicked.any():
-        refuse_zero(
-            int(unclicked.argmax()),
-            "no query-item pair that was also shown elsewhere was clicked at position {0}",
-        )
-    _refuse_split(
-        csgraph.connected_components(sparse.csr_array(clicks > 0), connection="strong")[1],
-        reference,
-        "no query-item pair that was shown both in {0} and in {1} was clicked in each",
-        "take a longer log",
-    )
-
-
-def _refuse_split(group: Ints, reference: int, gap: str, advice: str) -> None:
-    """Refuse positions that are not in the group of the reference."""
-    inside = group == group[reference]
-    if inside.all():
-        return
-    first, rest = np.flatnonzero(inside), np.flatnonzero(~inside)
-    depth = int(rest[0])
-    down_to = f", or estimate down to depth={depth}" if depth >= 2 else ""
-    raise DataError(
-        f"{gap.format(positions_text(first), positions_text(rest))}, so how their propensities "
-        f"compare is not known: {advice}{down_to}"
-    )
-
-
-def connected(clicks: Floats, reference: int) -> Bools:
-    """Return which positions clicks join to the reference, there and back, (n_resamples, K).
-
-    As in `refuse_one_sided`, for many at once. clicks are (n_resamples, K, K).
-    """
-    edges = clicks > 0
-    there, back = _reached(edges, reference), _reached(edges.transpose(0, 2, 1), reference)
-    return there & back
-
-
-def _reached(edges: Bools, reference: int) -> Bools:
-    reached = np.zeros(edges.shape[:2], np.bool_)
-    reached[:, reference] = True
-    while True:
-        more = reached | (reached[:, :, None] & edges).any(axis=1)
-        if (more == reached).all():
-            return reached
-        reached = more
-
-
-def marked(curves: Floats, clicks: Floats, weight: Floats, reference: int) -> Floats:
-    """Return the curves with 0 where no shared pair was clicked, NaN where nothing is known.
-
-    curves are (n_resamples, K); clicks and weight are those of `SharedPairs`, (n_resamples, K, K).
-    """
-    is_clicked = clicks.sum(axis=2) > 0
-    is_shared = (weight * is_clicked[:, None, :]).any(axis=2)  # with a position that was clicked
-    unknown = np.where(~is_clicked & is_shared, 0.0, np.nan)
-    found = np.where(connected(clicks, reference), curves, unknown)
-    found[~is_clicked[:, reference]] = np.nan
-    return found
-
-
-def positions_text(indices: Sequence[int] | Ints) -> str:
-    """Return "position 3" or "positions 1–3, 5" for positions from 0."""
-    noun = "positions" if len(indices) > 1 else "position"
-    return f"{noun} {ranges(np.asarray(indices) + 1)}"

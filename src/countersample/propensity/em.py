@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from countersample.propensity.cells import (
-    Cells,
-    SharedPairs,
-    joined,
+from countersample.propensity.cells import Cells, SharedPairs, joined, sums
+from countersample.propensity.connections import (
+    is_surely_connected,
+    lost_of,
     marked,
     refuse_one_sided,
-    sums,
 )
 
 if TYPE_CHECKING:
-    from countersample._arrays import Floats
+    from countersample._arrays import Bools, Floats
 
 _EDGE = 1e-9  # probabilities stay this far from 0 and 1
 _BLOCK = 100_000  # numbers in one array of a block of resamples
@@ -95,6 +94,15 @@ class TabularEM:
             log_curves[rows] = self._log_curve(solved)
         return marked(np.exp(log_curves), *self._pairs.sums(weights), self._cells.reference)
 
+    def lost(self, weights: Floats) -> Bools:
+        """Return where `curves` has NaN."""
+        return lost_of(self._pairs, weights, self._cells.reference)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no resample loses a position; see `Method`."""
+        return is_surely_connected(self._pairs, self._cells.reference)
+
     def _steps(self, weights: Floats) -> Floats:
         """Return how far log p of each resample is from the whole log's, to first order, (n, K).
 
@@ -109,7 +117,7 @@ class TabularEM:
         free = np.delete(np.arange(n_positions), held)
         system = bend[:, free[:, None], free]
         diagonal = np.arange(len(free))
-        largest = np.maximum(system[:, diagonal, diagonal].max(axis=1, keepdims=True), 1e-300)
+        largest = np.maximum(system[:, diagonal, diagonal].max(axis=1, keepdims=True), 1e-30)
         system[:, diagonal, diagonal] += 1e-9 * largest  # a position that a resample does not have
         steps = np.zeros((len(weights), n_positions))
         steps[:, free] = np.linalg.solve(system, slope[free].T[:, :, None])[:, :, 0]

@@ -7,34 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._params import choice, number, whole_number
-from countersample.errors import DataError, ParameterError
-from countersample.propensity.cells import Cells, Method, cells_of
+from countersample.errors import DataError
+from countersample.propensity.connections import UnsupportedError
 from countersample.propensity.curve import Propensities
-from countersample.propensity.em import TabularEM
-from countersample.propensity.interventions import AdjacentChain, AllPairs, Pivot, Randomized, Swaps
-from countersample.propensity.regression import RegressionEM
+from countersample.propensity.methods import METHODS, needs_features
+from countersample.propensity.support import given, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike
-
     from countersample._arrays import Floats
     from countersample.clicks.impressions import PositionCounts
+    from countersample.propensity.cells import Cells, Method
 
-# A new estimator is one class as `Method` describes, and one line here; one that takes features of
-# query-item pairs says so with `needs_features = True`.
-METHODS: dict[str, Callable[..., Method]] = {
-    "randomized": Randomized,
-    "swaps": Swaps,
-    "pivot": Pivot,
-    "adjacent-chain": AdjacentChain,
-    "all-pairs": AllPairs,
-    "em": TabularEM,
-    "regression-em": RegressionEM,
-}
 _AUTO = ("randomized", "all-pairs", "regression-em")  # the first that the log supports
-_BLOCK = 4_000_000  # numbers in an array of resamples
 _FEWEST = 20  # resamples
 _FEW_QUERIES = 50
 
@@ -100,42 +84,6 @@ def estimate(
     return found
 
 
-def supported(
-    counts: PositionCounts,
-    *,
-    features: ArrayLike | None = None,
-    reference: int = 1,
-    depth: int | None = None,
-) -> dict[str, str | None]:
-    """Return, for each method, why this log does not support it, or None if it does.
-
-    Examples
-    --------
-    >>> from countersample.clicks.impressions import PositionCounts
-    >>> from countersample.propensity import supported
-    >>> counts = PositionCounts.from_columns(["a", "b"], [7, 7], [1, 2], [1, 1])
-    >>> supported(counts)["pivot"][:70]
-    'no query-item pair was shown both in position 1 and in position 2, so '
-    """
-    try:
-        cells = cells_of(counts, reference=reference, depth=depth)
-    except DataError as error:
-        return dict.fromkeys(METHODS, str(error))
-    reasons: dict[str, str | None] = dict.fromkeys(METHODS)
-    for name, method in METHODS.items():
-        options = {"features": features} if needs_features(name) else {}
-        try:
-            method(cells, **options)
-        except (DataError, ParameterError) as error:
-            reasons[name] = str(error)
-    return reasons
-
-
-def needs_features(method: str) -> bool:
-    """Tell whether a method takes the features of query-item pairs."""
-    return bool(getattr(METHODS[method], "needs_features", False))
-
-
 def resample(
     counts: PositionCounts,
     *,
@@ -154,17 +102,12 @@ def resample(
     whole_number("n_bootstrap", n_bootstrap, least=_FEWEST)
     number("confidence", confidence, above=0, below=1)
     choice("method", method, ("auto", *METHODS))
-    cells = cells_of(counts, reference=reference, depth=depth)
-    name, fitted = _given(cells, method, options)
+    name, cells, fitted = _given(counts, method, reference, depth, options)
     curve = fitted.curves(np.ones((1, cells.n_queries)))[0]
-    rng = np.random.default_rng(rng)
-    block = max(1, _BLOCK // max(cells.n_queries, cells.n_positions**2))
-    sizes = [min(block, n_bootstrap - at) for at in range(0, n_bootstrap, block)]
-    shown = np.bincount(cells.query, minlength=cells.n_queries) > 0
-    n_shown = int(shown.sum())
-    drawn = (rng.multinomial(n_shown, shown / n_shown, size).astype(np.float64) for size in sizes)
+    drawn = cells.resamples(n_bootstrap, np.random.default_rng(rng))
     resamples = np.concatenate([fitted.curves(weights) for weights in drawn])
     notes = list(fitted.notes)
+    n_shown = int(cells.is_drawn.sum())
     if n_shown < _FEW_QUERIES:
         notes.append(f"intervals come from {n_shown} queries only, and are rough")
     n_lost = int(np.isnan(resamples).any(axis=1).sum())
@@ -173,11 +116,6 @@ def resample(
             f"{n_lost} of {n_bootstrap} resamples left a position without connection: the "
             "intervals are too narrow there"
         )
-        if n_lost > n_bootstrap / 2:
-            raise DataError(
-                f"{n_lost} of {n_bootstrap} resamples left a position without connection, too many "
-                "for intervals: take a longer log, or a smaller depth"
-            )
     tail = (1 - confidence) / 2
     low, high = np.nanquantile(resamples, [tail, 1 - tail], axis=0)
     found = Propensities(
@@ -193,26 +131,23 @@ def resample(
     return found, resamples
 
 
-def _given(cells: Cells, method: str, options: dict[str, Any]) -> tuple[str, Method]:
-    """Return the name of the method and the method, given its log."""
-    if method != "auto":
-        return method, _made(method, cells, options)
-    reasons = []
-    for name in _AUTO:
-        if needs_features(name) and "features" not in options:
-            continue
-        mine = options if needs_features(name) else {}
+def _given(
+    counts: PositionCounts,
+    method: str,
+    reference: int,
+    depth: int | None,
+    options: dict[str, Any],
+) -> tuple[str, Cells, Method]:
+    """Return the name of the method, the cells and the method that was given them."""
+    names = [method]
+    if method == "auto":
+        names = [name for name in _AUTO if not needs_features(name) or "features" in options]
+    for name in names:
+        mine = options if method != "auto" or needs_features(name) else {}
+        asked: dict[str, Any] = {"reference": reference, "depth": depth, "options": mine}
         try:
-            return name, _made(name, cells, mine)
-        except DataError as error:
-            reasons.append(str(error))
-    raise DataError(reasons[-1])
-
-
-def _made(name: str, cells: Cells, options: dict[str, Any]) -> Method:
-    try:
-        return METHODS[name](cells, **options)
-    except TypeError as error:
-        if "unexpected keyword" not in str(error):
-            raise
-        raise ParameterError(f"method {name!r} has no such option: {error}") from error
+            return name, *given(counts, name, **asked)
+        except UnsupportedError as error:
+            if name == names[-1]:
+                raise DataError(refusal(error, counts, name, **asked).reason) from None
+    raise AssertionError  # the loop returns or raises

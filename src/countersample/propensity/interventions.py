@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.errors import DataError
-from countersample.propensity.cells import (
-    Cells,
-    SharedPairs,
+from countersample.propensity.cells import Cells, SharedPairs, sums
+from countersample.propensity.connections import (
+    MANY,
+    UnsupportedError,
+    is_surely_connected,
+    lost_of,
     refuse_gaps,
     refuse_one_sided,
     refuse_zero,
-    sums,
 )
 from countersample.propensity.likelihood import all_pairs_curves
 
 if TYPE_CHECKING:
-    from countersample._arrays import Floats
+    from countersample._arrays import Bools, Floats
 
 _NOT_SHUFFLED = 5.0  # standard deviations; uniform shuffles exceed it once in three million logs
 
@@ -53,16 +54,27 @@ class _Ratios:
                 refuse_zero(int(k), f"no query-item pair shown at positions {{0}} and {j + 1} was "
                             "clicked at position {0}")  # fmt: skip
             if not clicks[j, k]:
-                raise DataError(
+                raise UnsupportedError(
                     f"no query-item pair shown at positions {j + 1} and {k + 1} was clicked at "
-                    f"position {j + 1}, so how they compare is not known: take a longer log, or "
-                    "method='all-pairs', which compares all positions with each other"
+                    f"position {j + 1}, so how they compare is not known: take a longer log",
+                    deepest=int(k),
                 )
 
     def curves(self, weights: Floats) -> Floats:
         """Return the curve of each resample; see `Method`."""
-        clicks, _ = self._pairs.sums(weights)
-        curves = np.ones((len(weights), len(self._parent)))
+        return self._from_clicks(self._pairs.sums(weights)[0])
+
+    def lost(self, weights: Floats) -> Bools:
+        """Return where `curves` has NaN."""
+        return np.isnan(self.curves(weights))
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no resample loses a position; see `Method`."""
+        return not np.isnan(self._from_clicks(self._pairs.carried(MANY)[None])).any()
+
+    def _from_clicks(self, clicks: Floats) -> Floats:
+        curves = np.ones((len(clicks), len(self._parent)))
         for k in sorted(self._others, key=lambda index: abs(index - self._reference)):
             j = self._parent[k]
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -76,13 +88,13 @@ class Randomized(_Ratios):
 
     With uniform shuffles every position of a query has items of the same mean relevance, so its
     positions are compared as they are (Wang et al., SIGIR 2016; Joachims et al., WSDM 2017).
-    Queries are the strata, so that lists of different lengths do no harm. A log in which items keep
+    Pages are the strata, so that lists of different lengths do no harm. A log in which items keep
     to some positions is refused.
     """
 
     def __init__(self, cells: Cells) -> None:
         _refuse_order(cells)
-        super().__init__(cells, SharedPairs(_by_query(cells)))
+        super().__init__(cells, SharedPairs(_by_page(cells)))
 
 
 class Pivot(_Ratios):
@@ -121,8 +133,12 @@ class Swaps(_Ratios):
         is_chain = not np.delete(is_compared, cells.reference).all()
         try:
             super().__init__(cells, pairs, is_chain=is_chain)
-        except DataError as error:
-            raise DataError(f"among items that changed places, {error}") from error
+        except UnsupportedError as error:
+            is_compared[cells.reference] = True
+            raise UnsupportedError(
+                f"among items that changed places, {error}",
+                deepest=max(error.deepest, int(is_compared.argmin())),
+            ) from error
         if is_chain:
             self.notes.append("from swaps of neighbours")
 
@@ -145,44 +161,55 @@ class AllPairs:
         """Return the curve of each resample; see `Method`."""
         return all_pairs_curves(*self._pairs.sums(weights), self._reference)
 
+    def lost(self, weights: Floats) -> Bools:
+        """Return where `curves` has NaN."""
+        return lost_of(self._pairs, weights, self._reference)
 
-def _by_query(cells: Cells) -> Cells:
-    """Return the cells with all items of a query and position as one."""
-    key = cells.query * cells.n_positions + cells.position
-    keys, member = np.unique(key, return_inverse=True)
-    query, position = np.divmod(keys, cells.n_positions)
+    @property
+    def is_sure(self) -> bool:
+        """Whether no resample loses a position; see `Method`."""
+        return is_surely_connected(self._pairs, self._reference)
+
+
+def _by_page(cells: Cells) -> Cells:
+    """Return the cells with all items of a page and position as one."""
+    key = cells.page * cells.n_positions + cells.position
+    _, first, member = np.unique(key, return_index=True, return_inverse=True)
     return cells._replace(
-        query=query,
-        pair=query,
-        position=position,
+        query=cells.query[first],
+        page=cells.page[first],
+        pair=cells.page[first],
+        position=cells.position[first],
         clicks=sums(member, cells.clicks),
         impressions=sums(member, cells.impressions),
     )
 
 
 def _refuse_order(cells: Cells) -> None:
-    """Refuse a log whose items are not spread evenly over the positions of their query.
+    """Refuse a log whose items are not spread evenly over the positions of their page.
 
-    With uniform shuffles, the m impressions of an item fall on the L positions of its query evenly:
+    With uniform shuffles, the m impressions of an item fall on the L positions of its page evenly:
     X² = Σ (n − m/L)²·L/m has mean L − 1 and variance 2(L − 1)(1 − 1/m).
     """
-    length = np.zeros(cells.n_queries, np.int64)
-    np.maximum.at(length, cells.query, cells.position + 1)
+    length = np.zeros(int(cells.page.max()) + 1, np.int64)
+    np.maximum.at(length, cells.page, cells.position + 1)
     _, first, member = np.unique(cells.pair, return_index=True, return_inverse=True)
     shown = sums(member, cells.impressions)
-    spread = length[cells.query[first]].astype(np.float64)
+    spread = length[cells.page[first]].astype(np.float64)
     squares = sums(member, cells.impressions**2)
     statistic = squares * spread / shown - shown
     variance = float((2 * (spread - 1) * (1 - 1 / shown)).sum())
     if not variance:
-        raise DataError(
+        raise UnsupportedError(
             "no query-item pair was shown twice, so whether results were shuffled cannot be seen: "
-            "take a longer log of shuffled results"
+            "take a longer log of shuffled results",
+            deepest=0,
         )
     excess = float((statistic - (spread - 1)).sum()) / np.sqrt(variance)
     if excess > _NOT_SHUFFLED:
-        raise DataError(
+        raise UnsupportedError(
             "items keep to some positions of their query (an even spread is "
             f"{excess:.3g} standard deviations away), so results were not shuffled uniformly: "
-            "take the shuffled share of the traffic, or method='all-pairs'"
+            "take the shuffled share of the traffic",
+            deepest=cells.n_positions - 1,
         )

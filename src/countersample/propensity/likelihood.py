@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.propensity.cells import connected, marked
+from countersample.propensity.connections import connected, marked
 
 if TYPE_CHECKING:
     from countersample._arrays import Bools, Floats
@@ -15,6 +15,7 @@ _STEPS = 100
 _TOLERANCE = 1e-10  # of a step in log p
 _LONGEST = 1.0  # the longest step in log p
 _SURE = 1 - 1e-12  # the largest P(click)
+_ALL = 1 - 1e-6  # the largest share of clicks: with no miss at all there is no slope to follow
 
 
 def all_pairs_curves(clicks: Floats, weight: Floats, reference: int) -> Floats:
@@ -41,6 +42,7 @@ def all_pairs_curves(clicks: Floats, weight: Floats, reference: int) -> Floats:
     array([[1. , 0.5]])
     """
     given_sums = clicks, weight = np.asarray(clicks, np.float64), np.asarray(weight, np.float64)
+    clicks = np.minimum(clicks, _ALL * weight)
     known = connected(clicks, reference)
     within = known[:, :, None] & known[:, None, :]
     clicks, weight = np.where(within, clicks, 0.0), np.where(within, weight, 0.0)

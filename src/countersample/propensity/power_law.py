@@ -111,7 +111,7 @@ def estimate_gamma(
     if len(logs) < n_bootstrap / 2:
         raise DataError(
             f"{n_bootstrap - len(logs)} of {n_bootstrap} resamples have no click at some position, "
-            "too many for a law: take a longer log, or a smaller depth"
+            "too many for a law: take a longer log"
         )
     spread = logs.var(axis=0)
     spread[reference - 1] = 1.0  # x is 0 there

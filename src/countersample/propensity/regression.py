@@ -13,11 +13,12 @@ from scipy.special import expit, log_expit
 from countersample._params import choice, whole_number
 from countersample.errors import DataError, ParameterError
 from countersample.propensity.cells import sums
+from countersample.propensity.connections import MANY
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample._arrays import Floats
+    from countersample._arrays import Bools, Floats
     from countersample.clicks.impressions import PositionCounts
     from countersample.propensity.cells import Cells
 
@@ -75,8 +76,8 @@ class RegressionEM:
     ) -> None:
         self.notes: list[str] = []
         self._cells = cells
-        table = _checked(features, cells.n_pairs)
-        pairs, self._pair = np.unique(cells.pair, return_inverse=True)
+        table = _checked(features, cells.n_feature_rows)
+        pairs, self._pair = np.unique(cells.feature_row, return_inverse=True)
         self._features = table[pairs]
         self._is_logistic = choice("model", model, ("logistic", "boosting")) == "logistic"
         self._trees = whole_number("n_trees", n_trees, least=1)
@@ -93,7 +94,33 @@ class RegressionEM:
             examination = np.array(
                 [self._examination(row[self._cells.query], self._relevance) for row in weights]
             )
-        return examination / examination[:, [self._cells.reference]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            curves = examination / examination[:, [self._cells.reference]]
+        return np.where(self.lost(weights), np.nan, curves)
+
+    def lost(self, weights: Floats) -> Bools:
+        """Return where `curves` has NaN: positions not shown, all where the reference has no click.
+
+        Nothing is known of a position that no resampled query shows.
+        """
+        shown, clicked = ((by_query.T @ weights.T).T for by_query in self._by_query)
+        unknown: Bools = (shown == 0) | (clicked[:, [self._cells.reference]] == 0)
+        return unknown
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no resample loses a position; see `Method`."""
+        shown, clicked = ((by_query > 0).sum(axis=0) for by_query in self._by_query)
+        return bool(min(shown.min(), clicked[self._cells.reference]) >= MANY)
+
+    @cached_property
+    def _by_query(self) -> tuple[sparse.csr_array, sparse.csr_array]:
+        """Impressions and clicks, each (n_queries, K)."""
+        cells = self._cells
+        where = (cells.query, cells.position)
+        shape = (cells.n_queries, cells.n_positions)
+        shown = sparse.coo_array((cells.impressions, where), shape).tocsr()
+        return shown, sparse.coo_array((cells.clicks, where), shape).tocsr()
 
     # -- logistic
 
@@ -123,11 +150,8 @@ class RegressionEM:
         for row in np.flatnonzero(np.abs(change).max(axis=1) > _FAR):
             climbed = self._climb(weights[row, cells.query], self._solution)
             found[row] = climbed[: cells.n_positions]
-        # Nothing is known of a position that no resampled query shows.
-        shown = sparse.csr_array(
-            (cells.impressions, (cells.query, cells.position)), (cells.n_queries, cells.n_positions)
-        )
-        return np.where((shown.T @ weights.T).T > 0, expit(found), np.nan)
+        examination: Floats = expit(found)
+        return examination
 
     @cached_property
     def _influence(self) -> Floats:
@@ -223,7 +247,6 @@ class RegressionEM:
         here = relevance[self._pair]
         misses = weights * (cells.impressions - cells.clicks)
         hits = cells.by_position(weights * cells.clicks)
-        shown = cells.by_position(weights * cells.impressions)
         examination = np.full(cells.n_positions, 0.5)
         for _ in range(100):  # Newton's steps on a concave function, kept within (0, 1)
             rest = 1 - examination[cells.position] * here
@@ -235,7 +258,7 @@ class RegressionEM:
             examination = after
             if settled:
                 break
-        return np.where(hits > 0, examination, np.where(shown > 0, 0.0, np.nan))
+        return np.where(hits > 0, examination, 0.0)
 
 
 def _checked(features: ArrayLike | None, n_pairs: int) -> Floats:
