@@ -1,5 +1,8 @@
-"""Contexts, what clicks are worth, events and sessions: the same on every engine."""
+"""Contexts, what clicks are worth, events, sessions that look wrong: the same on every engine."""
 
+import json
+
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv
@@ -8,9 +11,10 @@ from typer.testing import CliRunner
 
 from countersample.cli import logs
 from countersample.cli._options import parse_context, parse_values
-from countersample.clicks.impressions import PositionCounts, read_impressions
+from countersample.clicks.impressions import PositionCounts, join_query_ids, read_impressions
 from countersample.errors import DataError, ParameterError
 
+GOOD = {"query_id": [1, 1], "item_id": [1, 2], "position": [1, 2], "click": [0, 1]}
 EVENTS = pa.table(
     {
         "session": [1, 1, 1, 1, 1, 2, 2, None, None],
@@ -201,3 +205,184 @@ def test_options_that_are_not_read():
     for text in ("click", "click=1,click=2", "click=much"):
         with pytest.raises(ParameterError, match="--values has"):
             parse_values(text)
+
+
+# -- sessions that look wrong
+
+
+def honest_sessions(rng, n=400, n_items=6):
+    """Sessions that click one item of six or none, at most, of clients with one session each."""
+    session = np.repeat(np.arange(n), n_items)
+    clicked = rng.integers(0, 2 * n_items, n)  # half of them nothing
+    return {
+        "session": session, "client": session + 1000, "query_id": session % 20,
+        "item_id": np.tile(np.arange(n_items), n), "position": np.tile(np.arange(n_items) + 1, n),
+        "click": (np.tile(np.arange(n_items), n) == clicked[session]).astype(int),
+    }  # fmt: skip
+
+
+def stacked(*parts):
+    return pa.table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+
+
+def test_sessions_that_look_wrong_are_counted_and_left_out(engine, rng):
+    honest = honest_sessions(rng)
+    greedy = honest_sessions(rng, 30)
+    greedy |= {"session": greedy["session"] + 1000, "client": greedy["client"] + 1000,
+               "click": np.ones(180, int)}  # fmt: skip
+    busy = honest_sessions(rng, 150)
+    busy |= {"session": busy["session"] + 2000, "client": np.full(900, 7)}
+    again = {name: column[:60] for name, column in honest.items()}
+    table = stacked(honest, greedy, busy, again)
+    log = read_impressions(table, engine=engine)
+    found = log.check().suspicious
+    assert (found.sessions, found.session_clicks, found.least_shown) == (30, 180, 5)
+    assert (found.clients, found.client_sessions, found.many_sessions) == (1, 150, 100)
+    assert found.client_clicks == busy["click"].sum()
+    assert (found.duplicates, found.duplicate_clicks) == (60, again["click"].sum())
+    assert found.n_clicks == sum(table["click"].to_pylist())
+    said = log.check().warnings
+    assert "30 sessions clicked on everything they showed, at least 5 items: " in said[0]
+    assert f"{180 / found.n_clicks:.1%} of all clicks; leave them out with" in said[0]
+    assert "1 client with more than 100 sessions asked 150 of them" in said[1]
+    assert "60 rows repeated" in said[2]
+    clean = log.without_suspicious()
+    assert in_full(clean.counts()) == in_full(read_impressions(stacked(honest)).counts())
+    check = clean.check()
+    assert check.n_sessions == 400
+    assert (check.suspicious.sessions, check.suspicious.is_left_out) == (30, True)
+    assert check.warnings[0].endswith("; left out.")
+
+
+def test_of_repeated_rows_the_click_stays(engine):
+    table = pa.table(
+        {"session": [1, 1, None, None], "query_id": [1] * 4, "item_id": [1] * 4,
+         "position": [1] * 4, "click": [0, 1, 1, 1]}
+    )  # fmt: skip
+    log = read_impressions(table, engine=engine)
+    assert log.check().suspicious.duplicates == 1  # rows without a session cannot be told
+    assert in_full(log.without_suspicious().counts()) == {(1, 1, 1, ""): (3, 3, 3)}
+
+
+def test_ordinary_sessions_do_not_look_wrong(rng):
+    log = read_impressions(stacked(honest_sessions(rng)))
+    assert not log.check().suspicious.is_any
+    assert in_full(log.without_suspicious().counts()) == in_full(log.counts())
+    # where half of all rows are clicks, five clicks of five are chance: 1/32 > 1/1000
+    half = honest_sessions(rng, 100, 5)
+    half["click"] = np.repeat(np.arange(100) % 2, 5)
+    found = read_impressions(stacked(half)).check().suspicious
+    assert (found.least_shown, found.sessions) == (10, 0)
+    every = honest_sessions(rng, 100, 12)
+    every["click"] = np.ones(1200, int)
+    check = read_impressions(stacked(every)).check()
+    assert (check.suspicious.least_shown, check.suspicious.sessions) == (None, 0)
+    assert "Every impression has a click: rows for what was shown" in check.warnings[0]
+
+
+def test_many_is_against_the_median_client(rng):
+    busy = honest_sessions(rng, 1300)
+    busy["client"] = np.where(busy["session"] < 1200, busy["session"] // 10, -1)
+    found = read_impressions(stacked(busy)).check().suspicious
+    assert (found.clients, found.many_sessions) == (0, 20 * 10)  # 120 clients of 10, one of 100
+    busy["client"] = np.where(busy["session"] < 1200, busy["session"], -1)
+    assert read_impressions(stacked(busy)).check().suspicious.clients == 0  # 100 is not many
+    busy["client"] = np.where(busy["session"] < 1199, busy["session"], -1)
+    assert read_impressions(stacked(busy)).check().suspicious.clients == 1
+
+
+def test_without_sessions_nothing_can_look_wrong():
+    log = read_impressions(pa.table(GOOD))
+    assert log.check().suspicious is None
+    with pytest.raises(DataError, match="no column 'session', so sessions that look wrong cannot"):
+        log.without_suspicious()
+
+
+def test_interleaved_sessions_are_told(engine):
+    table = pa.table(
+        {
+            "session": [1, 1, 2, 2, 3, 3], "query_id": [1] * 6, "item_id": [1, 2, 2, 1, 1, 2],
+            "position": [1, 2, 1, 2, 1, 2], "click": [1, 0, 1, 0, 0, 0],
+            "policy": ["a", "b", "b", "a", "a", "a"],
+        }
+    )  # fmt: skip
+    check = read_impressions(table, engine=engine).check()
+    assert (check.n_mixed, check.n_sessions, check.n_moved) == (2, 3, 2)
+    assert check.counts.n_impressions == 6  # all rows count
+    assert check.to_dict()["sessions_of_several_policies"] == 2
+
+
+def test_items_shown_twice_in_a_session_are_told():
+    table = pa.table({**GOOD, "session": [1, 1], "item_id": [1, 1]})
+    check = read_impressions(table).check()
+    assert check.n_repeated == 1
+    assert "a session seems to be more than one page of results" in check.warnings[0]
+    assert read_impressions(pa.table({**GOOD, "session": [1, 1]})).check().n_repeated == 0
+
+
+# -- ids and positions
+
+
+QUERIES = [
+    "Red  Shoe", " red shoe", "RED\tSHOE\u00a0", "ÉTÉ", "été", "ΟΔΟΣ", "οδος", "İzmir", "izmir",
+    "STRASSE", "straße", "", " ", "a.b", "A.B",
+]  # fmt: skip
+
+
+def test_queries_are_joined_as_those_of_features_are(engine):
+    table = pa.table(
+        {"query_id": QUERIES, "item_id": range(len(QUERIES)), "position": [1] * len(QUERIES),
+         "click": [0] * len(QUERIES)}
+    )  # fmt: skip
+    counts = read_impressions(table, join_queries=True, engine=engine).counts()
+    joined = join_query_ids(QUERIES)
+    assert counts.query_ids[counts.query[np.argsort(counts.item)]].tolist() == joined.tolist()
+    assert len(counts.query_ids) == len(set(joined.tolist())) == 8
+    apart = read_impressions(table, engine=engine).counts()
+    assert len(apart.query_ids) == len(QUERIES)
+
+
+def test_ids_that_are_numbers_are_joined_already():
+    assert join_query_ids([3, 1]).tolist() == [3, 1]
+    assert read_impressions(pa.table(GOOD), join_queries=True).counts().query_ids.tolist() == [1]
+
+
+def test_positions_from_zero_are_recognised(engine):
+    table = pa.table({**GOOD, "position": [0, 1]})
+    log = read_impressions(table, engine=engine)
+    with pytest.raises(
+        DataError, match=r"seem to count from 0: say so with positions_from=0 \(--p"
+    ):
+        log.counts()
+    assert log.check().problems.is_from_zero
+    shifted = read_impressions(table, positions_from=0, engine=engine)
+    assert shifted.counts().position.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("position", [[0, 1, 1, 1], [0, -1, 1, 1], [0, 1, 1.5, 1]])
+def test_a_few_odd_positions_are_not_positions_from_zero(position):
+    table = pa.table(
+        {"query_id": [1] * 4, "item_id": range(4), "position": position, "click": [0] * 4}
+    )
+    assert not read_impressions(table).check().problems.is_from_zero
+    with pytest.raises(ParameterError, match="positions_from is 2, expected"):
+        read_impressions(table, positions_from=2)
+
+
+def test_the_command_leaves_out_what_looks_wrong(tmp_path, rng):
+    greedy = honest_sessions(rng, 30)
+    greedy |= {"session": greedy["session"] + 1000, "click": np.ones(180, int)}
+    parts = [honest_sessions(rng), greedy]
+    for part in parts:
+        part["position"] -= 1
+    path = tmp_path / "log.csv"
+    csv.write_csv(stacked(*parts), path)
+    arguments = ["check", str(path), "--positions-from", "0", "--join-queries"]
+    said = CliRunner().invoke(logs.app, arguments)
+    assert "sessions that clicked all  30" in said.output
+    assert "Warning: 30 sessions clicked" in said.output
+    said = CliRunner().invoke(logs.app, [*arguments, "--suspicious", "drop", "--json"])
+    figures = json.loads(said.output)
+    assert (figures["sessions"], figures["suspicious"]["sessions"]) == (400, 30)
+    wrong = CliRunner().invoke(logs.app, [*arguments, "--suspicious", "maybe"])
+    assert isinstance(wrong.exception, ParameterError)

@@ -22,6 +22,18 @@ Values = Annotated[
     str | None,
     typer.Option(help="What events are worth, in a log with a column 'event': click=1,cart=3."),
 ]
+JoinQueries = Annotated[
+    bool,
+    typer.Option("--join-queries", help="Take queries that differ in case and blanks for one."),
+]
+PositionsFrom = Annotated[int, typer.Option(help="The number of the first position: 1 or 0.")]
+Suspicious = Annotated[
+    str,
+    typer.Option(
+        help="keep or drop sessions that click everything, clients with very many, and repeated "
+        "rows."
+    ),
+]
 Engine = Annotated[str | None, typer.Option(help="duckdb (the default), polars, pandas or spark.")]
 Randomized = Annotated[
     str | None, typer.Option(help="The policy whose rankings were shuffled at random.")

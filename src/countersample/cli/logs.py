@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path  # noqa: TC003 (typer reads it)
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,12 @@ from countersample.cli._options import (
     Columns,
     Context,
     Engine,
+    JoinQueries,
     Json,
     Master,
+    PositionsFrom,
     Randomized,
+    Suspicious,
     Values,
     parse_columns,
     parse_context,
@@ -23,7 +26,7 @@ from countersample.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from countersample.clicks.impressions import LogCheck, PositionCounts
+    from countersample.clicks.impressions import Impressions, LogCheck, PositionCounts
 
 app = typer.Typer(help="Raw logs: what was shown where, and clicked.", no_args_is_help=True)
 
@@ -50,6 +53,9 @@ def check(
     columns: Columns = None,
     context: Context = None,
     values: Values = None,
+    join_queries: JoinQueries = False,
+    positions_from: PositionsFrom = 1,
+    suspicious: Suspicious = "keep",
     engine: Engine = None,
     master: Master = None,
     memory_limit: Annotated[
@@ -66,13 +72,14 @@ def check(
     json: Json = False,
 ) -> None:
     """Validate and describe a raw log, and say which propensities it can give."""
-    from countersample.clicks.impressions import read_impressions
-
-    with read_impressions(
+    with open_log(
         path,
-        columns=parse_columns(columns),
-        context=parse_context(context),
-        values=parse_values(values),
+        columns=columns,
+        context=context,
+        values=values,
+        join_queries=join_queries,
+        positions_from=positions_from,
+        suspicious=suspicious,
         engine=engine,
         master=master,
         memory_limit=memory_limit,
@@ -94,6 +101,30 @@ def check(
             _show.line(f"The click rates are drawn in {plot}")
 
 
+def open_log(
+    path: str,
+    *,
+    columns: str | None,
+    context: str | None,
+    values: str | None,
+    suspicious: str,
+    **settings: Any,  # noqa: ANN401 (of read_impressions)
+) -> Impressions:
+    """Open a log as the options of a command say."""
+    from countersample._params import choice
+    from countersample.clicks.impressions import read_impressions
+
+    choice("--suspicious", suspicious, ("keep", "drop"))
+    log = read_impressions(
+        path,
+        columns=parse_columns(columns),
+        context=parse_context(context),
+        values=parse_values(values),
+        **settings,
+    )
+    return log.without_suspicious() if suspicious == "drop" else log
+
+
 def _show_check(found: LogCheck) -> None:
     counts, problems = found.counts, found.problems
     share = 100 * found.n_moved / found.n_pairs
@@ -110,11 +141,14 @@ def _show_check(found: LogCheck) -> None:
         rows.append(("contexts", _contexts_text(counts)))
     if (counts.value != counts.clicks).any():
         rows.append(("value of the clicks", f"{counts.value.sum():,.6g}"))
-    if found.n_duplicates is not None:
-        rows.append(("duplicates", f"{found.n_duplicates:,}"))
+    if found.suspicious is not None:
+        rows.append(("duplicates", f"{found.suspicious.duplicates:,}"))
+        rows.append(("sessions that clicked all", f"{found.suspicious.sessions:,}"))
     if found.policies is not None:
         served = ", ".join(f"{name} ({count:,} rows)" for name, count in found.policies.items())
         rows.append(("policies", served))
+    if found.n_mixed:
+        rows.append(("interleaved", f"{found.n_mixed:,} sessions show items of several policies"))
     _show.line(f"{found.source} ({found.engine})")
     _show.pairs(rows)
     _show_rates(found)

@@ -5,7 +5,9 @@ from countersample.clicks.impressions.checking import LogCheck, Support
 from countersample.clicks.impressions.counts import PositionCounts
 from countersample.clicks.impressions.features import FeatureTable, read_features
 from countersample.clicks.impressions.joining import JoinReport, RowPropensities, join_features
+from countersample.clicks.impressions.queries import join_query_ids
 from countersample.clicks.impressions.reading import Impressions, read_impressions
+from countersample.clicks.impressions.suspicion import Suspicious
 
 __all__ = [
     "FeatureTable",
@@ -16,7 +18,9 @@ __all__ = [
     "Problems",
     "RowPropensities",
     "Support",
+    "Suspicious",
     "join_features",
+    "join_query_ids",
     "read_features",
     "read_impressions",
 ]

@@ -41,6 +41,9 @@ class Problems:
         Rows with a click whose value is missing, below 0 or not finite.
     position_found : float, optional
         One such position, where there is one.
+    is_from_zero : bool
+        Whether positions seem to count from 0: there is no other bad position, and rows at 0 are at
+        least half as many as at 1.
     """
 
     n_rows: int
@@ -51,6 +54,7 @@ class Problems:
     bad_click: int
     bad_value: int = 0
     position_found: float | None = None
+    is_from_zero: bool = False
 
     def sentence(self, *, has_impressions: bool) -> str | None:
         """Say what is wrong with the rows, or None where nothing is."""
@@ -70,7 +74,13 @@ class Problems:
         said = [f"{count:,} with {what}" for count, what in parts if count]
         if not said:
             return None
-        return f"{self.n_invalid:,} of {self.n_rows:,} rows are impossible: " + ", ".join(said)
+        told = f"{self.n_invalid:,} of {self.n_rows:,} rows are impossible: " + ", ".join(said)
+        if self.is_from_zero:
+            told += (
+                "; the positions seem to count from 0: say so with positions_from=0 "
+                "(--positions-from 0)"
+            )
+        return told
 
 
 def keys(frame: nw.LazyFrame[Any]) -> list[str]:
@@ -87,15 +97,15 @@ def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     schema = frame.collect_schema()
     has_click, has_value = _has_click(schema), _has_value(schema)
     is_good = has_click & has_value
-    made = {"good": _mark(is_good), "clicks": _whole(is_good, nw.col("click"))}
+    made = {"good": mark(is_good), "clicks": whole(is_good, nw.col("click"))}
     if "impressions" in schema:
-        made["shown"] = _whole(is_good, nw.col("impressions"))
+        made["shown"] = whole(is_good, nw.col("impressions"))
     if "value" in schema:
         is_worth = is_good & (nw.col("click") > 0)
         made["value"] = (
             nw.when(is_worth).then(nw.col("value")).otherwise(nw.lit(0)).cast(nw.Float64)
         )
-        made["bad_value"] = _mark(has_click & (nw.col("click") > 0)) - _mark(is_worth)
+        made["bad_value"] = mark(has_click & (nw.col("click") > 0)) - mark(is_worth)
     sums = {name: nw.col(name).sum() for name in made}
     by = keys(frame)
     return frame.select(*by, **made).group_by(*by).agg(nw.len().alias("rows"), **sums)
@@ -108,7 +118,7 @@ def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """
     visits = (
         frame.filter(_is_possible(frame))
-        .select("query_id", "session", top=_mark(nw.col("position") == 1))
+        .select("query_id", "session", top=mark(nw.col("position") == 1))
         .group_by("query_id", "session")
         .agg(top=nw.col("top").sum())
     )
@@ -130,8 +140,8 @@ def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     rows = frame.select(
         *by,
         weight=nw.when(is_good).then(click / divisor).otherwise(nw.lit(0.0)),
-        clicked=_mark(clicked),
-        good=_mark(is_good),
+        clicked=mark(clicked),
+        good=mark(is_good),
     )
     sums = {name: nw.col(name).sum() for name in ("weight", "clicked", "good")}
     return rows.group_by(*by).agg(**sums)
@@ -153,6 +163,8 @@ def finish(
     good = integers(table["good"])
     no_query, no_item, position, has_position, is_group_good = keys_of(table)
     found = position[~has_position & ~np.isnan(position)]
+    n_bad = int(rows[~has_position].sum())
+    at = [int(rows[position == place].sum()) for place in (0, 1)]
     n_rows = int(rows.sum())
     bad_value = int(integers(table["bad_value"]).sum()) if "bad_value" in columns else 0
     problems = Problems(
@@ -160,10 +172,11 @@ def finish(
         n_invalid=n_rows - int(good[is_group_good].sum()),
         no_query_id=int(rows[no_query].sum()),
         no_item_id=int(rows[no_item].sum()),
-        bad_position=int(rows[~has_position].sum()),
+        bad_position=n_bad,
         bad_click=n_rows - int(good.sum()) - bad_value,
         bad_value=bad_value,
         position_found=float(found.min()) if len(found) else None,
+        is_from_zero=bool(n_bad and n_bad == at[0] and 2 * at[0] >= at[1]),
     )
     kept = is_group_good & (good > 0)
     if not kept.any():
@@ -272,9 +285,11 @@ def _has_value(schema: nw.Schema) -> nw.Expr:
     return (nw.col("click") == 0) | ((value >= 0) & (value <= _LARGEST))
 
 
-def _mark(condition: nw.Expr) -> nw.Expr:
+def mark(condition: nw.Expr) -> nw.Expr:
+    """Return 1 where something is so, else 0."""
     return nw.when(condition).then(nw.lit(1)).otherwise(nw.lit(0))
 
 
-def _whole(is_good: nw.Expr, column: nw.Expr) -> nw.Expr:
+def whole(is_good: nw.Expr, column: nw.Expr) -> nw.Expr:
+    """Return a column as whole numbers, 0 where something is not so."""
     return nw.when(is_good).then(column).otherwise(nw.lit(0)).cast(nw.Int64)

@@ -10,14 +10,15 @@ import narwhals as nw
 import numpy as np
 
 from countersample._frames import Tabular
-from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.columns import NONE
 from countersample.clicks.impressions.counts import ranges
+from countersample.clicks.impressions.suspicion import Suspicious, describe_sessions
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from countersample.clicks.impressions.aggregation import Problems
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.reading import Impressions
 
@@ -47,13 +48,16 @@ class LogCheck(Tabular):
         How many rows are impossible, and how.
     counts : PositionCounts
         Of the rows that are possible.
-    n_sessions, n_without_session, n_duplicates : int, optional
-        Sessions; rows without one; rows that are there again, with the same session, query, item,
-        position and timestamp. None for a log without sessions.
+    n_sessions, n_without_session, n_mixed : int, optional
+        Sessions; rows without one; sessions whose rows are of several policies, as interleaving
+        makes them. None for a log without sessions.
+    suspicious : Suspicious, optional
+        Sessions, clients and rows that look wrong; None for a log without sessions.
     policies : dict, optional
         Rows by policy.
-    n_pairs, n_moved : int
-        Query-item pairs, and those seen at several positions.
+    n_pairs, n_moved, n_repeated : int
+        Query-item pairs, those seen at several positions, and those shown more often than their
+        query has sessions.
     supports : tuple of Support
         What the log can be used for.
     """
@@ -61,14 +65,16 @@ class LogCheck(Tabular):
     source: str
     engine: str
     columns: tuple[str, ...]
-    problems: aggregation.Problems
+    problems: Problems
     counts: PositionCounts
     n_sessions: int | None
     n_without_session: int | None
-    n_duplicates: int | None
+    n_mixed: int | None
+    suspicious: Suspicious | None
     policies: dict[str, int] | None
     n_pairs: int
     n_moved: int
+    n_repeated: int
     supports: tuple[Support, ...]
 
     @property
@@ -78,16 +84,27 @@ class LogCheck(Tabular):
         wrong = self.problems.sentence(has_impressions="impressions" in self.columns)
         if wrong is not None:
             said.append(f"{wrong}.")
-        if self.n_duplicates:
-            said.append(
-                f"{self.n_duplicates:,} rows are there before, with the same session, query, item "
-                "and position: if they were logged twice, drop them."
-            )
+        said += [] if self.suspicious is None else self.suspicious.sentences()
         if self.n_without_session:
             said.append(f"{self.n_without_session:,} rows have no session.")
+        if self.n_repeated:
+            said.append(
+                f"{self.n_repeated:,} query-item pairs were shown more often than their query has "
+                "sessions: a session seems to be more than one page of results, or a page to show "
+                "an item twice; give each page its own id."
+            )
+        if self.counts.n_clicks == self.counts.n_impressions:
+            said.append(
+                "Every impression has a click: rows for what was shown and not clicked are missing."
+            )
         if not self.counts.n_clicks:
             said.append("The log has no click: there is nothing to learn from.")
         return tuple(said)
+
+    @property
+    def n_duplicates(self) -> int | None:
+        """Rows that are there before; None for a log without sessions."""
+        return None if self.suspicious is None else self.suspicious.duplicates
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return impressions, clicks and click rate of each position."""
@@ -115,7 +132,8 @@ class LogCheck(Tabular):
             "pairs_at_several_positions": self.n_moved,
             "problems": asdict(self.problems),
             "without_session": self.n_without_session,
-            "duplicates": self.n_duplicates,
+            "sessions_of_several_policies": self.n_mixed,
+            "suspicious": None if self.suspicious is None else asdict(self.suspicious),
             "policies": self.policies,
             "positions": self.to_frame("pyarrow").drop_columns("click_rate").to_pylist(),
             "propensities": [asdict(support) for support in self.supports],
@@ -132,15 +150,12 @@ def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
         raise ParameterError(
             f"randomized is {randomized!r}, expected a policy of the log: {served}"
         )
-    n_sessions = n_without = n_duplicates = None
-    if "session" in columns:
-        n_sessions, n_without = _sessions(log)
+    sessions = describe_sessions(log.frame, log.collect) if "session" in columns else None
+    n_sessions = None if sessions is None else sessions.n_sessions
     counts, problems = log.tally(n_sessions=n_sessions)
     if counts is None:
         said = problems.sentence(has_impressions="impressions" in columns) or "the log has no rows"
         raise DataError(f"{log.source}: {said}, expected at least one impression that is possible")
-    if "session" in columns:
-        n_duplicates = problems.n_rows - _distinct(log, columns)
     n_pairs, n_moved = _moved(counts)
     return LogCheck(
         source=log.source,
@@ -149,11 +164,13 @@ def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
         problems=problems,
         counts=counts,
         n_sessions=n_sessions,
-        n_without_session=n_without,
-        n_duplicates=n_duplicates,
+        n_without_session=None if sessions is None else sessions.n_without,
+        n_mixed=None if sessions is None else sessions.n_mixed,
+        suspicious=log.left_out if sessions is None else log.left_out or sessions.suspicious,
         policies=policies,
         n_pairs=n_pairs,
         n_moved=n_moved,
+        n_repeated=_repeated(counts),
         supports=tuple(supports(counts, policies, randomized)),
     )
 
@@ -198,6 +215,13 @@ def _moved(counts: PositionCounts) -> tuple[int, int]:
     return len(first), int((counts.position[first] != counts.position[last]).sum())
 
 
+def _repeated(counts: PositionCounts) -> int:
+    """Return the number of query-item pairs shown more often than their query has sessions."""
+    starts = counts.pair_starts[:-1]
+    shown = np.add.reduceat(counts.impressions, starts)
+    return int((shown > counts.sessions[counts.query[starts]]).sum())
+
+
 def _randomized(name: str, policies: dict[str, int] | None, randomized: str | None) -> Support:
     served = policies or {}
     found = [randomized] if randomized else [p for p in served if _RANDOMIZED.search(p)]
@@ -230,25 +254,3 @@ def _policies(log: Impressions) -> dict[str, int]:
     table = log.collect(rows)
     found = zip(table["policy"].to_pylist(), table["rows"].to_pylist(), strict=True)
     return dict(sorted((policy or NONE, rows) for policy, rows in found))
-
-
-def _sessions(log: Impressions) -> tuple[int, int]:
-    """Return the number of sessions, and of rows without one."""
-    by_session = log.frame.group_by("session").agg(nw.len().alias("rows"))
-    is_none = nw.col("session").is_null()
-    statistics = by_session.select(
-        sessions=nw.when(is_none).then(nw.lit(0)).otherwise(nw.lit(1)).sum(),
-        without=nw.when(is_none).then(nw.col("rows")).otherwise(nw.lit(0)).sum(),
-    )
-    table = log.collect(statistics)
-    n_sessions, n_without = (
-        int(aggregation.integers(table[name].fill_null(0))[0]) for name in ("sessions", "without")
-    )
-    return n_sessions, n_without
-
-
-def _distinct(log: Impressions, columns: tuple[str, ...]) -> int:
-    """Return the number of rows that differ in session, query, item, position or timestamp."""
-    keys = [*aggregation.KEYS, "session", *(["timestamp"] if "timestamp" in columns else [])]
-    rows = log.frame.group_by(*keys).agg(nw.len().alias("rows")).select(nw.len().alias("rows"))
-    return int(aggregation.integers(log.collect(rows)["rows"])[0])

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 REQUIRED = ("query_id", "item_id", "position", "click")
 OPTIONAL = (
-    "session", "timestamp", "policy", "impressions", "propensity", "context", "value", "event",
+    "session", "client", "timestamp", "policy", "impressions", "propensity", "context", "value",
+    "event",
 )  # fmt: skip
 CANONICAL = (*REQUIRED, *OPTIONAL)
 IDS = ("query_id", "item_id")

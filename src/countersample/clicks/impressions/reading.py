@@ -6,7 +6,7 @@ import os
 import weakref
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals as nw
 import numpy as np
@@ -24,6 +24,12 @@ from countersample.clicks.impressions.engines import (
 from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.joining import RowPropensities
 from countersample.clicks.impressions.preparing import Preparation
+from countersample.clicks.impressions.suspicion import (
+    Suspicious,
+    describe_sessions,
+    left_out,
+    without,
+)
 from countersample.data.frames import as_narwhals
 from countersample.errors import DataError, ParameterError
 
@@ -55,20 +61,23 @@ class Impressions(AbstractContextManager["Impressions"]):
     ----------
     frame : narwhals.LazyFrame
         The canonical columns: ``query_id``, ``item_id``, ``position``, ``click``, and those of
-        ``session``, ``timestamp``, ``policy``, ``impressions``, ``propensity``, ``context``,
-        ``value`` that it has.
+        ``session``, ``client``, ``timestamp``, ``policy``, ``impressions``, ``propensity``,
+        ``context``, ``value`` that it has.
     engine : str
         Where it is counted: duckdb, polars, pandas or spark.
     source : str
         What it was read from.
     has_text_ids : bool
         Whether ids came as text of a CSV file, so that "7" may mean the number.
+    left_out : Suspicious, optional
+        What `without_suspicious` left out.
     """
 
     frame: nw.LazyFrame[Any]
     engine: str
     source: str
     has_text_ids: bool = False
+    left_out: Suspicious | None = None
     _opened: _Opened = field(default_factory=lambda: _Opened(ExitStack()))
 
     @property
@@ -120,6 +129,20 @@ class Impressions(AbstractContextManager["Impressions"]):
             The policy whose rankings were shuffled at random; by default one whose name says so.
         """
         return check(self, randomized=randomized)
+
+    def without_suspicious(self) -> Impressions:
+        """Return the log without sessions that look wrong, and with repeated rows counted once.
+
+        Left out are sessions that clicked everything they showed, clients with very many sessions
+        and rows that are there before; see `Suspicious`, which `LogCheck` has. The log is read once
+        to find them.
+        """
+        if "session" not in self.columns:
+            raise DataError(
+                f"{self.source}: no column 'session', so sessions that look wrong cannot be told"
+            )
+        found = describe_sessions(self.frame, self.collect).suspicious
+        return replace(self, frame=without(self.frame, found), left_out=left_out(found))
 
     def of_policy(self, policy: str) -> Impressions:
         """Return the rows that one policy served, such as the randomized traffic."""
@@ -173,6 +196,8 @@ def read_impressions(
     columns: Mapping[str, str] | None = None,
     context: str | Sequence[str] | None = None,
     values: Mapping[str, float] | None = None,
+    join_queries: bool = False,
+    positions_from: Literal[0, 1] = 1,
     engine: str | None = None,
     master: str | None = None,
     memory_limit: str | None = None,
@@ -196,6 +221,11 @@ def read_impressions(
         tells what happened; an event that is named here is a click of that value, others are
         none. Rows of the same session, query, item and position are one impression, whose value
         is the sum over its distinct events.
+    join_queries : bool
+        Whether queries that differ in case and blanks only are one; ids of features are joined by
+        `join_query_ids`.
+    positions_from : {1, 0}
+        The number of the first position in the log.
     engine : {"duckdb", "polars", "pandas", "spark"}, optional
         Where the log is counted: DuckDB for files, and for a data frame where it is.
     master : str, optional
@@ -214,7 +244,9 @@ def read_impressions(
     >>> log.counts().clicks
     array([0, 1])
     """
-    preparation = Preparation.of(columns, context, values)
+    preparation = Preparation.of(
+        columns, context, values, join_queries=join_queries, positions_from=positions_from
+    )
     settings = {
         "master": master,
         "memory_limit": memory_limit,
