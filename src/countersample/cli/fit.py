@@ -14,12 +14,16 @@ from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import (
     Columns,
+    Context,
     Engine,
     Json,
     Master,
     Randomized,
     Seed,
+    Values,
     parse_columns,
+    parse_context,
+    parse_values,
 )
 from countersample.errors import ParameterError
 
@@ -48,6 +52,8 @@ def fit(
     ] = None,
     model: Model = "linear",
     columns: Columns = None,
+    context: Context = None,
+    values: Values = None,
     engine: Engine = None,
     master: Master = None,
     propensity_method: Annotated[
@@ -77,6 +83,20 @@ def fit(
             "propensity."
         ),
     ] = "error",
+    exposure: Annotated[
+        str,
+        typer.Option(
+            help="policy-aware or position-only: clicks weighted by how likely their item is "
+            "examined in a session of its query, or in its position."
+        ),
+    ] = "policy-aware",
+    estimator: Annotated[
+        str,
+        typer.Option(
+            help="ips, snips or dr, by which the gain is estimated; auto takes what the log "
+            "supports."
+        ),
+    ] = "auto",
     metric: Annotated[str, typer.Option(help="dcg@k or precision@k.")] = "dcg@10",
     show_ids: Annotated[
         bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
@@ -100,13 +120,18 @@ def fit(
     given = _given_propensities(gamma, propensities)
     table = read_features(features)
     log = read_impressions(
-        impressions, columns=parse_columns(columns), engine=engine, master=master
+        impressions,
+        columns=parse_columns(columns),
+        context=parse_context(context),
+        values=parse_values(values),
+        engine=engine,
+        master=master,
     )
     with log, share_progress(f"fitting {out.name}") as progress:
         found = fit_from_impressions(
             log, table, ranker=ranker, propensities=given, method=propensity_method,
             randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
-            metric=metric, seed=seed, progress=progress,
+            exposure=exposure, estimator=estimator, metric=metric, seed=seed, progress=progress,
         )  # fmt: skip
     command = shlex.join(["countersample", *sys.argv[1:]])
     write_page(page, found, command=command, show_ids=show_ids)
@@ -141,11 +166,13 @@ def _show_fit(found: Fit) -> None:
             ("log", size),
             ("clicks used", f"{found.join.n_joined:,} of {found.join.n_clicks:,}"),
             ("propensities", f"{found.propensity_source.source}{_curve_text(found)}"),
+            ("exposure", f"{found.settings['exposure']}; {_sessions_text(found)}"),
             (
                 "weights",
                 f"mean {found.weights.mean_weight:.3g}, largest {found.weights.max_weight:.3g}",
             ),
             ("settings", _settings_text(found.chosen)),
+            ("estimator", f"{found.estimator.name}: {found.estimator.reason}"),
         ],
         indent=0,
     )
@@ -161,6 +188,16 @@ def _show_fit(found: Fit) -> None:
     _show.paragraph(found.verdict)
     for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")
+
+
+def _sessions_text(found: Fit) -> str:
+    """Return how many sessions there are, and what they were counted by."""
+    counts = found.check.counts
+    by = {
+        "sessions": "counted by their ids",
+        "first position": "counted by the first position, as the log has no ids of them",
+    }
+    return f"{counts.sessions.sum():,.0f} sessions of a query, {by[counts.sessions_from]}"
 
 
 def _settings_text(chosen: dict[str, Any]) -> str:
