@@ -65,7 +65,8 @@ def test_supported_at_another_reference_and_depth(seed, reference):
     options = {"reference": reference, "depth": int(rng.integers(2, 5))}
     try:
         found = supported(counts, **options)
-    except ParameterError:  # the reference is beyond the depth
+    except ParameterError as error:  # the reference is beyond the depth
+        assert "reference is" in str(error)
         assert not estimated(counts, "all-pairs", None, **options)
         return
     for method, support in found.items():

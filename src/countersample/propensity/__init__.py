@@ -1,8 +1,10 @@
 """Propensities: examination probabilities by position, estimated from clicks."""
 
 from countersample.propensity.agreement import CrossCheck, cross_check
+from countersample.propensity.contexts import ContextPropensities, estimate_by_context
 from countersample.propensity.curve import Propensities
 from countersample.propensity.estimation import estimate
+from countersample.propensity.loading import load_propensities
 from countersample.propensity.methods import METHODS
 from countersample.propensity.power_law import PowerLaw, estimate_gamma
 from countersample.propensity.regression import pair_ids
@@ -11,13 +13,16 @@ from countersample.propensity.trust import trust_correct
 
 __all__ = [
     "METHODS",
+    "ContextPropensities",
     "CrossCheck",
     "PowerLaw",
     "Propensities",
     "Support",
     "cross_check",
     "estimate",
+    "estimate_by_context",
     "estimate_gamma",
+    "load_propensities",
     "pair_ids",
     "supported",
     "trust_correct",

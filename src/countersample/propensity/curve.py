@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from countersample._files import atomic_path
 from countersample._frames import Tabular
 from countersample._params import number
 from countersample.clicks.bias import TableBias, check_weightable
-from countersample.data.sources import reading
 from countersample.errors import DataError
+from countersample.propensity.saving import SCHEMA_VERSION, Saved, entries
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from numpy.typing import ArrayLike, NDArray
 
     from countersample._arrays import Floats
 
-SCHEMA_VERSION = 1
 _COLUMNS = ("value", "low", "high", "n_impressions")
 
 
 @dataclass(frozen=True, eq=False)
-class Propensities(Tabular):
+class Propensities(Saved, Tabular):
     """value[k − 1] = P(examine position k) / P(examine the reference position), k = 1..K.
 
     Clicks tell propensities up to a common factor, so they are given relative to one position, the
@@ -156,28 +150,7 @@ class Propensities(Tabular):
         }
 
     @classmethod
-    def from_dict(cls, kept: dict[str, Any]) -> Propensities:
+    def from_dict(cls, kept: dict[str, Any]) -> Self:
         """Return the estimate that `to_dict` gave these values of."""
-        try:
-            version = kept["schema_version"]
-            columns = {name: kept[name] for name in _COLUMNS}
-            words = {name: kept[name] for name in ("method", "confidence", "reference", "notes")}
-        except (LookupError, TypeError) as error:
-            raise DataError(f"not propensities of this package: no entry {error}") from error
-        if version != SCHEMA_VERSION:
-            raise DataError(
-                f"propensities of schema version {version}, expected {SCHEMA_VERSION}: read them "
-                "with the release that wrote them"
-            )
-        return cls(**columns, **words)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write JSON, atomically."""
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Propensities:
-        """Read what `save` wrote."""
-        with reading(path, "not propensities in JSON ({})", ValueError):
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        names = (*_COLUMNS, "method", "confidence", "reference", "notes")
+        return cls(**dict(zip(names, entries(kept, names), strict=True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,9 @@ def estimate(
     All estimators assume the position-based model: P(click) = p_position · r, with r the relevance
     of the item to the query. Intervals are quantiles over resampled logs: queries are drawn with
     replacement, each with all its impressions, and the estimate is made again.
+
+    In a log with contexts, positions are compared within each of them, over all of them at once:
+    one curve, between theirs. `estimate_by_context` gives each its own.
 
     Parameters
     ----------
@@ -81,6 +85,13 @@ def estimate(
         counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng,
         reference=reference, depth=depth, **options,
     )  # fmt: skip
+    n_contexts = len(np.unique(counts.context))
+    if n_contexts > 1:
+        note = (
+            f"the log has {n_contexts} contexts, and this curve is between theirs: "
+            "estimate_by_context gives each its own"
+        )
+        found = replace(found, notes=(*found.notes, note))
     return found
 
 
@@ -131,6 +142,40 @@ def resample(
     return found, resamples
 
 
+def deepest_of(
+    counts: PositionCounts,
+    method: str,
+    *,
+    reference: int = 1,
+    depth: int | None = None,
+    **options: Any,  # noqa: ANN401 (those of the method)
+) -> tuple[str, int] | None:
+    """Return the method and the largest depth at which a log that it refuses has an estimate."""
+    found: list[tuple[int, str]] = []
+    for name, mine in _candidates(method, options):
+        asked: dict[str, Any] = {"reference": reference, "depth": depth, "options": mine}
+        try:
+            given(counts, name, **asked)
+        except UnsupportedError as error:
+            deepest = refusal(error, counts, name, **asked).depth
+            found += [] if deepest is None else [(deepest, name)]
+    if not found:
+        return None
+    last, name = max(found, key=lambda each: each[0])
+    return name, last
+
+
+def _candidates(method: str, options: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the methods to be tried in turn, each with its options."""
+    if method != "auto":
+        return [(method, options)]
+    return [
+        (name, options if needs_features(name) else {})
+        for name in _AUTO
+        if "features" in options or not needs_features(name)
+    ]
+
+
 def _given(
     counts: PositionCounts,
     method: str,
@@ -139,15 +184,12 @@ def _given(
     options: dict[str, Any],
 ) -> tuple[str, Cells, Method]:
     """Return the name of the method, the cells and the method that was given them."""
-    names = [method]
-    if method == "auto":
-        names = [name for name in _AUTO if not needs_features(name) or "features" in options]
-    for name in names:
-        mine = options if method != "auto" or needs_features(name) else {}
+    candidates = _candidates(method, options)
+    for name, mine in candidates:
         asked: dict[str, Any] = {"reference": reference, "depth": depth, "options": mine}
         try:
             return name, *given(counts, name, **asked)
         except UnsupportedError as error:
-            if name == names[-1]:
+            if name == candidates[-1][0]:
                 raise DataError(refusal(error, counts, name, **asked).reason) from None
     raise AssertionError  # the loop returns or raises

@@ -146,6 +146,8 @@ def refusal(
             advice = f", or estimate down to depth={bound}"
         except UnsupportedError as again:
             bound = min(again.deepest, bound - 1)
+        except (DataError, ParameterError):  # features that are missing, at every depth
+            break
     if name != _INSTEAD and _is_given(counts, _INSTEAD, reference, depth):
         advice += f", or by method='{_INSTEAD}'"
     return Support(name, False, f"{error}{advice}", found)

@@ -1,0 +1,45 @@
+"""Propensities of any kind, read from a file that says which it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from countersample.data.sources import reading
+from countersample.errors import DataError
+from countersample.propensity.contexts import KIND as BY_CONTEXT
+from countersample.propensity.contexts import ContextPropensities
+from countersample.propensity.curve import Propensities
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+_KINDS: dict[str | None, type[Propensities | ContextPropensities]] = {
+    None: Propensities,
+    BY_CONTEXT: ContextPropensities,
+}
+
+
+def load_propensities(path: str | PathLike[str]) -> Propensities | ContextPropensities:
+    """Read propensities that `save` wrote, of whichever kind they are.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from countersample.propensity import Propensities, load_propensities
+    >>> curve = Propensities([1, 0.5], [1, 0.4], [1, 0.6], n_impressions=[9, 9], method="pivot")
+    >>> with TemporaryDirectory() as folder:
+    ...     curve.save(f"{folder}/curve.json")
+    ...     load_propensities(f"{folder}/curve.json").value
+    array([1. , 0.5])
+    """
+    with reading(path, "not propensities in JSON ({})", ValueError):
+        kept = json.loads(Path(path).read_text(encoding="utf-8"))
+        kind = kept.get("kind") if isinstance(kept, dict) else None
+        if kind not in _KINDS:
+            raise DataError(
+                f"propensities of the kind {kind!r}, which this release does not know: read them "
+                "with the release that wrote them"
+            )
+        return _KINDS[kind].from_dict(kept)

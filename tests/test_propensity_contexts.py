@@ -1,0 +1,248 @@
+"""Contexts: a curve for each, from its own rows; pooled, cut or refused by the rule."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import SEED
+from scipy.special import expit
+from twins_propensity import served, shuffled
+
+from countersample.clicks.impressions import PositionCounts
+from countersample.errors import DataError
+from countersample.propensity import (
+    METHODS,
+    ContextPropensities,
+    Propensities,
+    estimate,
+    estimate_by_context,
+    load_propensities,
+    pair_ids,
+)
+from countersample.propensity.cells import cells_of
+from countersample.propensity.methods import needs_features
+
+THETA = 1 / np.arange(1, 6)
+# Users of phones look at the first results, those of desktops further: 0.011 and 0.322 at 10.
+RANK = np.arange(1, 11)
+DEVICES = {"desktop": RANK**-0.492, "phone": RANK**-1.96}
+
+
+def streams(n):
+    return [np.random.default_rng(seed) for seed in np.random.SeedSequence(SEED).spawn(n)]
+
+
+def mixed(logs):
+    """Put the logs of contexts together, as one log with a column `context`."""
+    columns = [
+        np.concatenate([getattr(log, name) for log in logs.values()])
+        for name in ("query", "item", "position", "clicks", "impressions")
+    ]
+    context = np.repeat(list(logs), [len(log) for log in logs.values()])
+    return PositionCounts.from_columns(*columns, context=context)
+
+
+def two_devices(rng, n_queries=400, sessions=200):
+    relevance = rng.beta(2, 3, (n_queries, 10))
+    options = {"n_queries": n_queries, "sessions": sessions, "n_rankers": 4, "noise": 1}
+    return mixed({
+        name: served(rng, theta, relevance=relevance, **options)[0]
+        for name, theta in DEVICES.items()
+    })  # fmt: skip
+
+
+def test_both_curves_are_covered():
+    """Of mixed devices, over many logs; and the pooled curve is neither."""
+    n_logs, hits, errors = 25, [], []
+    for rng in streams(n_logs):
+        found = estimate_by_context(two_devices(rng), n_bootstrap=60, rng=rng)
+        assert list(found.curves) == ["desktop", "phone"]
+        assert not any("pooled" in note for note in found.notes)
+        for name, theta in DEVICES.items():
+            curve = found.curves[name]
+            hits.append(((curve.low <= theta) & (theta <= curve.high))[1:])
+            errors.append(np.log(curve.value / theta)[1:])
+    # Positions of a log share their clicks: about three of nine are its own.
+    assert 0.92 - 4 * np.sqrt(0.92 * 0.08 / (2 * 3 * n_logs)) < np.mean(hits) < 0.995
+    spread = np.std(errors, axis=0)
+    assert (np.abs(np.mean(errors, axis=0)) < 0.15 + 4 * spread / np.sqrt(2 * n_logs)).all()
+    pooled = estimate(two_devices(rng), rng=SEED)
+    assert DEVICES["phone"][9] * 3 < pooled.value[9] < DEVICES["desktop"][9] * 0.9
+    assert any("2 contexts, and this curve is between theirs" in note for note in pooled.notes)
+
+
+def test_the_curve_of_a_context_is_that_of_its_rows(rng):
+    counts = two_devices(rng, n_queries=60)
+    found = estimate_by_context(counts, method="pivot", rng=0)
+    for code, name in enumerate(counts.context_ids):
+        alone = estimate(counts.take(counts.context == code), method="pivot", rng=1)
+        np.testing.assert_allclose(found.curves[name].value, alone.value)
+
+
+def test_a_context_alone_is_the_log(rng):
+    log, _ = served(rng, THETA, n_queries=60, sessions=60)
+    (curve,) = estimate_by_context(log, rng=3).curves.values()
+    np.testing.assert_array_equal(curve.low, estimate(log, rng=3).low)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_positions_are_compared_within_contexts(method):
+    """The curve over contexts is that of a log whose queries have the context in their name."""
+    rng = np.random.default_rng(SEED)
+    features = rng.standard_normal((40, 5, 2))
+    relevance = expit(features @ [1.0, -1.0] - 1)
+    options = {"n_queries": 40, "sessions": 60, "relevance": relevance}
+    counts = mixed({name: shuffled(rng, theta, **options)
+                    for name, theta in (("a", THETA), ("b", THETA**2))})  # fmt: skip
+    apart = PositionCounts.from_columns(
+        counts.query * 2 + counts.context, counts.item, counts.position, counts.clicks,
+        counts.impressions,
+    )  # fmt: skip
+    given = {}
+    for log, queries in ((counts, 1), (apart, 2)):
+        query, item = pair_ids(log)
+        given[queries] = {"features": features[query // queries, item]}
+    mine, theirs = (
+        METHODS[method](cells_of(log), **(given[n] if needs_features(method) else {}))
+        for log, n in ((counts, 1), (apart, 2))
+    )
+    (one,) = mine.curves(np.ones((1, 40)))
+    (other,) = theirs.curves(np.ones((1, 80)))
+    np.testing.assert_allclose(one, other, rtol={"regression-em": 5e-3}.get(method, 1e-6))
+
+
+def test_an_item_at_two_positions_in_two_contexts_tells_nothing():
+    rows = [(q, 0, k, 5, 10, context) for q in range(9) for k, context in ((1, "a"), (2, "b"))]
+    *columns, context = zip(*rows, strict=True)
+    counts = PositionCounts.from_columns(*columns, context=context)
+    with pytest.raises(DataError, match="no query-item pair was shown both in position 1 and"):
+        estimate(counts, method="all-pairs")
+    with pytest.raises(DataError, match="no context of the log tells .*: in 'a', the log has"):
+        estimate_by_context(counts)
+
+
+# -- the rule
+
+
+def fixed(n_queries=60):
+    """A log of one ranker that never changed: it tells nothing."""
+    query, item = np.repeat(np.arange(n_queries), 5), np.tile(np.arange(5), n_queries)
+    clicks = np.tile([9, 7, 5, 4, 3], n_queries)
+    return PositionCounts.from_columns(query, item, item + 1, clicks, np.full(5 * n_queries, 50))
+
+
+def test_pooled_where_a_context_cannot_tell_and_the_others_agree(rng):
+    logs = {name: served(rng, THETA, n_queries=100, sessions=200)[0] for name in "ab"}
+    found = estimate_by_context(mixed(logs | {"fixed": fixed()}), rng=0)
+    assert found.refused == {}
+    curve = found.curves["fixed"]
+    assert any(note.startswith("pooled over contexts: no query-item pair") for note in curve.notes)
+    together = estimate(mixed(logs), rng=0)
+    np.testing.assert_allclose(curve.value, together.value)
+    np.testing.assert_array_equal(curve.n_impressions, np.full(5, 60 * 50))
+
+
+def test_pooled_where_a_context_has_too_little(rng):
+    logs = {name: served(rng, THETA, n_queries=100, sessions=200)[0] for name in "ab"}
+    logs["few"] = shuffled(rng, THETA, n_queries=30, sessions=6)
+    found = estimate_by_context(mixed(logs), method="all-pairs", rng=0)
+    curve, alone = found.curves["few"], estimate(logs["few"], method="all-pairs", rng=0)
+    assert (alone.high > 4 * alone.low).any()
+    assert any("its own intervals, which it keeps, are wide" in note for note in curve.notes)
+    assert np.abs(np.log(curve.value / THETA)).max() < 0.3
+    assert (curve.high > 2 * curve.low)[1:].any()
+
+
+def test_refused_where_the_others_do_not_agree(rng):
+    logs = {name: served(rng, theta, n_queries=100, sessions=200)[0]
+            for name, theta in (("a", THETA), ("b", THETA**0.2))}  # fmt: skip
+    found = estimate_by_context(mixed(logs | {"fixed": fixed()}), rng=0)
+    assert list(found.curves) == ["a", "b"]
+    assert found.refused["fixed"].startswith("no query-item pair was shown both in position 1")
+    assert any(note.startswith("fixed: no curve: ") for note in found.notes)
+    alpha, beta = found.examination_of([1, 1, 9, 2], ["fixed", "a", "a", "?"])
+    np.testing.assert_array_equal(alpha, [np.nan, 1, np.nan, np.nan])
+    assert not beta.any()
+
+
+def test_what_a_context_tells_is_kept_down_to_its_depth(rng):
+    """Items of c move between positions 1 and 2 only, and a and b do not agree."""
+    logs = {name: served(rng, theta, n_queries=100, sessions=200)[0]
+            for name, theta in (("a", THETA), ("b", THETA**0.2))}  # fmt: skip
+    rows = [(q, i, k, 5, 20) for q in range(40) for i in (0, 1) for k in (1, 2)]
+    rows += [(q, 2, 3, 2, 20) for q in range(40)]
+    logs["c"] = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+    found = estimate_by_context(mixed(logs), rng=0)
+    assert len(found.curves["c"].value) == 2
+    assert any("positions beyond 2 have no estimate: no query-item" in n for n in found.notes)
+    alpha, _ = found.examination_of([1, 2, 3], ["c", "c", "c"])
+    np.testing.assert_array_equal(alpha[:2], found.curves["c"].value)
+    assert np.isnan(alpha[2])
+
+
+def test_features_are_those_of_the_context(rng):
+    features = rng.standard_normal((60, 5, 2))
+    relevance = expit(features @ [1.0, -1.0] - 1)
+    options = {"n_queries": 60, "sessions": 100, "n_rankers": 1, "relevance": relevance}
+    logs = {name: served(rng, theta, **options)[0]
+            for name, theta in (("a", THETA), ("b", THETA**0.3))}  # fmt: skip
+    counts = mixed(logs)
+    given = features[pair_ids(counts)]
+    found = estimate_by_context(
+        counts, method="regression-em", features=given, n_bootstrap=20, rng=0
+    )
+    for name, log in logs.items():
+        mine = {"features": features[pair_ids(log)], "n_bootstrap": 20, "rng": 0}
+        alone = estimate(log, method="regression-em", **mine)
+        np.testing.assert_allclose(found.curves[name].value, alone.value, rtol=1e-2)
+
+
+# -- files and frames
+
+
+def curve(value):
+    return Propensities(value, value, value, n_impressions=[10] * len(value), method="given")
+
+
+def test_values_above_one_are_divided_by_one_number():
+    """So that position 1 stays equal in all contexts."""
+    found = ContextPropensities({"a": curve([1.0, 2.0]), "b": curve([1.0, 0.5, 0.25])})
+    alpha, _ = found.examination_of([1, 2, 1, 2, 3], ["a", "a", "b", "b", "b"])
+    np.testing.assert_array_equal(alpha, [0.5, 1, 0.5, 0.25, 0.125])
+
+
+def test_what_is_saved_is_read_again(tmp_path):
+    found = ContextPropensities({"a": curve([1.0, 0.5]), "b": curve([1.0])}, {"c": "why not"})
+    found.save(tmp_path / "examination.json")
+    for again in (
+        load_propensities(tmp_path / "examination.json"),
+        ContextPropensities.load(tmp_path / "examination.json"),
+    ):
+        assert again.to_dict() == found.to_dict()
+    rows = found.to_frame("pyarrow").to_pylist()
+    assert [(row["context"], row["position"]) for row in rows] == [("a", 1), ("a", 2), ("b", 1)]
+    curve([1.0, 0.5]).save(tmp_path / "plain.json")
+    assert isinstance(load_propensities(tmp_path / "plain.json"), Propensities)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "of the moon"}, "of the kind 'of the moon', which this release does not know"),
+        ({"schema_version": 7}, "schema version 7, expected 1"),
+        ({"curves": {}}, "curves must be by context"),
+        ({"curves": [1]}, "curves must be by context"),
+        ({"curves": {"a": {}}}, "no entry 'schema_version'"),
+    ],
+)
+def test_bad_files(tmp_path, change, message):
+    kept = ContextPropensities({"a": curve([1.0, 0.5])}).to_dict()
+    (tmp_path / "bad.json").write_text(json.dumps(kept | change))
+    with pytest.raises(DataError, match=f"bad.json: .*{message}"):
+        load_propensities(tmp_path / "bad.json")
+
+
+def test_the_wrong_class_says_which_function_reads_it(tmp_path):
+    ContextPropensities({"a": curve([1.0, 0.5])}).save(tmp_path / "by_context.json")
+    with pytest.raises(DataError, match="propensities by context, expected those of positions "):
+        Propensities.load(tmp_path / "by_context.json")
