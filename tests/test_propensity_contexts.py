@@ -117,7 +117,7 @@ def test_an_item_at_two_positions_in_two_contexts_tells_nothing():
     counts = PositionCounts.from_columns(*columns, context=context)
     with pytest.raises(DataError, match="no query-item pair was shown both in position 1 and"):
         estimate(counts, method="all-pairs")
-    with pytest.raises(DataError, match="no context of the log tells .*: in 'a', the log has"):
+    with pytest.raises(DataError, match=r"no context of the log tells .*: in 'a', the log has"):
         estimate_by_context(counts)
 
 
