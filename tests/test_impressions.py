@@ -1,6 +1,7 @@
 """Reading, counting and checking of raw logs: what is the same on every engine."""
 
 import bz2
+import contextlib
 import gzip
 import json
 
@@ -20,6 +21,7 @@ from countersample.cli import logs
 from countersample.clicks.impressions import PositionCounts, read_impressions
 from countersample.errors import DataError, ParameterError
 from countersample.plotting import wilson_interval
+from countersample.propensity import METHODS, estimate
 
 GOOD = {"query_id": [1, 1], "item_id": [1, 2], "position": [1, 2], "click": [0, 1]}
 
@@ -295,33 +297,7 @@ def test_ubi_exports_that_are_not_whole(tmp_path):
 # -- what a log can give
 
 
-def supported(**columns):
-    figures = read_impressions(pa.table(columns)).check()
-    return {s.method.split()[0]: (s.is_supported, s.reason) for s in figures.supports}
-
-
-def test_harvesting_needs_items_that_connect_all_positions():
-    items = {"query_id": [1] * 4, "click": [1, 0, 0, 1]}
-    moved = supported(**items, item_id=[1, 1, 2, 2], position=[1, 2, 2, 3])
-    assert moved["intervention"][0]
-    assert "connect all positions" in moved["intervention"][1]
-    gap = supported(**items, item_id=[1, 1, 2, 2], position=[1, 2, 4, 5])
-    assert not gap["intervention"][0]
-    assert "1–2; 4–5" in gap["intervention"][1]
-    assert "not identified" in gap["expectation"][1]
-    fixed = supported(**items, item_id=[1, 2, 3, 4], position=[1, 2, 3, 4])
-    assert fixed["intervention"] == (
-        False, "no query-item pair was seen at more than one position",
-    )  # fmt: skip
-
-
-def test_one_position_or_no_click_gives_nothing():
-    rows = {"query_id": [1, 1], "item_id": [1, 2]}
-    one = supported(**rows, position=[3, 3], click=[0, 1])
-    assert not any(is_supported for is_supported, _ in one.values())
-    assert "every impression is at position 3" in one["expectation"][1]
-    none = supported(**rows, position=[1, 2], click=[0, 0])
-    assert {reason for _, reason in none.values()} == {"the log has no click"}
+def test_a_log_without_a_click_is_told():
     figures = log_of(click=[0, 0]).check()
     assert figures.warnings == ("The log has no click: there is nothing to learn from.",)
 
@@ -329,14 +305,43 @@ def test_one_position_or_no_click_gives_nothing():
 def test_randomized_traffic_is_told_or_named():
     table = pa.table({**GOOD, "policy": ["a", "random-shuffle"]})
     log = read_impressions(table)
-    assert log.check().supports[0].is_supported
-    assert "'random-shuffle' (1 rows), by the name" in log.check().supports[0].reason
-    assert log.check(randomized="a").supports[0].reason == "the rows of 'a' (1 rows)"
+    assert log.check().shuffled == ("random-shuffle",)
+    assert log.check(randomized="a").shuffled == ("a",)
+    assert log.of_policy("a", "random-shuffle").counts().n_impressions == 2
     with pytest.raises(ParameterError, match="expected a policy of the log: a, random-shuffle"):
         log.check(randomized="b")
-    plain = read_impressions(table.set_column(4, "policy", [["a", "b"]])).check().supports[0]
-    assert not plain.is_supported
-    assert not log_of().check().supports[0].is_supported
+    assert read_impressions(table.set_column(4, "policy", [["a", "b"]])).check().shuffled == ()
+    assert log_of().check().shuffled == ()
+
+
+@pytest.mark.parametrize("deepest", [6, 3])
+def test_what_the_command_says_is_what_estimation_does(tmp_path, rng, deepest):
+    """Of a log in which some positions are not clicked: yes is yes, and the depth works."""
+    n = 3000
+    session = np.repeat(np.arange(n), 6)
+    items = np.argsort(rng.random((n, 6)) + 0.2 * np.arange(6))  # items mostly in their places
+    position = np.tile(np.arange(1, 7), n)
+    clicked = (rng.random(6 * n) < 0.5 / position) & (position <= deepest)
+    table = pa.table(
+        {"session": session, "query_id": session % 60, "item_id": items.ravel(),
+         "position": position, "click": clicked.astype(int)}
+    )  # fmt: skip
+    parquet.write_table(table, tmp_path / "log.parquet")
+    said = json.loads(run(tmp_path / "log.parquet", "--json").output)
+    counts = read_impressions(table).counts()
+    answers = {answer["method"]: answer for answer in said["propensities"]}
+    assert answers.keys() == METHODS.keys()
+    assert answers["all-pairs"]["is_supported"] == (deepest == 6)
+    assert answers["all-pairs"]["depth"] == deepest
+    for method, answer in answers.items():
+        for depth in {None, answer["depth"]} if method != "regression-em" else ():
+            works = answer["is_supported"] or depth is not None
+            with contextlib.nullcontext() if works else pytest.raises(DataError):
+                estimate(counts, method=method, depth=depth, n_bootstrap=20, rng=0)
+    shown = run(tmp_path / "log.parquet").output
+    assert f"{'yes' if deepest == 6 else 'no '}  all-pairs" in shown
+    assert ("down to position 6." if deepest == 6 else "estimate down to depth=3") in shown
+    assert "it needs the features of items, which fit is given." in shown
 
 
 def test_the_report_has_no_ids():
@@ -369,7 +374,7 @@ def test_the_command_describes_a_log(tmp_path, rng):
     assert said.exit_code == 0, said.output
     assert f"{path} (polars)" in said.output
     assert "2,000, of which 0 impossible" in said.output
-    assert "yes  randomized traffic" in said.output
+    assert "down to position 7, from the rows of random." in said.output
     assert picture.read_bytes().startswith(b"\x89PNG")
     figures = json.loads(run(path, "--columns", "query_id=q", "--json").output)
     assert figures["rows"] == 2000

@@ -242,7 +242,7 @@ def test_sessions_that_look_wrong_are_counted_and_left_out(engine, rng):
     assert (found.duplicates, found.duplicate_clicks) == (60, again["click"].sum())
     assert found.n_clicks == sum(table["click"].to_pylist())
     said = log.check().warnings
-    assert "30 sessions clicked on everything they showed, at least 5 items: " in said[0]
+    assert "30 sessions clicked everything on their page, at least 5 items: " in said[0]
     assert f"{180 / found.n_clicks:.1%} of all clicks; leave them out with" in said[0]
     assert "1 client with more than 100 sessions asked 150 of them" in said[1]
     assert "60 rows repeated" in said[2]
@@ -278,6 +278,14 @@ def test_ordinary_sessions_do_not_look_wrong(rng):
     check = read_impressions(stacked(every)).check()
     assert (check.suspicious.least_shown, check.suspicious.sessions) == (None, 0)
     assert "Every impression has a click: rows for what was shown" in check.warnings[0]
+
+
+def test_what_hardly_matters_is_counted_without_a_warning(rng):
+    greedy = honest_sessions(rng, 1, 6)
+    greedy |= {"session": greedy["session"] - 1, "click": np.ones(6, int)}
+    check = read_impressions(stacked(honest_sessions(rng, 3000), greedy)).check()
+    assert check.suspicious.sessions == 1  # 6 of about 1,500 clicks
+    assert check.warnings == ()
 
 
 def test_many_is_against_the_median_client(rng):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 (typer reads it)
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,12 +28,14 @@ from countersample.cli._options import (
 
 if TYPE_CHECKING:
     from countersample.clicks.impressions import Impressions, LogCheck, PositionCounts
+    from countersample.propensity import Support
 
 app = typer.Typer(help="Raw logs: what was shown where, and clicked.", no_args_is_help=True)
 
 _SHOWN = 20  # positions in the terminal; the picture and the JSON have all
 _BAR_WIDTH = 30
 _CONTEXTS = 6
+_NEEDS_FEATURES = "it needs the features of items, which fit is given"
 
 
 @app.callback()
@@ -86,6 +89,7 @@ def check(
         temp_dir=temp_dir,
     ) as log:
         found = log.check(randomized=randomized)
+        supports = _supports(log, found)
     if plot is not None:
         from countersample.pages.drawing import new_axes, save_picture
         from countersample.plotting import plot_click_rates
@@ -94,9 +98,10 @@ def check(
         plot_click_rates(found.counts, ax=axes)
         save_picture(figure, plot)
     if json:
-        _show.as_json(found.to_dict())
+        answers = [asdict(support) for support in supports]
+        _show.as_json({**found.to_dict(), "propensities": answers})
     else:
-        _show_check(found)
+        _show_check(found, supports)
         if plot is not None:
             _show.line(f"The click rates are drawn in {plot}")
 
@@ -125,7 +130,19 @@ def open_log(
     return log.without_suspicious() if suspicious == "drop" else log
 
 
-def _show_check(found: LogCheck) -> None:
+def _supports(log: Impressions, found: LogCheck) -> list[Support]:
+    """Ask what estimation would answer, of the shuffled rows where the log says which they are."""
+    from countersample.propensity import supported
+
+    answers = supported(found.counts)
+    if found.shuffled:
+        shuffled, _ = log.of_policy(*found.shuffled).tally()
+        if shuffled is not None:
+            answers["randomized"] = supported(shuffled)["randomized"]
+    return list(answers.values())
+
+
+def _show_check(found: LogCheck, supports: list[Support]) -> None:
     counts, problems = found.counts, found.problems
     share = 100 * found.n_moved / found.n_pairs
     rows = [
@@ -151,12 +168,18 @@ def _show_check(found: LogCheck) -> None:
         rows.append(("interleaved", f"{found.n_mixed:,} sessions show items of several policies"))
     _show.line(f"{found.source} ({found.engine})")
     _show.pairs(rows)
+    from countersample.propensity.methods import needs_features
+
     _show_rates(found)
     _show.line("  propensities that this log can give")
-    for support in found.supports:
-        answer = "yes" if support.is_supported else "no "
-        _show.line(f"    {answer}  {support.method}")
-        _show.line(textwrap.fill(f"{support.reason}.", 92, initial_indent=" " * 9,
+    for support in supports:
+        _show.line(f"    {'yes' if support.is_supported else 'no '}  {support.method}")
+        why = f"down to position {support.depth}"
+        if support.reason is not None:
+            why = _NEEDS_FEATURES if needs_features(support.method) else support.reason
+        elif support.method == "randomized" and found.shuffled:
+            why += f", from the rows of {' and '.join(found.shuffled)}"
+        _show.line(textwrap.fill(f"{why}.", 92, initial_indent=" " * 9,
                                  subsequent_indent=" " * 9))  # fmt: skip
     for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")

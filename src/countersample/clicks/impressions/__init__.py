@@ -1,7 +1,7 @@
 """Raw logs of what was shown and clicked: reading, counting, checking, joining to features."""
 
 from countersample.clicks.impressions.aggregation import Problems
-from countersample.clicks.impressions.checking import LogCheck, Support
+from countersample.clicks.impressions.checking import LogCheck
 from countersample.clicks.impressions.counts import PositionCounts
 from countersample.clicks.impressions.features import FeatureTable, read_features
 from countersample.clicks.impressions.joining import JoinReport, RowPropensities, join_features
@@ -17,7 +17,6 @@ __all__ = [
     "PositionCounts",
     "Problems",
     "RowPropensities",
-    "Support",
     "Suspicious",
     "join_features",
     "join_query_ids",

@@ -1,4 +1,4 @@
-"""What a raw log holds, what is wrong with it, and which propensities it can give: `check`."""
+"""What a raw log holds, and what is wrong with it: `check`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from countersample._frames import Tabular
 from countersample.clicks.impressions.columns import NONE
-from countersample.clicks.impressions.counts import ranges
 from countersample.clicks.impressions.suspicion import Suspicious, describe_sessions
 from countersample.errors import DataError, ParameterError
 
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
 
 # Policies whose names say that rankings were shuffled.
 _RANDOMIZED = re.compile(r"rand|shuffl|swap|explor|uniform", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Support:
-    """Whether a log can give propensities by a method, and why."""
-
-    method: str
-    is_supported: bool
-    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +48,13 @@ class LogCheck(Tabular):
     n_pairs, n_moved, n_repeated : int
         Query-item pairs, those seen at several positions, and those shown more often than their
         query has sessions.
-    supports : tuple of Support
-        What the log can be used for.
+    shuffled : tuple of str
+        The policies whose rankings were shuffled: the one that was named as such, or those whose
+        names say so.
+
+    Notes
+    -----
+    Which propensities the log can give, `countersample.propensity.supported` says of its counts.
     """
 
     source: str
@@ -75,7 +70,7 @@ class LogCheck(Tabular):
     n_pairs: int
     n_moved: int
     n_repeated: int
-    supports: tuple[Support, ...]
+    shuffled: tuple[str, ...]
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -136,7 +131,7 @@ class LogCheck(Tabular):
             "suspicious": None if self.suspicious is None else asdict(self.suspicious),
             "policies": self.policies,
             "positions": self.to_frame("pyarrow").drop_columns("click_rate").to_pylist(),
-            "propensities": [asdict(support) for support in self.supports],
+            "shuffled": list(self.shuffled),
             "warnings": list(self.warnings),
         }
 
@@ -171,42 +166,8 @@ def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
         n_pairs=n_pairs,
         n_moved=n_moved,
         n_repeated=_repeated(counts),
-        supports=tuple(supports(counts, policies, randomized)),
+        shuffled=(randomized,) if randomized else tuple(filter(_RANDOMIZED.search, policies or {})),
     )
-
-
-def supports(
-    counts: PositionCounts, policies: dict[str, int] | None, randomized: str | None
-) -> list[Support]:
-    """Say which ways of estimating propensities a log allows, and why."""
-    positions = counts.by_position[0]
-    names = ("randomized traffic", "intervention harvesting", "expectation maximisation")
-    if len(positions) < 2 or not counts.n_clicks:
-        why = (
-            f"every impression is at position {positions[0]}: positions cannot be compared"
-            if counts.n_clicks
-            else "the log has no click"
-        )
-        return [Support(name, is_supported=False, reason=why) for name in names]
-    groups = _connected(counts)
-    n_pairs, n_moved = _moved(counts)
-    moved = f"{n_moved:,} of {n_pairs:,} query-item pairs were seen at several positions"
-    harvest = f"{moved}, and they connect all positions"
-    em = "items that moved tell position from relevance"
-    if len(groups) > 1:
-        gap = "; ".join(map(ranges, groups))
-        harvest = f"{moved}, but no item links these groups of positions: {gap}"
-        if not n_moved:
-            harvest = "no query-item pair was seen at more than one position"
-        em = (
-            "it gives numbers, but they are not identified here: where no item moves between "
-            "positions, position and relevance explain the clicks equally well"
-        )
-    return [
-        _randomized(names[0], policies, randomized),
-        Support(names[1], is_supported=len(groups) == 1, reason=harvest),
-        Support(names[2], is_supported=True, reason=em),
-    ]
 
 
 def _moved(counts: PositionCounts) -> tuple[int, int]:
@@ -220,33 +181,6 @@ def _repeated(counts: PositionCounts) -> int:
     starts = counts.pair_starts[:-1]
     shown = np.add.reduceat(counts.impressions, starts)
     return int((shown > counts.sessions[counts.query[starts]]).sum())
-
-
-def _randomized(name: str, policies: dict[str, int] | None, randomized: str | None) -> Support:
-    served = policies or {}
-    found = [randomized] if randomized else [p for p in served if _RANDOMIZED.search(p)]
-    said = " and ".join(f"{policy!r} ({served[policy]:,} rows)" for policy in found)
-    why = f"the rows of {said}" + ("" if randomized else ", by the name")
-    if policies is None:
-        why = "the log has no column 'policy' that tells randomized rankings from others"
-    elif not found:
-        why = f"no policy of {', '.join(policies)} has a name that says so; name it if one is"
-    return Support(name, is_supported=bool(found), reason=why)
-
-
-def _connected(counts: PositionCounts) -> list[list[int]]:
-    """Return the positions in groups that are linked by pairs seen at several positions."""
-    from scipy.sparse import coo_array  # noqa: PLC0415 (heavy, only where used)
-    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
-
-    positions, index = np.unique(counts.position, return_inverse=True)
-    same = np.ones(len(counts) - 1, np.bool_)
-    same[counts.pair_starts[1:-1] - 1] = False
-    links = (np.ones(int(same.sum())), (index[:-1][same], index[1:][same]))
-    n, member = connected_components(
-        coo_array(links, shape=(len(positions), len(positions))), directed=False
-    )
-    return [positions[member == k].tolist() for k in range(n)]
 
 
 def _policies(log: Impressions) -> dict[str, int]:

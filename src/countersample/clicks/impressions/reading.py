@@ -144,11 +144,11 @@ class Impressions(AbstractContextManager["Impressions"]):
         found = describe_sessions(self.frame, self.collect).suspicious
         return replace(self, frame=without(self.frame, found), left_out=left_out(found))
 
-    def of_policy(self, policy: str) -> Impressions:
-        """Return the rows that one policy served, such as the randomized traffic."""
+    def of_policy(self, *policies: str) -> Impressions:
+        """Return the rows that one policy, or one of several, served: the randomized traffic."""
         if "policy" not in self.columns:
             raise DataError(f"{self.source}: no column 'policy', so its rows cannot be told apart")
-        return replace(self, frame=self.frame.filter(nw.col("policy") == policy))
+        return replace(self, frame=self.frame.filter(nw.col("policy").is_in(policies)))
 
     def logged_propensities(self, counts: PositionCounts) -> RowPropensities:
         """Return the log's own propensity of each row of `counts`: clicks / Σ click/propensity.

@@ -26,6 +26,8 @@ BY_CHANCE = 1e-3
 MANY_SESSIONS = 100
 #: … and more than so many times the median of all clients.
 TIMES_MEDIAN = 20
+#: Sessions and clients are warned about from this share of all clicks on.
+NOTABLE = 0.01
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,15 @@ class Suspicious:
         return bool(self.sessions or self.clients or self.duplicates)
 
     def sentences(self) -> list[str]:
-        """Say what looks wrong, and how much of all clicks it is."""
+        """Say what looks wrong, and how much of all clicks it is; not what hardly matters."""
         said = []
-        if self.sessions:
+        notable = NOTABLE * self.n_clicks
+        if self.sessions and self.session_clicks >= notable:
             said.append(
-                f"{_number(self.sessions, 'session')} clicked on everything they showed, at least "
+                f"{_number(self.sessions, 'session')} clicked everything on their page, at least "
                 f"{self.least_shown} items: {self._share(self.session_clicks)}"
             )
-        if self.clients:
+        if self.clients and (self.client_clicks or 0) >= notable:
             said.append(
                 f"{_number(self.clients, 'client')} with more than {self.many_sessions:,} sessions "
                 f"asked {self.client_sessions:,} of them: {self._share(self.client_clicks or 0)}"
