@@ -222,4 +222,4 @@ class TestBadInput:
 def test_list(run):
     printed = run("study", "list")
     assert re.search(r"^position-bias +Severity of position bias +Table 5", printed, re.MULTILINE)
-    assert len(json.loads(run("study", "list", "--json"))) == 12
+    assert len(json.loads(run("study", "list", "--json"))) == 13

@@ -35,6 +35,7 @@ class Drawn(NamedTuple):
     position: Ints  # from 1
     policy: Ints | None  # index among the policy's names
     context: Ints  # index among the contexts
+    examination: Floats  # P(examined) where it was shown, to users of its context
     click: NDArray[np.int8]
 
 
@@ -59,7 +60,16 @@ class World:
         steps = self._steps(row, position, contexts[session])
         click = kernels.clicks_shown(rng, offsets, *steps.walk, np.arange(n_sessions))
         policy = None if shown.policy is None else shown.policy[shown.rows >= 0]
-        return Drawn(session, queries[session], row, position, policy, contexts[session], click)
+        return Drawn(
+            session,
+            queries[session],
+            row,
+            position,
+            policy,
+            contexts[session],
+            steps.propensity(offsets),
+            click,
+        )
 
     @property
     def block(self) -> int:

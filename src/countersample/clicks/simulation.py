@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -92,7 +92,9 @@ def simulate_clicks(
     Returns
     -------
     ClickLog
-        A row a click in the order in which they happened, with the dataset's fingerprint.
+        A row a click in the order in which they happened, with the dataset's fingerprint. Where
+        sessions of a query differ, ``examination`` is how likely the item was examined where it
+        was shown: the propensity of weights by position alone.
 
     Raises
     ------
@@ -118,13 +120,14 @@ def simulate_clicks(
     n_clicks = whole_number("n_clicks", n_clicks, least=1)
     world = _world(dataset, policy, bias, relevant, noise, click_model, top, shares, contexts)
     rng = np.random.default_rng(rng)
-    queries, rows, propensity = (_plain_clicks if _is_plain(world) else _clicks)(
-        world, n_clicks, rng
+    found = (
+        _plain_clicks(world, n_clicks, rng) if _is_plain(world) else _clicks(world, n_clicks, rng)
     )
     return ClickLog(
-        query=queries,
-        item=rows - dataset.offsets[queries],
-        propensity=propensity,
+        query=found.query,
+        item=found.row - dataset.offsets[found.query],
+        propensity=found.propensity,
+        examination=found.examination,
         fingerprint=dataset.fingerprint,
     )
 
@@ -238,33 +241,38 @@ def _is_context(value: object) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and hasattr(value[1], "propensity")
 
 
-def _clicks(
-    world: World, n_clicks: int, rng: np.random.Generator
-) -> tuple[NDArray[Any], Ints, Floats]:
-    """Return query, row and propensity of each click of sessions drawn in blocks."""
+class _Clicks(NamedTuple):
+    query: NDArray[Any]
+    row: Ints
+    propensity: Floats
+    examination: Floats | None  # None: the propensity
+
+
+def _clicks(world: World, n_clicks: int, rng: np.random.Generator) -> _Clicks:
+    """Return the clicks of sessions drawn in blocks."""
     examined, clicked = world.expected()
     _check_clicks(world, float(clicked.sum()))
     blocks, n_found = [], 0
     while n_found < n_clicks:
         drawn = world.draw(rng, world.block)
         is_clicked = drawn.click == 1
-        blocks.append((drawn.query[is_clicked], drawn.row[is_clicked]))
+        blocks.append([part[is_clicked] for part in (drawn.query, drawn.row, drawn.examination)])
         n_found += len(blocks[-1][0])
-    queries, rows = (np.concatenate(part)[:n_clicks] for part in zip(*blocks, strict=True))
-    return queries, rows, examined[rows]
+    query, row, examination = (
+        np.concatenate(part)[:n_clicks] for part in zip(*blocks, strict=True)
+    )
+    return _Clicks(query, row, examined[row], examination)
 
 
-def _plain_clicks(
-    world: World, n_clicks: int, rng: np.random.Generator
-) -> tuple[NDArray[Any], Ints, Floats]:
-    """Return query, row and propensity of each click where every session shows the same."""
+def _plain_clicks(world: World, n_clicks: int, rng: np.random.Generator) -> _Clicks:
+    """Return the clicks where every session shows the same."""
     order, offsets, steps = _show(world)
     propensity = steps.propensity(offsets)
     _check_clicks(world, float(propensity @ steps.attract))
     from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
     queries, rows = kernels.clicks_until(rng, offsets, *steps.walk, n_clicks)
-    return queries, order[rows], propensity[rows]
+    return _Clicks(queries, order[rows], propensity[rows], None)
 
 
 def _check_clicks(world: World, n_expected: float) -> None:

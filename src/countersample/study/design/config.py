@@ -52,8 +52,13 @@ class ExperimentConfig:
         How likely an item that is not relevant is clicked once examined.
     relevant : float
         The smallest relevant grade.
+    top : int
+        Items that a session shows, from the top of the ranking; 0: everything.
     policy_fraction : float
         The share of the queries whose labels the logging policy was trained on.
+    second_share : float
+        The share of the sessions that a second logging policy shows, trained on the labels of
+        other queries.
     normalization : str
         Of the features.
     optimizer, objective : str
@@ -79,8 +84,12 @@ class ExperimentConfig:
     bias_offset: int = _setting(0, "Offset of the position-bias curve", least=0)
     noise: float = _setting(0.1, "False clicks", least=0, most=1)
     relevant: float = _setting(3.0, "Smallest relevant grade")
+    top: int = _setting(0, "Items shown", least=0)
     policy_fraction: float = _setting(
         0.001, "Share of queries behind the logging policy", above=0, most=1
+    )
+    second_share: float = _setting(
+        0.0, "Share of sessions of a second logging policy", least=0, below=1
     )
     normalization: str = _setting("query-minmax", "Normalisation of features")
     optimizer: str = _setting("sgd", "Optimizer")

@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Method:
-    """A method as it is shown: its name, its plan and its unit."""
+    """A method as it is shown: its name, its plan, its unit, and what its weights are."""
 
     name: str
     plan: str
     unit: str
+    exposure: str = "policy-aware"  # how a click is weighted: see `join_features`
+
+    @property
+    def look(self) -> tuple[str, str]:
+        """What it is drawn by: its plan and unit, unless its weights are not the usual ones."""
+        return (self.plan if self.exposure == "policy-aware" else self.exposure), self.unit
 
 
 METHODS = {
@@ -67,6 +73,7 @@ class Grid:
 SCALES = ("smoke", "small", "paper")
 _KEYS = ("title", "about", "kind", "paper", "datasets", "methods", "reference", "vary", "settings",
          "claims", "scale")  # fmt: skip
+_METHOD_KEYS = {field.name for field in fields(Method)}
 _CLAIM_KEYS = tuple(field.name for field in fields(Claim))
 _IN_PAPER = ("datasets", "propensities", "toy", "optimizers", "batch-sizes", "position-bias")
 _NO_STUDIES = {"published", "scales", "demo"}
@@ -223,6 +230,7 @@ def _axis(file: TomlFile, adapted: Mapping[str, Any]) -> tuple[str, tuple[Value,
 
 
 def _methods(file: TomlFile) -> tuple[Method, ...]:
+    from countersample.clicks.impressions.exposure import EXPOSURES  # noqa: PLC0415 (as below)
     from countersample.plans import PLANS, UNITS  # noqa: PLC0415 (imports numpy)
 
     given = file.data.get("methods", [])
@@ -230,7 +238,7 @@ def _methods(file: TomlFile) -> tuple[Method, ...]:
         raise file.error(("methods",), f"methods is {given!r}, expected a list")
     methods = []
     for entry in given:
-        if isinstance(entry, dict) and set(entry) == {"name", "plan", "unit"}:
+        if isinstance(entry, dict) and {"name", "plan", "unit"} <= set(entry) <= _METHOD_KEYS:
             method = Method(**entry)
         elif isinstance(entry, str) and entry in METHODS:
             method = METHODS[entry]
@@ -246,6 +254,8 @@ def _methods(file: TomlFile) -> tuple[Method, ...]:
                 f"method {method.name!r} has plan {method.plan!r} and unit {method.unit!r}, "
                 f"expected a plan of {', '.join(PLANS)} and a unit of {', '.join(UNITS)}",
             )
+        with _located(file, ("methods",)):
+            choice("exposure", method.exposure, EXPOSURES)
         methods.append(method)
     if len({method.name for method in methods}) < len(methods):
         raise file.error(("methods",), "methods has the same name twice")

@@ -88,7 +88,7 @@ def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) ->
     diverged = []
     for method in result.grid.methods:
         cell = result.cells[dataset, method.name, value]
-        style = style_of(method.plan, method.unit)
+        style = style_of(*method.look)
         curve = band(cell.ndcg, cell.runs)
         # An interval over sound and fallen runs would cover the panel: each run instead.
         ends = () if cell.n_diverged else (curve.low, curve.high)
@@ -162,7 +162,7 @@ def _draw_lines(
 ) -> None:
     positions = axis_positions(result.grid.values)
     for method in result.grid.methods:
-        style = style_of(method.plan, method.unit)
+        style = style_of(*method.look)
         cells = [result.cells[dataset, method.name, value] for value in result.grid.values]
         mean, _, high = np.array([whole_band(measure(cell), cell) for cell in cells]).T
         half = np.where([cell.n_diverged for cell in cells], np.nan, high - mean)
@@ -185,7 +185,7 @@ def _limit_regret(axes: Axes, result: StudyResult, dataset: str) -> None:
             if not cell.n_diverged:
                 sound += whole_band(100 * cell.regrets, cell)
                 continue
-            colour = style_of(method.plan, method.unit).colour
+            colour = style_of(*method.look).colour
             axes.annotate(f"{cell.n_diverged} diverged", (position, 1), ha="center", va="top",
                           xycoords=("data", "axes fraction"), textcoords="offset points",
                           xytext=(0, -9 * n_notes), fontsize=6.5, color=colour,

@@ -294,7 +294,7 @@ def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
     rows = []
     for axes, (dataset, result) in zip(panels, results.items(), strict=True):
         for method in COMPARED:
-            colour, dash = style_of(method.plan, method.unit)
+            colour, dash = style_of(*method.look)
             bound = result.bound[method.name]
             mean, low, high = band(result.excess[method.name].T)
             axes.errorbar(result.steps, mean, high - mean, color=colour, ls=dash, lw=1.5,

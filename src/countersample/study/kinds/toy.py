@@ -240,7 +240,7 @@ def _draw_paths(axes: Axes, toy: Toy, runs: Mapping[str, Floats]) -> None:
     axes.contour(*sides, risk, levels, colors="black", linewidths=0.4, alpha=0.35)
     said = [f"strayed of {RUNS}, median distance left"]
     for method in COMPARED:
-        paths, style = runs[method.name], style_of(method.plan, method.unit)
+        paths, style = runs[method.name], style_of(*method.look)
         away = np.nan_to_num(np.linalg.norm(paths - toy.optimum, axis=-1), nan=np.inf)
         typical = paths[np.argsort(away[:, -1])[RUNS // 2]]
         axes.plot(*paths.T, color=style.colour, lw=0.5, alpha=0.35)

@@ -68,8 +68,7 @@ def toy_data(toy: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(method: Method) -> dict[str, str]:
     """Return a method's name, plan and the class of its lines in report.css."""
-    known = (method.plan, method.unit) in STYLES
-    style = f"{method.plan}-{method.unit}" if known else "other"
+    style = "-".join(method.look) if method.look in STYLES else "other"
     return {"name": method.name, "plan": method.plan, "style": style}
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FORMAT = 2  # of the results: another number when they would come out different
 INTERMEDIATE = ("data", "clicks")  # needed by other jobs only
 
-_CLICKS = ("clicks", "gamma", "bias_offset", "noise", "relevant")
+_CLICKS = ("clicks", "gamma", "bias_offset", "noise", "relevant", "top", "second_share")
 _TRAINING = ("optimizer", "objective", "batch_size", "epochs", "clip", "trained_gamma",
              "evaluate_every", "no_relevant")  # fmt: skip
 _REFERENCES = ("policy_fraction", "no_relevant")
@@ -106,7 +106,9 @@ class WorkList:
 
     def runs(self, fold: Fold, config: ExperimentConfig, method: Method) -> list[RunOf]:
         """Tuning of a method, and a run for each click log."""
-        known = _chosen(config, _TRAINING) | {"plan": method.plan, "unit": method.unit}
+        known = _chosen(config, _TRAINING) | {
+            "plan": method.plan, "unit": method.unit, "exposure": method.exposure,
+        }  # fmt: skip
         logs = [self.clicks(fold, config, seed) for seed in range(config.seeds)]
         chosen_by = tuple(logs[: config.tuning_seeds])
         rates = list(config.learning_rates)

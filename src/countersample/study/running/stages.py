@@ -101,14 +101,22 @@ def references(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]
 
 
 def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
-    """Simulate a click log on the rankings of the logging policy."""
+    """Simulate a click log on the rankings of the logging policy, or of two."""
     train_set, _vali, _test = bench.data_of(job)
     config = job.config
-    policy = np.array(bench.store.read(job.needs[0])["policy"], np.float32)
+    (reference,) = job.needs
+    weights = [np.array(bench.store.read(reference)["policy"])]
+    shares = [1 - config["second_share"], config["second_share"]]
+    if config["second_share"]:
+        fraction = reference.config["policy_fraction"]
+        weights.append(logging_policy(train_set, fraction=fraction, seed=1))
+    scores = [train_set.features @ each.astype(np.float32) for each in weights]
     return simulate_clicks(
         train_set,
-        train_set.features @ policy,
+        scores[0] if len(scores) == 1 else dict(zip(("first", "second"), scores, strict=True)),
         config["clicks"],
+        top=config["top"] or None,
+        shares=shares if len(scores) > 1 else None,
         bias=PositionBias(config["gamma"], config["bias_offset"]),
         relevant=relevant_grade(train_set, config["relevant"]),
         noise=config["noise"],
@@ -179,7 +187,7 @@ def _train(
     steps, points = length_of(job)
     return train_many(
         train_set,
-        _believed(bench.clicks(clicks), config["trained_gamma"]),
+        _weighted(bench.clicks(clicks), config["exposure"], config["trained_gamma"]),
         learning_rates=rates,
         methods=[config["plan"]],
         seeds=[clicks.config["seed"]],
@@ -207,12 +215,20 @@ def length_of(job: Job) -> tuple[int, list[int]]:
     return config.steps(), [points[(i + 1) * len(points) // n - 1] for i in range(n)]
 
 
-def _believed(log: ClickLog, multiple: float) -> ClickLog:
-    """Return the log with the propensities of γ' = multiple·γ: p' = p^multiple."""
-    if multiple == 1:
-        return log
-    propensity = log.propensity**multiple
-    return ClickLog(log.query, log.item, propensity, fingerprint=log.fingerprint)
+def _weighted(log: ClickLog, exposure: str, multiple: float) -> ClickLog:
+    """Return the log with the propensities that the learner believes in.
+
+    Those of the items, or of the positions alone; and of γ' = multiple·γ: p' = p^multiple.
+    """
+    propensity = log.propensity
+    if exposure == "position-only" and log.examination is not None:
+        propensity = log.examination
+    elif multiple != 1 and log.examination is not None:
+        raise DataError(
+            f"trained_gamma is {multiple:g} where two policies show the items, expected 1: what an "
+            "item's propensity would be with another γ is not in the log"
+        )
+    return ClickLog(log.query, log.item, propensity**multiple, fingerprint=log.fingerprint)
 
 
 def _curve(run: TrainingResult, dataset: RankingDataset, no_relevant: str) -> Floats:
