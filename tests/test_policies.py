@@ -300,6 +300,19 @@ def test_a_cut_off_of_one_policy_is_that_of_the_same_policies(data):
     assert all(pairs[0][key] == pytest.approx(pairs[1][key]) for key in both)
 
 
+def test_a_click_says_how_likely_it_was_examined_where_it_was_shown(data):
+    """Where the first item alone is shown, ρ/θ is the share of sessions that show it: 1/2 or 1."""
+    log = simulate_clicks(
+        data, {"old": OLD, "new": NEW}, 3000, bias=TableBias(TABLE), top=1, rng=SEED
+    )
+    assert set(log.examination.tolist()) == {TABLE[0]}
+    shown = {rows[0] for scores in (OLD, NEW) for rows in lists(scores)}
+    rows = data.offsets[log.query] + log.item
+    assert set(rows.tolist()) <= shown
+    assert set((log.propensity / log.examination).tolist()) <= {0.5, 1.0}
+    assert simulate_clicks(data, OLD, 10, rng=SEED).examination is None
+
+
 @pytest.mark.parametrize("click_model", CLICK_MODELS)
 def test_relevance_is_what_a_user_does_who_examines(click_model):
     model = CLICK_MODELS[click_model](bias=TableBias(TABLE), **SETTING)

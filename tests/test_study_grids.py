@@ -99,6 +99,13 @@ def test_a_grid_of_a_user(tmp_path):
     assert load_grid(path, "smoke").values == (1.0,)
 
 
+def test_a_method_may_have_other_weights(tmp_path):
+    text = GOOD.replace('"pair" }', '"pair", exposure = "position-only" }')
+    usual, mine = load_grid(write(tmp_path, text)).methods
+    assert (usual.exposure, usual.look) == ("policy-aware", ("ips", "click"))
+    assert (mine.exposure, mine.look) == ("position-only", ("position-only", "pair"))
+
+
 def test_a_grid_survives_plain_values(tmp_path):
     from dataclasses import asdict
 
@@ -114,6 +121,8 @@ def test_a_grid_survives_plain_values(tmp_path):
         ('title = "Mine"', "title = 3", 2, "title is 3, expected a text"),
         ('"IPS-SGD", {', '"IPS", {', 6, "no method 'IPS' (did you mean IPS-SGD?)"),
         ('"pair"', '"page"', 6, "has plan 'countersample' and unit 'page'"),
+        ('"pair" }', '"pair", exposure = "all" }', 6, "exposure is 'all', expected one of policy"),
+        ('"pair" }', '"pair", clip = 1 }', 6, "no method {"),
         ("gamma = [0.5, 1]", "gama = [0.5, 1]", 9, "no setting 'gama' (did you mean gamma?)"),
         (
             "gamma = [0.5, 1]",

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from study_runs import GRID, finish
 
 from countersample._progress import Progress
 from countersample.errors import CounterSampleError, DataError, ParameterError
@@ -14,27 +15,8 @@ from countersample.study.experiment import plan, read_experiment, versions
 from countersample.study.running import stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
-from countersample.study.running.runner import Tally, run, state_of
+from countersample.study.running.runner import Tally, state_of
 from countersample.study.running.store import Store
-
-GRID = """
-title = "Mine"
-about = "A study."
-kind = "regret"
-datasets = ["tiny"]
-methods = ["IPS-SGD", "CounterSample"]
-
-[vary]
-gamma = [0.5, 1.0]
-
-[settings]
-queries = 60
-clicks = 400
-epochs = 1.0
-seeds = 2
-evaluate_every = 20
-learning_rates = [1e-3, 1e-2, 1e-1]
-"""
 
 
 @pytest.fixture
@@ -42,14 +24,6 @@ def experiment(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(GRID)
     return plan([path], scale="paper")
-
-
-def finish(experiment, store, workers=1, reverse=False):
-    work = experiment.work()
-    state = state_of(work, store)
-    jobs = list(state.missing.values())
-    run(jobs[::-1] if reverse else jobs, store, workers=workers, is_done=state.done)
-    return work
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +75,7 @@ class TestTheWorkList:
          {"trained_gamma": 0.5}, {"optimizer": "adam"}, {"objective": "dcg"}, {"bias_offset": 1},
          {"policy_fraction": 0.5}, {"normalization": "minmax"}, {"queries": 61},
          {"learning_rates": [1e-3]}, {"evaluate_every": 10}, {"relevant": 2}, {"tuning_seeds": 2},
-         {"no_relevant": "zero"}],
+         {"no_relevant": "zero"}, {"top": 3}, {"second_share": 0.5}],
         ids=lambda settings: next(iter(settings)),
     )  # fmt: skip
     def test_any_other_setting_is_another_run(self, tmp_path, experiment, settings):
