@@ -12,23 +12,26 @@ import typer
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
-from countersample.cli._options import (
+from countersample.cli._options import (  # noqa: TC001 (typer reads them)
     Columns,
     Context,
     Engine,
+    JoinQueries,
     Json,
     Master,
+    PositionsFrom,
     Randomized,
     Seed,
+    Suspicious,
     Values,
-    parse_columns,
-    parse_context,
-    parse_values,
 )
+from countersample.cli.logs import open_log
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
     from countersample.fitting import Fit
+
+MOST_CONTEXTS = 3  # that the summary tells of; the page has all
 
 
 def fit(
@@ -54,6 +57,9 @@ def fit(
     columns: Columns = None,
     context: Context = None,
     values: Values = None,
+    join_queries: JoinQueries = False,
+    positions_from: PositionsFrom = 1,
+    suspicious: Suspicious = "keep",
     engine: Engine = None,
     master: Master = None,
     propensity_method: Annotated[
@@ -106,7 +112,7 @@ def fit(
 ) -> None:
     """Make a ranker from a raw log: check, propensities, tuning, training, and the gain."""
     from countersample._progress import share_progress
-    from countersample.clicks.impressions import read_features, read_impressions
+    from countersample.clicks.impressions import read_features
     from countersample.fitting import fit_from_impressions, write_page
 
     ranker = None  # a linear one, tuned
@@ -118,15 +124,11 @@ def fit(
     for path in (out, page):
         check_writable(path)
     given = _given_propensities(gamma, propensities)
-    table = read_features(features)
-    log = read_impressions(
-        impressions,
-        columns=parse_columns(columns),
-        context=parse_context(context),
-        values=parse_values(values),
-        engine=engine,
-        master=master,
-    )
+    table = read_features(features, join_queries=join_queries)
+    log = open_log(
+        impressions, columns=columns, context=context, values=values, join_queries=join_queries,
+        positions_from=positions_from, suspicious=suspicious, engine=engine, master=master,
+    )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
         found = fit_from_impressions(
             log, table, ranker=ranker, propensities=given, method=propensity_method,
@@ -146,13 +148,13 @@ def fit(
 
 def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)
     from countersample import PositionBias
-    from countersample.propensity import Propensities
+    from countersample.propensity import load_propensities
 
     if gamma is not None and path is not None:
         raise ParameterError("--gamma and --propensities are both given, expected one of them")
     if gamma is not None:
         return PositionBias(gamma)
-    return None if path is None else Propensities.load(path)
+    return None if path is None else load_propensities(path)
 
 
 def _show_fit(found: Fit) -> None:
@@ -209,8 +211,10 @@ def _settings_text(chosen: dict[str, Any]) -> str:
 
 
 def _curve_text(found: Fit) -> str:
-    curve = found.propensity_source.curve
-    if curve is None:
-        return ""
-    value, low, high = (column[-1] for column in (curve.value, curve.low, curve.high))
-    return f"; {value:.3g} at position {len(curve.value)} ({low:.3g} to {high:.3g})"
+    """Return the last value of each curve that was estimated."""
+    told = []
+    for context, curve in found.propensity_source.curves.items():
+        value, low, high = (column[-1] for column in (curve.value, curve.low, curve.high))
+        where = f"position {len(curve.value)}{f' in {context}' if context else ''}"
+        told.append(f"; {value:.3g} at {where} ({low:.3g} to {high:.3g})")
+    return "".join(told[:MOST_CONTEXTS])

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.clicks.bias import PositionBiasCurve
-    from countersample.clicks.impressions import Impressions, PositionCounts, RowPropensities
+    from countersample.clicks.impressions import Impressions, PositionCounts
+    from countersample.clicks.impressions.joining import Examinable
     from countersample.data import RankingDataset
 
 _COLUMNS = (
@@ -177,7 +177,7 @@ class ClickLog(Tabular):
     def from_impressions(
         cls,
         impressions: Impressions | PositionCounts,
-        propensities: ArrayLike | PositionBiasCurve | RowPropensities,
+        propensities: Examinable,
         dataset: RankingDataset,
         item_ids: ArrayLike | None = None,
         *,

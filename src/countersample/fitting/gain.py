@@ -129,14 +129,11 @@ def gain_at_ends(
     exposure: str,
 ) -> tuple[float, float] | None:
     """Return the relative gain with all propensities at the ends of their intervals."""
-    curve = source.curve
-    if curve is None or not curve.low.all():
-        return None
     ends = []
-    for values in (curve.low, curve.high):
-        shown, *_ = matched.shown(values / max(1.0, values.max()), exposure=exposure)
+    for propensities in source.at_ends():
+        shown, *_ = matched.shown(propensities, exposure=exposure)
         gain = estimate_gain(
             scores, shown, matched.dataset, metric=metric, estimator=estimator, n_bootstrap=1, rng=0
         )
         ends.append(gain.relative)
-    return ends[0], ends[1]
+    return (ends[0], ends[1]) if ends else None

@@ -23,9 +23,12 @@ from countersample.scorers.trees import LEAF
 if TYPE_CHECKING:
     from os import PathLike
 
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from countersample.fitting.propensity_source import PropensitySource
     from countersample.fitting.results import Fit
+    from countersample.propensity import Propensities
 
 N_FEATURES = 15  # the largest weights that are shown
 N_POSITIONS = 10  # that have a line in the table
@@ -116,7 +119,15 @@ def _gain(fit: Fit) -> str:
 def _positions(fit: Fit) -> str:
     source = fit.propensity_source
     figure, axes = new_axes(*_SIZE)
-    if source.curve is None:
+    if source.contexts is not None:
+        plot_propensities(source.contexts.curves, ax=axes)
+        first = next(iter(source.contexts.curves.values()))
+        text = (
+            "The probability to be examined, relative to position 1 of each context: "
+            f"{source.source}, with {first.confidence:.0%} intervals."
+        )
+        header, rows = _table_of_contexts(source.contexts.curves)
+    elif source.curve is None:
         positions, mean = _mean_propensities(fit)
         axes.plot(positions, mean, "o-", color=MAIN, ms=4)
         axes.set(xlabel="position", ylabel="propensity", ylim=(0, None))
@@ -124,28 +135,49 @@ def _positions(fit: Fit) -> str:
         rows = [[str(k), f"{value:.3g}"] for k, value in zip(positions, mean, strict=True)]
         header = ["position", "propensity"]
     else:
-        curve, check = source.curve, source.cross_check
-        others = {} if check is None else dict(check.estimates)
-        others.pop(curve.method, None)
-        plot_propensities(curve, ax=axes)
-        for (colour, _), (name, other) in zip(MARKED, others.items(), strict=False):
-            axes.plot(other.position, other.value, color=colour, lw=0.8, alpha=0.8, label=name)
-        axes.legend()
-        thin = "; thin: the other methods" if others else ""
-        text = (
-            f"The probability to be examined, relative to position {curve.reference}: "
-            f"{curve.method}, {source.source}, with {curve.confidence:.0%} intervals{thin}. "
-            f"{'' if check is None else check.sentence}"
-        )
-        header = ["position", curve.method, "interval", *others]
-        rows = [
-            [str(k + 1), f"{curve.value[k]:.3f}", f"{curve.low[k]:.3f} to {curve.high[k]:.3f}",
-             *(f"{other.value[k]:.3f}" for other in others.values())]
-            for k in range(len(curve.value))
-        ]  # fmt: skip
+        text, header, rows = _of_curve(source.curve, source, axes)
     drawn = inline_figure(figure, "Propensity by position")
     table = pages.table(header, rows[:N_POSITIONS], caption="Propensity by position")
     return pages.card("Examination by position", pages.paragraphs([text]), drawn, table)
+
+
+def _of_curve(
+    curve: Propensities, source: PropensitySource, axes: Axes
+) -> tuple[str, list[str], list[list[str]]]:
+    """Draw a curve beside those of other methods; return the text, and the table."""
+    check = source.cross_check
+    others = {} if check is None else dict(check.estimates)
+    others.pop(curve.method, None)
+    plot_propensities(curve, ax=axes)
+    for (colour, _), (name, other) in zip(MARKED, others.items(), strict=False):
+        axes.plot(other.position, other.value, color=colour, lw=0.8, alpha=0.8, label=name)
+    axes.legend()
+    thin = "; thin: the other methods" if others else ""
+    text = (
+        f"The probability to be examined, relative to position {curve.reference}: "
+        f"{curve.method}, {source.source}, with {curve.confidence:.0%} intervals{thin}. "
+        f"{'' if check is None else check.sentence}"
+    )
+    rows = [
+        [str(k + 1), f"{curve.value[k]:.3f}", f"{curve.low[k]:.3f} to {curve.high[k]:.3f}",
+         *(f"{other.value[k]:.3f}" for other in others.values())]
+        for k in range(len(curve.value))
+    ]  # fmt: skip
+    return text, ["position", curve.method, "interval", *others], rows
+
+
+def _table_of_contexts(
+    curves: dict[str, Propensities],
+) -> tuple[list[str], list[list[str]]]:
+    """Return a row a position with the value and the interval of each context."""
+    rows = []
+    for k in range(max(len(curve.value) for curve in curves.values())):
+        cells = [
+            f"{c.value[k]:.3f} ({c.low[k]:.3f} to {c.high[k]:.3f})" if k < len(c.value) else "–"
+            for c in curves.values()
+        ]
+        rows.append([str(k + 1), *cells])
+    return ["position", *curves], rows
 
 
 def _mean_propensities(fit: Fit) -> tuple[NDArray[np.intp], NDArray[np.float64]]:

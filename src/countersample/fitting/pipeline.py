@@ -30,12 +30,10 @@ from countersample.rankers import ClickRanker, CounterSampleRanker
 from countersample.tuning import choose_clip, clips_to_try, tune
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from countersample._progress import Show
     from countersample.clicks import ClickLog
-    from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
+    from countersample.clicks.impressions.joining import Examinable
     from countersample.data import RankingDataset
     from countersample.evaluation import Gain
     from countersample.fitting.propensity_source import PropensitySource
@@ -49,7 +47,7 @@ def fit_from_impressions(
     features: FeatureTable,
     *,
     ranker: ClickRanker | None = None,
-    propensities: ArrayLike | PositionBiasCurve | None = None,
+    propensities: Examinable | None = None,
     method: str = "auto",
     randomized: str | None = None,
     depth: int | None = None,

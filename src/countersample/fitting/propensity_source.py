@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from countersample.clicks.impressions.counts import NO_CONTEXT
 from countersample.errors import DataError, ParameterError
-from countersample.propensity import METHODS, Propensities, cross_check, estimate
+from countersample.propensity import (
+    METHODS,
+    ContextPropensities,
+    Propensities,
+    cross_check,
+    estimate,
+    estimate_by_context,
+)
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike
 
-    from countersample.clicks.bias import PositionBiasCurve
-    from countersample.clicks.impressions import Impressions, RowPropensities
-    from countersample.clicks.impressions.joining import Matched
+    from countersample.clicks.impressions import Impressions, PositionCounts
+    from countersample.clicks.impressions.joining import Examinable, Matched
     from countersample.propensity import CrossCheck
 
 LOGGED = "logged"  # the method that takes the log's own column
@@ -30,18 +36,42 @@ _INSTEAD = (
 class PropensitySource:
     """How likely each position is examined, and where that is known from."""
 
-    propensities: ArrayLike | PositionBiasCurve | RowPropensities  # as `join_features` takes them
+    propensities: Examinable  # as `join_features` takes them
     source: str  # where they are from, in words
-    curve: Propensities | None = None  # the estimate, where they were estimated
+    curve: Propensities | None = None  # the estimate, where there is one for all contexts
+    contexts: ContextPropensities | None = None  # those of each context, where the log has some
     cross_check: CrossCheck | None = None  # what all methods say, where they were estimated
     warnings: tuple[str, ...] = ()
+
+    @property
+    def curves(self) -> dict[str, Propensities]:
+        """The estimates by context, which is ``""`` where there is one for all."""
+        if self.contexts is not None:
+            return self.contexts.curves
+        return {} if self.curve is None else {NO_CONTEXT: self.curve}
+
+    def at_ends(self) -> list[Examinable]:
+        """Return all estimates at the lower, and at the upper, ends of their intervals.
+
+        Nothing where there are none, or where one of them is 0.
+        """
+        if not self.curves or not all(curve.low.all() for curve in self.curves.values()):
+            return []
+        ends: list[Examinable] = []
+        for end in ("low", "high"):
+            moved = {
+                name: replace(curve, **dict.fromkeys(("value", "low", "high"), getattr(curve, end)))
+                for name, curve in self.curves.items()
+            }
+            ends.append(moved[NO_CONTEXT] if self.contexts is None else ContextPropensities(moved))
+        return ends
 
 
 def find_propensities(
     impressions: Impressions,
     matched: Matched,
     *,
-    given: ArrayLike | PositionBiasCurve | None,
+    given: Examinable | None,
     method: str,
     randomized: str | None,
     depth: int | None,
@@ -54,9 +84,7 @@ def find_propensities(
                 "propensities are given, so nothing is estimated: leave out method, randomized "
                 "and depth"
             )
-        return PropensitySource(
-            given, "given", curve=given if isinstance(given, Propensities) else None
-        )
+        return _given(given)
     if method not in {"auto", LOGGED, *METHODS}:
         known = ", ".join(map(repr, METHODS))
         raise ParameterError(f"method is {method!r}, expected 'auto', {LOGGED!r}, {known}")
@@ -66,6 +94,8 @@ def find_propensities(
     counts = matched.counts
     if randomized is not None:
         counts = impressions.of_policy(randomized).counts()
+    if counts.has_contexts:
+        return _by_context(counts, matched, method, depth, rng)
     if method == "regression-em":
         return _by_features(matched, depth, rng)
     try:
@@ -73,17 +103,54 @@ def find_propensities(
     except DataError as error:
         if method != "auto" or randomized is not None:
             raise DataError(f"{error}; {_INSTEAD}") from error
-        doubt = (
-            f"This log alone does not identify the propensities: {error}. The curve is that of "
-            "regression-em: it is right only if the features tell how relevant items are and do "
-            "not tell where they were shown."
-        )
-        try:
-            return _by_features(matched, depth, rng, doubt)
-        except DataError:
-            raise DataError(f"{error}; {_INSTEAD}") from error
+        return _last_resort(matched, depth, rng, error)
     checked = cross_check(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
     return _estimated(curve, checked)
+
+
+def _last_resort(
+    matched: Matched, depth: int | None, rng: np.random.Generator, error: DataError
+) -> PropensitySource:
+    """Ask the features, where the log alone does not tell."""
+    doubt = (
+        f"This log alone does not identify the propensities: {error}. The curve is that of "
+        "regression-em: it is right only if the features tell how relevant items are and do "
+        "not tell where they were shown."
+    )
+    try:
+        return _by_features(matched, depth, rng, doubt)
+    except DataError:
+        raise DataError(f"{error}; {_INSTEAD}") from error
+
+
+def _given(given: Examinable) -> PropensitySource:
+    return PropensitySource(
+        given,
+        "given",
+        curve=given if isinstance(given, Propensities) else None,
+        contexts=given if isinstance(given, ContextPropensities) else None,
+    )
+
+
+def _by_context(
+    counts: PositionCounts,
+    matched: Matched,
+    method: str,
+    depth: int | None,
+    rng: np.random.Generator,
+) -> PropensitySource:
+    options: dict[str, Any] = {"method": method, "n_bootstrap": N_BOOTSTRAP}
+    if method == "regression-em":
+        counts, options["features"] = matched.with_features()
+        options["n_bootstrap"] = FEW_BOOTSTRAP
+    try:
+        found = estimate_by_context(counts, depth=depth, rng=rng, **options)
+    except DataError as error:
+        raise DataError(f"{error}; {_INSTEAD}, or leave out the contexts") from error
+    names = sorted({curve.method for curve in found.curves.values()})
+    source = f"estimated by {' and '.join(names)} in each of {len(found.curves)} contexts"
+    warnings = tuple(f"Propensities in {note}." for note in found.notes)
+    return PropensitySource(found, source, contexts=found, warnings=warnings)
 
 
 def _logged(impressions: Impressions, matched: Matched) -> PropensitySource:
@@ -111,4 +178,10 @@ def _estimated(curve: Propensities, checked: CrossCheck, *doubts: str) -> Propen
     if not checked.is_agreed:
         warnings.append(f"The curve of propensities is in doubt. {checked.sentence}")
     warnings += [f"Propensities ({curve.method}): {note}." for note in curve.notes]
-    return PropensitySource(curve, f"estimated by {curve.method}", curve, checked, tuple(warnings))
+    return PropensitySource(
+        curve,
+        f"estimated by {curve.method}",
+        curve=curve,
+        cross_check=checked,
+        warnings=tuple(warnings),
+    )

@@ -135,6 +135,7 @@ class Fit:
             "propensities": {
                 "source": source.source,
                 "curve": None if source.curve is None else source.curve.to_dict(),
+                "contexts": None if source.contexts is None else source.contexts.to_dict(),
                 "cross_check": None if source.cross_check is None else source.cross_check.to_dict(),
             },
             "weights": self.weights.to_dict(),

@@ -16,7 +16,7 @@ position. They have that mean for one position each, and so S_q·r only where th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.counts import PositionCounts
 
 
+class ClickProbabilities(Protocol):
+    """How likely an item of relevance r is clicked where it was shown: β + α·r."""
+
+    def examination_of(self, position: ArrayLike, context: ArrayLike) -> tuple[Floats, Floats]:
+        """Return α and β for each row, each (n,); NaN where there is no estimate."""
+
+
 class Examination(NamedTuple):
     """P(click) = β + α·r in each row of some counts; NaN where that is not known."""
 
@@ -42,7 +49,7 @@ class Examination(NamedTuple):
 
 
 def examination_of_rows(
-    propensities: ArrayLike | PositionBiasCurve, counts: PositionCounts
+    propensities: ArrayLike | PositionBiasCurve | ClickProbabilities, counts: PositionCounts
 ) -> Examination:
     """Return how likely each row of counts is examined where it was shown."""
     deepest = int(counts.position.max())

@@ -12,8 +12,10 @@ import numpy as np
 
 from countersample.clicks.impressions.aggregation import encode
 from countersample.clicks.impressions.columns import typed_id
+from countersample.clicks.impressions.counts import row_keys
 from countersample.clicks.impressions.engines import Pandas
 from countersample.clicks.impressions.files import find_files
+from countersample.clicks.impressions.queries import join_query_ids
 from countersample.data.dataset import RankingDataset, group_rows
 from countersample.data.frames import check_column, collected
 from countersample.data.store import is_dataset_folder
@@ -53,6 +55,7 @@ def read_features(
     query: str = "query_id",
     item: str = "item_id",
     features: Sequence[str] | None = None,
+    join_queries: bool = False,
 ) -> FeatureTable:
     """Read the features of items, a row for each query and item.
 
@@ -65,6 +68,9 @@ def read_features(
         The columns of the ids.
     features : sequence of str, optional
         The columns of the features; all others by default, but for one called ``label``.
+    join_queries : bool
+        Whether queries that differ in case and blanks only are one, as `read_impressions` has it.
+        Of an item that several of them have, the first row is taken.
 
     Examples
     --------
@@ -75,7 +81,7 @@ def read_features(
     array(['x', 'y'], dtype='<U1')
     """
     if not isinstance(source, str | os.PathLike):
-        return _of_frame(source, query, item, features)
+        return _of_frame(source, query, item, features, join_queries=join_queries)
     name = os.fspath(source)
     if is_dataset_folder(Path(name)):
         return _of_dataset(Path(name))
@@ -88,7 +94,10 @@ def read_features(
     with Pandas.explained(name), ExitStack() as cleanup:
         files = files.unpacked(Pandas.unpacks, cleanup)
         table = files.format.read(files, as_text=(query, item))
-        return _of_frame(table, query, item, features, has_text_ids=files.format.has_text_ids)
+        return _of_frame(
+            table, query, item, features, join_queries=join_queries,
+            has_text_ids=files.format.has_text_ids,
+        )  # fmt: skip
 
 
 def _of_frame(
@@ -97,6 +106,7 @@ def _of_frame(
     item: str,
     features: Sequence[str] | None,
     *,
+    join_queries: bool,
     has_text_ids: bool = False,
 ) -> FeatureTable:
     table = collected(frame, "neither a path nor a data frame")
@@ -108,6 +118,12 @@ def _of_frame(
             raise DataError(f"{column.null_count:,} rows have no {own}, expected one in each")
         code, distinct = encode(column, has_text_ids=has_text_ids)
         ids[name] = distinct[code]
+    if join_queries:
+        ids["query_id"] = join_query_ids(ids["query_id"])
+        codes = (np.unique(column, return_inverse=True)[1] for column in ids.values())
+        first = np.sort(np.unique(row_keys(*codes), return_index=True)[1])
+        table = table[first.tolist()]
+        ids = {name: column[first] for name, column in ids.items()}
     has_labels = _LABEL in table.columns and not (features and _LABEL in features)
     order, _, _ = group_rows(ids["query_id"])
     rest = table.drop(*(own for own in {query, item} if own not in (features or ())))

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from countersample._arrays import Ints
     from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions.counts import PositionCounts
+    from countersample.clicks.impressions.exposure import ClickProbabilities
     from countersample.data import RankingDataset
 
 
-# An array by position, a `PositionBiasCurve`, `RowPropensities`, or what has `examination_of`.
-Examinable: TypeAlias = "ArrayLike | PositionBiasCurve | RowPropensities"
+Examinable: TypeAlias = "ArrayLike | PositionBiasCurve | ClickProbabilities | RowPropensities"
 
 
 @dataclass(frozen=True, eq=False)
