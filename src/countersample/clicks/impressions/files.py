@@ -14,7 +14,7 @@ from countersample.data.sources import COMPRESSED_SUFFIXES, listed, open_source
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from contextlib import ExitStack
 
     from countersample.clicks.impressions.formats import Format
@@ -50,42 +50,49 @@ class Files:
         return replace(self, paths=tuple(paths))
 
 
-def find_files(source: str) -> Files:
-    """Find the files that a path, a folder, a glob or an address (``s3://…``) means."""
+def find_files(source: str, known: Format | None = None) -> Files:
+    """Find the files that a path, a folder, a glob or an address (``s3://…``) means.
+
+    Where the format is known, a file may have any name; of a folder, those with the endings of the
+    format are taken.
+    """
+    formats = FORMATS if known is None else (known,)
     if "://" in source:
-        return Files(source, (source,), format_of(source) or FORMATS[0], source)
+        return Files(source, (source,), known or format_of(source) or FORMATS[0], source)
     path = Path(source)
     if path.is_dir():
         found = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p, path))
-        files = [str(p) for p in found if format_of(p.name)]
+        files = [str(p) for p in found if format_of(p.name, formats)]
         if not files:
-            raise DataError(f"{source}: no file of a log in this folder, expected {_endings()}")
-        return Files(source, tuple(files), _one_format(source, files), source)
+            raise DataError(
+                f"{source}: no file of a log in this folder, expected {_endings(formats)}"
+            )
+        return Files(source, tuple(files), known or _one_format(source, files), source)
     if path.is_file():
-        return Files(source, (source,), _one_format(source, [source]))
+        return Files(source, (source,), known or _one_format(source, [source]))
     if glob.has_magic(source):
         matches = glob.glob(source, recursive=True)  # noqa: PTH207 (it may be absolute)
         files = sorted(match for match in matches if Path(match).is_file())
         if files:
             base = str(Path(re.split(r"[*?[]", source)[0] + "x").parent)
-            return Files(source, tuple(files), _one_format(source, files), base)
+            return Files(source, tuple(files), known or _one_format(source, files), base)
     raise DataError(f"{source}: no such file or folder")
 
 
-def format_of(name: str) -> Format | None:
+def format_of(name: str, formats: Sequence[Format] = FORMATS) -> Format | None:
     """Tell the format of a file by its name (``log.tsv.gz``); None where it is none of a log."""
     suffixes = Path(name).suffixes
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes = suffixes[:-1]
     ending = suffixes[-1].lower() if suffixes else ""
-    return next((known for known in FORMATS if ending in known.endings), None)
+    return next((known for known in formats if ending in known.endings), None)
 
 
 def _one_format(source: str, files: list[str]) -> Format:
     formats = [format_of(f) for f in files]
     if None in formats:
         odd = files[formats.index(None)]
-        raise DataError(f"{odd}: cannot tell the format by its name, expected {_endings()}")
+        raise DataError(f"{odd}: cannot tell the format by its name, expected {_endings(FORMATS)}")
     names = sorted({known.name for known in formats if known is not None})
     if len(names) > 1:
         raise DataError(
@@ -95,8 +102,18 @@ def _one_format(source: str, files: list[str]) -> Format:
     return next(known for known in FORMATS if known.name == names[0])
 
 
-def _endings() -> str:
-    usual = [known.endings[0] for known in FORMATS]
+def first_line(path: str) -> str:
+    """Return how a file of text begins: its first line, or the first 64 kB of that."""
+    if "://" in path:
+        return ""
+    buffer = bytearray(1 << 16)
+    with open_source(path) as source:
+        count = source.readinto(memoryview(buffer))
+    return buffer[:count].decode("utf-8", errors="replace").split("\n", 1)[0].rstrip("\r")
+
+
+def _endings(formats: Sequence[Format]) -> str:
+    usual = [known.endings[0] or "any name without an ending" for known in formats]
     return f"{listed(usual, 'or')}, also with {listed(COMPRESSED_SUFFIXES, 'or')}"
 
 

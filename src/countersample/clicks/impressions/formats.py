@@ -113,9 +113,22 @@ class JsonLines(Format):
         return pa.concat_tables(tables, promote_options="default")
 
 
+class Feather(Format):
+    """Arrow's own files, with types."""
+
+    is_stream = False
+
+    def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import feather  # noqa: PLC0415
+
+        return pa.concat_tables([feather.read_table(path) for path in files.paths])
+
+
 FORMATS: tuple[Format, ...] = (
     Parquet("parquet", (".parquet", ".pq")),
     Delimited("csv", (".csv",), ","),
     Delimited("tsv", (".tsv",), "\t"),
     JsonLines("jsonl", (".jsonl", ".ndjson", ".json")),
+    Feather("feather", (".feather",)),
 )
