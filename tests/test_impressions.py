@@ -2,7 +2,6 @@
 
 import bz2
 import contextlib
-import gzip
 import json
 
 import duckdb
@@ -234,64 +233,6 @@ def test_what_was_unpacked_is_removed(tmp_path, monkeypatch):
     assert (part.counts().n_clicks, unpacked()) == (1, 1)
     del part
     assert unpacked() == 0
-
-
-# -- User Behavior Insights
-
-
-def ubi(folder, queries, events, *, wrapped=False):
-    for name, documents in (("ubi_queries", queries), ("ubi_events", events)):
-        lines = [json.dumps({"_source": d} if wrapped else d) for d in documents]
-        (folder / f"{name}.ndjson.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
-    return folder
-
-
-def event(query_id, item, action="click", ordinal=1):
-    attributes = {"object": {"object_id": item}, "position": {"ordinal": ordinal}}
-    return {"action_name": action, "query_id": query_id, "event_attributes": attributes}
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_ubi_exports_become_impressions(tmp_path, wrapped):
-    queries = [
-        {"query_id": "u1", "user_query": "laptop", "query_response_hit_ids": ["a", "b"]},
-        {"query_id": "u2", "user_query": "laptop", "query_response_hit_ids": ["b", "a"]},
-        {"query_id": "u3", "user_query": "phone", "query_response_hit_ids": []},
-    ]
-    events = [
-        event("u1", "b"),
-        event("u1", "b", ordinal=2),
-        event("u2", "a", "add_to_cart"),
-        event("u2", "b"),
-    ]
-    log = read_impressions(ubi(tmp_path, queries, events, wrapped=wrapped))
-    assert as_dict(log.counts()) == {
-        ("laptop", "a", 1): (1, 0),
-        ("laptop", "a", 2): (1, 0),
-        ("laptop", "b", 1): (1, 1),
-        ("laptop", "b", 2): (1, 1),
-    }
-    assert log.check().n_sessions == 2
-
-
-def test_ubi_clicks_on_items_that_were_not_shown_are_reported(tmp_path):
-    queries = [{"query_id": "u1", "user_query": "x", "query_response_hit_ids": ["a"]}]
-    log = read_impressions(ubi(tmp_path, queries, [event("u1", "z"), event("u1", "a")]))
-    assert log.check().problems.bad_click == 1
-    assert log.check().counts.n_clicks == 1
-    with pytest.raises(DataError, match="more clicks than impressions"):
-        log.counts()
-
-
-def test_ubi_exports_that_are_not_whole(tmp_path):
-    folder = ubi(tmp_path, [{"query_id": "u1", "user_query": "x"}], [event("u1", "a")])
-    with pytest.raises(DataError, match="no field 'query_response_hit_ids'"):
-        read_impressions(folder)
-    with pytest.raises(ParameterError, match="read by DuckDB"):
-        read_impressions(folder, engine="polars")
-    (folder / "ubi_events.ndjson.gz").unlink()
-    with pytest.raises(DataError, match="no ubi_events beside the other"):
-        read_impressions(folder)
 
 
 # -- what a log can give

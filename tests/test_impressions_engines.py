@@ -30,6 +30,8 @@ def write(table, path, suffix=""):
     sink = pa.BufferOutputStream()
     if path.suffix in {".parquet", ".pq"}:
         parquet.write_table(table, sink)
+    elif path.suffix == ".feather":
+        feather.write_feather(table, sink, compression="uncompressed")
     elif path.suffix in {".jsonl", ".ndjson", ".json"}:
         sink.write("".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode())
     else:

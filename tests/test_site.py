@@ -65,7 +65,7 @@ def test_links_lead_somewhere(page):
 
 def test_every_page_is_in_the_navigation():
     told = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
-    listed = re.findall(r"- (?:[\w ]+: )?([\w/]+\.md)$", told, re.MULTILINE)
+    listed = re.findall(r"- (?:[\w ]+: )?([\w/-]+\.md)$", told, re.MULTILINE)
     assert len(listed) == len(set(listed))
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
     assert pages == set(listed) - {"CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md"}

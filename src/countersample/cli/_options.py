@@ -14,6 +14,12 @@ Columns = Annotated[
     str | None,
     typer.Option(help="The log's own names of columns: query_id=q,item_id=doc,position=rank."),
 ]
+Reader = Annotated[
+    str | None,
+    typer.Option(
+        help="Whose log it is: ubi, metarank, baidu-ultr, yandex, open-bandit or expedia."
+    ),
+]
 Context = Annotated[
     str | None,
     typer.Option(help="The log's own columns that say where a row was shown: device,layout."),

@@ -13,7 +13,7 @@ from countersample.cli import _show
 from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
 
 if TYPE_CHECKING:
-    from countersample.data.catalogue import KnownDataset
+    from countersample.data.catalogue import KnownSet
     from countersample.data.dataset import RankingDataset
     from countersample.data.describe import Description
 
@@ -33,15 +33,17 @@ Clip = Annotated[
 
 @app.command(name="list")
 def list_known(*, data_dir: DataDir = None, json: Json = False) -> None:
-    """List the known sets, and which of them are on this machine."""
+    """List the known sets, labelled data and click logs, and which are on this machine."""
     from countersample.data import catalogue
 
-    folders = {name: _folder(name, data_dir) for name in catalogue.known()}
+    labelled, logs = catalogue.known().values(), catalogue.known_logs().values()
+    folders = {known.name: _folder(known.name, data_dir) for known in (*labelled, *logs)}
     if json:
-        _show.as_json([_known_as_dict(s, folders[s.name]) for s in catalogue.known().values()])
+        _show.as_json([_known_as_dict(known, folders[known.name]) for known in (*labelled, *logs)])
         return
+    here = {name: "yes" if folder else "no" for name, folder in folders.items()}
     _show.table(
-        ["name", "title", "queries", "items", "features", "here"],
+        ["labelled data", "title", "queries", "items", "features", "here"],
         [
             [
                 known.name,
@@ -49,12 +51,22 @@ def list_known(*, data_dir: DataDir = None, json: Json = False) -> None:
                 f"{known.statistics.queries:,}",
                 f"{known.statistics.items:,}",
                 f"{known.statistics.features:,}",
-                "yes" if folders[known.name] else "no",
+                here[known.name],
             ]
-            for known in catalogue.known().values()
+            for known in labelled
         ],
         text_columns=2,
     )
+    _show.line()
+    _show.table(
+        ["click log", "title", "--reader", "here"],
+        [[known.name, known.title, known.reader, here[known.name]] for known in logs],
+        text_columns=3,
+    )
+    for known in logs:
+        _show.line()
+        _show.line(known.name)
+        _show.pairs([("get it", known.homepage), ("licence", known.licence)])
     _show.line()
     _show.line("How to get one: countersample data info NAME")
 
@@ -75,8 +87,9 @@ def info(
     from countersample.data import catalogue
     from countersample.data.load import load
 
-    if path in catalogue.known() and not Path(path).exists():
-        _info_of_known(catalogue.get(path), data_dir, json=json)
+    known = {**catalogue.known(), **catalogue.known_logs()}
+    if path in known and not Path(path).exists():
+        _info_of_known(known[path], data_dir, json=json)
         return
     parts = load(path, cache=cache, clip=clip, progress=True)
     found = {name: part.describe() for name, part in parts.items()}
@@ -163,25 +176,35 @@ def _folder(name: str, data_dir: Path | None) -> Path | None:
         return None
 
 
-def _known_as_dict(known: KnownDataset, folder: Path | None) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(known) | {"folder": None if folder is None else str(folder)}
+def _known_as_dict(known: KnownSet, folder: Path | None) -> dict[str, Any]:
+    return known.to_dict() | {"folder": None if folder is None else str(folder)}
 
 
-def _info_of_known(known: KnownDataset, data_dir: Path | None, *, json: bool) -> None:
+def _info_of_known(known: KnownSet, data_dir: Path | None, *, json: bool) -> None:
+    from countersample.data.catalogue import KnownDataset, KnownLog
+
     folder = _folder(known.name, data_dir)
     if json:
         _show.as_json(_known_as_dict(known, folder))
         return
-    statistics = known.statistics
     _show.line(f"{known.title}: {known.summary}")
-    _show.pairs(
-        [
+    rows = [("kind", known.kind)]
+    check = ""
+    if isinstance(known, KnownDataset):
+        statistics = known.statistics
+        rows += [
             ("queries", f"{statistics.queries:,}"),
             ("items", f"{statistics.items:,}"),
             ("features", f"{statistics.features:,}"),
             ("grades", f"0 … {statistics.highest_grade}"),
+        ]
+        check = f"countersample data verify {folder} --name {known.name}"
+    if isinstance(known, KnownLog):
+        rows += [("size", known.size), ("read it", f"--reader {known.reader}")]
+        check = f"countersample log check {folder} --reader {known.reader}"
+    _show.pairs(
+        [
+            *rows,
             ("get it", f"{known.homepage}: {known.how_to_get}"),
             ("licence", known.licence),
             ("cite", known.citation),
@@ -189,7 +212,7 @@ def _info_of_known(known: KnownDataset, data_dir: Path | None, *, json: bool) ->
         ]
     )
     if folder:
-        _show.line(f"Check it: countersample data verify {folder} --name {known.name}")
+        _show.line(f"Check it: {check}")
 
 
 def _show_written(dataset: RankingDataset, target: Path, *, json: bool) -> None:

@@ -21,6 +21,7 @@ from countersample.cli._options import (  # noqa: TC001 (typer reads them)
     Master,
     PositionsFrom,
     Randomized,
+    Reader,
     Seed,
     Suspicious,
     Values,
@@ -54,6 +55,7 @@ def fit(
         Path | None, typer.Option(help="The page to write; beside the ranker where left out.")
     ] = None,
     model: Model = "linear",
+    reader: Reader = None,
     columns: Columns = None,
     context: Context = None,
     values: Values = None,
@@ -126,8 +128,8 @@ def fit(
     given = _given_propensities(gamma, propensities)
     table = read_features(features, join_queries=join_queries)
     log = open_log(
-        impressions, columns=columns, context=context, values=values, join_queries=join_queries,
-        positions_from=positions_from, suspicious=suspicious, engine=engine, master=master,
+        impressions, reader=reader, columns=columns, context=context, values=values,
+        join_queries=join_queries, positions_from=positions_from, suspicious=suspicious, engine=engine, master=master,
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
         found = fit_from_impressions(

@@ -19,6 +19,7 @@ from countersample.cli._options import (
     Master,
     PositionsFrom,
     Randomized,
+    Reader,
     Suspicious,
     Values,
     parse_columns,
@@ -53,6 +54,7 @@ def check(
         ),
     ],
     *,
+    reader: Reader = None,
     columns: Columns = None,
     context: Context = None,
     values: Values = None,
@@ -77,6 +79,7 @@ def check(
     """Validate and describe a raw log, and say which propensities it can give."""
     with open_log(
         path,
+        reader=reader,
         columns=columns,
         context=context,
         values=values,

@@ -1,4 +1,6 @@
-"""Known learning-to-rank sets: how a person gets one, where it lies, whether a copy is right.
+"""Known public sets, labelled data and click logs: how a person gets one, where a copy lies.
+
+A copy of labelled data can be checked against what was published.
 
 Nothing is ever downloaded. The sets themselves are described in ``catalogue.toml``.
 """
@@ -16,7 +18,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import platformdirs
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     Load = Callable[[Path], RankingDataset]
 
 ENVIRONMENT_VARIABLE = "COUNTERSAMPLE_DATA"
+_Set = TypeVar("_Set", bound="KnownSet")
 
 
 @dataclass(frozen=True)
@@ -59,21 +62,45 @@ class KnownFile:
     sha256: str | None = None
 
 
-@dataclass(frozen=True)
-class KnownDataset:
-    """A public set: what it is, how a person gets it, and what a right copy holds."""
+@dataclass(frozen=True, kw_only=True)
+class KnownSet:
+    """A public set: what it is, and how a person gets it."""
+
+    kind: ClassVar[str]
 
     name: str
     title: str
     aliases: tuple[str, ...]
-    own_layout: bool
     summary: str
     homepage: str
     how_to_get: str
     licence: str
     citation: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, ready for JSON."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownDataset(KnownSet):
+    """Labelled data, and what a right copy holds."""
+
+    kind = "labelled data"
+
+    own_layout: bool
     statistics: Statistics
     files: tuple[KnownFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownLog(KnownSet):
+    """A click log, and the reader of `read_impressions` for it; ``size`` says how large it is."""
+
+    kind = "click log"
+
+    reader: str
+    size: str
 
 
 @dataclass(frozen=True)
@@ -114,21 +141,33 @@ class _Counts(NamedTuple):
     features: int
 
 
-@cache
 def known() -> Mapping[str, KnownDataset]:
-    """Return the known sets by name."""
+    """Return the known sets of labelled data by name."""
+    return _known()[0]
+
+
+def known_logs() -> Mapping[str, KnownLog]:
+    """Return the known click logs by name."""
+    return _known()[1]
+
+
+@cache
+def _known() -> tuple[Mapping[str, KnownDataset], Mapping[str, KnownLog]]:
     text = files("countersample.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    sets = {}
-    for row in tomllib.loads(text)["dataset"]:
+    rows = tomllib.loads(text)
+    for row in (*rows["dataset"], *rows["log"]):
         row["aliases"] = tuple(row["aliases"])
+    for row in rows["dataset"]:
         row["statistics"] = Statistics(**row["statistics"])
         row["files"] = tuple(KnownFile(**file) for file in row["files"])
-        sets[row["name"]] = KnownDataset(**row)
-    return MappingProxyType(sets)
+    return (
+        MappingProxyType({row["name"]: KnownDataset(**row) for row in rows["dataset"]}),
+        MappingProxyType({row["name"]: KnownLog(**row) for row in rows["log"]}),
+    )
 
 
 def get(name: str) -> KnownDataset:
-    """Return the known set of this name.
+    """Return the known set of labelled data of this name.
 
     Examples
     --------
@@ -136,15 +175,24 @@ def get(name: str) -> KnownDataset:
     >>> catalogue.get("mq2008").statistics
     Statistics(queries=784, items=15211, features=46, highest_grade=2)
     """
-    if name in known():
-        return known()[name]
-    near = get_close_matches(name.lower(), known(), n=1)
+    if name in known_logs():
+        raise ParameterError(
+            f"{name} is a click log, expected labelled data: check it with countersample log check "
+            f"PATH --reader {known_logs()[name].reader}"
+        )
+    return _named(name, known())
+
+
+def _named(name: str, sets: Mapping[str, _Set]) -> _Set:
+    if name in sets:
+        return sets[name]
+    near = get_close_matches(name.lower(), sets, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    raise ParameterError(f"no known dataset {name!r}{hint}, expected one of {', '.join(known())}")
+    raise ParameterError(f"no known dataset {name!r}{hint}, expected one of {', '.join(sets)}")
 
 
 def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
-    """Return the folder of a known set on this machine.
+    """Return the folder of a known set, labelled data or a click log, on this machine.
 
     It is looked for under ``data_dir``, then under each folder of the environment variable
     COUNTERSAMPLE_DATA, then under the platform's data folder for this package; in each as a folder
@@ -155,7 +203,7 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
     DataError
         Where there is no such folder, with the folders and how to get the set.
     """
-    dataset = get(name)
+    dataset = _named(name, {**known(), **known_logs()})
     folders = [] if data_dir is None else [Path(data_dir)]
     named = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
     folders += [Path(folder).expanduser() for folder in named if folder]

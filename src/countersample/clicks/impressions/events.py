@@ -63,6 +63,6 @@ def with_values(frame: nw.LazyFrame[Any], values: Mapping[str, float]) -> nw.Laz
     worth = [nw.col(name) * values[event] for name, event in of_event.items()]
     return rows.select(
         *kept,
-        click=nw.max_horizontal(*happened),
+        click=nw.max_horizontal(nw.lit(0), *happened),  # Spark wants two at least
         value=nw.sum_horizontal(*worth),
     )

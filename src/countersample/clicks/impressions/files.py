@@ -79,13 +79,13 @@ def find_files(source: str, known: Format | None = None) -> Files:
     raise DataError(f"{source}: no such file or folder")
 
 
-def format_of(name: str, formats: Sequence[Format] = FORMATS) -> Format | None:
+def format_of(name: str, formats: Sequence[Format] | None = None) -> Format | None:
     """Tell the format of a file by its name (``log.tsv.gz``); None where it is none of a log."""
     suffixes = Path(name).suffixes
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes = suffixes[:-1]
     ending = suffixes[-1].lower() if suffixes else ""
-    return next((known for known in formats if ending in known.endings), None)
+    return next((known for known in formats or FORMATS if ending in known.endings), None)
 
 
 def _one_format(source: str, files: list[str]) -> Format:

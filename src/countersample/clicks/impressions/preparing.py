@@ -55,6 +55,11 @@ class Preparation:
         named = (context,) if isinstance(context, str) else tuple(context or ())
         return cls(columns or {}, named, check_values(values), join_queries, positions_from)
 
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The log's own names that the user gave, each once."""
+        return tuple(dict.fromkeys((*self.columns.values(), *self.context)))
+
     def names(self, found: Sequence[str]) -> dict[str, str]:
         """Return the log's own name of each canonical column it has."""
         return resolve(self.columns, found, context=self.context, has_values=bool(self.values))

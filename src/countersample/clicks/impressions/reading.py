@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import narwhals as nw
 import numpy as np
 
-from countersample.clicks.impressions import aggregation, ubi
+from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.checking import LogCheck, check
+from countersample.clicks.impressions.columns import IDS
 from countersample.clicks.impressions.counts import PositionCounts, row_keys
 from countersample.clicks.impressions.engines import (
     ENGINES,
@@ -21,9 +22,9 @@ from countersample.clicks.impressions.engines import (
     find_engine,
     make_engine,
 )
-from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.joining import RowPropensities
 from countersample.clicks.impressions.preparing import Preparation
+from countersample.clicks.impressions.readers import find_reader
 from countersample.clicks.impressions.suspicion import (
     Suspicious,
     describe_sessions,
@@ -193,6 +194,7 @@ class Impressions(AbstractContextManager["Impressions"]):
 def read_impressions(
     source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
     *,
+    reader: str | None = None,
     columns: Mapping[str, str] | None = None,
     context: str | Sequence[str] | None = None,
     values: Mapping[str, float] | None = None,
@@ -211,6 +213,8 @@ def read_impressions(
         Parquet (a file, a folder, a glob, partitioned), CSV, TSV or JSON lines, compressed too; a
         folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; or a data
         frame of pandas, polars, pyarrow, DuckDB or Spark.
+    reader : {"ubi", "metarank", "baidu-ultr", "yandex", "open-bandit", "expedia"}, optional
+        Whose log the files are, where its columns are not named as here.
     columns : mapping, optional
         The log's own names of canonical columns: ``{"query_id": "q"}``.
     context : str or sequence of str, optional
@@ -254,7 +258,9 @@ def read_impressions(
     }
     with ExitStack() as cleanup:
         if isinstance(source, str | os.PathLike):
-            log = _read_files(os.fspath(source), preparation, engine, settings, cleanup)
+            log = _read_files(os.fspath(source), reader, preparation, engine, settings, cleanup)
+        elif reader is not None:
+            raise ParameterError("reader is for files, not for a frame: name its columns instead")
         else:
             log = _read_frame(source, preparation, engine, settings, cleanup)
         return replace(log, _opened=_Opened(cleanup.pop_all()))
@@ -262,32 +268,19 @@ def read_impressions(
 
 def _read_files(
     source: str,
+    reader: str | None,
     preparation: Preparation,
     engine: str | None,
     settings: dict[str, str | None],
     cleanup: ExitStack,
 ) -> Impressions:
-    exports = ubi.find_exports(source)
-    if exports is not None:
-        if preparation != Preparation() or engine not in {None, ubi.ENGINE.name}:
-            raise ParameterError(
-                "exports of User Behavior Insights have their own columns and are read by DuckDB: "
-                "leave out columns, context, values and engine"
-            )
-        duckdb = make_engine(ubi.ENGINE, cleanup, settings)
-        with duckdb.explained(source):
-            native = ubi.impressions_of(duckdb, exports, cleanup)
-            frame = preparation.finish(nw.from_native(native).lazy())
-            return Impressions(frame, duckdb.name, source)
-    files = find_files(source)
-    files.format.check(files, preparation.columns)
+    found = find_reader(reader, source)
     made = make_engine(find_engine(engine or _DEFAULT), cleanup, settings)
     with made.explained(source):
-        native = made.scan(files.unpacked(made.unpacks, cleanup))
-        frame = nw.from_native(native).lazy()
-        made.check_ids(native, preparation.names(frame.collect_schema().names()))
-        frame = preparation.finish(preparation.select(frame))
-    return Impressions(frame, made.name, source, has_text_ids=files.format.has_text_ids)
+        rows, has_text_ids = found.open(source, made, preparation, cleanup)
+        made.check_ids(rows.to_native(), dict(zip(IDS, IDS, strict=True)))
+        frame = preparation.finish(rows)
+    return Impressions(frame, made.name, source, has_text_ids=has_text_ids)
 
 
 def _read_frame(

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _NAMES = {"query_id": "query_id", "item_id": "url_md5", "position": "position", "click": "click"}
 _PAGE = "query_no"  # of a file, in which query_id may come again
+_NUMBERED = "(select *, row_number() over () as page from {view})"
+_SELECT = "select {columns} from {rows}"
 
 
 class BaiduUltr(SqlReader):
@@ -59,7 +61,7 @@ class BaiduUltr(SqlReader):
 def _register(
     engine: DuckDB, view: str, path: str, kind: str, preparation: Preparation
 ) -> pa.Schema:
-    """Make a file a view of the columns that are needed (it has vectors that DuckDB cannot read)."""
+    """Make a file a view of what is needed; DuckDB cannot read the vectors beside it."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import dataset  # noqa: PLC0415
 
@@ -82,8 +84,8 @@ def _select(view: str, number: int, schema: pa.Schema, preparation: Preparation)
     ]
     rows = view
     if is_list[_NAMES["click"]]:
-        rows = f"(select *, row_number() over () as page from {view})"
+        rows = _NUMBERED.format(view=view)
         made.append(f"'{number}/' || page as session")
     elif _PAGE in is_list:
         made.append(f"'{number}/' || {_PAGE} as session")
-    return f"select {', '.join(made)} from {rows}"
+    return _SELECT.format(columns=", ".join(made), rows=rows)

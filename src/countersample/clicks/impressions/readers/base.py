@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Opened(NamedTuple):
-    """Rows with the canonical columns, and with the log's own ones that the user mapped.
+    """Rows with the canonical columns, from the log's own ones where the user mapped them.
 
     ``has_text_ids`` says whether ids are text of files that know no types, so that "7" may mean
     the number.
@@ -59,13 +59,18 @@ class SqlReader(Reader):
         self, source: str, engine: Engine, preparation: Preparation, cleanup: ExitStack
     ) -> Opened:
         if isinstance(engine, DuckDB):
-            native = self.relation(source, engine, preparation, cleanup)
+            made = self._select(source, engine, preparation, cleanup)
         else:
             with ExitStack() as own, DuckDB.explained(source):
-                relation = self.relation(source, DuckDB(own), preparation, own)
-                table = DuckDB.collect(nw.from_native(relation).lazy(), source)
-            native = engine.from_arrow(table)
-        return Opened(nw.from_native(native).lazy(), self.has_text_ids)
+                table = DuckDB.collect(self._select(source, DuckDB(own), preparation, own), source)
+            made = nw.from_native(engine.from_arrow(table)).lazy()
+        return Opened(made, self.has_text_ids)
+
+    def _select(
+        self, source: str, engine: DuckDB, preparation: Preparation, cleanup: ExitStack
+    ) -> nw.LazyFrame[Any]:
+        relation = self.relation(source, engine, preparation, cleanup)
+        return preparation.select(nw.from_native(relation).lazy())
 
 
 def need_columns(title: str, expected: Sequence[str], found: Sequence[str]) -> None:

@@ -43,11 +43,7 @@ class Expedia(Reader):
     title = "Expedia's hotel searches, 2013"
 
     def open(  # noqa: D102 (as in Reader)
-        self,
-        source: str,
-        engine: Engine,
-        preparation: Preparation,  # noqa: ARG002 (it has every column)
-        cleanup: ExitStack,
+        self, source: str, engine: Engine, preparation: Preparation, cleanup: ExitStack
     ) -> Opened:
         files = find_files(source)
         frame = nw.from_native(engine.scan(files.unpacked(engine.unpacks, cleanup))).lazy()
@@ -63,7 +59,7 @@ class Expedia(Reader):
             .otherwise(nw.when(_is("click_bool")).then(nw.lit("click"))),
             policy=nw.when(_is("random_bool")).then(nw.lit("random")).otherwise(nw.lit("expedia")),
         )
-        return Opened(made, files.format.has_text_ids)
+        return Opened(preparation.select(made), files.format.has_text_ids)
 
 
 def _is(name: str) -> nw.Expr:

@@ -6,11 +6,12 @@
 ``item_id``     each of its ``items``
 ``position``    its place in that list, from 1
 ``event``       the ``type`` of an interaction that names the ranking and the item
+``client``      the ``user`` of the ranking
 ``timestamp``   of the ranking
 ==============  ====================================================================
 
-Interactions without a ranking happened elsewhere, and are left out. ``fields.NAME`` and ``user`` of
-the ranking can be mapped: ``context=fields.source``.
+Interactions without a ranking happened elsewhere, and are left out. Metarank's own ``session`` is
+not read. ``fields.NAME`` of the ranking can be mapped: ``context=fields.source``.
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ _KINDS = ("item", "user", "ranking", "interaction")
 _TEXTS = ("event", "id", "timestamp", "user", "ranking", "type", "item")
 _FORMAT = JsonLines("jsonl", (".jsonl", ".ndjson", ".json"))
 _FIELDS = "fields."
+_QUERY = "fields.query"
 
 _PAGES = """
     select id as page, json_extract_string(items, '$[*].id') as items, 0 as skipped,
-           {query} as query_id, timestamp {more}
+           {query} as query_id, "user" as client, timestamp {more}
     from metarank where event = 'ranking'
 """
 _EVENTS = """
     select ranking as page, item, type as event, false as is_impression, null::int as ordinal
     from metarank where event = 'interaction' and ranking is not null
 """
+_WITH_QUERY = "select 1 from metarank where event = 'ranking' and {query} is not null limit 1"
 
 
 class Metarank(SqlReader):
@@ -61,26 +64,37 @@ class Metarank(SqlReader):
             format="newline_delimited",
             columns=dict.fromkeys(_TEXTS, "VARCHAR") | {"items": "JSON", "fields": "JSON"},
         ).create_view("metarank")
+        if "query_id" not in preparation.columns:
+            _need_queries(engine)
         own = [name for name in preparation.own_names if name.startswith(_FIELDS)]
-        own += ["user"] if "user" in preparation.own_names else []
         more = "".join(f", {_expression(name)} as {quoted(name)}" for name in own)
         return impressions_of(
             engine,
-            _PAGES.format(query=_expression(f"{_FIELDS}query"), more=more),
+            _PAGES.format(query=_expression(_QUERY), more=more),
             _EVENTS,
             preparation,
-            of_pages=("query_id", "timestamp", *own),
+            of_pages=("query_id", "client", "timestamp", *own),
         )
 
 
 def _expression(name: str) -> str:
-    if not name.startswith(_FIELDS):
-        return quoted(name)
+    """Return the value of ``fields.NAME``, null where there is none."""
     field = literal(name.removeprefix(_FIELDS))
     return (
         "list_extract(json_extract_string(fields, '$[*].value'), "
         f"list_position(json_extract_string(fields, '$[*].name'), {field}))"
     )
+
+
+def _need_queries(engine: DuckDB) -> None:
+    """Refuse rankings of which none tells its query, as those of recommendations."""
+    found = engine.connection.sql(_WITH_QUERY.format(query=_expression(_QUERY)))
+    if not found.fetchall():
+        raise DataError(
+            "no ranking has a field 'query': say which one tells rankings of the same kind with "
+            "columns={'query_id': 'fields.…'} (--columns query_id=fields.…), or 'session' for "
+            "rankings that are each of their own"
+        )
 
 
 def _check(line: str) -> None:

@@ -65,7 +65,7 @@ class OpenBandit(Reader):
                 )
             )
         made = frames[0] if len(frames) == 1 else nw.concat(frames)
-        return Opened(made, files.format.has_text_ids)
+        return Opened(preparation.select(made), files.format.has_text_ids)
 
 
 def _campaign(path: str) -> str:

@@ -27,4 +27,5 @@ class Plain(Reader):
         files = find_files(source)
         files.format.check(files, preparation.columns)
         native = engine.scan(files.unpacked(engine.unpacks, cleanup))
-        return Opened(nw.from_native(native).lazy(), files.format.has_text_ids)
+        rows = preparation.select(nw.from_native(native).lazy())
+        return Opened(rows, files.format.has_text_ids)

@@ -11,6 +11,7 @@ event document tells what was done with one of them.
                  document lists no hits, events called ``impression`` tell what was shown, and
                  ``event_attributes.position.ordinal`` where
 ``event``        ``action_name`` of events on the session and the item
+``client``       ``client_id`` of the query document, where it has one
 ``timestamp``    of the query document
 ===============  ========================================================================
 
@@ -38,19 +39,27 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.engines import DuckDB
     from countersample.clicks.impressions.preparing import Preparation
 
+_CLIENT = "client_id"
 _HITS = "query_response_hit_ids"
 _ORDINAL = "event_attributes.position.ordinal"
-_MADE = ("query_id", "item_id", "position", "click", "event", "session", "timestamp")
+_MADE = ("query_id", "item_id", "position", "click", "event", "session", "timestamp", "client")
 
 _PAGES = """
     select {id} as page, {hits} as items, {skipped} as skipped, {text} as query_id,
-           {time} as timestamp {own}
+           {time} as timestamp {client} {own}
     from ubi_queries
 """
 _EVENTS = """
     select {page} as page, {item} as item, {event} as event, {ordinal} as ordinal,
            {action} = '{impression}' as is_impression {own}
     from ubi_events
+"""
+_OF_PAGE = """
+    ({page} - (select least(1, min({page})) from ubi_queries))
+    * coalesce({sizes}, (select max(len({hits})) from ubi_queries))
+"""
+_SHOWN = """
+    select 1 from ubi_events where {action} = '{impression}' and {ordinal} is not null limit 1
 """
 
 
@@ -76,6 +85,7 @@ class Ubi(SqlReader):
             _Index(engine, find_files(str(path)), name, cleanup) for name, path in exports.items()
         )
         of_pages, of_events = _own(preparation, queries, events)
+        has_client = queries.has(_CLIENT)
         if not queries.has(_HITS):
             _need_impressions(engine, queries, events)
         pages = _PAGES.format(
@@ -84,6 +94,7 @@ class Ubi(SqlReader):
             skipped=_skipped(queries),
             text=queries.text("user_query"),
             time=queries.text("timestamp", "null::varchar"),
+            client=f", {queries.text(_CLIENT)} as client" if has_client else "",
             own=_named(queries, of_pages),
         )
         acts = _EVENTS.format(
@@ -100,7 +111,7 @@ class Ubi(SqlReader):
             pages,
             acts,
             preparation,
-            of_pages=("query_id", "timestamp", *of_pages),
+            of_pages=("query_id", "timestamp", *(["client"] if has_client else []), *of_pages),
             of_events=of_events,
         )
 
@@ -171,15 +182,11 @@ def _skipped(queries: _Index) -> str:
     if queries.has("query_attributes.page"):
         page = queries.number("query_attributes.page")
         sizes = [queries.number(f"query_attributes.{name}") for name in ("size", "rows")]
-        longest = f"(select max(len({_hits(queries)})) from {queries.name})"
-        first = f"(select least(1, min({page})) from {queries.name})"
-        known.append(f"({page} - {first}) * coalesce({', '.join(sizes)}, {longest})")
+        known.append(_OF_PAGE.format(page=page, sizes=", ".join(sizes), hits=_hits(queries)))
     return f"coalesce({', '.join(known)}, 0)"
 
 
-def _own(
-    preparation: Preparation, queries: _Index, events: _Index
-) -> tuple[list[str], list[str]]:
+def _own(preparation: Preparation, queries: _Index, events: _Index) -> tuple[list[str], list[str]]:
     """Return the fields that the user mapped: of the queries, and of the events."""
     of_pages: list[str] = []
     of_events: list[str] = []
@@ -204,8 +211,10 @@ def _named(index: _Index, names: Iterable[str]) -> str:
 
 def _need_impressions(engine: DuckDB, queries: _Index, events: _Index) -> None:
     """Refuse exports in which neither hits nor events tell what was shown."""
-    shown = f"{events.text('action_name')} = '{IMPRESSION}' and {events.number(_ORDINAL)} is not null"
-    if not engine.connection.sql(f"select 1 from {events.name} where {shown} limit 1").fetchall():
+    shown = _SHOWN.format(
+        action=events.text("action_name"), impression=IMPRESSION, ordinal=events.number(_ORDINAL)
+    )
+    if not engine.connection.sql(shown).fetchall():
         raise DataError(
             f"{queries.source}: no field {_HITS!r}, and no event {IMPRESSION!r} with a "
             f"{_ORDINAL}, so that nothing tells what was shown; the fields are {queries.fields()}"

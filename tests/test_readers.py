@@ -1,0 +1,180 @@
+"""Readers of other people's logs: one suite over `READERS` and every engine, then their own."""
+
+import gzip
+
+import pyarrow as pa
+import pytest
+from public_logs import EXPEDIA, LOGS, write_baidu_parts, write_csv, write_lines
+from twins_impressions import as_dict, in_full, sessions_of
+
+from countersample.clicks.impressions import read_impressions
+from countersample.clicks.impressions.readers import READERS
+from countersample.data import catalogue
+from countersample.errors import DataError, ParameterError
+
+
+@pytest.fixture(params=READERS)
+def reader(request):
+    return request.param
+
+
+def test_every_reader_has_a_log_here_and_one_in_the_catalogue():
+    assert list(LOGS) == list(READERS)
+    assert {log.reader for log in catalogue.known_logs().values()} == {*READERS} - {"ubi"}
+
+
+def test_a_log_is_counted_by_every_engine(engine, reader, tmp_path):
+    known = LOGS[reader]
+    with read_impressions(known.write(tmp_path), reader=reader, engine=engine) as log:
+        assert log.engine == engine
+        counts = log.counts()
+        assert as_dict(counts) == known.counts
+        assert log.check().problems.n_invalid == 0
+    assert counts.sessions_from == ("first position" if known.sessions is None else "sessions")
+    if known.sessions is not None:
+        assert sessions_of(counts) == known.sessions
+
+
+def test_own_columns_can_be_mapped(engine, reader, tmp_path):
+    known = LOGS[reader]
+    path = known.write(tmp_path)
+    mapped = {"columns": {"context": known.context}}, {"context": [known.context]}
+    for asked in mapped:
+        counts = read_impressions(path, reader=reader, engine=engine, **asked).counts()
+        assert tuple(counts.context_ids) == known.contexts
+        assert counts.impressions.sum() == sum(shown for shown, _ in known.counts.values())
+
+
+@pytest.mark.parametrize("reader", [name for name, log in LOGS.items() if log.values])
+def test_events_have_values(engine, reader, tmp_path):
+    known = LOGS[reader]
+    log = read_impressions(known.write(tmp_path), reader=reader, engine=engine, values=known.values)
+    counts = log.counts()
+    worth = {key[:3]: value for key, (_, _, value) in in_full(counts).items() if value}
+    assert worth == known.worth
+    assert counts.impressions.sum() == sum(shown for shown, _ in known.counts.values())
+    assert counts.clicks.sum() == len(known.worth)  # no impression here is clicked twice
+
+
+def test_an_unknown_column_is_refused_with_those_there_are(reader, tmp_path):
+    path = LOGS[reader].write(tmp_path)
+    with pytest.raises(
+        DataError, match=r"no (column|field) 'nowhere': the (columns|fields).* are "
+    ):
+        read_impressions(path, reader=reader, columns={"policy": "nowhere"})
+
+
+@pytest.mark.parametrize("other", READERS)
+def test_a_log_of_another_kind_is_refused_with_what_was_expected(reader, other, tmp_path):
+    if other != reader:
+        path = LOGS[other].write(tmp_path)
+        with pytest.raises(DataError, match=r"expected|cannot be read") as error:
+            read_impressions(path, reader=reader).counts()
+        assert str(error.value).startswith(str(path))
+
+
+def test_what_is_not_there_is_refused(reader, tmp_path):
+    with pytest.raises(DataError, match=r"no such file|no ubi_queries"):
+        read_impressions(tmp_path / "nowhere", reader=reader)
+    with pytest.raises(DataError, match="no "):
+        read_impressions(tmp_path, reader=reader)
+
+
+def test_a_reader_is_of_files_and_has_a_name(tmp_path):
+    with pytest.raises(ParameterError, match=r"reader is 'expedai', expected one of .*expedia"):
+        read_impressions(tmp_path, reader="expedai")
+    with pytest.raises(ParameterError, match="reader is for files"):
+        read_impressions(pa.table({"srch_id": [1]}), reader="expedia")
+
+
+def test_compressed_logs_are_read(engine, tmp_path):
+    for name in ("metarank", "yandex", "expedia"):
+        path = LOGS[name].write(tmp_path)
+        packed = path.with_name(path.name + ".gz")
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        with read_impressions(packed, reader=name, engine=engine) as log:
+            assert as_dict(log.counts()) == LOGS[name].counts
+
+
+# -- Metarank
+
+
+def test_metarank_without_queries_asks_for_what_repeats(tmp_path):
+    ranking = {"event": "ranking", "id": "r1", "timestamp": 1, "items": [{"id": 7}, {"id": "b"}]}
+    path = write_lines(tmp_path / "e.jsonl", [ranking])
+    with pytest.raises(DataError, match=r"no ranking has a field 'query': .*query_id=fields"):
+        read_impressions(path, reader="metarank")
+    log = read_impressions(path, reader="metarank", columns={"query_id": "session"})
+    assert as_dict(log.counts()) == {("r1", "7", 1): (1, 0), ("r1", "b", 2): (1, 0)}
+
+
+def test_metarank_clicks_on_what_was_not_shown_are_reported(tmp_path):
+    path = LOGS["metarank"].write(tmp_path)
+    stray = '{"event": "interaction", "ranking": "r1", "type": "click", "item": "z"}\n'
+    path.write_text(path.read_text() + stray)
+    log = read_impressions(path, reader="metarank")
+    assert log.check().problems.bad_position == 1
+    assert as_dict(log.check().counts) == LOGS["metarank"].counts
+
+
+# -- Baidu-ULTR
+
+
+def test_baidu_files_have_a_row_for_each_document(engine, tmp_path):
+    log = read_impressions(write_baidu_parts(tmp_path), reader="baidu-ultr", engine=engine)
+    counts = log.counts()
+    assert as_dict(counts) == {("10", "u", 1): (4, 1), ("10", "v", 2): (2, 1)}
+    assert sessions_of(counts) == {"10": 4}  # query_no starts anew in each file
+
+
+def test_baidu_queries_by_their_text(tmp_path):
+    path = LOGS["baidu-ultr"].write(tmp_path)
+    log = read_impressions(path, reader="baidu-ultr", columns={"query_id": "query_md5"})
+    assert log.counts().query_ids.tolist() == ["md5-10", "md5-11"]
+
+
+# -- Open Bandit
+
+
+def test_open_bandit_policies_come_from_folders(engine, tmp_path):
+    folder = LOGS["open-bandit"].write(tmp_path)
+    log = read_impressions(folder, reader="open-bandit", engine=engine)
+    assert log.check().policies == {"bts": 2, "random": 3}
+    assert as_dict(log.of_policy("bts").counts()) == {("all", 0, 1): (1, 1), ("men", 0, 2): (1, 0)}
+    one = read_impressions(folder / "random" / "all" / "all.csv", reader="open-bandit")
+    assert one.check().policies == {"random": 3}
+
+
+def test_open_bandit_needs_the_folder_of_a_policy(tmp_path):
+    path = LOGS["open-bandit"].write(tmp_path) / "bts" / "men" / "men.csv"
+    with pytest.raises(DataError, match="in no folder random or bts"):
+        read_impressions(path.rename(tmp_path / "men.csv"), reader="open-bandit")
+
+
+def test_open_bandit_scores_are_read_where_asked(tmp_path):
+    folder = LOGS["open-bandit"].write(tmp_path)
+    assert "propensity" not in read_impressions(folder, reader="open-bandit").columns
+    asked = {"propensity": "propensity_score"}
+    log = read_impressions(folder, reader="open-bandit", columns=asked)
+    assert log.logged_propensities(log.counts()).value[0] == pytest.approx(0.0125)
+
+
+# -- Expedia
+
+
+def test_expedia_random_rows_are_a_policy_that_says_so(engine, tmp_path):
+    log = read_impressions(LOGS["expedia"].write(tmp_path), reader="expedia", engine=engine)
+    found = log.check()
+    assert found.policies == {"expedia": 3, "random": 2}
+    assert found.supports[0].is_supported  # randomized traffic, by the name
+    by_search = read_impressions(
+        tmp_path / "train.csv", reader="expedia", columns={"query_id": "srch_id"}
+    )
+    assert sessions_of(by_search.counts()) == {1: 1, 4: 1, 6: 1}
+
+
+def test_expedia_test_file_has_no_clicks(tmp_path):
+    header = [n for n in EXPEDIA if n not in {"position", "click_bool", "booking_bool"}]
+    path = write_csv(tmp_path / "test.csv", header, [])
+    with pytest.raises(DataError, match="no column 'position' and 'click_bool' and 'booking_bool'"):
+        read_impressions(path, reader="expedia")
