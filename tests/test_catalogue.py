@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -161,6 +162,42 @@ def test_the_documentation_names_every_set_and_where_to_get_it():
         assert f"`{dataset.name}`" in text
         assert dataset.homepage in text
         assert f"{dataset.statistics.items:,}" in text
+    for log in catalogue.known_logs().values():
+        for said in (f"`{log.name}`", f"`{log.reader}`", log.title, log.size, f"<{log.homepage}>"):
+            assert said in text
+        assert log.licence[1:-1] in text
+
+
+def test_click_logs_are_not_labelled_data(no_places):
+    assert {log.kind for log in catalogue.known_logs().values()} == {"click log"}
+    with pytest.raises(ParameterError, match=r"expedia is a click log, .* --reader expedia"):
+        catalogue.get("expedia")
+    with pytest.raises(DataError, match="accept the rules, download the data"):
+        catalogue.find("expedia")
+    (no_places / "expedia-personalized-sort").mkdir(parents=True)
+    assert catalogue.find("expedia").name == "expedia-personalized-sort"
+
+
+@pytest.mark.parametrize("name", catalogue.known_logs())
+def test_a_click_log_is_complete(name, run):
+    log = catalogue.known_logs()[name]
+    for sentence in (log.summary, log.licence, log.citation):
+        assert sentence.endswith(".")
+    assert log.how_to_get[0].islower()
+    said = run("data", "info", name)
+    assert f"--reader {log.reader}" in said
+    listed = run("data", "list")
+    for text in (log.homepage, log.licence):
+        assert text in said
+        assert text in listed
+
+
+def test_listed_as_json_every_set_tells_its_kind(run):
+    rows = json.loads(run("data", "list", "--json"))
+    kinds = [row["kind"] for row in rows]
+    n_logs = len(catalogue.known_logs())
+    assert kinds == ["labelled data"] * len(NAMES) + ["click log"] * n_logs
+    assert [row["name"] for row in rows][: len(NAMES)] == list(NAMES)
 
 
 def test_an_unknown_name_gets_the_nearest_one():

@@ -166,7 +166,7 @@ def test_expedia_random_rows_are_a_policy_that_says_so(engine, tmp_path):
     log = read_impressions(LOGS["expedia"].write(tmp_path), reader="expedia", engine=engine)
     found = log.check()
     assert found.policies == {"expedia": 3, "random": 2}
-    assert found.supports[0].is_supported  # randomized traffic, by the name
+    assert found.shuffled == ("random",)  # by the name
     by_search = read_impressions(
         tmp_path / "train.csv", reader="expedia", columns={"query_id": "srch_id"}
     )
