@@ -72,7 +72,7 @@ def test_every_page_is_in_the_navigation():
 
 
 def test_the_index_leads_to_every_page():
-    linked = set(re.findall(r"\]\(([\w/]+\.md)\)", (DOCS / "index.md").read_text()))
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / "index.md").read_text()))
     assert {page.name for page in DOCS.glob("*.md")} - linked == {"index.md"}
 
 

@@ -129,7 +129,8 @@ def fit(
     table = read_features(features, join_queries=join_queries)
     log = open_log(
         impressions, reader=reader, columns=columns, context=context, values=values,
-        join_queries=join_queries, positions_from=positions_from, suspicious=suspicious, engine=engine, master=master,
+        join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
+        engine=engine, master=master,
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
         found = fit_from_impressions(
