@@ -83,11 +83,21 @@ class ChosenEstimator:
 
 
 def choose_estimator(
-    asked: str, scores: Floats, shown: ClickLog, dataset: RankingDataset, *, metric: str
+    asked: str,
+    scores: Floats,
+    shown: ClickLog,
+    dataset: RankingDataset,
+    *,
+    metric: str,
+    exposure: str,
 ) -> ChosenEstimator:
     """Take the estimator that the log supports: ``dr`` where clicks alone do not tell enough."""
     if asked != "auto":
         return ChosenEstimator(asked, "as asked for")
+    if exposure == "position-only":
+        return ChosenEstimator(
+            "ips", "position-only weights do not ask how often an item was shown"
+        )
     found = estimate(scores, shown, dataset, metric=metric, n_bootstrap=1, rng=0)
     unseen = found.never_shown or 0.0
     if unseen <= UNSEEN:

@@ -132,7 +132,9 @@ def fit_from_impressions(
         to_train, dataset, shown, metric=metric, rng=streams[2],
         progress=progress.part(0.27, "judging held-out queries"),
     )  # fmt: skip
-    judged_by = choose_estimator(estimator, scores, shown, dataset, metric=metric)
+    judged_by = choose_estimator(
+        estimator, scores, shown, dataset, metric=metric, exposure=exposure
+    )
     gain = estimate_gain(
         scores, shown, dataset, metric=metric, estimator=judged_by.name, rng=streams[3]
     )

@@ -1,0 +1,190 @@
+"""Fits on logs as they are: a page shows some of the items, on devices of two kinds, to buyers."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import SEED
+
+from countersample import PositionBias, evaluate, synthetic
+from countersample.clicks import simulate_impressions
+from countersample.clicks.impressions import FeatureTable, read_impressions
+from countersample.errors import DataError, ParameterError
+from countersample.evaluation.ranking import item_ranks, rank_values
+from countersample.fitting import fit_from_impressions, write_page
+
+RELEVANCE = (0.1, 1.0)  # of items below and above the label 3
+
+
+@pytest.fixture(scope="module")
+def data():
+    return synthetic("tiny", n_queries=300, rng=SEED)
+
+
+@pytest.fixture(scope="module")
+def table(data):
+    items = np.arange(data.n_items) - np.repeat(data.offsets[:-1], data.query_sizes)
+    return FeatureTable(data, items, has_labels=True)
+
+
+@pytest.fixture(scope="module")
+def policies(data):
+    return {"old": data.features[:, 0], "new": data.features[:, 1] + data.features[:, 0] / 2}
+
+
+@pytest.fixture(scope="module")
+def log(data, policies):
+    return simulate_impressions(
+        data, policies, 30_000, shares=[0.9, 0.1], top=5, bias=PositionBias(1.0), rng=SEED
+    )
+
+
+@pytest.fixture(scope="module")
+def fit(log, table):
+    return fit_from_impressions(read_impressions(log), table, propensities=PositionBias(1.0))
+
+
+def true_values(fit, log, data):
+    """Return the DCG@10 of what was logged, and of the fit's ranker, a session."""
+    relevance = np.where(data.labels >= 3, RELEVANCE[1], RELEVANCE[0])
+    query = np.searchsorted(data.query_ids, log["query_id"].to_numpy())
+    row = data.offsets[query] + log["item_id"].to_numpy()
+    reward = rank_values("dcg@10", log["position"].to_numpy())
+    n_sessions = len(np.unique(log["session"].to_numpy()))
+    sessions = np.bincount(query[log["position"].to_numpy() == 1], minlength=data.n_queries)
+    of_query = np.add.reduceat(
+        rank_values("dcg@10", item_ranks(fit.ranker, data)) * relevance, data.offsets[:-1]
+    )
+    return (reward @ relevance[row]) / n_sessions, (sessions @ of_query) / n_sessions
+
+
+class TestCutOff:
+    def test_what_was_logged_is_worth_what_it_is(self, fit, log, data):
+        logged, _ = true_values(fit, log, data)
+        assert abs(fit.gain.logged.value / logged - 1) < 0.05
+
+    def test_the_estimator_is_named(self, fit):
+        assert fit.estimator.name == fit.gain.new.estimator == "dr"
+        unseen = fit.gain.new.never_shown
+        assert 0.05 < unseen < 0.9
+        assert fit.estimator.reason.startswith(f"{unseen:.0%} of the ranker's rewards are of items")
+        assert any("are of items never shown" in text for text in fit.warnings)
+
+    def test_as_asked_for(self, log, table):
+        found = fit_from_impressions(
+            read_impressions(log), table, propensities=PositionBias(1.0), estimator="snips"
+        )
+        assert (found.estimator.name, found.gain.new.per) == ("snips", "relevant item")
+
+    def test_position_only_weights_promise_less_than_is_true(self, fit, log, table, data):
+        """They take it that what one session in ten showed was always there, and not wanted."""
+        other = fit_from_impressions(
+            read_impressions(log), table, propensities=PositionBias(1.0), exposure="position-only"
+        )
+        assert other.settings["exposure"] == "position-only"
+        _, true = true_values(other, log, data)
+        assert other.gain.new.high < true
+        assert abs(fit.gain.new.value / true_values(fit, log, data)[1] - 1) < 0.15
+
+    def test_everything_shown_needs_no_model(self, data, table):
+        whole = simulate_impressions(
+            data, data.features[:, 0], 5000, top=None, bias=PositionBias(1.0), rng=SEED
+        )
+        found = fit_from_impressions(read_impressions(whole), table, propensities=PositionBias(1.0))
+        assert found.estimator.name == "ips"
+        assert found.gain.new.never_shown < 0.01
+
+    def test_no_ids_of_sessions(self, fit, log, table):
+        bare = fit_from_impressions(
+            read_impressions(log.drop_columns("session")), table, propensities=PositionBias(1.0)
+        )
+        assert bare.check.counts.sessions_from == "first position"
+        assert bare.gain.relative == fit.gain.relative
+
+    def test_own_propensities_do_not_tell_exposure(self, log, table):
+        own = log.append_column("propensity", [np.full(len(log), 0.5)])
+        found = fit_from_impressions(read_impressions(own), table)
+        assert found.estimator.name == "ips"
+        assert "do not tell how often others were" in found.estimator.reason
+
+    def test_an_unknown_estimator(self, log, table):
+        with pytest.raises(ParameterError, match="estimator is 'best', expected one of auto, ips"):
+            fit_from_impressions(read_impressions(log), table, estimator="best")
+
+
+CURVES = {"phone": PositionBias(1.96), "desktop": PositionBias(0.49)}
+
+
+@pytest.fixture(scope="module")
+def mixed(data, policies):
+    """A log of two devices."""
+    contexts = {name: (0.5, curve) for name, curve in CURVES.items()}
+    return simulate_impressions(
+        data, policies, 40_000, shares=[0.5, 0.5], top=10, contexts=contexts, rng=SEED
+    )
+
+
+@pytest.fixture(scope="module")
+def of_devices(mixed, table):
+    return fit_from_impressions(read_impressions(mixed), table)
+
+
+class TestContexts:
+    def test_each_has_its_curve(self, of_devices):
+        curves = of_devices.propensity_source.contexts.curves
+        assert set(curves) == set(CURVES)
+        for name, curve in curves.items():
+            true = CURVES[name].propensity(curve.position)
+            width = np.log(curve.high / np.maximum(curve.low, 1e-3)) / 2
+            off = np.abs(np.log(curve.value / true)) / np.maximum(width, 0.1)
+            assert off.max() < 2  # of the half-width of a 95 % interval
+        assert curves["phone"].value[9] < curves["desktop"].value[9] / 5
+
+    def test_the_ranker_is_that_of_known_curves(self, of_devices, mixed, table, data):
+        class Known:
+            def examination_of(self, position, context):
+                curves = CURVES
+                found = np.empty(len(position))
+                for name, curve in curves.items():
+                    own = np.asarray(context) == name
+                    found[own] = curve.propensity(np.asarray(position)[own])
+                return found, np.zeros(len(position))
+
+        known = fit_from_impressions(read_impressions(mixed), table, propensities=Known())
+        ndcg = [evaluate(each.ranker, data, "ndcg@10")["ndcg@10"] for each in (of_devices, known)]
+        assert abs(ndcg[0] - ndcg[1]) < 0.03
+
+    def test_the_page_shows_both(self, of_devices, tmp_path):
+        write_page(tmp_path / "page.html", of_devices, command="")
+        text = (tmp_path / "page.html").read_text("utf-8")
+        assert '<th scope="col">phone</th>' in text
+        assert '<th scope="col">desktop</th>' in text
+        assert of_devices.to_dict()["propensities"]["contexts"]["curves"].keys() == CURVES.keys()
+
+    def test_nothing_that_moves_in_any(self, data, table):
+        still = simulate_impressions(
+            data, data.features[:, 0], 3000, rng=SEED,
+            contexts={name: (0.5, curve) for name, curve in CURVES.items()},
+        )  # fmt: skip
+        with pytest.raises(DataError, match=r"no context .* leave out the contexts"):
+            fit_from_impressions(read_impressions(still), table)
+
+
+def test_what_is_bought_counts_more(log, table, data):
+    """Of the relevant items, buyers want those with much of the last feature."""
+    rng = np.random.default_rng(SEED)
+    query = np.searchsorted(data.query_ids, log["query_id"].to_numpy())
+    row = data.offsets[query] + log["item_id"].to_numpy()
+    clicked = log["click"].to_numpy() == 1
+    bought = clicked & (rng.random(len(log)) < data.features[row, -1])
+    event = np.where(bought, "purchase", np.where(clicked, "click", "view"))
+    events = log.drop_columns("click").append_column("event", pa.array(event))
+    found = [
+        fit_from_impressions(
+            read_impressions(events, values=values), table, propensities=PositionBias(1.0)
+        )
+        for values in ({"click": 1, "purchase": 1}, {"click": 1, "purchase": 10})
+    ]
+    assert found[0].gain.logged.value < found[1].gain.logged.value
+    assert found[1].shown.clicks.sum() == clicked.sum() + 9 * bought.sum()
+    weights = [each.ranker.weights_ / np.linalg.norm(each.ranker.weights_) for each in found]
+    assert weights[0][-1] < weights[1][-1]
