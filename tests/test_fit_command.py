@@ -64,6 +64,31 @@ class TestResult:
             assert "item-0" not in text
             assert "q000" not in text
 
+    def test_exposure_and_estimator(self, run):
+        printed = run(*FIT, "--gamma", "1", "--exposure", "position-only", "--estimator", "snips")
+        assert "position-only; 1,500 sessions of a query, counted by their ids" in printed
+        assert "snips: as asked for" in printed
+        assert "dcg@10 a relevant item" in printed
+
+    def test_contexts_values_and_joined_queries(self, run, shop, rng):
+        log, _ = shop
+        n = len(log)
+        upper = pc.utf8_upper(log["query_id"])
+        is_upper = pa.array(rng.random(n) < 0.5)
+        log = replaced(log, "query_id", pc.if_else(is_upper, upper, log["query_id"]))
+        session = log["session"].to_numpy()
+        device = np.where(session % 2, "phone", "desktop")
+        event = np.where(log["click"].to_numpy() == 1, "buy", "view")
+        log = log.append_column("device", pa.array(device)).append_column("event", pa.array(event))
+        parquet.write_table(log, "log.parquet")
+        printed = run(
+            *FIT, "--context", "device", "--values", "buy=2", "--join-queries", "--json",
+        )  # fmt: skip
+        found = json.loads(printed)
+        assert found["join"]["n_clicks"] == pc.sum(log["click"]).as_py()
+        assert set(found["propensities"]["contexts"]["curves"]) == {"desktop", "phone"}
+        assert found["propensities"]["source"].endswith("in each of 2 contexts")
+
     def test_show_ids(self, run, folder):
         run(*FIT, "--gamma", "1", "--show-ids")
         assert "item-0" in (folder / "ranker.html").read_text("utf-8")

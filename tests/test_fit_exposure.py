@@ -105,6 +105,8 @@ class TestCutOff:
         found = fit_from_impressions(read_impressions(own), table)
         assert found.estimator.name == "ips"
         assert "do not tell how often others were" in found.estimator.reason
+        with pytest.raises(DataError, match=r"'dr' needs to know .* take 'ips', or estimate"):
+            fit_from_impressions(read_impressions(own), table, estimator="dr")
 
     def test_an_unknown_estimator(self, log, table):
         with pytest.raises(ParameterError, match="estimator is 'best', expected one of auto, ips"):

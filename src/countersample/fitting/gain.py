@@ -92,6 +92,12 @@ def choose_estimator(
     exposure: str,
 ) -> ChosenEstimator:
     """Take the estimator that the log supports: ``dr`` where clicks alone do not tell enough."""
+    if asked == "dr" and shown.examination is None:
+        raise DataError(
+            "estimator 'dr' needs to know how likely each item is examined where it was shown, "
+            "which the log's own propensities do not tell: take 'ips', or estimate propensities "
+            "from the log (--propensity-method all-pairs)"
+        )
     if asked != "auto":
         return ChosenEstimator(asked, "as asked for")
     if exposure == "position-only":
