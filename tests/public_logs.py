@@ -288,3 +288,36 @@ LOGS = {
         worth={(23246, 893, 2): 1, (23246, 10404, 2): 5},
     ),
 }
+
+
+def made_expedia(path, rng, *, searches=4000, destinations=60, hotels=12, shown=8):
+    """Write a file with Expedia's header of users who examine position k with probability 1/k.
+
+    Hotels differ in stars, location and price. Expedia ranks by price and a taste that changes
+    from search to search, and keeps position 5 for other offers; users want the location. A third
+    of the pages is shuffled.
+    """
+    stars, location, price = rng.random((3, destinations, hotels))
+    rows = []
+    for search in range(searches):
+        place = rng.integers(destinations)
+        shuffled = rng.random() < 1 / 3
+        score = price[place] - 0.5 * location[place] + 0.6 * rng.random(hotels)
+        order = np.argsort(rng.random(hotels) if shuffled else -score)[:shown]
+        for number, hotel in enumerate(order, 1):
+            position = number + (number >= 5 and not shuffled)
+            wanted = 0.05 + 0.75 * location[place, hotel] ** 2
+            clicked = rng.random() < wanted / position
+            rows.append(
+                {
+                    "srch_id": search, "date_time": "2013-04-04 08:32:15", "position": position,
+                    "srch_destination_id": place, "prop_id": place * hotels + hotel,
+                    "random_bool": int(shuffled), "click_bool": int(clicked),
+                    "booking_bool": int(clicked and rng.random() < 0.3),
+                    "prop_starrating": round(5 * stars[place, hotel]), "prop_brand_bool": 0,
+                    "prop_location_score1": f"{location[place, hotel] + rng.normal(0, 0.05):.3f}",
+                    "prop_log_historical_price": 0, "promotion_flag": rng.integers(2),
+                    "price_usd": f"{np.exp(4 + price[place, hotel]):.2f}",
+                }
+            )  # fmt: skip
+    return write_csv(path, EXPEDIA, rows)
