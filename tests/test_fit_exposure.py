@@ -44,15 +44,15 @@ def fit(log, table):
 
 
 def true_values(fit, log, data):
-    """Return the DCG@10 of what was logged, and of the fit's ranker, a session."""
+    """Return the DCG@5 of what was logged, and of the fit's ranker, a session."""
     relevance = np.where(data.labels >= 3, RELEVANCE[1], RELEVANCE[0])
     query = np.searchsorted(data.query_ids, log["query_id"].to_numpy())
     row = data.offsets[query] + log["item_id"].to_numpy()
-    reward = rank_values("dcg@10", log["position"].to_numpy())
+    reward = rank_values("dcg@5", log["position"].to_numpy())
     n_sessions = len(np.unique(log["session"].to_numpy()))
     sessions = np.bincount(query[log["position"].to_numpy() == 1], minlength=data.n_queries)
     of_query = np.add.reduceat(
-        rank_values("dcg@10", item_ranks(fit.ranker, data)) * relevance, data.offsets[:-1]
+        rank_values("dcg@5", item_ranks(fit.ranker, data)) * relevance, data.offsets[:-1]
     )
     return (reward @ relevance[row]) / n_sessions, (sessions @ of_query) / n_sessions
 
@@ -61,6 +61,14 @@ class TestCutOff:
     def test_what_was_logged_is_worth_what_it_is(self, fit, log, data):
         logged, _ = true_values(fit, log, data)
         assert abs(fit.gain.logged.value / logged - 1) < 0.05
+
+    def test_no_gain_by_a_longer_page(self, fit, log, table):
+        assert fit.gain.new.metric == "dcg@5"
+        longer = fit_from_impressions(
+            read_impressions(log), table, propensities=PositionBias(1.0), metric="dcg@10"
+        )
+        assert longer.gain.relative > fit.gain.relative
+        assert any("no more than 5 items, and dcg@10 counts" in text for text in longer.warnings)
 
     def test_the_estimator_is_named(self, fit):
         assert fit.estimator.name == fit.gain.new.estimator == "dr"

@@ -105,7 +105,12 @@ def fit(
             "supports."
         ),
     ] = "auto",
-    metric: Annotated[str, typer.Option(help="dcg@k or precision@k.")] = "dcg@10",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="dcg@k or precision@k; by default dcg@10, or down to the log's last position."
+        ),
+    ] = None,
     show_ids: Annotated[
         bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
     ] = False,
@@ -119,7 +124,8 @@ def fit(
 
     ranker = None  # a linear one, tuned
     if model != "linear":
-        ranker = make_ranker(model, {"clip": "auto", "metric": metric}, seed)
+        settings = {"clip": "auto"} | ({} if metric is None else {"metric": metric})
+        ranker = make_ranker(model, settings, seed)
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")

@@ -16,6 +16,7 @@ from countersample.clicks.impressions.joining import Matched, clicked
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import estimate_gain
+from countersample.evaluation.ranking import parse_additive
 from countersample.fitting.gain import (
     ESTIMATORS_OF_GAIN,
     PARTS,
@@ -54,7 +55,7 @@ def fit_from_impressions(
     missing: Literal["error", "skip"] = "error",
     exposure: str = "policy-aware",
     estimator: str = "auto",
-    metric: str = "dcg@10",
+    metric: str | None = None,
     seed: int = 0,
     progress: Progress | Show | None = None,
 ) -> Fit:
@@ -96,8 +97,10 @@ def fit_from_impressions(
     estimator : {"auto", "ips", "snips", "dr"}
         How the gain is estimated: see `countersample.evaluation.estimate`. ``"auto"`` takes
         ``"dr"`` where the ranker shows items that the log never showed, and else ``"ips"``.
-    metric : str
-        What is tuned for and estimated: ``"dcg@k"`` or ``"precision@k"``.
+    metric : str, optional
+        What is tuned for and estimated: ``"dcg@k"`` or ``"precision@k"``. By default ``"dcg@10"``,
+        or down to the last position of the log where its pages are shorter: a ranker gains nothing
+        by what the page would not show.
     seed : int
         With the same seed, the same linear ranker to the bit, on the same kind of CPU. It is the
         random_state of a ranker that has none.
@@ -114,6 +117,8 @@ def fit_from_impressions(
     progress.part(0.1, "checking the log").update(0.0)
     check = impressions.check(randomized=randomized)
     _check_log(check, missing)
+    last_position = int(check.counts.position.max())
+    metric = f"dcg@{min(10, last_position)}" if metric is None else metric
     matched = Matched.of(check.counts, features.dataset, features.item_ids)
     progress.part(0.15, "estimating propensities").update(0.0)
     source = find_propensities(
@@ -168,7 +173,7 @@ def fit_from_impressions(
         },
         warnings=(
             *check.warnings, *([_sentence(join.sentence())] if join.n_skipped else []),
-            *source.warnings, *_of_gain(gain, at_ends),
+            *source.warnings, *_of_metric(metric, last_position), *_of_gain(gain, at_ends),
         ),
     )  # fmt: skip
 
@@ -203,10 +208,10 @@ def _with_settings(
     return given.set_params(clip=clip.clip), clip, None
 
 
-def _check_arguments(missing: str, metric: str, ranker: object, estimator: str) -> None:
+def _check_arguments(missing: str, metric: str | None, ranker: object, estimator: str) -> None:
     choice("missing", missing, ("error", "skip"))
     choice("estimator", estimator, ("auto", *ESTIMATORS_OF_GAIN))
-    if not metric.startswith(("dcg", "precision")):
+    if metric is not None and not metric.startswith(("dcg", "precision")):
         raise ParameterError(f"metric is {metric!r}, expected dcg@k or precision@k")
     if ranker is not None and not isinstance(ranker, ClickRanker):
         raise ParameterError(
@@ -255,6 +260,17 @@ def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[s
             "new": gain.new.value,
         },
     }
+
+
+def _of_metric(metric: str, last_position: int) -> list[str]:
+    cut_off = parse_additive(metric)[1]
+    if cut_off is None or cut_off <= last_position:
+        return []
+    told = (
+        f"The log shows no more than {last_position} items, and {metric} counts more ranks: what a "
+        "longer page would add is in the gain."
+    )
+    return [told]
 
 
 def _of_gain(gain: Gain, at_ends: tuple[float, float] | None) -> list[str]:
