@@ -107,9 +107,8 @@ def choose_estimator(
     found = estimate(scores, shown, dataset, metric=metric, n_bootstrap=1, rng=0)
     unseen = found.never_shown or 0.0
     if unseen <= UNSEEN:
-        return ChosenEstimator(
-            "ips", f"the log showed what the ranker ranks high, but for {unseen:.1%} of its rewards"
-        )
+        rest = f", but for {unseen:.1%} of its rewards" if unseen else ""
+        return ChosenEstimator("ips", f"the log showed all that the ranker ranks high{rest}")
     rests = f"{unseen:.0%} of the ranker's rewards are of items that the log never showed"
     if shown.examination is None:
         return ChosenEstimator(
