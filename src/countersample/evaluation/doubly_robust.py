@@ -27,7 +27,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
 
 from countersample.data.normalize import Normalizer, row_blocks
 from countersample.errors import DataError
@@ -78,6 +77,8 @@ def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Ge
     rng : numpy Generator
         Cuts the queries into parts.
     """
+    from sklearn.isotonic import IsotonicRegression  # noqa: PLC0415 (heavy, only where used)
+
     seen, clicks = exposure(log, dataset)
     n_folds = min(FOLDS, len(np.unique(log.query)))
     if n_folds < 2:

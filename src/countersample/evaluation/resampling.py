@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._params import number, whole_number
-from countersample.clicks.impressions.counts import first_position
 
 if TYPE_CHECKING:
     from countersample._arrays import Floats, Ints
@@ -75,6 +74,10 @@ def _sessions_by_query(log: ClickLog, query: Ints, n_queries: int) -> Floats:
         most[query] = log.sessions
         return most
     if log.position is not None:
+        from countersample.clicks.impressions.counts import (  # noqa: PLC0415 (imports engines)
+            first_position,
+        )
+
         return first_position(query, log.position, log.impressions, n_queries)
     slot = log.item
     pairs, member = np.unique((query << 32) | slot, return_inverse=True)
