@@ -1,7 +1,8 @@
 """Time of each estimator by size of log, and what few impressions a pair do to em.
 
 ``python benchmarks/bench_propensity.py`` prints both; the second part needs the real click log
-beside the project (see docs/propensity.md) and is left out without it.
+beside the project (see docs/propensity.md) and is left out without it. With ``--coverage`` it
+prints instead how often the intervals of contexts and of trust contain the truth.
 """
 
 import lzma
@@ -71,7 +72,48 @@ def real_cells():
         print(f"{method:>15}", " ".join(f"{value:5.2f}" for value in ratio))
 
 
+def coverage(n_logs=100):
+    """Draw logs of two devices, and of users with and without trust."""
+    from test_propensity_contexts import DEVICES, two_devices
+    from test_propensity_trust import moved, told, users_of
+
+    from countersample.propensity import estimate_by_context, estimate_trust
+
+    seeds = np.random.SeedSequence(0).spawn(n_logs)
+    print(f"share of {n_logs} logs whose intervals of 95 % contain the truth, by position")
+    hits = {name: [] for name in DEVICES}
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        found = estimate_by_context(two_devices(rng, n_queries=300, sessions=150), rng=rng)
+        for name, theta in DEVICES.items():
+            curve = found.curves[name]
+            hits[name].append(((curve.low <= theta) & (theta <= curve.high))[1:])
+    for name, hit in hits.items():
+        print(f"{name:>15}", *_shares(hit))
+    for has_trust in (True, False):
+        alpha, beta = told(*users_of(5, has_trust=has_trust))
+        in_alpha, in_beta, seen = [], [], []
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            users = users_of(5, has_trust=has_trust)
+            counts = moved(rng, *users, n_queries=1000, sessions=60)
+            found = estimate_trust(counts, rng=rng)
+            in_alpha.append(((found.alpha_low <= alpha) & (alpha <= found.alpha_high))[1:])
+            in_beta.append(((found.beta_low <= beta) & (beta <= found.beta_high))[:-1])
+            seen.append(found.has_trust_bias)
+        name = "trust" if has_trust else "no trust"
+        print(f"{name + ', alpha':>15}", *_shares(in_alpha))
+        print(f"{name + ', beta':>15}", *_shares(in_beta), f"  trust seen in {np.mean(seen):.0%}")
+
+
+def _shares(hits):
+    return [f"{share:.2f}" for share in np.mean(hits, axis=0)], f"together {np.mean(hits):.3f}"
+
+
 if __name__ == "__main__":
+    if "--coverage" in sys.argv:
+        coverage()
+        sys.exit()
     times()
     if REAL.exists():
         real_cells()

@@ -48,7 +48,10 @@ def test_supported_is_what_estimate_does(seed):
     counts = small_log(rng)
     features = rng.standard_normal((len(pair_ids(counts)[0]), 2))
     last = max(2, int(counts.position.max()))
-    for method, support in supported(counts, features=features).items():
+    found = supported(counts, features=features)
+    assert not found["trust"].is_supported  # which asks for more than so small a log has
+    for method in METHODS:
+        support = found[method]
         assert support.is_supported == bool(estimated(counts, method, features)), support
         assert support.is_supported == (support.reason is None)
         deepest = max(estimated(counts, method, features, depth=d) for d in range(2, last + 1))
@@ -68,7 +71,8 @@ def test_supported_at_another_reference_and_depth(seed, reference):
         assert not estimated(counts, "all-pairs", None, **options)
         return
     found = supported(counts, **options)
-    for method, support in found.items():
+    for method in METHODS:
+        support = found[method]
         assert support.is_supported == bool(estimated(counts, method, None, **options)), support
         if support.depth is not None:
             assert estimated(counts, method, None, **(options | {"depth": support.depth}))
@@ -126,4 +130,7 @@ def test_resamples_that_lose_a_position_are_foreseen():
 
 
 def test_every_method_is_answered():
-    assert list(supported(PositionCounts.from_columns([0], [0], [1], [1]))) == list(METHODS)
+    assert list(supported(PositionCounts.from_columns([0], [0], [1], [1]))) == [
+        *METHODS,
+        "trust",
+    ]

@@ -9,7 +9,7 @@ from countersample.propensity.methods import METHODS
 from countersample.propensity.power_law import PowerLaw, estimate_gamma
 from countersample.propensity.regression import pair_ids
 from countersample.propensity.support import Support, supported
-from countersample.propensity.trust import trust_correct
+from countersample.propensity.trust import TrustPropensities, estimate_trust, trust_correct
 
 __all__ = [
     "METHODS",
@@ -18,10 +18,12 @@ __all__ = [
     "PowerLaw",
     "Propensities",
     "Support",
+    "TrustPropensities",
     "cross_check",
     "estimate",
     "estimate_by_context",
     "estimate_gamma",
+    "estimate_trust",
     "load_propensities",
     "pair_ids",
     "supported",

@@ -14,7 +14,7 @@ from countersample.pages.drawing import new_axes, save_picture, write_csv
 from countersample.plotting import plot_propensities
 from countersample.propensity.connections import positions_text
 from countersample.propensity.estimation import estimate
-from countersample.propensity.methods import needs_features
+from countersample.propensity.methods import METHODS, needs_features
 from countersample.propensity.support import supported
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ def cross_check(
     'regression-em needs features='
     """
     support = supported(counts, reference=reference, depth=depth, features=features)
+    support = {name: support[name] for name in METHODS}
     if not any(each.is_supported for each in support.values()):
         told = support["all-pairs"].reason
         raise DataError(f"this log supports no estimator of propensities: {told}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import sparse
@@ -46,11 +46,12 @@ def refuse_gaps(weight: Floats, reference: int) -> None:
 
     weight is that of `SharedPairs`, (K, K), and 0 for those that the method does not use.
     """
-    _refuse_split(
-        csgraph.connected_components(sparse.csr_array(weight > 0), directed=False)[1],
+    refuse_split(
+        weight > 0,
         reference,
         "no query-item pair was shown both in {0} and in {1}",
         "shuffle or swap results for a share of the traffic",
+        "weak",
     )
 
 
@@ -70,16 +71,20 @@ def refuse_one_sided(pairs: SharedPairs, reference: int) -> None:
             int(unclicked.argmax()),
             "no query-item pair that was also shown elsewhere was clicked at position {0}",
         )
-    _refuse_split(
-        csgraph.connected_components(sparse.csr_array(clicks > 0), connection="strong")[1],
+    refuse_split(
+        clicks > 0,
         reference,
         "no query-item pair that was shown both in {0} and in {1} was clicked in each",
         "take a longer log",
+        "strong",
     )
 
 
-def _refuse_split(group: Ints, reference: int, gap: str, advice: str) -> None:
-    """Refuse positions that are not in the group of the reference."""
+def refuse_split(
+    edges: Bools, reference: int, gap: str, advice: str, connection: Literal["weak", "strong"]
+) -> None:
+    """Refuse positions that edges, (K, K), do not connect to the reference."""
+    group = csgraph.connected_components(sparse.csr_array(edges), connection=connection)[1]
     inside = group == group[reference]
     if inside.all():
         return

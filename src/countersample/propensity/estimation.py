@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from countersample.propensity.methods import METHODS, needs_features
 from countersample.propensity.support import given, refusal
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from countersample._arrays import Floats
     from countersample.clicks.impressions import PositionCounts
     from countersample.propensity.cells import Cells, Method
@@ -85,14 +87,18 @@ def estimate(
         counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng,
         reference=reference, depth=depth, **options,
     )  # fmt: skip
-    n_contexts = len(np.unique(counts.context))
-    if n_contexts > 1:
-        note = (
-            f"the log has {n_contexts} contexts, and this curve is between theirs: "
-            "estimate_by_context gives each its own"
-        )
+    if several := contexts_note(counts):
+        note = f"{several}: estimate_by_context gives each its own"
         found = replace(found, notes=(*found.notes, note))
     return found
+
+
+def contexts_note(counts: PositionCounts) -> str:
+    """Say that a log has several contexts, which one curve is between; else nothing."""
+    n_contexts = len(np.unique(counts.context))
+    if n_contexts < 2:
+        return ""
+    return f"the log has {n_contexts} contexts, and this curve is between theirs"
 
 
 def resample(
@@ -110,13 +116,54 @@ def resample(
 
     A resample has NaN where it does not connect a position to the reference.
     """
+    choice("method", method, ("auto", *METHODS))
+    drawn = draw(
+        counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng,
+        reference=reference, depth=depth, **options,
+    )  # fmt: skip
+    found = Propensities(
+        value=drawn.curve,
+        low=drawn.low,
+        high=drawn.high,
+        n_impressions=drawn.n_impressions,
+        method=drawn.method,
+        confidence=confidence,
+        reference=reference,
+        notes=drawn.notes,
+    )
+    return found, drawn.resamples
+
+
+class Drawn(NamedTuple):
+    """What a method says of a log, and of the logs that are drawn from it."""
+
+    method: str
+    curve: Floats
+    low: Floats
+    high: Floats
+    resamples: Floats  # (n_bootstrap, K), or for both α and β (n_bootstrap, 2K)
+    n_impressions: NDArray[np.int64]
+    notes: tuple[str, ...]
+
+
+def draw(
+    counts: PositionCounts,
+    *,
+    method: str,
+    n_bootstrap: int,
+    confidence: float,
+    rng: np.random.Generator | int | None,
+    reference: int,
+    depth: int | None,
+    **options: Any,  # noqa: ANN401 (those of the method)
+) -> Drawn:
+    """Return what any method says, with intervals; the arguments are those of `estimate`."""
     whole_number("n_bootstrap", n_bootstrap, least=_FEWEST)
     number("confidence", confidence, above=0, below=1)
-    choice("method", method, ("auto", *METHODS))
     name, cells, fitted = _given(counts, method, reference, depth, options)
     curve = fitted.curves(np.ones((1, cells.n_queries)))[0]
-    drawn = cells.resamples(n_bootstrap, np.random.default_rng(rng))
-    resamples = np.concatenate([fitted.curves(weights) for weights in drawn])
+    weights = cells.resamples(n_bootstrap, np.random.default_rng(rng))
+    resamples = np.concatenate([fitted.curves(block) for block in weights])
     notes = list(fitted.notes)
     n_shown = int(cells.is_drawn.sum())
     if n_shown < _FEW_QUERIES:
@@ -129,17 +176,15 @@ def resample(
         )
     tail = (1 - confidence) / 2
     low, high = np.nanquantile(resamples, [tail, 1 - tail], axis=0)
-    found = Propensities(
-        value=curve,
+    return Drawn(
+        method=name,
+        curve=curve,
         low=np.minimum(low, curve),
         high=np.maximum(high, curve),
+        resamples=resamples,
         n_impressions=cells.by_position(cells.impressions).astype(np.int64),
-        method=name,
-        confidence=confidence,
-        reference=reference,
         notes=tuple(notes),
     )
-    return found, resamples
 
 
 def deepest_of(

@@ -11,17 +11,22 @@ from countersample.errors import DataError
 from countersample.propensity.contexts import KIND as BY_CONTEXT
 from countersample.propensity.contexts import ContextPropensities
 from countersample.propensity.curve import Propensities
+from countersample.propensity.trust import KIND as WITH_TRUST
+from countersample.propensity.trust import TrustPropensities
 
 if TYPE_CHECKING:
     from os import PathLike
 
-_KINDS: dict[str | None, type[Propensities | ContextPropensities]] = {
+_KINDS: dict[str | None, type[Propensities | ContextPropensities | TrustPropensities]] = {
     None: Propensities,
     BY_CONTEXT: ContextPropensities,
+    WITH_TRUST: TrustPropensities,
 }
 
 
-def load_propensities(path: str | PathLike[str]) -> Propensities | ContextPropensities:
+def load_propensities(
+    path: str | PathLike[str],
+) -> Propensities | ContextPropensities | TrustPropensities:
     """Read propensities that `save` wrote, of whichever kind they are.
 
     Examples

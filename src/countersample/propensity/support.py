@@ -10,7 +10,7 @@ import numpy as np
 from countersample.errors import DataError, ParameterError
 from countersample.propensity.cells import Cells, Method, cells_of
 from countersample.propensity.connections import UnsupportedError
-from countersample.propensity.methods import METHODS, make_method, needs_features
+from countersample.propensity.methods import AFFINE, METHODS, make_method, needs_features
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -51,7 +51,8 @@ def supported(
 ) -> dict[str, Support]:
     """Return, for each method, whether this log supports it, why not, and down to which depth.
 
-    The answer is that of `estimate`, which passes through the same test: the positions must be
+    The methods are those of `METHODS` and ``"trust"``, which is `estimate_trust`. The answer is
+    that of `estimate`, which passes through the same test: the positions must be
     connected as the method needs it, and must stay so in at least half of the logs that are drawn
     for intervals.
 
@@ -78,7 +79,7 @@ def supported(
     'position 3 has no click, so its propensity would be 0, whic'
     """
     found = {}
-    for name in METHODS:
+    for name in (*METHODS, *AFFINE):
         options = {"features": features} if needs_features(name) else {}
         asked: dict[str, Any] = {"reference": reference, "options": options}
         try:
@@ -148,7 +149,7 @@ def refusal(
             bound = min(again.deepest, bound - 1)
         except (DataError, ParameterError):  # features that are missing, at every depth
             break
-    if name != _INSTEAD and _is_given(counts, _INSTEAD, reference, depth):
+    if name not in {_INSTEAD, *AFFINE} and _is_given(counts, _INSTEAD, reference, depth):
         advice += f", or by method='{_INSTEAD}'"
     return Support(name, False, f"{error}{advice}", found)
 

@@ -1,0 +1,237 @@
+"""Position and trust bias at once: P(click) = β_k + α_k·r, from items at several positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from countersample.propensity.cells import joined
+from countersample.propensity.connections import MANY, refuse_split
+
+if TYPE_CHECKING:
+    from countersample._arrays import Bools, Floats, Ints
+    from countersample.propensity.cells import Cells
+
+_SURE = 3.0  # standard errors by which the clicks at two positions must vary together
+_STEPS = 100
+_TOLERANCE = 1e-7  # of a step
+_RIDGE = 1e-6  # of the covariance of equations, so that it has an inverse
+
+
+class Affine:
+    """α, β solve, for each two positions j < k over the query-item pairs shown at both ::
+
+        h_1 = α_j·(m_k − β_k) − α_k·(m_j − β_j) = 0
+        h_2 = α_j·C_jk − α_k·V_j = 0            h_3 = α_j·V_k − α_k·C_jk = 0
+
+    m are the means of click rates at j and k, C_jk is their covariance and V are their variances,
+    less the noise: of n impressions and c clicks, c(c − 1)/(n(n − 1)) has the mean of the squared
+    rate. So each h has the mean 0 at the true α and β, whatever the relevance of the pairs: this is
+    the regression of the rates at k on those at j with errors in both. There are more equations
+    than unknowns, and α and β minimise Σ hᵀ·Ω⁻¹·h over all two positions, Ω the covariance of
+    (h_1, h_2, h_3) over queries, which depends on α: the generalised method of moments (Hansen,
+    1982), continuously updated (Hansen, Heaton and Yaron, 1996), else α would be too small.
+
+    Nothing is assumed of the relevance of pairs, and each needs to be seen only twice at a
+    position. A relevance for each pair, as em has it, would make α and β wrong however many
+    pairs there are (Neyman and Scott, 1948).
+
+    Clicks tell all this up to r → a·r + b. The scale is fixed by α = 1 at the reference, the origin
+    by β = 0 at the last position.
+
+    Parameters
+    ----------
+    cells : Cells
+    """  # noqa: D400 (the formula is the summary)
+
+    def __init__(self, cells: Cells) -> None:
+        self.notes: list[str] = []
+        self._cells = cells
+        edges, query, edge, sums = _sums_by_query(cells)
+        many = np.bincount(edge, sums[3] > 0, len(edges)) >= MANY
+        first, second = np.divmod(edges, cells.n_positions)
+        self._refuse(
+            first[many], second[many],
+            f"fewer than {MANY} queries have items that were shown twice or more both in {{0}} and "
+            "in {1}",
+        )  # fmt: skip
+        kept = many[edge]
+        self._first, self._second = first[many], second[many]
+        self._edge, self._sums = (np.cumsum(many) - 1)[edge[kept]], sums[:, kept]
+        shape = (len(self._first), cells.n_queries)
+        self._by_query = sparse.vstack(
+            [sparse.coo_array((row, (self._edge, query[kept])), shape) for row in self._sums]
+        ).tocsr()
+        totals = self._totals(np.ones(cells.n_queries))
+        moments = _moments(totals)
+        self._covariance = self._covariances(totals, moments)
+        varies = moments[:, 2] > _SURE * np.sqrt(self._covariance[:, 2, 2])
+        self._refuse(
+            self._first[varies], self._second[varies],
+            "query-item pairs that were shown both in {0} and in {1} do not differ enough in their "
+            "clicks to tell trust from relevance",
+        )  # fmt: skip
+        self._solution = self._solve(moments, self._start(totals, moments))
+
+    def curves(self, weights: Floats) -> Floats:
+        """Return α and β of each resample side by side, (n_resamples, 2K); see `Method`."""
+        return np.array([np.concatenate(self._split(self._solved(row))) for row in weights])
+
+    def lost(self, weights: Floats) -> Bools:
+        """Return no position: many queries connect each two positions that are compared."""
+        return np.zeros((len(weights), self._cells.n_positions), np.bool_)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no resample loses a position, which is so."""
+        return True
+
+    def _refuse(self, first: Ints, second: Ints, gap: str) -> None:
+        linked = np.zeros((self._cells.n_positions, self._cells.n_positions), np.bool_)
+        linked[first, second] = True
+        refuse_split(linked, self._cells.reference, gap, "take a longer log, or shuffle results "
+                     "for a share of the traffic", "weak")  # fmt: skip
+
+    def _totals(self, weights: Floats) -> Floats:
+        """Return the sums of a resample, (9, n_edges)."""
+        totals: Floats = (self._by_query @ weights).reshape(len(self._sums), -1)
+        return totals
+
+    def _solved(self, weights: Floats) -> Floats:
+        return self._solve(_moments(self._totals(weights)), self._solution)
+
+    def _split(self, state: Floats) -> tuple[Floats, Floats]:
+        """Return α and β, each (K,)."""
+        cut = self._cells.n_positions - 1
+        alpha = np.exp(np.insert(state[:cut], self._cells.reference, 0.0))
+        return alpha, np.append(state[cut:], 0.0)
+
+    def _covariances(self, totals: Floats, moments: Floats) -> Floats:
+        """Return the covariance of the moments over queries, to first order, (n_edges, 5, 5)."""
+        total, pairs = totals[[0, 3]][:, self._edge]
+        x, y = (totals[4:6] / totals[3])[:, self._edge]
+        w, w_x, w_y, v, v_x, v_y, v_xy, v_xx, v_yy = self._sums
+        of = moments[self._edge].T
+        influence = np.stack([
+            (w_x - of[0] * w) / total,
+            (w_y - of[1] * w) / total,
+            (v_xy - y * v_x - x * v_y + (x * y - of[2]) * v) / pairs,
+            (v_xx - 2 * x * v_x + (x**2 - of[3]) * v) / pairs,
+            (v_yy - 2 * y * v_y + (y**2 - of[4]) * v) / pairs,
+        ])  # fmt: skip
+        n_edges = len(self._first)
+        covariance = np.empty((n_edges, 5, 5))
+        for a in range(5):
+            for b in range(5):
+                product = influence[a] * influence[b]
+                covariance[:, a, b] = np.bincount(self._edge, product, n_edges)
+        return covariance
+
+    def _start(self, totals: Floats, moments: Floats) -> Floats:
+        """Return log α by least squares of ½·log(V_k/V_j), then β by least squares of h_1."""
+        m_j, m_k, shared, v_j, v_k = moments.T
+        good = (shared > 0) & (v_j > 0) & (v_k > 0)
+        ratio = np.log(np.where(good, v_k, 1) / np.where(good, v_j, 1)) / 2
+        rows, (first, second) = np.arange(len(good)), (self._first, self._second)
+        weight = np.sqrt(np.where(good, totals[3], 0))
+        design = np.zeros((len(good), self._cells.n_positions))
+        design[rows, second], design[rows, first] = weight, -weight
+        design = np.delete(design, self._cells.reference, axis=1)
+        log_alpha = np.linalg.lstsq(design, ratio * weight)[0]
+        alpha = np.exp(np.insert(log_alpha, self._cells.reference, 0.0))
+        a_j, a_k, weight = alpha[first], alpha[second], np.sqrt(totals[0])
+        design = np.zeros((len(good), self._cells.n_positions))
+        design[rows, second], design[rows, first] = a_j * weight, -a_k * weight
+        beta = np.linalg.lstsq(design[:, :-1], (a_j * m_k - a_k * m_j) * weight)[0]
+        return np.concatenate([log_alpha, beta])
+
+    def _solve(self, moments: Floats, start: Floats) -> Floats:
+        """Return argmin Σ hᵀ·Ω⁻¹·h from a start, by steps of Levenberg and Marquardt."""
+        state, damping = start, 1e-4
+        value, slope, bend = self._derivatives(moments, state)
+        for _ in range(_STEPS):
+            step = np.linalg.solve(bend + damping * np.diag(np.diag(bend)), -slope)
+            after = self._derivatives(moments, state + step)
+            if not after[0] <= value:
+                damping *= 10
+                if damping > 1e8:
+                    break
+                continue
+            state, damping = state + step, max(damping / 10, 1e-9)
+            settled = np.abs(step).max() < _TOLERANCE
+            value, slope, bend = after
+            if settled:
+                break
+        return state
+
+    def _derivatives(self, moments: Floats, state: Floats) -> tuple[float, Floats, Floats]:
+        """Return Σ hᵀ·Ω⁻¹·h, half its slope, and half its bend as Gauss and Newton have it.
+
+        With z the moments less β, h = D(α)·z and Ω = D·Σ·Dᵀ, the slope is that of D·z* at the
+        z* = z − Σ·Dᵀ·Ω⁻¹·h that is nearest to z among those with D·z* = 0.
+        """
+        alpha, beta = self._split(state)
+        first, second, n_edges = self._first, self._second, len(self._first)
+        a_j, a_k = alpha[first], alpha[second]
+        by_moment = np.zeros((n_edges, 3, 5))
+        by_moment[:, 0, 0], by_moment[:, 0, 1] = -a_k, a_j
+        by_moment[:, 1, 2], by_moment[:, 1, 3] = a_j, -a_k
+        by_moment[:, 2, 2], by_moment[:, 2, 4] = -a_k, a_j
+        z = moments.copy()
+        z[:, 0] -= beta[first]
+        z[:, 1] -= beta[second]
+        h = by_moment @ z[:, :, None]
+        spread = by_moment @ self._covariance
+        omega = spread @ by_moment.transpose(0, 2, 1)
+        diagonal = np.arange(3)
+        omega[:, diagonal, diagonal] += _RIDGE * omega[:, diagonal, diagonal] + 1e-12
+        solved = np.linalg.solve(omega, h)
+        near = z - (spread.transpose(0, 2, 1) @ solved)[:, :, 0]
+
+        n_positions, rows = self._cells.n_positions, np.arange(n_edges)
+        by_state = np.zeros((n_edges, 3, 2 * n_positions))
+        by_state[rows, :, first] = a_j[:, None] * near[:, [1, 2, 4]]
+        by_state[rows, :, second] = -a_k[:, None] * near[:, [0, 3, 2]]
+        by_state[rows, 0, n_positions + first] = a_k
+        by_state[rows, 0, n_positions + second] = -a_j
+        by_state = np.delete(by_state, [self._cells.reference, 2 * n_positions - 1], axis=2)
+        weighted = np.linalg.solve(omega, by_state).reshape(3 * n_edges, -1)
+        flat = by_state.reshape(3 * n_edges, -1)
+        return float((h * solved).sum()), flat.T @ solved.ravel(), flat.T @ weighted
+
+
+def _sums_by_query(cells: Cells) -> tuple[Ints, Ints, Ints, Floats]:
+    """Return the two positions of each edge as one code, (n_edges,), and sums by query and edge.
+
+    These are the query and the edge of each, (n,), and the sums over its pairs, (9, n), of ::
+
+        w, w·x, w·y                      w = n_j·n_k/(n_j + n_k), x and y the rates at j and k
+        v, v·x, v·y, v·xy, v·x², v·y²    v = w where both were shown at least twice, else 0
+
+    with x² and y² as c(c − 1)/(n(n − 1)), whose mean is that of the squared P(click).
+    """
+    upper, lower = joined(cells.pair)
+    edges, edge = np.unique(
+        cells.position[upper] * cells.n_positions + cells.position[lower], return_inverse=True
+    )
+    n_j, n_k = cells.impressions[upper], cells.impressions[lower]
+    c_j, c_k = cells.clicks[upper], cells.clicks[lower]
+    x, y = c_j / n_j, c_k / n_k
+    w = n_j * n_k / (n_j + n_k)
+    v = np.where((n_j > 1) & (n_k > 1), w, 0.0)
+    xx = c_j * (c_j - 1) / np.maximum(n_j * (n_j - 1), 1)
+    yy = c_k * (c_k - 1) / np.maximum(n_k * (n_k - 1), 1)
+    group, member = np.unique(cells.query[upper] * max(1, len(edges)) + edge, return_inverse=True)
+    columns = (w, w * x, w * y, v, v * x, v * y, v * x * y, v * xx, v * yy)
+    sums = np.array([np.bincount(member, column, len(group)) for column in columns])
+    query, of_group = np.divmod(group, max(1, len(edges)))
+    return edges, query, of_group, sums
+
+
+def _moments(totals: Floats) -> Floats:
+    """Return m_j, m_k, C_jk, V_j and V_k of each edge, (n_edges, 5)."""
+    w, w_x, w_y, v, v_x, v_y, v_xy, v_xx, v_yy = np.maximum(totals, 1e-300)
+    x, y = v_x / v, v_y / v
+    return np.stack([w_x / w, w_y / w, v_xy / v - x * y, v_xx / v - x**2, v_yy / v - y**2], axis=1)

@@ -1,0 +1,287 @@
+"""Trust bias estimated: P(click) = β_k + α_k·r, on logs whose α and β are known."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import SEED
+from scipy.optimize import minimize
+from twins_propensity import counted, shuffled
+
+from countersample.clicks import TrustBias
+from countersample.clicks.impressions import PositionCounts
+from countersample.errors import DataError, ParameterError
+from countersample.propensity import (
+    TrustPropensities,
+    estimate_trust,
+    load_propensities,
+    supported,
+)
+from countersample.propensity.affine import Affine
+from countersample.propensity.cells import cells_of
+
+
+def streams(n):
+    return [np.random.default_rng(seed) for seed in np.random.SeedSequence(SEED).spawn(n)]
+
+
+def users_of(depth, *, has_trust=True):
+    """α and β of TrustBias, from its own probabilities of clicks; or of users without trust."""
+    if not has_trust:
+        return 1 / np.arange(1, depth + 1), np.zeros(depth)
+    users = TrustBias(relevant=1)
+    wrong = users.click_probabilities(np.zeros(depth))
+    return users.click_probabilities(np.ones(depth)) - wrong, wrong
+
+
+def told(alpha, beta):
+    """α = 1 at the first position and β = 0 at the last: what clicks tell of α and β."""
+    return alpha / alpha[0], beta - alpha * beta[-1] / alpha[-1]
+
+
+def moved(rng, alpha, beta, *, n_queries, sessions, n_rankers=4, relevance=None, noise=1.0):
+    """Draw a log in which several rankers order items that are relevant or not."""
+    depth = len(alpha)
+    if relevance is None:
+        relevance = (rng.random((n_queries, depth)) < 0.3).astype(float)
+    scores = relevance[:, None] + noise * rng.standard_normal((n_queries, n_rankers, depth))
+    item = np.argsort(-scores, axis=2)
+    query = np.broadcast_to(np.arange(n_queries)[:, None, None], item.shape)
+    index = np.broadcast_to(np.arange(depth), item.shape)
+    shown = rng.multinomial(sessions, np.full(n_rankers, 1 / n_rankers), n_queries)
+    impressions = np.broadcast_to(shown[:, :, None], item.shape)
+    rate = beta[index] + alpha[index] * relevance[query, item]
+    cells = (query, item, index + 1, impressions, rate)
+    return counted(*(cell.ravel() for cell in cells), rng)
+
+
+# -- the estimator
+
+
+def test_rates_without_noise_give_the_line():
+    """Of half of the items clicked 0.8 and 0.4 of times, and the others 0.3 and 0."""
+    query = np.repeat(np.arange(40), 4)
+    counts = PositionCounts.from_columns(
+        query, np.tile([0, 0, 1, 1], 40), np.tile([1, 2], 80),
+        np.tile([80_000, 40_000, 30_000, 0], 40), np.full(160, 100_000),
+    )  # fmt: skip
+    found = estimate_trust(counts, rng=0)
+    np.testing.assert_allclose(found.alpha, [1, 0.4 / 0.5], rtol=1e-3)
+    np.testing.assert_allclose(found.beta, [0.3, 0], atol=1e-3)
+
+
+@pytest.mark.parametrize(("has_trust", "sessions"), [(True, 60), (True, 12), (False, 60)])
+def test_bias_and_coverage(has_trust, sessions):
+    """Also where an item has three impressions a position: there is no relevance to be known."""
+    n_logs, depth = 25, 4
+    alpha, beta = told(*users_of(depth, has_trust=has_trust))
+    errors, hits, p_values = [], [], []
+    for rng in streams(n_logs):
+        counts = moved(rng, *users_of(depth, has_trust=has_trust), n_queries=500, sessions=sessions)
+        found = estimate_trust(counts, n_bootstrap=60, rng=rng)
+        in_alpha = (found.alpha_low <= alpha) & (alpha <= found.alpha_high)
+        in_beta = (found.beta_low <= beta) & (beta <= found.beta_high)
+        hits.append(np.concatenate([in_alpha[1:], in_beta[:-1]]))
+        errors.append(np.concatenate([(found.alpha - alpha)[1:], (found.beta - beta)[:-1]]))
+        p_values.append(found.p_value)
+    mean, spread = np.mean(errors, axis=0), np.std(errors, axis=0)
+    assert (np.abs(mean) < 4.5 * spread / np.sqrt(n_logs) + 0.3 * spread).all()
+    assert (spread < 0.2).all()
+    # A log has about two of its six numbers of its own; 60 resamples give 92 %.
+    assert 0.92 - 4 * np.sqrt(0.92 * 0.08 / (2 * n_logs)) < np.mean(hits) <= 1
+    if has_trust:
+        assert max(p_values) < 1e-6
+    else:
+        assert np.mean(np.array(p_values) < 0.05) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / n_logs)
+
+
+def test_shuffled_results_tell_as_well(rng):
+    alpha, beta = users_of(4)
+    relevance = (rng.random((300, 4)) < 0.5).astype(float)
+    plain = shuffled(rng, np.ones(4), n_queries=300, sessions=100, relevance=relevance)
+    rate = beta[plain.position - 1] + (alpha[plain.position - 1]) * relevance[plain.query,
+                                                                            plain.item]  # fmt: skip
+    columns = (plain.query, plain.item, plain.position, plain.impressions)
+    found = estimate_trust(counted(*columns, rate, rng), confidence=0.9999, rng=rng)
+    true_alpha, true_beta = told(alpha, beta)
+    near = 1.5 * (found.alpha_high - found.alpha_low)
+    assert (np.abs(found.alpha - true_alpha) <= near).all()
+    assert (np.abs(found.beta - true_beta) <= 1.5 * (found.beta_high - found.beta_low)).all()
+    assert found.has_trust_bias
+
+
+def test_another_reference_is_another_scale(rng):
+    counts = moved(rng, *users_of(4), n_queries=300, sessions=60)
+    one = estimate_trust(counts, n_bootstrap=20, rng=0)
+    other = estimate_trust(counts, n_bootstrap=20, reference=3, rng=0)
+    np.testing.assert_allclose(other.alpha, one.alpha / one.alpha[2], rtol=1e-4)
+    np.testing.assert_allclose(other.beta, one.beta, atol=1e-4)
+    assert other.alpha[2] == other.alpha_low[2] == other.alpha_high[2] == 1
+    assert other.beta[3] == other.beta_low[3] == other.beta_high[3] == 0
+
+
+def by_definition(counts, state, depth):
+    """Σ hᵀ·Ω⁻¹·h, in loops over positions, queries and pairs."""
+    alpha, beta = np.append(1, np.exp(state[: depth - 1])), np.append(state[depth - 1 :], 0)
+    table = {}
+    columns = (counts.query, counts.item, counts.position, counts.clicks, counts.impressions)
+    for query, item, position, clicks, shown in zip(*(c.tolist() for c in columns), strict=True):
+        table.setdefault((query, item), {})[position - 1] = (clicks, shown)
+    total = 0.0
+    for j in range(depth):
+        for k in range(j + 1, depth):
+            rows = []
+            for (query, _), cells in table.items():
+                if j in cells and k in cells and min(cells[j][1], cells[k][1]) > 1:
+                    (c, n), (d, m) = cells[j], cells[k]
+                    xx, yy = c * (c - 1) / (n * (n - 1)), d * (d - 1) / (m * (m - 1))
+                    rows.append((query, n * m / (n + m), c / n, d / m, c * d / (n * m), xx, yy))
+            query, weight, *columns = (np.array(column) for column in zip(*rows, strict=True))
+            x, y, xy, xx, yy = (weight @ column / weight.sum() for column in columns)
+            moments = np.array([x, y, xy - x * y, xx - x**2, yy - y**2])
+            of_pair = np.stack([
+                columns[0] - x, columns[1] - y, columns[2] - y * columns[0] - x * columns[1]
+                + x * y - moments[2], columns[3] - 2 * x * columns[0] + x**2 - moments[3],
+                columns[4] - 2 * y * columns[1] + y**2 - moments[4],
+            ]) * weight / weight.sum()  # fmt: skip
+            by_query = np.stack([np.bincount(query, row) for row in of_pair])
+            a, b = alpha[j], alpha[k]
+            design = np.array([[-b, a, 0, 0, 0], [0, 0, a, -b, 0], [0, 0, -b, 0, a]])
+            h = design @ (moments - np.array([beta[j], beta[k], 0, 0, 0]))
+            total += h @ np.linalg.solve(design @ by_query @ by_query.T @ design.T, h)
+    return total
+
+
+def test_the_estimate_is_the_minimum(rng):
+    counts = moved(rng, *users_of(3), n_queries=60, sessions=40)
+    assert counts.impressions.min() > 1
+    (found,) = Affine(cells_of(counts)).curves(np.ones((1, 60)))
+    state = np.concatenate([np.log(found[1:3]), found[3:5]])
+    best = minimize(lambda s: by_definition(counts, s, 3), state + 0.02, method="BFGS")
+    np.testing.assert_allclose(state, best.x, atol=2e-3)
+
+
+def test_a_resample_is_the_log_of_its_queries(rng):
+    """To first order: the weights of the equations are those of the whole log."""
+    counts = moved(rng, *users_of(3), n_queries=200, sessions=60)
+    times = rng.multinomial(200, np.full(200, 1 / 200))
+    queries = np.repeat(np.arange(200), times)
+    rows = [np.flatnonzero(counts.query == query) for query in queries]
+    copy, row = np.repeat(np.arange(200), list(map(len, rows))), np.concatenate(rows)
+    log = PositionCounts.from_columns(
+        copy, counts.item[row], counts.position[row], counts.clicks[row], counts.impressions[row]
+    )
+    (drawn,) = Affine(cells_of(counts)).curves(times[None].astype(float))
+    (written,) = Affine(cells_of(log)).curves(np.ones((1, 200)))
+    np.testing.assert_allclose(drawn, written, atol=0.04)
+
+
+# -- what a log supports
+
+
+def test_items_alike_tell_nothing_of_trust(rng):
+    """Where all items are equally relevant, no line goes through one point."""
+    counts = moved(rng, *users_of(3), n_queries=200, sessions=60, relevance=np.full((200, 3), 0.5))
+    with pytest.raises(DataError, match="do not differ enough in their clicks to tell trust from"):
+        estimate_trust(counts)
+    found = supported(counts)
+    assert not found["trust"].is_supported
+    assert found["all-pairs"].is_supported
+
+
+def test_the_depth_that_is_named_works(rng):
+    """Items of position 4 keep their place."""
+    counts = moved(rng, *users_of(3), n_queries=200, sessions=60)
+    below = [np.arange(200), np.full(200, 9), np.full(200, 4), np.full(200, 5), np.full(200, 60)]
+    columns = (counts.query, counts.item, counts.position, counts.clicks, counts.impressions)
+    log = PositionCounts.from_columns(
+        *(np.concatenate([mine, more]) for mine, more in zip(columns, below, strict=True))
+    )
+    with pytest.raises(DataError, match=r"both in positions 1–3 and in position 4.* to depth=3$"):
+        estimate_trust(log)
+    assert supported(log)["trust"].depth == 3
+    assert len(estimate_trust(log, depth=3, n_bootstrap=20).alpha) == 3
+
+
+def test_few_queries_are_refused(rng):
+    counts = moved(rng, *users_of(3), n_queries=10, sessions=60)
+    with pytest.raises(DataError, match="fewer than 20 queries have items that were shown twice"):
+        estimate_trust(counts)
+
+
+@pytest.mark.parametrize("options", [{"n_bootstrap": 3}, {"confidence": 2}, {"depth": 1}])
+def test_bad_arguments(rng, options):
+    with pytest.raises(ParameterError, match=next(iter(options))):
+        estimate_trust(moved(rng, *users_of(3), n_queries=30, sessions=60), **options)
+
+
+def test_contexts_are_told(rng):
+    counts = moved(rng, *users_of(3), n_queries=200, sessions=60)
+    columns = (counts.query, counts.item, counts.position, counts.clicks, counts.impressions)
+    log = PositionCounts.from_columns(*columns, context=np.where(counts.query % 2, "a", "b"))
+    found = estimate_trust(log, n_bootstrap=20, rng=0)
+    assert any("2 contexts, and this curve is between theirs" in note for note in found.notes)
+    same = estimate_trust(counts, n_bootstrap=20, rng=0)
+    np.testing.assert_array_equal(found.alpha, same.alpha)  # a query was in one context only
+
+
+# -- what is made of it
+
+
+def trust(**change):
+    given = {
+        "alpha": [1, 0.8], "alpha_low": [1, 0.7], "alpha_high": [1, 0.9], "beta": [0.3, 0],
+        "beta_low": [0.2, 0], "beta_high": [0.4, 0], "n_impressions": [9, 9], "p_value": 0.01,
+    }  # fmt: skip
+    return TrustPropensities(**(given | change))
+
+
+def test_the_correction_is_unbiased_whatever_the_gauge(rng):
+    """(clicks − β)/α has the mean a·r + b, with the same a > 0 and b at every position."""
+    alpha, beta = users_of(4)
+    relevance = rng.random(50)
+    found = trust(**dict.fromkeys(("alpha", "alpha_low", "alpha_high"), told(alpha, beta)[0]),
+                  **dict.fromkeys(("beta", "beta_low", "beta_high"), told(alpha, beta)[1]),
+                  n_impressions=[9] * 4)  # fmt: skip
+    a, b = alpha[0], beta[-1] * alpha[0] / alpha[-1]
+    for position in range(1, 5):
+        rate = beta[position - 1] + alpha[position - 1] * relevance
+        slope, by_chance = found.examination_of(np.full(50, position), np.full(50, ""))
+        np.testing.assert_allclose((rate - by_chance) / slope, a * relevance + b)
+
+
+def test_the_sentence():
+    assert trust().sentence == "Users trust high ranks: β is above 0 at position 1."
+    assert trust(p_value=0.3).sentence.startswith("No trust bias is seen")
+    assert "none is surely above it" in trust(beta_low=[-0.1, 0]).sentence
+
+
+def test_alpha_above_one_is_divided():
+    slope, by_chance = trust(alpha=[1, 2]).examination_of([1, 2, 3, 0], ["", "", "", ""])
+    np.testing.assert_array_equal(slope, [0.5, 1, np.nan, np.nan])
+    np.testing.assert_array_equal(by_chance, [0.3, 0, np.nan, np.nan])
+
+
+def test_what_is_saved_is_read_again(tmp_path):
+    found = trust(notes=["rough"], reference=1, confidence=0.9)
+    found.save(tmp_path / "trust.json")
+    again = load_propensities(tmp_path / "trust.json")
+    assert isinstance(again, TrustPropensities)
+    assert again.to_dict() == found.to_dict()
+    assert found.to_frame("pyarrow").column_names[:3] == ["position", "alpha", "alpha_low"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": [1, 0]}, "the propensity of position 2 is 0"),
+        ({"beta": [1]}, r"beta has shape \(1,\), expected \(2,\)"),
+        ({"beta": ["a", 0]}, "beta must be numbers"),
+        ({"beta_low": [None, 0]}, "beta_low has a value that is not finite"),
+        ({"schema_version": 9}, "schema version 9, expected 1"),
+    ],
+)
+def test_bad_files(tmp_path, change, message):
+    (tmp_path / "trust.json").write_text(json.dumps(trust().to_dict() | change))
+    with pytest.raises(DataError, match=f"trust.json: .*{message}"):
+        load_propensities(tmp_path / "trust.json")
