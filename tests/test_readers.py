@@ -1,6 +1,7 @@
 """Readers of other people's logs: one suite over `READERS` and every engine, then their own."""
 
 import gzip
+import json
 
 import pyarrow as pa
 import pytest
@@ -94,6 +95,22 @@ def test_compressed_logs_are_read(engine, tmp_path):
         packed.write_bytes(gzip.compress(path.read_bytes()))
         with read_impressions(packed, reader=name, engine=engine) as log:
             assert as_dict(log.counts()) == LOGS[name].counts
+
+
+def test_commands_take_a_reader(reader, tmp_path, run):
+    known = LOGS[reader]
+    path = known.write(tmp_path)
+    said = json.loads(
+        run("log", "check", path, "--reader", reader, "--context", known.context, "--json")
+    )
+    assert said["impressions"] == sum(shown for shown, _ in known.counts.values())
+
+
+def test_an_empty_file_is_no_log(tmp_path):
+    (tmp_path / "train").touch()
+    for name in ("metarank", "yandex"):
+        with pytest.raises(DataError, match=r"the first line is no.*, found ''"):
+            read_impressions(tmp_path / "train", reader=name)
 
 
 # -- Metarank

@@ -1,5 +1,8 @@
 """The script that judges rankers by Expedia's shuffled pages, on a made-up file with its header."""
 
+import json
+
+import duckdb
 import numpy as np
 import pytest
 from conftest import ROOT, SEED
@@ -7,6 +10,7 @@ from public_logs import made_expedia
 from shops import load_example
 
 from countersample.clicks.impressions import read_impressions
+from countersample.propensity import estimate
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +34,24 @@ def test_shuffled_pages_prefer_weights(path, capsys):
     for place, value, _, _, _, rate in rows[:4]:
         assert float(value) * int(place) == pytest.approx(1, abs=0.5)
         assert float(rate) * int(place) == pytest.approx(1, abs=0.5)
+
+
+def test_fit_takes_the_file_as_it_is(path, tmp_path, run):
+    hotels = duckdb.sql(load_example("judge_on_expedia").HOTELS, params={"path": str(path)})
+    hotels.write_parquet(str(tmp_path / "hotels.parquet"))
+    by_search = read_impressions(path, reader="expedia", columns={"query_id": "srch_id"}).counts()
+    by_destination = read_impressions(path, reader="expedia").of_policy("random").counts()
+    estimate(by_destination, method="randomized", rng=SEED).save(tmp_path / "curve.json")
+    said = json.loads(
+        run(
+            "fit", path, "--reader", "expedia", "--columns", "query_id=srch_id",
+            "--values", "click=1,booking=5", "--features", tmp_path / "hotels.parquet",
+            "--propensities", tmp_path / "curve.json", "--missing", "skip",
+            "-o", tmp_path / "ranker.json", "--json",
+        )
+    )  # fmt: skip
+    assert said["gain"]["relative"] > 0
+    assert said["gain"]["new"]["n_clicks"] > by_search.n_clicks  # bookings are worth five
 
 
 def test_the_documentation_shows_the_script_as_it_is():

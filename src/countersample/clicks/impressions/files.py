@@ -102,10 +102,10 @@ def _one_format(source: str, files: list[str]) -> Format:
     return next(known for known in FORMATS if known.name == names[0])
 
 
-def first_line(path: str) -> str:
-    """Return how a file of text begins: its first line, or the first 64 kB of that."""
+def first_line(path: str) -> str | None:
+    """Return the first line of a file of text, at most 64 kB; None of one that is elsewhere."""
     if "://" in path:
-        return ""
+        return None
     buffer = bytearray(1 << 16)
     with open_source(path) as source:
         count = source.readinto(memoryview(buffer))

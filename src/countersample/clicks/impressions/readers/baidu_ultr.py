@@ -41,8 +41,6 @@ _SELECT = "select {columns} from {rows}"
 class BaiduUltr(SqlReader):
     """Clicks of Baidu-ULTR, a row for each page or for each document."""
 
-    title = "Baidu-ULTR (the files of the University of Amsterdam)"
-
     def relation(  # noqa: D102 (as in SqlReader)
         self, source: str, engine: DuckDB, preparation: Preparation, cleanup: ExitStack
     ) -> Any:  # noqa: ANN401 (a relation)

@@ -35,8 +35,6 @@ class Opened(NamedTuple):
 class Reader(ABC):
     """A kind of log, as its owners write it."""
 
-    title: ClassVar[str]  # whose logs it reads
-
     @abstractmethod
     def open(
         self, source: str, engine: Engine, preparation: Preparation, cleanup: ExitStack

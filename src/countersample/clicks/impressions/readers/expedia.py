@@ -40,8 +40,6 @@ _EXPECTED = (
 class Expedia(Reader):
     """The file ``train.csv``; ``test.csv`` has neither positions nor clicks."""
 
-    title = "Expedia's hotel searches, 2013"
-
     def open(  # noqa: D102 (as in Reader)
         self, source: str, engine: Engine, preparation: Preparation, cleanup: ExitStack
     ) -> Opened:

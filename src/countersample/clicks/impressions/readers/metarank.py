@@ -52,8 +52,6 @@ _WITH_QUERY = "select 1 from metarank where event = 'ranking' and {query} is not
 class Metarank(SqlReader):
     """Events as Metarank reads them."""
 
-    title = "Metarank"
-
     def relation(  # noqa: D102 (as in SqlReader)
         self, source: str, engine: DuckDB, preparation: Preparation, cleanup: ExitStack
     ) -> Any:  # noqa: ANN401 (a relation)
@@ -97,7 +95,9 @@ def _need_queries(engine: DuckDB) -> None:
         )
 
 
-def _check(line: str) -> None:
+def _check(line: str | None) -> None:
+    if line is None:
+        return
     try:
         event = json.loads(line)
     except ValueError:

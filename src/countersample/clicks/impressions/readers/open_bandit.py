@@ -41,8 +41,6 @@ _ITEMS = "item_context"  # the file beside, of the items' features
 class OpenBandit(Reader):
     """Files ``random/all/all.csv`` and the like, one or all of a folder."""
 
-    title = "Open Bandit Dataset"
-
     def open(  # noqa: D102 (as in Reader)
         self, source: str, engine: Engine, preparation: Preparation, cleanup: ExitStack
     ) -> Opened:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class Plain(Reader):
     """What is read where no reader is named."""
 
-    title = "a log with named columns"
-
     def open(  # noqa: D102 (as in Reader)
         self, source: str, engine: Engine, preparation: Preparation, cleanup: ExitStack
     ) -> Opened:

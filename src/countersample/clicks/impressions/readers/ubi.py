@@ -66,8 +66,6 @@ _SHOWN = """
 class Ubi(SqlReader):
     """A folder with exports of both indices, documents bare or under ``_source``."""
 
-    title = "User Behavior Insights"
-
     @staticmethod
     def is_there(source: str) -> bool:
         """Tell whether a folder has one of the exports."""

@@ -46,7 +46,6 @@ _EVENTS = """
 class Yandex(SqlReader):
     """The files ``train`` and ``test`` of the challenge."""
 
-    title = "Yandex' personalised web search"
     has_text_ids = True
 
     def relation(  # noqa: D102 (as in SqlReader)
@@ -70,7 +69,9 @@ class Yandex(SqlReader):
         )
 
 
-def _check(line: str) -> None:
+def _check(line: str | None) -> None:
+    if line is None:
+        return
     parts = line.split("\t")
     if parts[1:2] != ["M"] and parts[2:3] not in (["Q"], ["T"], ["C"]):
         raise DataError(
