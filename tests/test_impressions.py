@@ -285,6 +285,23 @@ def test_what_the_command_says_is_what_estimation_does(tmp_path, rng, deepest):
     assert "it needs the features of items, which fit is given." in shown
 
 
+def test_estimates_without_items_that_were_never_clicked(rng):
+    """Ratios of clicks are the same; all pairs weighs them by what it knows of other items."""
+    n = 60_000
+    query, item, position = (rng.integers(0, m, n) for m in (100, 30, 5))
+    clicked = rng.random(n) < 0.6 / (1 + position) * (item < 10) * (0.2 + item / 15)
+    table = pa.table({"query_id": query, "item_id": item, "position": position + 1,
+                      "click": clicked.astype(int)})  # fmt: skip
+    every, merged = (read_impressions(table).counts(most_groups=m) for m in (10**9, 0))
+    assert len(merged) < len(every) / 2
+    for method in ("randomized", "pivot", "adjacent-chain", "em"):
+        curves = [estimate(c, method=method, n_bootstrap=20, rng=0).value for c in (every, merged)]
+        np.testing.assert_allclose(*curves, rtol=1e-4 if method == "em" else 1e-9, err_msg=method)
+    full = estimate(every, method="all-pairs", rng=0)
+    less = estimate(merged, method="all-pairs", n_bootstrap=20, rng=0)
+    assert (abs(less.value - full.value) <= (full.high - full.low) / 20).all()
+
+
 def test_the_report_has_no_ids():
     figures = log_of(query_id=["secret", "secret"], session=["who", "who"]).check()
     said = json.dumps(figures.to_dict())

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, dataset, feather, parquet
 from small_spark import CLUSTER
-from twins_impressions import as_dict, count, random_log, rows_of
+from twins_impressions import as_dict, count, in_full, random_log, rows_of, sessions_of
 
 from countersample.clicks.impressions import files, read_impressions
 from countersample.clicks.impressions.formats import FORMATS, Format
@@ -234,6 +235,46 @@ def test_logged_propensities_of_zero_are_refused(engine):
         log.logged_propensities(log.counts())
 
 
+def by_page(counts):
+    """The impressions of each query, position and context, whatever the item."""
+    found = Counter()
+    for (query, _, position, context), (shown, _, _) in in_full(counts).items():
+        found[query, position, context] += shown
+    return found
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])
+def test_items_that_were_never_clicked_are_merged_where_there_are_too_many(engine, rng, text):
+    table = random_log(rng, 1500, text=text)
+    table = table.append_column("context", [rng.choice(["phone", "desktop"], 1500)])
+    click = np.where(table["item_id"].combine_chunks().dictionary_encode().indices.to_numpy() % 3,
+                     table["click"].to_numpy(), 0)  # fmt: skip
+    table = table.set_column(table.column_names.index("click"), "click", [click])
+    log = read_impressions(table, engine=engine)
+    every, check = log.counts(), log.check(most_groups=0)
+    merged = check.counts
+    assert (every.rest, len(every)) == (None, len(log.counts(most_groups=len(every))))
+    clicked = {key[:2] for key, (_, clicks, _) in in_full(every).items() if clicks}
+    kept = {key: row for key, row in in_full(merged).items() if key[:2] in clicked}
+    assert kept == {key: row for key, row in in_full(every).items() if key[:2] in clicked}
+    rest = merged.item_ids[merged.rest]
+    assert {key[1] for key in in_full(merged)} == {rest, *(item for _, item in clicked)}
+    assert not merged.clicks[merged.item == merged.rest].any()
+    assert by_page(merged) == by_page(every)
+    assert sessions_of(merged) == sessions_of(every)
+    whole = log.check()
+    for name in ("n_items", "n_pairs", "n_moved", "n_repeated", "problems"):
+        assert getattr(check, name) == getattr(whole, name), name
+    assert (whole.n_items, whole.n_pairs) == (len(every.item_ids), len(every.pair_starts) - 1)
+
+
+def test_a_log_without_a_click_is_one_item_a_query_where_there_are_too_many(engine, rng):
+    table = random_log(rng, 200)
+    table = table.set_column(table.column_names.index("click"), "click", [np.zeros(200, int)])
+    counts = read_impressions(table, engine=engine).counts(most_groups=0)
+    assert (len(counts.item_ids), counts.rest, counts.n_impressions) == (1, 0, 200)
+
+
 def test_the_real_log(engine, shared):
     path = shared / "sogou_clicks" / "impressions.tsv.xz"
     with read_impressions(path, engine=engine) as log:
@@ -293,12 +334,12 @@ def test_a_killed_worker_does_not_change_the_counts(cluster):
     n_rows, slow = 2000, "0 * aggregate(sequence(0, 4999), 0L, (sum, x) -> sum + x)"
     rows = cluster.range(0, n_rows, 1, 40).selectExpr(
         "id % 50 as query_id", "id % 7 as item_id", f"1 + id % 5 + {slow} as position",
-        "int(id % 3 = 0) as click",
+        "int(id % 3 = 0 and id % 7 < 5) as click", "id div 5 as session",
     )  # fmt: skip
     log = read_impressions(rows)
     assert log.engine == "spark"
     result = []
-    counting = threading.Thread(target=lambda: result.append(log.counts()))
+    counting = threading.Thread(target=lambda: result.append(log.counts(most_groups=0)))
     before = executors(cluster)
     assert len(before) == 2
     tracker = cluster.sparkContext.statusTracker()
@@ -316,9 +357,13 @@ def test_a_killed_worker_does_not_change_the_counts(cluster):
     counting.join(timeout=300)
     assert not counting.is_alive()
     ids = np.arange(n_rows)
-    expected = count(zip(*(c.tolist() for c in (ids % 50, ids % 7, 1 + ids % 5, ids % 3 == 0)),
+    item = np.where(ids % 7 < 5, ids % 7, -1)  # two of them are never clicked
+    clicked = (ids % 3 == 0) & (ids % 7 < 5)
+    expected = count(zip(*(c.tolist() for c in (ids % 50, item, 1 + ids % 5, clicked)),
                          strict=True))  # fmt: skip
     assert as_dict(result[0]) == expected
+    visits = {(row % 50, row // 5) for row in ids.tolist()}
+    assert sessions_of(result[0]) == Counter(query for query, _ in visits)
     assert victim not in executors(cluster)
 
 

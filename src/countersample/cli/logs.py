@@ -139,9 +139,8 @@ def _supports(log: Impressions, found: LogCheck) -> list[Support]:
 
     answers = supported(found.counts)
     if found.shuffled:
-        shuffled, _ = log.of_policy(*found.shuffled).tally()
-        if shuffled is not None:
-            answers["randomized"] = supported(shuffled)["randomized"]
+        shuffled = log.of_policy(*found.shuffled).check().counts
+        answers["randomized"] = supported(shuffled)["randomized"]
     return list(answers.values())
 
 
@@ -154,7 +153,7 @@ def _show_check(found: LogCheck, supports: list[Support]) -> None:
         ("clicks", f"{counts.n_clicks:,}, {100 * counts.n_clicks / counts.n_impressions:.2f} %"),
         ("sessions", "not logged" if found.n_sessions is None else f"{found.n_sessions:,}"),
         ("queries", f"{len(counts.query_ids):,}"),
-        ("items", f"{len(counts.item_ids):,}"),
+        ("items", f"{found.n_items:,}"),
         ("query-item pairs", f"{found.n_pairs:,}, {share:.1f} % of them seen at several positions"),
     ]
     if counts.has_contexts:

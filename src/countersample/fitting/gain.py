@@ -90,16 +90,27 @@ def choose_estimator(
     *,
     metric: str,
     exposure: str,
+    knows_all: bool,
 ) -> ChosenEstimator:
-    """Take the estimator that the log supports: ``dr`` where clicks alone do not tell enough."""
+    """Take the estimator that the log supports: ``dr`` where clicks alone do not tell enough.
+
+    `knows_all` is whether items that were shown and never clicked are among those of `shown`.
+    """
     if asked == "dr" and shown.examination is None:
         raise DataError(
             "estimator 'dr' needs to know how likely each item is examined where it was shown, "
             "which the log's own propensities do not tell: take 'ips', or estimate propensities "
             "from the log (--propensity-method all-pairs)"
         )
+    if asked == "dr" and not knows_all:
+        raise DataError(
+            "estimator 'dr' needs each item that was shown, and the log has so many that those "
+            "without a click are counted together: take 'ips', or a part of the log"
+        )
     if asked != "auto":
         return ChosenEstimator(asked, "as asked for")
+    if not knows_all:
+        return ChosenEstimator("ips", "the log is too large to tell each item without a click")
     if exposure == "position-only":
         return ChosenEstimator(
             "ips", "position-only weights do not ask how often an item was shown"

@@ -272,7 +272,7 @@ def _log(fit: Fit) -> str:
         ("clicks used", f"{fit.join.n_joined:,}"),
         ("sessions", "not logged" if check.n_sessions is None else f"{check.n_sessions:,}"),
         ("queries", f"{len(counts.query_ids):,}"),
-        ("items", f"{len(counts.item_ids):,}"),
+        ("items", f"{check.n_items:,}"),
         ("query-item pairs", f"{check.n_pairs:,}"),
         ("at several positions", f"{check.n_moved / check.n_pairs:.1%}"),
         ("counted by", check.engine),

@@ -138,8 +138,9 @@ def fit_from_impressions(
         progress=progress.part(0.27, "judging held-out queries"),
     )  # fmt: skip
     judged_by = choose_estimator(
-        estimator, scores, shown, dataset, metric=metric, exposure=exposure
-    )
+        estimator, scores, shown, dataset, metric=metric, exposure=exposure,
+        knows_all=check.counts.rest is None,
+    )  # fmt: skip
     gain = estimate_gain(
         scores, shown, dataset, metric=metric, estimator=judged_by.name, rng=streams[3]
     )

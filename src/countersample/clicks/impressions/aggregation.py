@@ -1,4 +1,8 @@
-"""The counting of a log, written once: it runs on every engine through narwhals."""
+"""The counting of a log, written once: it runs on every engine through narwhals.
+
+Rows are counted in groups, of one query, item, position and context. They stay where the log is;
+what is made of them is small, or arrives in pieces (`assembling`).
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from countersample.clicks.impressions.counts import MAX_POSITION, PositionCounts
+from countersample.clicks.impressions.counts import MAX_POSITION
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 KEYS = ("query_id", "item_id", "position")
 _LARGEST = float(np.finfo(np.float64).max)  # NaN is beyond it in some engines, in none below
 _MOST = 2**53  # whole numbers beyond it are not exact in a float
-_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
 @dataclass(frozen=True)
@@ -144,125 +146,134 @@ def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         good=mark(is_good),
     )
     sums = {name: nw.col(name).sum() for name in ("weight", "clicked", "good")}
-    return rows.group_by(*by).agg(**sums)
+    return rows.filter(nw.col("clicked") > 0).group_by(*by).agg(**sums)
 
 
-def finish(
-    table: pa.Table,
-    *,
-    has_text_ids: bool,
-    sessions: pa.Table | None = None,
-    n_sessions: int | None = None,
-) -> tuple[PositionCounts | None, Problems]:
-    """Turn the groups into counts of all possible rows, and say how many are impossible.
+def describe_rows(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return what `problems_of` reads, and the number of groups that are possible: one row."""
+    schema = groups.collect_schema()
+    position, rows, good = nw.col("position"), nw.col("rows"), nw.col("good")
+    has_place, has_all = _has_place(schema), _has_keys(schema)
+    none = nw.lit(0)
+    is_odd = ~has_place & (position < 1)
 
-    `sessions` are those of each query, where the log has ids of sessions.
-    """
-    columns = table.column_names
-    rows = integers(table["rows"])
-    good = integers(table["good"])
-    no_query, no_item, position, has_position, is_group_good = keys_of(table)
-    found = position[~has_position & ~np.isnan(position)]
-    n_bad = int(rows[~has_position].sum())
-    at = [int(rows[position == place].sum()) for place in (0, 1)]
-    n_rows = int(rows.sum())
-    bad_value = int(integers(table["bad_value"]).sum()) if "bad_value" in columns else 0
-    problems = Problems(
-        n_rows=n_rows,
-        n_invalid=n_rows - int(good[is_group_good].sum()),
-        no_query_id=int(rows[no_query].sum()),
-        no_item_id=int(rows[no_item].sum()),
-        bad_position=n_bad,
-        bad_click=n_rows - int(good.sum()) - bad_value,
-        bad_value=bad_value,
-        position_found=float(found.min()) if len(found) else None,
-        is_from_zero=bool(n_bad and n_bad == at[0] and 2 * at[0] >= at[1]),
+    def those(condition: nw.Expr) -> nw.Expr:
+        return nw.when(condition).then(rows).otherwise(none)
+
+    found = groups.select(
+        n_rows=rows,
+        n_valid=nw.when(has_all).then(good).otherwise(none),
+        no_query_id=those(nw.col("query_id").is_null()),
+        no_item_id=those(nw.col("item_id").is_null()),
+        placed=those(has_place),
+        good=good,
+        bad_value=nw.col("bad_value") if "bad_value" in schema else none,
+        at_zero=those(position == 0),
+        at_one=those(position == 1),
+        groups=mark(has_all & (good > 0)),
+        lowest=nw.when(is_odd).then(position).otherwise(nw.lit(None)),
+        between=nw.when(~has_place & ~is_odd & (position <= MAX_POSITION))
+        .then(position)
+        .otherwise(nw.lit(None)),
     )
-    kept = is_group_good & (good > 0)
-    if not kept.any():
-        return None, problems
-    if not kept.all():
-        table = table.filter(kept)
-        position = position[kept]
-    query, query_ids = encode(table["query_id"], has_text_ids=has_text_ids)
-    item, item_ids = encode(table["item_id"], has_text_ids=has_text_ids)
-    context = context_ids = None
-    if "context" in columns:
-        context, context_ids = encode(table["context"], has_text_ids=False)
-    shown = table["shown" if "shown" in columns else "good"]
-    return PositionCounts.from_codes(
-        query,
-        item,
-        position,
-        integers(shown),
-        integers(table["clicks"]),
-        query_ids,
-        item_ids,
-        context=context,
-        context_ids=context_ids,
-        value=table["value"].to_numpy() if "value" in columns else None,
-        sessions=None if sessions is None else _in_order(sessions, has_text_ids=has_text_ids),
-        n_sessions=n_sessions,
-    ), problems
+    sums = [name for name in found.collect_schema().names() if name not in {"lowest", "between"}]
+    return found.select(
+        *(nw.col(name).sum() for name in sums), nw.col("lowest").min(), nw.col("between").min()
+    )
 
 
-def _in_order(sessions: pa.Table, *, has_text_ids: bool) -> NDArray[np.float64]:
-    """Return the sessions of each query in the order of the sorted ids, (n_queries,)."""
-    query, query_ids = encode(sessions["query_id"], has_text_ids=has_text_ids)
-    in_order = np.empty(len(query_ids))
-    in_order[query] = integers(sessions["sessions"])
-    return in_order
+def problems_of(table: pa.Table) -> tuple[Problems, int]:
+    """Return what is wrong with the rows, and the number of possible groups."""
+    found = {name: table[name][0].as_py() for name in table.column_names}
+    odd = [found.pop(name) for name in ("lowest", "between")]
+    n = {name: int(value or 0) for name, value in found.items()}
+    bad_position = n["n_rows"] - n["placed"]
+    problems = Problems(
+        n_rows=n["n_rows"],
+        n_invalid=n["n_rows"] - n["n_valid"],
+        no_query_id=n["no_query_id"],
+        no_item_id=n["no_item_id"],
+        bad_position=bad_position,
+        bad_click=n["n_rows"] - n["good"] - n["bad_value"],
+        bad_value=n["bad_value"],
+        position_found=next((float(place) for place in odd if place is not None), None),
+        is_from_zero=bool(
+            bad_position and bad_position == n["at_zero"] and 2 * n["at_zero"] >= n["at_one"]
+        ),
+    )
+    return problems, n["groups"]
 
 
-def encode(
-    column: pa.ChunkedArray, *, has_text_ids: bool
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return ids as positions in their sorted distinct values, and those.
+def possible_groups(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the groups that can be counted, with impressions, clicks and value."""
+    schema = groups.collect_schema()
+    kept = groups.filter(_has_keys(schema) & (nw.col("good") > 0))
+    more = [name for name in ("context", "value") if name in schema]
+    return kept.select(
+        "query_id", "item_id", *more,
+        position=nw.col("position").cast(nw.Int32),
+        impressions=nw.col("shown" if "shown" in schema else "good").cast(nw.Int64),
+        clicks=nw.col("clicks").cast(nw.Int64),
+    )  # fmt: skip
 
-    Ids of a text file become integers where all of them are written as such ("7", not "07").
+
+def split_unclicked(
+    groups: nw.LazyFrame[Any],
+) -> tuple[nw.LazyFrame[Any], nw.LazyFrame[Any]]:
+    """Return the possible groups of clicked items, and others as one item of each query.
+
+    What clicks say stays as it was: a clicked item has all its groups, and sums by query, position
+    and context are those of the log. The second have no column ``item_id``.
     """
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-    from pyarrow import compute  # noqa: PLC0415
-
-    is_text = not pa.types.is_integer(column.type)
-    column = column.cast(pa.large_string() if is_text else pa.int64())
-    coded = column.combine_chunks().dictionary_encode()
-    distinct = coded.dictionary
-    is_written = compute.match_substring_regex(distinct, _INTEGER) if has_text_ids else None
-    if is_written is not None and compute.all(is_written).as_py():
-        distinct, is_text = distinct.cast(pa.int64()), False
-    order = compute.array_sort_indices(distinct)
-    rank = np.empty(len(order), np.int64)
-    rank[order.to_numpy()] = np.arange(len(order))
-    ids = distinct.take(order).to_numpy(zero_copy_only=False)
-    return rank[coded.indices.to_numpy()], ids.astype(np.str_) if is_text else ids
+    schema = groups.collect_schema()
+    pair = ["query_id", "item_id"]
+    clicked = groups.filter(nw.col("clicks") > 0).select(*pair).unique()
+    by = [name for name in ("query_id", "position", "context") if name in schema]
+    sums = [name for name in ("impressions", "clicks", "value") if name in schema]
+    others = groups.join(clicked, on=pair, how="anti")
+    rest = others.group_by(*by).agg(**{name: nw.col(name).sum() for name in sums})
+    return groups.join(clicked, on=pair, how="semi"), rest
 
 
-def integers(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return whole numbers of any Arrow type as int64."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+def describe_pairs(
+    groups: nw.LazyFrame[Any], sessions: nw.LazyFrame[Any] | None
+) -> nw.LazyFrame[Any]:
+    """Return the number of query-item pairs, of moved ones, of repeated ones: one row.
 
-    whole: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-    return whole
-
-
-def keys_of(table: pa.Table) -> tuple[NDArray[Any], ...]:
-    """Return of each group: no query, no item, the position, whether it can be, whether all can."""
-    no_query, no_item = (table[name].is_null().to_numpy() for name in ("query_id", "item_id"))
-    position = table["position"].to_numpy().astype(np.float64)
-    is_good = (position >= 1) & (position <= MAX_POSITION) & (position == np.floor(position))
-    return no_query, no_item, position, is_good, is_good & ~no_query & ~no_item
+    Repeated pairs were shown more often than their query has sessions.
+    """
+    position = nw.col("position")
+    pairs = groups.group_by("query_id", "item_id").agg(
+        first=position.min(), last=position.max(), shown=nw.col("impressions").sum()
+    )
+    repeated = nw.lit(0)
+    if sessions is not None:
+        pairs = pairs.join(sessions, on="query_id", how="left")
+        repeated = mark(nw.col("shown") > nw.col("sessions"))
+    marks = pairs.select(
+        pairs=nw.lit(1), moved=mark(nw.col("first") != nw.col("last")), repeated=repeated
+    )
+    return marks.select(*(nw.col(name).sum() for name in ("pairs", "moved", "repeated")))
 
 
 def _is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
     """Whether a row can be counted: it has ids, a position from 1, and a click that can be."""
     schema = frame.collect_schema()
+    return _has_keys(schema) & _has_click(schema) & _has_value(schema)
+
+
+def _has_keys(schema: nw.Schema) -> nw.Expr:
+    """Whether a row, or a group, has ids and a position that can be."""
+    return ~nw.col("query_id").is_null() & ~nw.col("item_id").is_null() & _has_place(schema)
+
+
+def _has_place(schema: nw.Schema) -> nw.Expr:
+    """Whether the position is a whole number from 1; false where it is missing."""
     position = nw.col("position")
-    is_place = (position >= 1) & (position <= MAX_POSITION)
+    is_place = ~position.is_null() & (position >= 1) & (position <= MAX_POSITION)
     if schema["position"].is_float():
         is_place &= position.round(0) == position
-    has_ids = ~nw.col("query_id").is_null() & ~nw.col("item_id").is_null()
-    return has_ids & is_place & _has_click(schema) & _has_value(schema)
+    return is_place
 
 
 def _has_click(schema: nw.Schema) -> nw.Expr:

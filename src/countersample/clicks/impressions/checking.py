@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
-import numpy as np
 
 from countersample._frames import Tabular
 from countersample.clicks.impressions.columns import NONE
 from countersample.clicks.impressions.suspicion import Suspicious, describe_sessions
+from countersample.clicks.impressions.tallying import MOST_GROUPS, tally
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class LogCheck(Tabular):
     problems : Problems
         How many rows are impossible, and how.
     counts : PositionCounts
-        Of the rows that are possible.
+        Of the rows that are possible. In a log with very many, items that were never clicked are
+        counted together by query (`PositionCounts.rest`).
     n_sessions, n_without_session, n_mixed : int, optional
         Sessions; rows without one; sessions whose rows are of several policies, as interleaving
         makes them. None for a log without sessions.
@@ -45,9 +46,9 @@ class LogCheck(Tabular):
         Sessions, clients and rows that look wrong; None for a log without sessions.
     policies : dict, optional
         Rows by policy.
-    n_pairs, n_moved, n_repeated : int
-        Query-item pairs, those seen at several positions, and those shown more often than their
-        query has sessions.
+    n_items, n_pairs, n_moved, n_repeated : int
+        Items, query-item pairs, those seen at several positions, and those shown more often than
+        their query has sessions.
     shuffled : tuple of str
         The policies whose rankings were shuffled: the one that was named as such, or those whose
         names say so.
@@ -67,6 +68,7 @@ class LogCheck(Tabular):
     n_mixed: int | None
     suspicious: Suspicious | None
     policies: dict[str, int] | None
+    n_items: int
     n_pairs: int
     n_moved: int
     n_repeated: int
@@ -87,6 +89,11 @@ class LogCheck(Tabular):
                 f"{self.n_repeated:,} query-item pairs were shown more often than their query has "
                 "sessions: a session seems to be more than one page of results, or a page to show "
                 "an item twice; give each page its own id."
+            )
+        if self.counts.rest is not None:
+            said.append(
+                "The log has so many query-item pairs that those without a click are counted "
+                "together by query: what clicks tell is the same."
             )
         if self.counts.n_clicks == self.counts.n_impressions:
             said.append(
@@ -122,7 +129,7 @@ class LogCheck(Tabular):
             "clicks": self.counts.n_clicks,
             "sessions": self.n_sessions,
             "queries": len(self.counts.query_ids),
-            "items": len(self.counts.item_ids),
+            "items": self.n_items,
             "pairs": self.n_pairs,
             "pairs_at_several_positions": self.n_moved,
             "problems": asdict(self.problems),
@@ -136,7 +143,9 @@ class LogCheck(Tabular):
         }
 
 
-def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
+def check(
+    log: Impressions, *, randomized: str | None = None, most_groups: int = MOST_GROUPS
+) -> LogCheck:
     """Validate and describe a log; see `Impressions.check`."""
     columns = log.columns
     policies = _policies(log) if "policy" in columns else None
@@ -147,11 +156,12 @@ def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
         )
     sessions = describe_sessions(log.frame, log.collect) if "session" in columns else None
     n_sessions = None if sessions is None else sessions.n_sessions
-    counts, problems = log.tally(n_sessions=n_sessions)
-    if counts is None:
+    problems, counts, pairs = tally(
+        log, n_sessions=n_sessions, with_pairs=True, most_groups=most_groups
+    )
+    if counts is None or pairs is None:
         said = problems.sentence(has_impressions="impressions" in columns) or "the log has no rows"
         raise DataError(f"{log.source}: {said}, expected at least one impression that is possible")
-    n_pairs, n_moved = _moved(counts)
     return LogCheck(
         source=log.source,
         engine=log.engine,
@@ -163,24 +173,12 @@ def check(log: Impressions, *, randomized: str | None = None) -> LogCheck:
         n_mixed=None if sessions is None else sessions.n_mixed,
         suspicious=log.left_out if sessions is None else log.left_out or sessions.suspicious,
         policies=policies,
-        n_pairs=n_pairs,
-        n_moved=n_moved,
-        n_repeated=_repeated(counts),
+        n_items=pairs.n_items,
+        n_pairs=pairs.n_pairs,
+        n_moved=pairs.n_moved,
+        n_repeated=pairs.n_repeated,
         shuffled=(randomized,) if randomized else tuple(filter(_RANDOMIZED.search, policies or {})),
     )
-
-
-def _moved(counts: PositionCounts) -> tuple[int, int]:
-    """Return the number of query-item pairs, and of those seen at several positions."""
-    first, last = counts.pair_starts[:-1], counts.pair_starts[1:] - 1
-    return len(first), int((counts.position[first] != counts.position[last]).sum())
-
-
-def _repeated(counts: PositionCounts) -> int:
-    """Return the number of query-item pairs shown more often than their query has sessions."""
-    starts = counts.pair_starts[:-1]
-    shown = np.add.reduceat(counts.impressions, starts)
-    return int((shown > counts.sessions[counts.query[starts]]).sum())
 
 
 def _policies(log: Impressions) -> dict[str, int]:

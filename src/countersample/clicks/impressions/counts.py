@@ -50,6 +50,9 @@ class PositionCounts(Tabular):
         What they were counted by: ids of sessions, or impressions of the first position.
     n_sessions : int, optional
         How many sessions the log has; None where it has no ids of sessions.
+    rest : int, optional
+        The item that stands for all items of a query that were never clicked, where a log has so
+        many rows that these are counted together; None where each item has its own.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class PositionCounts(Tabular):
     sessions: NDArray[np.float64]
     sessions_from: SessionsFrom
     n_sessions: int | None = None
+    rest: int | None = None
 
     @classmethod
     def from_columns(
@@ -160,6 +164,7 @@ class PositionCounts(Tabular):
         value: NDArray[Any] | None = None,
         sessions: NDArray[np.float64] | None = None,
         n_sessions: int | None = None,
+        rest: int | None = None,
     ) -> PositionCounts:
         """Sort rows whose ids are positions in sorted ids, and add up those that are alike.
 
@@ -191,6 +196,7 @@ class PositionCounts(Tabular):
             sessions=sessions,
             sessions_from="sessions" if counted else "first position",
             n_sessions=n_sessions,
+            rest=rest,
         )
 
     def take(self, rows: NDArray[Any]) -> PositionCounts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.clicks.impressions.aggregation import encode
+from countersample.clicks.impressions.assembling import encode
 from countersample.clicks.impressions.columns import typed_id
 from countersample.clicks.impressions.counts import row_keys
 from countersample.clicks.impressions.engines import Pandas

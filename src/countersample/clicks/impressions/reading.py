@@ -12,6 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from countersample.clicks.impressions import aggregation
+from countersample.clicks.impressions.assembling import encode, integers
 from countersample.clicks.impressions.checking import LogCheck, check
 from countersample.clicks.impressions.columns import IDS
 from countersample.clicks.impressions.counts import PositionCounts, row_keys
@@ -31,6 +32,7 @@ from countersample.clicks.impressions.suspicion import (
     left_out,
     without,
 )
+from countersample.clicks.impressions.tallying import MOST_GROUPS, tally
 from countersample.data.frames import as_narwhals
 from countersample.errors import DataError, ParameterError
 
@@ -86,8 +88,14 @@ class Impressions(AbstractContextManager["Impressions"]):
         """The canonical columns that the log has."""
         return tuple(self.frame.collect_schema().names())
 
-    def counts(self) -> PositionCounts:
+    def counts(self, *, most_groups: int = MOST_GROUPS) -> PositionCounts:
         """Count impressions and clicks of each query, item, position and context.
+
+        Parameters
+        ----------
+        most_groups : int
+            Where there are more of them, items that were never clicked are counted together by
+            query, as `PositionCounts.rest`: what clicks say stays as it was.
 
         Raises
         ------
@@ -95,7 +103,7 @@ class Impressions(AbstractContextManager["Impressions"]):
             Where rows are impossible (no id, a position of 0, a click of 2): with their number.
             ``check().counts`` leaves such rows out.
         """
-        counts, problems = self.tally()
+        problems, counts, _ = tally(self, most_groups=most_groups)
         said = problems.sentence(has_impressions="impressions" in self.columns)
         if said is not None:
             raise DataError(
@@ -105,31 +113,17 @@ class Impressions(AbstractContextManager["Impressions"]):
             raise DataError(f"{self.source}: the log has no rows, expected at least one impression")
         return counts
 
-    def tally(
-        self, *, n_sessions: int | None = None
-    ) -> tuple[PositionCounts | None, aggregation.Problems]:
-        """Count the rows that are possible, and say how many are not.
-
-        The sessions of each query are those that the log names, unless its rows stand for several
-        impressions; without, they are the impressions of the first position.
-        """
-        table = self.collect(aggregation.group(self.frame))
-        sessions = None
-        if "session" in self.columns and "impressions" not in self.columns:
-            sessions = self.collect(aggregation.group_sessions(self.frame))
-        return aggregation.finish(
-            table, has_text_ids=self.has_text_ids, sessions=sessions, n_sessions=n_sessions
-        )
-
-    def check(self, *, randomized: str | None = None) -> LogCheck:
+    def check(self, *, randomized: str | None = None, most_groups: int = MOST_GROUPS) -> LogCheck:
         """Validate and describe the log; see `LogCheck`.
 
         Parameters
         ----------
         randomized : str, optional
             The policy whose rankings were shuffled at random; by default one whose name says so.
+        most_groups : int
+            As in `counts`.
         """
-        return check(self, randomized=randomized)
+        return check(self, randomized=randomized, most_groups=most_groups)
 
     def without_suspicious(self) -> Impressions:
         """Return the log without sessions that look wrong, and with repeated rows counted once.
@@ -160,16 +154,13 @@ class Impressions(AbstractContextManager["Impressions"]):
         if "propensity" not in self.columns:
             raise DataError(f"{self.source}: no column 'propensity'")
         table = self.collect(aggregation.group_weights(self.frame))
-        clicked = aggregation.integers(table["clicked"])
-        bad = clicked.sum() - aggregation.integers(table["good"]).sum()
+        bad = (integers(table["clicked"]).sum() - integers(table["good"]).sum()).item()
         if bad:
             raise DataError(
                 f"{self.source}: the propensity is missing, 0 or beyond 1 in {bad:,} of the rows "
                 "with a click, expected within (0, 1]: correct them, or estimate propensities "
                 "from the log"
             )
-        *_, is_possible = aggregation.keys_of(table)
-        table = table.filter(is_possible & (clicked > 0))
         weight = np.zeros(len(counts))
         weight[_rows_of(table, counts, has_text_ids=self.has_text_ids)] = table["weight"].to_numpy()
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -321,12 +312,12 @@ def _rows_of(table: Any, counts: PositionCounts, *, has_text_ids: bool) -> NDArr
     """Return the row of `counts` that each group of the same log is."""
     found = []
     for name, known in (("query_id", counts.query_ids), ("item_id", counts.item_ids)):
-        code, ids = aggregation.encode(table[name], has_text_ids=has_text_ids)
+        code, ids = encode(table[name], has_text_ids=has_text_ids and known.dtype.kind == "i")
         found.append(np.searchsorted(known, ids)[code])
     found.append(table["position"].to_numpy().astype(np.int64))
     own = [counts.query, counts.item, counts.position]
     if "context" in table.column_names:
-        code, ids = aggregation.encode(table["context"], has_text_ids=False)
+        code, ids = encode(table["context"], has_text_ids=False)
         found.append(np.searchsorted(counts.context_ids, ids)[code])
         own.append(counts.context)
     both = [np.concatenate([column, more]) for column, more in zip(own, found, strict=True)]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from countersample.clicks.impressions.aggregation import KEYS, integers, mark, whole
+from countersample.clicks.impressions.aggregation import KEYS, mark, whole
+from countersample.clicks.impressions.assembling import integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

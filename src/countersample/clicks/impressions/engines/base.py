@@ -1,4 +1,4 @@
-"""What an engine is: it opens files, takes Arrow tables, collects lazy frames, explains errors.
+"""What an engine is: it opens files, takes tables, keeps and collects frames, explains errors.
 
 The counting itself is written once, in `aggregation`, and runs on every engine through narwhals.
 """
@@ -6,12 +6,13 @@ The counting itself is written once, in `aggregation`, and runs on every engine 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from countersample.clicks.impressions.explaining import explained, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager, ExitStack
 
     import narwhals as nw
@@ -63,6 +64,19 @@ class Engine(ABC):
         """Compute a lazy frame where its data is; return the result as an Arrow table."""
         with cls.explained(source):
             return frame.collect(backend="pyarrow").to_arrow()
+
+    @classmethod
+    def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:
+        """Compute a lazy frame; return the result in pieces, which need not be there at once."""
+        yield from cls.collect(frame, source).to_batches()
+
+    @classmethod
+    @contextmanager
+    def kept(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
+        """Compute a lazy frame once, where its data is, for what is made of it in the block."""
+        with cls.explained(source):
+            found = frame.collect()
+        yield found.lazy()
 
     @classmethod
     def errors(cls) -> tuple[type[Exception], ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from countersample.clicks.impressions.formats import Delimited, JsonLines, Parqu
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from contextlib import ExitStack
 
     import pyarrow as pa
@@ -68,6 +70,25 @@ class DuckDB(Engine):
         for name in IDS:
             if str(types[names[name]]) == "JSON":
                 raise DataError(MIXED.format(name=name))
+
+    @classmethod
+    def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Engine)
+        with cls.explained(source):
+            yield from import_module("pyarrow").RecordBatchReader.from_stream(frame.to_native())
+
+    @classmethod
+    @contextmanager
+    def kept(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
+        """Keep it in a temporary table, which goes to the disk where memory ends."""
+        name = f"countersample_{uuid.uuid4().hex}"
+        rows = frame.to_native()
+        with cls.explained(source):
+            rows.query(f"{name}_rows", f"create temp table {name} as from {name}_rows")
+        try:
+            yield nw.from_native(rows.query(f"{name}_rows", f"from {name}")).lazy()
+        finally:
+            rows.query(f"{name}_rows", f"drop table {name}")
+            rows.query(f"{name}_rows", f"drop view {name}_rows")
 
     @classmethod
     def errors(cls) -> tuple[type[Exception], ...]:  # noqa: D102 (as in Engine)

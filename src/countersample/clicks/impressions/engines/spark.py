@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from countersample.clicks.impressions.formats import Delimited, JsonLines, Parqu
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import ExitStack
 
     import pyarrow as pa
@@ -80,6 +82,18 @@ class Spark(Engine):
     def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a data frame)
         """Send a table from memory to the workers."""
         return self.session.createDataFrame(table)
+
+    @classmethod
+    @contextmanager
+    def kept(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
+        """Keep it on the disks of the workers; what is lost with one of them is computed again."""
+        rows = frame.to_native()
+        with cls.explained(source):
+            rows.persist(need("pyspark").StorageLevel.DISK_ONLY)
+        try:
+            yield frame
+        finally:
+            rows.unpersist()
 
     @classmethod
     def errors(cls) -> tuple[type[Exception], ...]:  # noqa: D102 (as in Engine)

@@ -1,0 +1,93 @@
+"""A log counted where it is: its groups are made once, and what is asked of them comes out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import narwhals as nw
+
+from countersample.clicks.impressions import aggregation
+from countersample.clicks.impressions.assembling import assemble, integers
+from countersample.clicks.impressions.engines import find_engine
+
+if TYPE_CHECKING:
+    from countersample.clicks.impressions.aggregation import Problems
+    from countersample.clicks.impressions.counts import PositionCounts
+    from countersample.clicks.impressions.reading import Impressions
+
+#: Beyond so many groups, items that were never clicked are counted together by query.
+MOST_GROUPS = 5_000_000
+
+
+class Pairs(NamedTuple):
+    """Query-item pairs of a log, in numbers.
+
+    Attributes
+    ----------
+    n_items, n_pairs : int
+        Items, and query-item pairs.
+    n_moved : int
+        Pairs seen at several positions.
+    n_repeated : int
+        Pairs shown more often than their query has sessions.
+    """
+
+    n_items: int
+    n_pairs: int
+    n_moved: int
+    n_repeated: int
+
+
+class Tally(NamedTuple):
+    """What a log comes down to."""
+
+    problems: Problems
+    counts: PositionCounts | None  # of possible rows; None where there are none
+    pairs: Pairs | None  # where asked for
+
+
+def tally(
+    log: Impressions,
+    *,
+    n_sessions: int | None = None,
+    with_pairs: bool = False,
+    most_groups: int = MOST_GROUPS,
+) -> Tally:
+    """Count the rows of a log that are possible, and say how many are not.
+
+    The sessions of each query are those that the log names, unless its rows stand for several
+    impressions; without, they are the impressions of the first position.
+    """
+    engine = find_engine(log.engine)
+    with ExitStack() as kept:
+        groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
+        problems, n_groups = aggregation.problems_of(log.collect(aggregation.describe_rows(groups)))
+        if not n_groups:
+            return Tally(problems, None, None)
+        sessions = None
+        if "session" in log.columns and "impressions" not in log.columns:
+            by_query = aggregation.group_sessions(log.frame)
+            sessions = kept.enter_context(engine.kept(by_query, log.source))
+        possible = aggregation.possible_groups(groups)
+        pairs = _pairs(log, possible, sessions) if with_pairs else None
+        parts: tuple[nw.LazyFrame[Any], ...] = (possible,)
+        if n_groups > most_groups:
+            parts = aggregation.split_unclicked(possible)
+        counts = assemble(
+            chain.from_iterable(engine.batches(part, log.source) for part in parts),
+            has_text_ids=log.has_text_ids,
+            sessions=None if sessions is None else log.collect(sessions),
+            n_sessions=n_sessions,
+        )
+        return Tally(problems, counts, pairs)
+
+
+def _pairs(
+    log: Impressions, groups: nw.LazyFrame[Any], sessions: nw.LazyFrame[Any] | None
+) -> Pairs:
+    items = groups.select("item_id").unique().select(nw.len().alias("items"))
+    n_items = int(integers(log.collect(items)["items"])[0])
+    found = log.collect(aggregation.describe_pairs(groups, sessions))
+    return Pairs(n_items, *(int(integers(found[n])[0]) for n in ("pairs", "moved", "repeated")))
