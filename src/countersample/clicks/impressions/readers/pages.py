@@ -1,8 +1,8 @@
 """Logs of pages and events: a page lists the items that it showed, an event names one of them.
 
 Joined they are impressions. A page is a session. An event is a click, or with values of events
-whatever is named there; on an item that its page did not show it is a row without a position, which
-is reported as impossible.
+whatever is named there; on an item that its page did not show it is a row with neither query nor
+position, which is reported as impossible.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _IMPRESSIONS = """
         from pages join events using (page)
         where is_impression and item is not null and len(items) = 0
     ),
-    shown as (select * from listed union all by name select * from seen),
-    known as (select page {any_of_pages} from pages group by page)
+    shown as (select * from listed union all by name select * from seen)
     select coalesce(shown.page, acted.page) as session,
            coalesce(shown.item, acted.item) as item_id,
            shown.position as position,
@@ -46,7 +45,6 @@ _IMPRESSIONS = """
            acted.event as event {of_pages} {of_events}
     from shown
     full outer join acted on shown.page = acted.page and shown.item = acted.item
-    left join known on known.page = acted.page
 """
 
 
@@ -86,8 +84,7 @@ def impressions_of(
             by_event=", event" if has_values else "",
             kinds=", ".join(literal(kind) for kind in preparation.values or CLICKS),
             max_of_events=_more(f"max({name}) as {name}" for name in on_event),
-            any_of_pages=_more(f"any_value({name}) as {name}" for name in on_page),
-            of_pages=_more(f"coalesce(shown.{name}, known.{name}) as {name}" for name in on_page),
+            of_pages=_more(f"shown.{name} as {name}" for name in on_page),
             of_events=_more(f"acted.{name} as {name}" for name in on_event),
         )
     )
