@@ -6,6 +6,7 @@ import json
 import pyarrow as pa
 import pytest
 from public_logs import EXPEDIA, LOGS, write_baidu_parts, write_csv, write_lines
+from pyarrow import feather, parquet
 from twins_impressions import as_dict, in_full, sessions_of
 
 from countersample.clicks.impressions import read_impressions
@@ -142,6 +143,18 @@ def test_baidu_files_have_a_row_for_each_document(engine, tmp_path):
     counts = log.counts()
     assert as_dict(counts) == {("10", "u", 1): (4, 1), ("10", "v", 2): (2, 1)}
     assert sessions_of(counts) == {"10": 4}  # query_no starts anew in each file
+
+
+def test_baidu_pages_may_be_in_parquet(tmp_path):
+    table = feather.read_table(LOGS["baidu-ultr"].write(tmp_path))
+    for name in ("url_md5", "click", "position"):  # as polars writes lists
+        index, kind = table.column_names.index(name), pa.large_list(table[name].type.value_type)
+        table = table.set_column(index, name, table[name].cast(kind))
+    parquet.write_table(table, tmp_path / "clicks.parquet")
+    log = read_impressions(tmp_path / "clicks.parquet", reader="baidu-ultr")
+    assert as_dict(log.counts()) == LOGS["baidu-ultr"].counts
+    with pytest.raises(DataError, match="a csv file, expected Feather or Parquet"):
+        read_impressions(LOGS["expedia"].write(tmp_path), reader="baidu-ultr")
 
 
 def test_baidu_queries_by_their_text(tmp_path):

@@ -74,7 +74,10 @@ def _register(
 def _select(view: str, number: int, schema: pa.Schema, preparation: Preparation) -> str:
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
-    is_list = {field.name: pa.types.is_list(field.type) for field in schema}
+    is_list = {
+        field.name: pa.types.is_list(field.type) or pa.types.is_large_list(field.type)
+        for field in schema
+    }
     named = _NAMES | {own: own for own in preparation.own_names if own in is_list}
     made = [
         (f"unnest({quoted(own)})" if is_list[own] else quoted(own)) + f" as {quoted(name)}"
