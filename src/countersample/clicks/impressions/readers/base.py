@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import narwhals as nw
@@ -68,7 +69,20 @@ class SqlReader(Reader):
         self, source: str, engine: DuckDB, preparation: Preparation, cleanup: ExitStack
     ) -> nw.LazyFrame[Any]:
         relation = self.relation(source, engine, preparation, cleanup)
-        return preparation.select(nw.from_native(relation).lazy())
+        renamed = ", ".join(
+            f"{quoted(name)} as {quoted(_plain(name))}" for name in relation.columns
+        )
+        plain = replace(
+            preparation,
+            columns={name: _plain(own) for name, own in preparation.columns.items()},
+            context=tuple(_plain(own) for own in preparation.context),
+        )
+        return plain.select(nw.from_native(relation.project(renamed)).lazy())
+
+
+def _plain(name: str) -> str:
+    """Return the path of a field as a name: dots in names mean something to some engines."""
+    return name.replace(".", "/")
 
 
 def need_columns(title: str, expected: Sequence[str], found: Sequence[str]) -> None:
