@@ -250,6 +250,19 @@ def test_the_correction_is_unbiased_whatever_the_gauge(rng):
         np.testing.assert_allclose((rate - by_chance) / slope, a * relevance + b)
 
 
+def test_a_beta_below_zero_moves_the_origin():
+    """b = 0.1/0.5 makes the smaller 0; what is corrected by it is 0.2 larger at each position."""
+    found = trust(alpha=[1, 0.5, 0.4], alpha_low=[1, 0, 0], alpha_high=[1, 1, 1],
+                  beta=[0.3, -0.1, 0], beta_low=[0.2, -0.3, 0], beta_high=[0.4, 0.1, 0],
+                  n_impressions=[9, 9, 9])  # fmt: skip
+    slope, by_chance = found.examination_of([1, 2, 3], ["", "", ""])
+    np.testing.assert_array_equal(slope, [1, 0.5, 0.4])
+    np.testing.assert_allclose(by_chance, [0.3 + 0.2, 0, 0.08], atol=1e-15)
+    assert by_chance.min() >= 0
+    rates = np.array([0.3, -0.1, 0]) + 0.6 * slope  # of an item of relevance 0.6
+    np.testing.assert_allclose((rates - by_chance) / slope, np.full(3, 0.6 - 0.2))
+
+
 def test_the_sentence():
     assert trust().sentence == "Users trust high ranks: β is above 0 at position 1."
     assert trust(p_value=0.3).sentence.startswith("No trust bias is seen")

@@ -129,13 +129,16 @@ class TrustPropensities(Saved, Tabular):
     def examination_of(self, position: ArrayLike, context: ArrayLike) -> tuple[Floats, Floats]:  # noqa: ARG002 (one curve for all contexts)
         """Return α and β of each row, each (n,); NaN where a position has no estimate.
 
-        Where an α is above 1, all are divided by the largest, so that none is.
+        As clicks are weighted by them: where an α is above 1, all are divided by the largest, and
+        where a β is below 0, the origin of r is moved until none is, β + b·α with the least b. Both
+        leave (clicks − β)/α as it is, up to a scale and an origin that are the same for all.
         """
         asked = np.asarray(position, np.int64)
         depth = len(self.alpha)
         index = np.where((asked >= 1) & (asked <= depth), asked - 1, depth)
-        largest = max(1.0, float(self.alpha.max()))
-        return np.append(self.alpha / largest, np.nan)[index], np.append(self.beta, np.nan)[index]
+        slope = np.append(self.alpha / max(1.0, float(self.alpha.max())), np.nan)
+        moved = np.maximum(self.beta + self.alpha * (-self.beta / self.alpha).max(initial=0), 0.0)
+        return slope[index], np.append(moved, np.nan)[index]
 
     # -- frames and files
 
