@@ -17,7 +17,7 @@ from countersample.propensity import (
     load_propensities,
     supported,
 )
-from countersample.propensity.affine import Affine
+from countersample.propensity.affine import Affine, level_of_irrelevance
 from countersample.propensity.cells import cells_of
 
 
@@ -263,6 +263,37 @@ def test_a_beta_below_zero_moves_the_origin():
     np.testing.assert_allclose((rates - by_chance) / slope, np.full(3, 0.6 - 0.2))
 
 
+@pytest.mark.parametrize("sessions", [12, 60])
+def test_the_origin_is_that_of_irrelevant_items(sessions):
+    """Of items that are relevant or not: β of the last position as a share of its α."""
+    found = []
+    for rng in streams(20):
+        counts = moved(rng, *users_of(4), n_queries=300, sessions=sessions)
+        found.append(level_of_irrelevance(cells_of(counts), *told(*users_of(4))))
+    alpha, beta = users_of(4)
+    true = beta[3] / alpha[3] * alpha[0]
+    assert abs(np.mean(found) - true) < 4.5 * np.std(found) / np.sqrt(20) + 0.05 * true
+    assert np.std(found) < 0.2 * true
+
+
+def test_relevances_of_three_values_have_a_node_of_gauss():
+    """A third each of 0, 0.5 and 1 is told apart by ½ ± √(1/6): the same first three moments."""
+    rows = [(q, i, k, 5000 * i * (3 - k) // 2, 10_000)
+            for q in range(2) for i in range(3) for k in (1, 2)]  # fmt: skip
+    cells = cells_of(PositionCounts.from_columns(*map(list, zip(*rows, strict=True))))
+    found = level_of_irrelevance(cells, np.array([1, 0.5]), np.zeros(2))
+    assert found == pytest.approx(0.5 - np.sqrt(1 / 6), abs=2e-3)
+
+
+def test_the_origin_is_used():
+    """β + origin·α; what is corrected by it is 0 for an item of that relevance."""
+    slope, by_chance = trust(origin=0.1).examination_of([1, 2], ["", ""])
+    np.testing.assert_allclose(by_chance, [0.3 + 0.1, 0.08])
+    np.testing.assert_allclose(
+        (np.array([0.3, 0]) + 0.1 * slope - by_chance) / slope, 0, atol=1e-15
+    )
+
+
 def test_the_sentence():
     assert trust().sentence == "Users trust high ranks: β is above 0 at position 1."
     assert trust(p_value=0.3).sentence.startswith("No trust bias is seen")
@@ -276,7 +307,7 @@ def test_alpha_above_one_is_divided():
 
 
 def test_what_is_saved_is_read_again(tmp_path):
-    found = trust(notes=["rough"], reference=1, confidence=0.9)
+    found = trust(notes=["rough"], reference=1, confidence=0.9, origin=0.2)
     found.save(tmp_path / "trust.json")
     again = load_propensities(tmp_path / "trust.json")
     assert isinstance(again, TrustPropensities)

@@ -67,8 +67,8 @@ def fit(
     propensity_method: Annotated[
         str,
         typer.Option(
-            help="auto, logged, randomized, swaps, pivot, adjacent-chain, all-pairs, em or "
-            "regression-em."
+            help="auto, logged, randomized, swaps, pivot, adjacent-chain, all-pairs, em, "
+            "regression-em or trust."
         ),
     ] = "auto",
     randomized: Randomized = None,

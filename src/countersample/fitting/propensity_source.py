@@ -14,7 +14,9 @@ from countersample.propensity import (
     cross_check,
     estimate,
     estimate_by_context,
+    estimate_trust,
 )
+from countersample.propensity.methods import AFFINE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,8 +87,8 @@ def find_propensities(
                 "and depth"
             )
         return _given(given)
-    if method not in {"auto", LOGGED, *METHODS}:
-        known = ", ".join(map(repr, METHODS))
+    if method not in {"auto", LOGGED, *METHODS, *AFFINE}:
+        known = ", ".join(map(repr, [*METHODS, *AFFINE]))
         raise ParameterError(f"method is {method!r}, expected 'auto', {LOGGED!r}, {known}")
     has_own = "propensity" in impressions.columns
     if method == LOGGED or (method == "auto" and has_own and randomized is None):
@@ -94,6 +96,21 @@ def find_propensities(
     counts = matched.counts
     if randomized is not None:
         counts = impressions.of_policy(randomized).counts()
+    return _from_log(counts, matched, method, depth, rng, is_whole=randomized is None)
+
+
+def _from_log(
+    counts: PositionCounts,
+    matched: Matched,
+    method: str,
+    depth: int | None,
+    rng: np.random.Generator,
+    *,
+    is_whole: bool,
+) -> PropensitySource:
+    """Estimate; the counts are those of the whole log, or of its randomized share."""
+    if method in AFFINE:
+        return _with_trust(counts, depth, rng)
     if counts.has_contexts:
         return _by_context(counts, matched, method, depth, rng)
     if method == "regression-em":
@@ -101,7 +118,7 @@ def find_propensities(
     try:
         curve = estimate(counts, method=method, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
     except DataError as error:
-        if method != "auto" or randomized is not None:
+        if method != "auto" or not is_whole:
             raise DataError(f"{error}; {_INSTEAD}") from error
         return _last_resort(matched, depth, rng, error)
     checked = cross_check(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
@@ -151,6 +168,19 @@ def _by_context(
     source = f"estimated by {' and '.join(names)} in each of {len(found.curves)} contexts"
     warnings = tuple(f"Propensities in {note}." for note in found.notes)
     return PropensitySource(found, source, contexts=found, warnings=warnings)
+
+
+def _with_trust(
+    counts: PositionCounts, depth: int | None, rng: np.random.Generator
+) -> PropensitySource:
+    try:
+        found = estimate_trust(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
+    except DataError as error:
+        raise DataError(f"{error}; {_INSTEAD}") from error
+    warnings = tuple(f"Propensities (trust): {note}." for note in found.notes)
+    if not found.has_trust_bias:
+        warnings = (*warnings, found.sentence)
+    return PropensitySource(found, "estimated with trust bias", warnings=warnings)
 
 
 def _logged(impressions: Impressions, matched: Matched) -> PropensitySource:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SURE = 3.0  # standard errors by which the clicks at two positions must vary together
 _STEPS = 100
 _TOLERANCE = 1e-7  # of a step
+_ENOUGH = 50.0  # examinations of a pair, beyond which it weighs no more
 _RIDGE = 1e-6  # of the covariance of equations, so that it has an inverse
 
 
@@ -38,8 +39,8 @@ class Affine:
     position. A relevance for each pair, as em has it, would make α and β wrong however many
     pairs there are (Neyman and Scott, 1948).
 
-    Clicks tell all this up to r → a·r + b. The scale is fixed by α = 1 at the reference, the origin
-    by β = 0 at the last position.
+    All lines are the same for relevances a·r + b. The scale is fixed by α = 1 at the reference, the
+    origin by β = 0 at the last position.
 
     Parameters
     ----------
@@ -235,3 +236,53 @@ def _moments(totals: Floats) -> Floats:
     w, w_x, w_y, v, v_x, v_y, v_xy, v_xx, v_yy = np.maximum(totals, 1e-300)
     x, y = v_x / v, v_y / v
     return np.stack([w_x / w, w_y / w, v_xy / v - x * y, v_xx / v - x**2, v_yy / v - y**2], axis=1)
+
+
+def level_of_irrelevance(cells: Cells, alpha: Floats, beta: Floats) -> float:
+    """μ + (κ − √(κ² + 4v³)) / 2v: the lower of two relevances with this mean, variance and skew.
+
+    If items are relevant or not, r has two values, which its mean μ, its variance v and its third
+    central moment κ tell: this is the one of items that are not. If r has more values, it is the
+    lower node of the quadrature of Gauss with two: a level amid the less relevant items.
+
+    An impression at k with a click or none has (click − β_k)/α_k, whose mean is r. Sums of powers
+    of these, weighted by α, give estimates of r, r² and r³ of each query-item pair without bias
+    (products of different impressions), and their means over pairs give those of r.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample.clicks.impressions import PositionCounts
+    >>> from countersample.propensity.affine import level_of_irrelevance
+    >>> from countersample.propensity.cells import cells_of
+    >>> counts = PositionCounts.from_columns(
+    ...     query_id=[1] * 4 + [2] * 4, item_id=[7, 7, 8, 8] * 2, position=[1, 2] * 4,
+    ...     click=[5000, 2500, 200, 100] * 2, impressions=[10_000] * 8,
+    ... )
+    >>> cells = cells_of(counts)
+    >>> round(level_of_irrelevance(cells, np.array([1, 0.5]), np.zeros(2)), 3)
+    0.02
+    """
+    of_pair = np.unique(cells.pair, return_inverse=True)[1]
+    slope, by_chance = alpha[cells.position], beta[cells.position]
+    misses = cells.impressions - cells.clicks
+    powers = (1, 2, 3)
+    p1, p2, p3 = (
+        np.bincount(of_pair, cells.clicks * (1 - by_chance) ** p + misses * (-by_chance) ** p)
+        for p in powers
+    )
+    u1, u2, u3 = (np.bincount(of_pair, cells.impressions * slope**p) for p in powers)
+    good = np.bincount(of_pair, cells.impressions) >= 3
+    p1, p2, p3, u1, u2, u3 = (column[good] for column in (p1, p2, p3, u1, u2, u3))
+    weight = np.minimum(u1, _ENOUGH)
+    total = weight.sum()
+    if not total:
+        return 0.0
+    mean = weight @ (p1 / u1) / total
+    second = weight @ ((p1**2 - p2) / (u1**2 - u2)) / total
+    third = weight @ ((p1**3 - 3 * p1 * p2 + 2 * p3) / (u1**3 - 3 * u1 * u2 + 2 * u3)) / total
+    variance = second - mean**2
+    if variance <= 0:
+        return 0.0
+    skew = third - 3 * mean * second + 2 * mean**3
+    return float(mean + (skew - np.sqrt(skew**2 + 4 * variance**3)) / (2 * variance))

@@ -10,6 +10,8 @@ import numpy as np
 from countersample._frames import Tabular
 from countersample.clicks.bias import check_weightable
 from countersample.errors import DataError
+from countersample.propensity.affine import level_of_irrelevance
+from countersample.propensity.cells import cells_of
 from countersample.propensity.connections import positions_text
 from countersample.propensity.estimation import contexts_note, draw
 from countersample.propensity.saving import SCHEMA_VERSION, Saved, entries
@@ -25,6 +27,7 @@ KIND = "with trust"
 _COLUMNS = (
     "alpha", "alpha_low", "alpha_high", "beta", "beta_low", "beta_high", "n_impressions",
 )  # fmt: skip
+_NUMBERS = ("p_value", "origin", "confidence", "reference")
 TRUST = "trust"  # the name of the method
 _DOUBT = 0.05  # the largest p-value at which trust bias is taken to be there
 
@@ -33,9 +36,10 @@ _DOUBT = 0.05  # the largest p-value at which trust bias is taken to be there
 class TrustPropensities(Saved, Tabular):
     """P(click at position k) = beta[k − 1] + alpha[k − 1]·r, with an interval of each.
 
-    Clicks tell α and β up to r → a·r + b, which leaves the order of items as it is. The scale is
-    that of α = 1 at the reference; the origin is that of β = 0 at the last position, where users
-    have the least reason to click an item for its rank.
+    Items that moved tell α and β up to r → a·r + b, which leaves the order of items as it is. The
+    scale is that of α = 1 at the reference; the origin is that of β = 0 at the last position, where
+    users have the least reason to click an item for its rank. `origin` is the r of items that are
+    not relevant, and `examination_of` has β moved by it.
 
     Parameters
     ----------
@@ -45,6 +49,9 @@ class TrustPropensities(Saved, Tabular):
     p_value : float
         Of a log with clicks as far from β = 0 as this one, were there no trust bias: a small one
         says that there is some.
+    origin : float
+        The r of items that are not relevant, where r is 0 for items that are not clicked at the
+        last position.
     confidence : float
         Of the intervals.
     reference : int
@@ -72,6 +79,7 @@ class TrustPropensities(Saved, Tabular):
     beta_high: Floats
     n_impressions: NDArray[np.int64]
     p_value: float
+    origin: float = 0.0
     confidence: float = 0.95
     reference: int = 1
     notes: tuple[str, ...] = ()
@@ -129,16 +137,17 @@ class TrustPropensities(Saved, Tabular):
     def examination_of(self, position: ArrayLike, context: ArrayLike) -> tuple[Floats, Floats]:  # noqa: ARG002 (one curve for all contexts)
         """Return α and β of each row, each (n,); NaN where a position has no estimate.
 
-        As clicks are weighted by them: where an α is above 1, all are divided by the largest, and
-        where a β is below 0, the origin of r is moved until none is, β + b·α with the least b. Both
-        leave (clicks − β)/α as it is, up to a scale and an origin that are the same for all.
+        As clicks are weighted by them: β + origin·α, so that an item that is not relevant has a
+        relevance of 0, as one that was never shown; or with the least origin at which no β is below
+        0. Where an α is above 1, all are divided by the largest.
         """
         asked = np.asarray(position, np.int64)
         depth = len(self.alpha)
         index = np.where((asked >= 1) & (asked <= depth), asked - 1, depth)
         slope = np.append(self.alpha / max(1.0, float(self.alpha.max())), np.nan)
-        moved = np.maximum(self.beta + self.alpha * (-self.beta / self.alpha).max(initial=0), 0.0)
-        return slope[index], np.append(moved, np.nan)[index]
+        origin = (-self.beta / self.alpha).max(initial=self.origin)
+        by_chance = np.maximum(self.beta + origin * self.alpha, 0.0)
+        return slope[index], np.append(by_chance, np.nan)[index]
 
     # -- frames and files
 
@@ -149,7 +158,7 @@ class TrustPropensities(Saved, Tabular):
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         columns = {name: np.asarray(c).tolist() for name, c in self.columns_of_frame().items()}
-        words = {name: getattr(self, name) for name in ("p_value", "confidence", "reference")}
+        words = {name: getattr(self, name) for name in _NUMBERS}
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": KIND,
@@ -161,7 +170,7 @@ class TrustPropensities(Saved, Tabular):
     @classmethod
     def from_dict(cls, kept: dict[str, Any]) -> Self:
         """Return the estimate that `to_dict` gave these values of."""
-        names = (*_COLUMNS, "p_value", "confidence", "reference", "notes")
+        names = (*_COLUMNS, *_NUMBERS, "notes")
         return cls(**dict(zip(names, entries(kept, names, KIND), strict=True)))
 
 
@@ -179,7 +188,8 @@ def estimate_trust(
     For each two positions, the click rates of the same items lie on a line, rate at k = β_k +
     (α_k/α_j)·(rate at j − β_j), with noise of known size in both: α and β solve the equations of
     all these lines (`countersample.propensity.affine`). Nothing is assumed of how relevant
-    items are. Intervals are quantiles over resampled logs, as in `estimate`.
+    items are. Intervals are quantiles over resampled logs, as in `estimate`. The origin of r is
+    that of items that are not relevant, taking it that items are relevant or not.
 
     More is asked of the log than for propensities alone: items must have been shown at least
     twice at each of two positions, in 20 queries or more, and must differ in relevance.
@@ -233,6 +243,9 @@ def estimate_trust(
         beta_high=beta_high,
         n_impressions=drawn.n_impressions,
         p_value=_p_value(beta[:-1], drawn.resamples[:, len(alpha) : -1]),
+        origin=level_of_irrelevance(
+            cells_of(counts, reference=reference, depth=depth), alpha, beta
+        ),
         confidence=confidence,
         reference=reference,
         notes=(*drawn.notes, *([several] if several else [])),

@@ -1,0 +1,83 @@
+"""From clicks of users who trust high ranks to a ranker: α and β in training and estimation."""
+
+import numpy as np
+import pytest
+from conftest import SEED
+
+from countersample import PositionBias, evaluate, synthetic
+from countersample.clicks import TrustBias, simulate_impressions
+from countersample.clicks.impressions import FeatureTable, read_impressions
+from countersample.errors import DataError
+from countersample.fitting import fit_from_impressions
+from countersample.propensity import TrustPropensities, load_propensities
+
+
+@pytest.fixture(scope="module")
+def data():
+    return synthetic("tiny", n_queries=300, rng=SEED)
+
+
+@pytest.fixture(scope="module")
+def table(data):
+    items = np.arange(data.n_items) - np.repeat(data.offsets[:-1], data.query_sizes)
+    return FeatureTable(data, items, has_labels=True)
+
+
+def clicks(data, click_model, **options):
+    first, second = data.features[:, 0], data.features[:, 1]
+    policies = {"old": first, "new": second + first / 2, "other": second}
+    return simulate_impressions(
+        data, policies, 60_000, shares=[0.5, 0.3, 0.2], top=5, click_model=click_model,
+        bias=PositionBias(1.0), rng=SEED, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def log(data):
+    return clicks(data, "trust-bias")
+
+
+@pytest.fixture(scope="module")
+def fit(log, table):
+    return fit_from_impressions(read_impressions(log), table, method="trust")
+
+
+def test_the_ranker_is_that_of_known_trust(fit, log, table, data, tmp_path):
+    """And far from that of a method that takes trust for relevance."""
+    users = TrustBias(bias=PositionBias(1.0), relevant=3)
+    beta = users.click_probabilities(np.zeros(5))
+    alpha = users.click_probabilities(np.full(5, 4)) - beta
+    truth = TrustPropensities(
+        alpha, alpha, alpha, beta, beta, beta, n_impressions=[1] * 5, p_value=0.0
+    )
+    truth.save(tmp_path / "known.json")
+    given = fit_from_impressions(
+        read_impressions(log), table, propensities=load_propensities(tmp_path / "known.json")
+    )
+    without = fit_from_impressions(read_impressions(log), table, method="all-pairs")
+    estimated, known, blind = (
+        evaluate(each.ranker, data, "ndcg@5")["ndcg@5"] for each in (fit, given, without)
+    )
+    assert estimated > 0.97 * known
+    assert estimated > 1.03 * blind
+
+
+def test_what_is_said(fit):
+    assert fit.propensity_source.source == "estimated with trust bias"
+    assert isinstance(fit.propensity_source.propensities, TrustPropensities)
+    assert fit.propensity_source.propensities.has_trust_bias
+    assert not any("trust" in text for text in fit.warnings)
+
+
+def test_trust_that_is_not_there_is_told(data, table):
+    plain = clicks(data, "position-based", noise=0.1)
+    found = fit_from_impressions(read_impressions(plain), table, method="trust")
+    seen = found.propensity_source.propensities
+    assert any("No trust bias is seen" in text for text in found.warnings) != seen.has_trust_bias
+    assert seen.p_value > 1e-4
+
+
+def test_a_log_that_does_not_tell(data, table):
+    one = simulate_impressions(data, data.features[:, 0], 3000, top=5, rng=SEED)
+    with pytest.raises(DataError, match=r"fewer than 20 queries .*; or give what you know"):
+        fit_from_impressions(read_impressions(one), table, method="trust")
