@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.preparing import Preparation
 
 _EXPECTED = ("timestamp", "item_id", "position", "click", "propensity_score")
-_READ = ("timestamp", "item_id", "position", "click")
+_READ = ("timestamp", "item_id", "position", "click", "query_id", "policy")
 _POLICIES = ("random", "bts")
 _ITEMS = "item_context"  # the file beside, of the items' features
 
@@ -55,13 +55,10 @@ class OpenBandit(Reader):
             found = frame.collect_schema().names()
             need_columns("the Open Bandit Dataset", _EXPECTED, found)
             own = sorted({name for name in preparation.own_names if name in found})
-            frames.append(
-                frame.select(
-                    *dict.fromkeys((*_READ, *own)),
-                    query_id=nw.lit(_campaign(path)),
-                    policy=nw.lit(_policy(path)),
-                )
+            named = frame.with_columns(
+                query_id=nw.lit(_campaign(path)), policy=nw.lit(_policy(path))
             )
+            frames.append(named.select(*dict.fromkeys((*_READ, *own))))
         made = frames[0] if len(frames) == 1 else nw.concat(frames)
         return Opened(preparation.select(made), files.format.has_text_ids)
 
