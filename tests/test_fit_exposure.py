@@ -8,9 +8,14 @@ from conftest import SEED
 from countersample import PositionBias, evaluate, synthetic
 from countersample.clicks import simulate_impressions
 from countersample.clicks.impressions import FeatureTable, read_impressions
+from countersample.clicks.impressions.joining import Matched
 from countersample.errors import DataError, ParameterError
+from countersample.evaluation import estimate_gain
 from countersample.evaluation.ranking import item_ranks, rank_values
 from countersample.fitting import fit_from_impressions, write_page
+from countersample.fitting.intervals import PropensityDraws, values_of_draws
+from countersample.propensity import Propensities
+from countersample.propensity.cells import QueryDraws
 
 RELEVANCE = (0.1, 1.0)  # of items below and above the label 3
 
@@ -198,3 +203,68 @@ def test_what_is_bought_counts_more(log, table, data):
     assert found[1].shown.clicks.sum() == clicked.sum() + 9 * bought.sum()
     weights = [each.ranker.weights_ / np.linalg.norm(each.ranker.weights_) for each in found]
     assert weights[0][-1] < weights[1][-1]
+
+
+class TestIntervals:
+    """Queries are drawn, and propensities are estimated again from each draw."""
+
+    @pytest.fixture
+    def parts(self, data, table, log, rng):
+        counts = read_impressions(log).counts()
+        matched = Matched.of(counts, data, table.item_ids)
+        value = 1 / np.arange(1, 6)
+        curve = Propensities(value, value, value, np.ones(5), "all-pairs")
+        return matched, curve, rng.random(data.n_items), rng.random(data.n_items)
+
+    @pytest.mark.parametrize("estimator", ["ips", "dr"])
+    def test_a_draw_is_the_estimate_by_its_propensities(self, parts, data, estimator):
+        """Each query once, and other curves: what `estimate_gain` says with these."""
+        matched, curve, scores, model = parts
+        relevance = model if estimator == "dr" else None
+        queries = _EachOnce(np.ones(len(matched.counts.query_ids), bool), 3, 0)
+        curves = np.stack([curve.value, curve.value**2, curve.value**0.5])
+        found = values_of_draws(
+            scores, matched, curve, PropensityDraws(queries, {"": curves}), metric="dcg@5",
+            exposure="policy-aware", relevance=relevance,
+        )  # fmt: skip
+        levels = []
+        for theta, values in zip(curves, found, strict=True):
+            shown, *_ = matched.shown(theta)
+            levels.append(shown.weights.sum())
+            gain = estimate_gain(
+                scores, shown, data, metric="dcg@5", estimator=estimator,
+                baseline=None if relevance is None else relevance * levels[-1] / levels[0],
+                n_bootstrap=1, rng=0,
+            )  # fmt: skip
+            assert values == pytest.approx([gain.new.value, gain.logged.value])
+
+    def test_queries_count_as_often_as_they_are_drawn(self, parts, data):
+        """With one curve, the values of logs in which queries are there several times."""
+        matched, curve, scores, _ = parts
+        queries = QueryDraws(np.ones(len(matched.counts.query_ids), bool), 4, SEED)
+        draws = PropensityDraws(queries, {"": np.tile(curve.value, (4, 1))})
+        found = values_of_draws(
+            scores, matched, curve, draws, metric="dcg@5", exposure="policy-aware", relevance=None
+        )
+        shown, *_ = matched.shown(curve)
+        weights = np.concatenate(list(queries.blocks()))
+        for w, values in zip(weights, found, strict=True):
+            times = w[shown.query].astype(int)  # all queries have features: the same indices
+            again = shown.take(np.repeat(np.arange(len(shown)), times))
+            rows = data.offsets[again.query] + again.item
+            reward = rank_values("dcg@5", item_ranks(scores, data))[rows]
+            n_sessions = w @ matched.counts.sessions
+            assert values[0] == pytest.approx(reward @ again.weights / n_sessions)
+
+    def test_the_fit_says_so(self, log, table, fit):
+        joint = fit_from_impressions(read_impressions(log), table)
+        assert joint.is_joint
+        assert joint.gain_at_ends is None
+        assert not fit.is_joint  # propensities were given
+        width = [(g.logged.high - g.logged.low) / g.logged.value for g in (joint.gain, fit.gain)]
+        assert width[0] > width[1]
+
+
+class _EachOnce(QueryDraws):
+    def blocks(self, width=1):  # noqa: ARG002 (as in QueryDraws)
+        yield np.ones((self.n, len(self.is_drawn)))

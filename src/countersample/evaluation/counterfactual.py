@@ -236,6 +236,7 @@ def estimate_gain(
     baseline: ArrayLike | None = None,
     confidence: float = 0.95,
     n_bootstrap: int = 1000,
+    drawn: Floats | None = None,
     rng: np.random.Generator | int | None = None,
 ) -> Gain:
     """Estimate V(new) − V(logged), and that as a share of V(logged), from the same clicks.
@@ -245,6 +246,9 @@ def estimate_gain(
     logging : Ranker or array-like (n_items,), optional
         What ranked the items when the clicks were logged, or its scores. By default the positions
         in the log say it, item by item, which is also right where it ranked at random.
+    drawn : float array (n, 2), optional
+        The values of the new and of the logged ranking in n resampled logs, for intervals from a
+        bootstrap of your own; else there are n_bootstrap resamples of sessions or queries.
     ranker_or_scores, log, dataset, metric, estimator, clip, baseline, confidence, n_bootstrap, rng
         As for `estimate`.
 
@@ -265,7 +269,7 @@ def estimate_gain(
     case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
     old = logged_rewards(case) if logging is None else rewards_of(logging, case)
     new = rewards_of(ranker_or_scores, case)
-    (of_new, of_old), drawn = _estimates(case, [new, old], n_bootstrap, confidence, rng)
+    (of_new, of_old), drawn = _estimates(case, [new, old], n_bootstrap, confidence, rng, drawn)
     if not of_old.value > 0:
         raise DataError(
             f"the logged ranking has a {metric} of 0, expected clicks within its cut-off: there is "
@@ -287,11 +291,13 @@ def _estimates(
     n_bootstrap: int,
     confidence: float,
     rng: np.random.Generator,
+    drawn: Floats | None = None,
 ) -> tuple[list[Estimate], Floats]:
     """Return the estimate of each ranking, and the bootstrap's values, (n_bootstrap, n): paired."""
     sums = [ESTIMATORS[case.estimator](case, each) for each in rewards]
-    columns = np.stack([*(each.top for each in sums), sums[0].bottom], axis=1)
-    drawn = resample(columns, sums[0].n_empty, n_bootstrap=n_bootstrap, rng=rng)
+    if drawn is None:
+        columns = np.stack([*(each.top for each in sums), sums[0].bottom], axis=1)
+        drawn = resample(columns, sums[0].n_empty, n_bootstrap=n_bootstrap, rng=rng)
     found = map(_summary, repeat(case), sums, rewards, drawn.T, repeat(confidence))
     return list(found), drawn
 

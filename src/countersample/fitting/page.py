@@ -89,10 +89,12 @@ def _gain(fit: Fit) -> str:
         ("gain, relative", *(f"{share:+.1%}" for share in
                              (gain.relative, gain.relative_low, gain.relative_high))),
     ]  # fmt: skip
-    if_wrong = ""
+    if_wrong = "The interval takes the propensities as they are"
+    if fit.is_joint:
+        if_wrong = "In each draw propensities are estimated again"
     if fit.gain_at_ends is not None:
         low, high = fit.gain_at_ends
-        if_wrong = (
+        if_wrong += (
             "; with all of them at the lower ends of their intervals the gain would be "
             f"{low:+.1%}, at the upper ends {high:+.1%}"
         )
@@ -101,8 +103,7 @@ def _gain(fit: Fit) -> str:
         f"ranked by a ranker that was trained without it. The estimator is {fit.estimator.name}: "
         f"{fit.estimator.reason}. The {gain.new.confidence:.0%} interval "
         f"is a bootstrap over {gain.new.resampled}. The value rests on as much as "
-        f"{gain.new.effective_clicks:,.0f} clicks of equal weight. The interval takes the "
-        f"propensities as they are{if_wrong}."
+        f"{gain.new.effective_clicks:,.0f} clicks of equal weight. {if_wrong}."
     )
     figure, axes = new_axes(_SIZE[0], 0.9)
     plot_gain(gain, ax=axes)

@@ -16,6 +16,7 @@ from countersample.clicks.impressions.joining import Matched, clicked
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import estimate_gain
+from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.ranking import parse_additive
 from countersample.fitting.gain import (
     ESTIMATORS_OF_GAIN,
@@ -25,6 +26,7 @@ from countersample.fitting.gain import (
     held_out_scores,
     learning_curve,
 )
+from countersample.fitting.intervals import values_of_draws
 from countersample.fitting.propensity_source import find_propensities
 from countersample.fitting.results import Fit, HeavyPair
 from countersample.rankers import ClickRanker, CounterSampleRanker
@@ -64,7 +66,8 @@ def fit_from_impressions(
     The gain is over what was logged, with each query ranked by a ranker that was trained without
     the clicks on it: queries are cut into five parts, each held out in turn. The ranker that is
     returned is trained on all of them. The interval tells how much other queries would change the
-    gain; that the propensities are estimates, too, is not in it.
+    gain, and the propensities that are estimated from them. (Of propensities that are given,
+    estimated by context or by regression-em, it takes the values as they are.)
 
     Parameters
     ----------
@@ -141,12 +144,24 @@ def fit_from_impressions(
         estimator, scores, shown, dataset, metric=metric, exposure=exposure,
         knows_all=check.counts.rest is None,
     )  # fmt: skip
+    relevance = None
+    if judged_by.name == "dr":
+        relevance = relevance_model(shown, dataset, rng=streams[3])
+    drawn = None
+    if source.draws is not None and source.curve is not None and judged_by.name != "snips":
+        drawn = values_of_draws(
+            scores, matched, source.curve, source.draws, metric=metric, exposure=exposure,
+            relevance=relevance,
+        )  # fmt: skip
     gain = estimate_gain(
-        scores, shown, dataset, metric=metric, estimator=judged_by.name, rng=streams[3]
-    )
-    at_ends = gain_at_ends(
-        scores, matched, source, metric=metric, estimator=judged_by.name, exposure=exposure
-    )
+        scores, shown, dataset, metric=metric, estimator=judged_by.name, baseline=relevance,
+        drawn=drawn, rng=streams[3],
+    )  # fmt: skip
+    at_ends = None
+    if drawn is None:
+        at_ends = gain_at_ends(
+            scores, matched, source, metric=metric, estimator=judged_by.name, exposure=exposure
+        )
     curve_seed = int(streams[4].integers(2**63))
     last = progress.part(0.08, "training")
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
@@ -154,6 +169,7 @@ def fit_from_impressions(
     return Fit(
         ranker=to_train,
         gain=gain,
+        is_joint=drawn is not None,
         gain_at_ends=at_ends,
         estimator=judged_by,
         learning_curve=learning_curve(

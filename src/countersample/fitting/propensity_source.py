@@ -5,28 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from countersample.clicks.impressions.counts import NO_CONTEXT
 from countersample.errors import DataError, ParameterError
+from countersample.fitting.intervals import PropensityDraws
 from countersample.propensity import (
     METHODS,
     ContextPropensities,
     Propensities,
     cross_check,
-    estimate,
     estimate_by_context,
     estimate_trust,
 )
+from countersample.propensity.cells import QueryDraws
+from countersample.propensity.estimation import resample
 from countersample.propensity.methods import AFFINE
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from countersample.clicks.impressions import Impressions, PositionCounts
     from countersample.clicks.impressions.joining import Examinable, Matched
     from countersample.propensity import CrossCheck
 
 LOGGED = "logged"  # the method that takes the log's own column
+CONFIDENCE = 0.95
 N_BOOTSTRAP = 200
+N_DRAWS = 500  # of queries, from which propensities and gain are estimated again
 FEW_BOOTSTRAP = 50  # of regression-em, whose every resample is a regression
 _INSTEAD = (
     "or give what you know of propensities (--gamma 1.0 or --propensities FILE), or shuffle the "
@@ -43,6 +47,7 @@ class PropensitySource:
     curve: Propensities | None = None  # the estimate, where there is one for all contexts
     contexts: ContextPropensities | None = None  # those of each context, where the log has some
     cross_check: CrossCheck | None = None  # what all methods say, where they were estimated
+    draws: PropensityDraws | None = None  # them estimated again, where that is for intervals
     warnings: tuple[str, ...] = ()
 
     @property
@@ -115,14 +120,29 @@ def _from_log(
         return _by_context(counts, matched, method, depth, rng)
     if method == "regression-em":
         return _by_features(matched, depth, rng)
+    queries = _query_draws(matched.counts, counts, rng)
     try:
-        curve = estimate(counts, method=method, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
+        curve, curves = resample(
+            counts, method=method, n_bootstrap=N_BOOTSTRAP, confidence=CONFIDENCE, depth=depth,
+            draws=queries, rng=rng,
+        )  # fmt: skip
     except DataError as error:
         if method != "auto" or not is_whole:
             raise DataError(f"{error}; {_INSTEAD}") from error
         return _last_resort(matched, depth, rng, error)
     checked = cross_check(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
-    return _estimated(curve, checked)
+    found = _estimated(curve, checked)
+    draws = PropensityDraws(replace(queries, index=None), {NO_CONTEXT: curves})
+    return replace(found, draws=draws)
+
+
+def _query_draws(
+    whole: PositionCounts, part: PositionCounts, rng: np.random.Generator
+) -> QueryDraws:
+    """Return draws of the queries of a log, with weights for those that a part of it has."""
+    is_drawn = np.bincount(whole.query, minlength=len(whole.query_ids)) > 0
+    index = None if part is whole else np.searchsorted(whole.query_ids, part.query_ids)
+    return QueryDraws(is_drawn, N_DRAWS, int(rng.integers(2**63)), index)
 
 
 def _last_resort(

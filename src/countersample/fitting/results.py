@@ -44,8 +44,12 @@ class Fit:
         Trained on all clicks.
     gain : Gain
         Over what was logged, each query ranked by a ranker that was trained without it.
+    is_joint : bool
+        Whether the interval of the gain has in it that the propensities are estimates: they were
+        estimated again from each draw of queries.
     gain_at_ends : tuple of float, optional
-        The relative gain with all propensities at the lower, or upper, ends of their intervals.
+        The relative gain with all propensities at the lower, or upper, ends of their intervals,
+        where the interval of the gain takes them as they are.
     estimator : ChosenEstimator
         How the gain was estimated, and why so.
     learning_curve : tuple of (steps, Estimate)
@@ -74,6 +78,7 @@ class Fit:
 
     ranker: ClickRanker
     gain: Gain
+    is_joint: bool
     gain_at_ends: tuple[float, float] | None
     estimator: ChosenEstimator
     learning_curve: tuple[tuple[int, Estimate], ...]
@@ -127,6 +132,7 @@ class Fit:
             "verdict": self.verdict,
             "is_better": self.is_better,
             "gain": asdict(self.gain),
+            "is_joint": self.is_joint,
             "gain_at_ends": self.gain_at_ends,
             "estimator": asdict(self.estimator),
             "warnings": list(self.warnings),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -64,6 +65,36 @@ class Cells(NamedTuple):
         for at in range(0, n_resamples, block):
             size = min(block, n_resamples - at)
             yield rng.multinomial(n_drawn, self.is_drawn / n_drawn, size).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryDraws:
+    """A bootstrap by query that can be gone through again: how often each query is in a log.
+
+    Attributes
+    ----------
+    is_drawn : bool (n_queries,)
+        The queries of the log; each is drawn with the same probability.
+    n : int
+        How many logs are drawn.
+    seed : int
+    index : int (n,), optional
+        The queries whose weights are asked for, as a part of the log has fewer; all by default.
+    """
+
+    is_drawn: Bools
+    n: int
+    seed: int
+    index: Ints | None = None
+
+    def blocks(self, width: int = 1) -> Iterator[Floats]:
+        """Yield weights, (some, n_queries), so few at a time that `width` arrays of them fit."""
+        rng, n_drawn = np.random.default_rng(self.seed), int(self.is_drawn.sum())
+        size = max(1, _BLOCK // max(len(self.is_drawn), width))
+        for at in range(0, self.n, size):
+            n = min(size, self.n - at)
+            weights = rng.multinomial(n_drawn, self.is_drawn / n_drawn, n).astype(np.float64)
+            yield weights if self.index is None else weights[:, self.index]
 
 
 class Method(Protocol):

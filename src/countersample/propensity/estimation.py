@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats
     from countersample.clicks.impressions import PositionCounts
-    from countersample.propensity.cells import Cells, Method
+    from countersample.propensity.cells import Cells, Method, QueryDraws
 
 _AUTO = ("randomized", "all-pairs", "regression-em")  # the first that the log supports
 _FEWEST = 20  # resamples
@@ -110,16 +110,18 @@ def resample(
     rng: np.random.Generator | int | None,
     reference: int = 1,
     depth: int | None = None,
+    draws: QueryDraws | None = None,
     **options: Any,  # noqa: ANN401 (those of the method)
 ) -> tuple[Propensities, Floats]:
     """Return what `estimate` does, and the curve of each resampled log, (n_bootstrap, K).
 
-    A resample has NaN where it does not connect a position to the reference.
+    A resample has NaN where it does not connect a position to the reference. `draws` are resampled
+    logs that something else is estimated from as well.
     """
     choice("method", method, ("auto", *METHODS))
     drawn = draw(
         counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng,
-        reference=reference, depth=depth, **options,
+        reference=reference, depth=depth, draws=draws, **options,
     )  # fmt: skip
     found = Propensities(
         value=drawn.curve,
@@ -155,6 +157,7 @@ def draw(
     rng: np.random.Generator | int | None,
     reference: int,
     depth: int | None,
+    draws: QueryDraws | None = None,
     **options: Any,  # noqa: ANN401 (those of the method)
 ) -> Drawn:
     """Return what any method says, with intervals; the arguments are those of `estimate`."""
@@ -163,6 +166,8 @@ def draw(
     name, cells, fitted = _given(counts, method, reference, depth, options)
     curve = fitted.curves(np.ones((1, cells.n_queries)))[0]
     weights = cells.resamples(n_bootstrap, np.random.default_rng(rng))
+    if draws is not None:
+        weights, n_bootstrap = draws.blocks(cells.n_positions**2), draws.n
     resamples = np.concatenate([fitted.curves(block) for block in weights])
     notes = list(fitted.notes)
     n_shown = int(cells.is_drawn.sum())
