@@ -6,7 +6,7 @@ import pytest
 from conftest import SEED
 
 from countersample import PositionBias, evaluate, synthetic
-from countersample.clicks import simulate_impressions
+from countersample.clicks import Shuffled, simulate_impressions
 from countersample.clicks.impressions import FeatureTable, read_impressions
 from countersample.clicks.impressions.joining import Matched
 from countersample.errors import DataError, ParameterError
@@ -182,6 +182,20 @@ class TestContexts:
         )  # fmt: skip
         with pytest.raises(DataError, match=r"no context .* leave out the contexts"):
             fit_from_impressions(read_impressions(still), table)
+
+
+def test_the_page_of_trust_bias(data, table, tmp_path):
+    log = simulate_impressions(
+        data, Shuffled(data.features[:, 0]), 40_000, top=4, click_model="trust-bias", rng=SEED
+    )
+    fit = fit_from_impressions(read_impressions(log), table, method="trust")
+    found = fit.propensity_source.propensities
+    assert found.has_trust_bias
+    assert fit.shown.by_chance.sum() > 0
+    write_page(tmp_path / "page.html", fit, command="")
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert f"<td>{found.beta[0]:.3f}</td>" in text
+    assert found.sentence in text
 
 
 def test_what_is_bought_counts_more(log, table, data):

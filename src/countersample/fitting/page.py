@@ -17,6 +17,7 @@ from countersample.plotting import (
     plot_propensities,
     plot_weights,
 )
+from countersample.propensity import TrustPropensities
 from countersample.scorers import LinearScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
@@ -128,6 +129,8 @@ def _positions(fit: Fit) -> str:
             f"{source.source}, with {first.confidence:.0%} intervals."
         )
         header, rows = _table_of_contexts(source.contexts.curves)
+    elif isinstance(source.propensities, TrustPropensities):
+        text, header, rows = _of_trust(source.propensities, axes)
     elif source.curve is None:
         positions, mean = _mean_propensities(fit)
         axes.plot(positions, mean, "o-", color=MAIN, ms=4)
@@ -165,6 +168,41 @@ def _of_curve(
         for k in range(len(curve.value))
     ]  # fmt: skip
     return text, ["position", curve.method, "interval", *others], rows
+
+
+def _of_trust(found: TrustPropensities, axes: Axes) -> tuple[str, list[str], list[list[str]]]:
+    """Draw α and β; return the text, and the table."""
+    for (colour, marker), name in zip(MARKED, ("alpha", "beta"), strict=False):
+        value, low, high = (getattr(found, name + end) for end in ("", "_low", "_high"))
+        error = np.abs(np.stack([low, high]) - value)
+        axes.errorbar(found.position, value, error, label="αβ"[name == "beta"], color=colour,
+                      marker=marker, ms=4, lw=1.2, elinewidth=0.9, capsize=2)  # fmt: skip
+    axes.set(xlabel="position", ylabel="α and β")
+    axes.legend()
+    text = (
+        "P(click) = β + α·relevance at each position, estimated from items that moved, with "
+        f"{found.confidence:.0%} intervals; α is 1 at position {found.reference}, β 0 at the last. "
+        f"{found.sentence}"
+    )
+    values = zip(
+        *(
+            getattr(found, name + end)
+            for name in ("alpha", "beta")
+            for end in ("", "_low", "_high")
+        ),
+        strict=True,
+    )
+    rows = [
+        [
+            str(k),
+            f"{a:.3f}",
+            f"{a_low:.3f} to {a_high:.3f}",
+            f"{b:.3f}",
+            f"{b_low:.3f} to {b_high:.3f}",
+        ]
+        for k, (a, a_low, a_high, b, b_low, b_high) in enumerate(values, 1)
+    ]
+    return text, ["position", "α", "interval", "β", "interval"], rows
 
 
 def _table_of_contexts(
