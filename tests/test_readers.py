@@ -107,6 +107,24 @@ def test_commands_take_a_reader(reader, tmp_path, run):
     assert said["impressions"] == sum(shown for shown, _ in known.counts.values())
 
 
+def test_logs_of_several_files(tmp_path):
+    """A folder, or a pattern: rankings in one file, interactions in another."""
+    lines = LOGS["metarank"].write(tmp_path).read_text().splitlines(keepends=True)
+    (tmp_path / "events.jsonl").unlink()
+    for kind in ("ranking", "interaction"):
+        chosen = [line for line in lines if json.loads(line)["event"] == kind]
+        (tmp_path / f"{kind}.jsonl").write_text("".join(chosen))
+    for source in (tmp_path, tmp_path / "*.jsonl"):
+        assert as_dict(read_impressions(source, reader="metarank").counts()) == (
+            LOGS["metarank"].counts
+        )
+    (tmp_path / "yandex").mkdir()
+    LOGS["yandex"].write(tmp_path / "yandex").rename(tmp_path / "yandex" / "test")
+    LOGS["yandex"].write(tmp_path / "yandex")
+    counts = read_impressions(tmp_path / "yandex", reader="yandex").counts()
+    assert counts.n_impressions == 8
+
+
 def test_an_empty_file_is_no_log(tmp_path):
     (tmp_path / "train").touch()
     for name in ("metarank", "yandex"):
