@@ -107,7 +107,7 @@ def coverage(n_logs=100):
 
 
 def _shares(hits):
-    return [f"{share:.2f}" for share in np.mean(hits, axis=0)], f"together {np.mean(hits):.3f}"
+    return *(f"{share:.2f}" for share in np.mean(hits, axis=0)), f"together {np.mean(hits):.3f}"
 
 
 if __name__ == "__main__":

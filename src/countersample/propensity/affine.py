@@ -61,11 +61,10 @@ class Affine:
         kept = many[edge]
         self._first, self._second = first[many], second[many]
         self._edge, self._sums = (np.cumsum(many) - 1)[edge[kept]], sums[:, kept]
-        shape = (len(self._first), cells.n_queries)
-        self._by_query = sparse.vstack(
-            [sparse.coo_array((row, (self._edge, query[kept])), shape) for row in self._sums]
-        ).tocsr()
-        totals = self._totals(np.ones(cells.n_queries))
+        starts = np.searchsorted(query[kept], np.arange(cells.n_queries + 1))
+        shape = (cells.n_queries, len(self._first))
+        self._by_query = [sparse.csr_array((row, self._edge, starts), shape) for row in self._sums]
+        (totals,) = self._totals(np.ones((1, cells.n_queries)))
         moments = _moments(totals)
         self._covariance = self._covariances(totals, moments)
         varies = moments[:, 2] > _SURE * np.sqrt(self._covariance[:, 2, 2])
@@ -78,7 +77,8 @@ class Affine:
 
     def curves(self, weights: Floats) -> Floats:
         """Return α and β of each resample side by side, (n_resamples, 2K); see `Method`."""
-        return np.array([np.concatenate(self._split(self._solved(row))) for row in weights])
+        solved = (self._solve(_moments(row), self._solution) for row in self._totals(weights))
+        return np.array([np.concatenate(self._split(state)) for state in solved])
 
     def lost(self, weights: Floats) -> Bools:
         """Return no position: many queries connect each two positions that are compared."""
@@ -96,12 +96,8 @@ class Affine:
                      "for a share of the traffic", "weak")  # fmt: skip
 
     def _totals(self, weights: Floats) -> Floats:
-        """Return the sums of a resample, (9, n_edges)."""
-        totals: Floats = (self._by_query @ weights).reshape(len(self._sums), -1)
-        return totals
-
-    def _solved(self, weights: Floats) -> Floats:
-        return self._solve(_moments(self._totals(weights)), self._solution)
+        """Return the sums of each resample, (n_resamples, 9, n_edges)."""
+        return np.stack([(by_query.T @ weights.T).T for by_query in self._by_query], axis=1)
 
     def _split(self, state: Floats) -> tuple[Floats, Floats]:
         """Return α and β, each (K,)."""

@@ -156,17 +156,19 @@ def _cells(counts: PositionCounts, n_positions: int, reference: int) -> Cells:
     starts = counts.pair_starts
     feature_row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     n_contexts = len(counts.context_ids)
-    pair = feature_row * n_contexts + counts.context
-    order = np.argsort(pair, kind="stable")  # the positions of a pair are sorted already
-    kept = order[counts.position[order] <= n_positions]
-    query = counts.query[kept].astype(np.int64)
+    kept = np.flatnonzero(counts.position <= n_positions)
+    if n_contexts > 1:  # rows are sorted by pair and position, and by context only then
+        pair = feature_row[kept] * n_contexts + counts.context[kept]
+        order = np.argsort(pair, kind="stable")
+        kept, pair = kept[order], pair[order]
+    query, feature_row = counts.query[kept].astype(np.int64), feature_row[kept]
     is_drawn = np.zeros(len(counts.query_ids), np.bool_)
     is_drawn[counts.query] = True
     return Cells(
         query=query,
-        page=query * n_contexts + counts.context[kept],
-        pair=pair[kept],
-        feature_row=feature_row[kept],
+        page=query if n_contexts == 1 else query * n_contexts + counts.context[kept],
+        pair=feature_row if n_contexts == 1 else pair,
+        feature_row=feature_row,
         position=counts.position[kept].astype(np.int64) - 1,
         clicks=counts.clicks[kept].astype(np.float64),
         impressions=counts.impressions[kept].astype(np.float64),
@@ -224,8 +226,10 @@ class SharedPairs:
         row = cells.query[here]
         shape = (cells.n_queries, cells.n_positions**2)
         rate = cells.clicks[here] / n_here
-        self._clicks = sparse.coo_array((weight * rate, (row, column)), shape).tocsr()
-        self._weight = sparse.coo_array((weight, (row, column)), shape).tocsr()
+        # Both at once, as parts of a complex number: they are at the same places.
+        both = sparse.coo_array((weight * rate + 1j * weight, (row, column)), shape).tocsr()
+        self._clicks = sparse.csr_array((both.data.real, both.indices, both.indptr), shape)
+        self._weight = sparse.csr_array((both.data.imag, both.indices, both.indptr), shape)
         self._n_positions = cells.n_positions
 
     def sums(self, weights: Floats) -> tuple[Floats, Floats]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -172,7 +173,8 @@ def estimate_by_context(
     if is_poor and len(own) > 1 and _agree(own.values()):
         told = [code for code in codes if counts.context_ids[code] in own]
         log, mine = _log_of(counts, told, features)
-        pooled = resample(log, **asked, depth=depth, **mine, **options)[0]
+        with suppress(DataError):  # a method may ask more of all contexts than of each
+            pooled = resample(log, **asked, depth=depth, **mine, **options)[0]
     curves, refused = {}, {}
     for name, (log, mine) in logs.items():
         reason = reasons.get(name)
