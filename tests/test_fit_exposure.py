@@ -144,6 +144,12 @@ def of_devices(mixed, table):
 
 
 class TestContexts:
+    def test_the_interval_has_the_curves_in_it(self, of_devices):
+        """They are estimated again from each draw of queries."""
+        assert of_devices.is_joint
+        assert of_devices.gain.relative_low < of_devices.gain.relative
+        assert of_devices.gain.relative < of_devices.gain.relative_high
+
     def test_each_has_its_curve(self, of_devices):
         curves = of_devices.propensity_source.contexts.curves
         assert set(curves) == set(CURVES)

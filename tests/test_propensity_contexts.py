@@ -19,7 +19,8 @@ from countersample.propensity import (
     load_propensities,
     pair_ids,
 )
-from countersample.propensity.cells import cells_of
+from countersample.propensity.cells import QueryDraws, cells_of
+from countersample.propensity.contexts import resample_by_context
 from countersample.propensity.methods import needs_features
 
 THETA = 1 / np.arange(1, 6)
@@ -77,6 +78,29 @@ def test_the_curve_of_a_context_is_that_of_its_rows(rng):
     for code, name in enumerate(counts.context_ids):
         alone = estimate(counts.take(counts.context == code), method="pivot", rng=1)
         np.testing.assert_allclose(found.curves[name].value, alone.value)
+
+
+def test_resamples_of_contexts_are_of_the_same_queries(rng):
+    """So that what is computed from several contexts has the right spread over logs."""
+    counts = two_devices(rng, n_queries=60)
+    draws = QueryDraws(np.ones(60, np.bool_), 30, SEED)
+    options = {"method": "pivot", "n_bootstrap": 20, "confidence": 0.9, "rng": 0, "draws": draws}
+    found, resamples = resample_by_context(counts, **options)
+    for code, name in enumerate(counts.context_ids):
+        alone = METHODS["pivot"](cells_of(counts.take(counts.context == code)))
+        expected = np.concatenate([alone.curves(weights) for weights in draws.blocks()])
+        np.testing.assert_allclose(resamples[name], expected)
+        low = np.minimum(np.nanquantile(expected, 0.05, axis=0), found.curves[name].value)
+        np.testing.assert_allclose(found.curves[name].low, low)
+
+
+def test_a_pooled_context_has_the_resamples_of_the_pool(rng):
+    logs = {name: served(rng, THETA, n_queries=100, sessions=200)[0] for name in "ab"}
+    options = {"method": "all-pairs", "n_bootstrap": 20, "confidence": 0.9, "rng": 0}
+    found, resamples = resample_by_context(mixed(logs | {"fixed": fixed()}), **options)
+    assert resamples["fixed"].shape == (20, 5)
+    low = np.minimum(np.quantile(resamples["fixed"], 0.05, axis=0), found.curves["fixed"].value)
+    np.testing.assert_allclose(found.curves["fixed"].low, low)
 
 
 def test_a_context_alone_is_the_log(rng):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.clicks.impressions import PositionCounts
     from countersample.clicks.impressions.joining import Matched
-    from countersample.propensity import Propensities
+    from countersample.propensity import ContextPropensities, Propensities
     from countersample.propensity.cells import QueryDraws
 
 
@@ -45,7 +45,7 @@ class PropensityDraws:
 def values_of_draws(
     scores: Floats,
     matched: Matched,
-    propensities: Propensities,
+    propensities: Propensities | ContextPropensities,
     draws: PropensityDraws,
     *,
     metric: str,

@@ -67,7 +67,7 @@ def fit_from_impressions(
     the clicks on it: queries are cut into five parts, each held out in turn. The ranker that is
     returned is trained on all of them. The interval tells how much other queries would change the
     gain, and the propensities that are estimated from them. (Of propensities that are given,
-    estimated by context or by regression-em, it takes the values as they are.)
+    or estimated by regression-em or with trust bias, it takes the values as they are.)
 
     Parameters
     ----------
@@ -148,9 +148,10 @@ def fit_from_impressions(
     if judged_by.name == "dr":
         relevance = relevance_model(shown, dataset, rng=streams[3])
     drawn = None
-    if source.draws is not None and source.curve is not None and judged_by.name != "snips":
+    told = source.contexts if source.curve is None else source.curve
+    if source.draws is not None and told is not None and judged_by.name != "snips":
         drawn = values_of_draws(
-            scores, matched, source.curve, source.draws, metric=metric, exposure=exposure,
+            scores, matched, told, source.draws, metric=metric, exposure=exposure,
             relevance=relevance,
         )  # fmt: skip
     gain = estimate_gain(

@@ -15,10 +15,10 @@ from countersample.propensity import (
     ContextPropensities,
     Propensities,
     cross_check,
-    estimate_by_context,
     estimate_trust,
 )
 from countersample.propensity.cells import QueryDraws
+from countersample.propensity.contexts import resample_by_context
 from countersample.propensity.estimation import resample
 from countersample.propensity.methods import AFFINE
 
@@ -177,17 +177,23 @@ def _by_context(
     rng: np.random.Generator,
 ) -> PropensitySource:
     options: dict[str, Any] = {"method": method, "n_bootstrap": N_BOOTSTRAP}
+    queries = None
     if method == "regression-em":
         counts, options["features"] = matched.with_features()
         options["n_bootstrap"] = FEW_BOOTSTRAP
+    else:
+        queries = _query_draws(matched.counts, counts, rng)
     try:
-        found = estimate_by_context(counts, depth=depth, rng=rng, **options)
+        found, curves = resample_by_context(
+            counts, depth=depth, confidence=CONFIDENCE, draws=queries, rng=rng, **options
+        )
     except DataError as error:
         raise DataError(f"{error}; {_INSTEAD}, or leave out the contexts") from error
     names = sorted({curve.method for curve in found.curves.values()})
     source = f"estimated by {' and '.join(names)} in each of {len(found.curves)} contexts"
     warnings = tuple(f"Propensities in {note}." for note in found.notes)
-    return PropensitySource(found, source, contexts=found, warnings=warnings)
+    draws = None if queries is None else PropensityDraws(replace(queries, index=None), curves)
+    return PropensitySource(found, source, contexts=found, draws=draws, warnings=warnings)
 
 
 def _with_trust(

@@ -54,17 +54,13 @@ class Cells(NamedTuple):
         """Return the sum of a column for each position, (K,)."""
         return sums(self.position, column, self.n_positions)
 
-    def resamples(self, n_resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
-        """Yield how often each query is drawn, in blocks of (n, n_queries): a bootstrap by query.
+    def draws(self, n: int, rng: np.random.Generator) -> QueryDraws:
+        """Return a bootstrap by query.
 
         Which queries are drawn does not depend on the depth, so that with the same generator the
         same are at any depth.
         """
-        n_drawn = int(self.is_drawn.sum())
-        block = max(1, _BLOCK // max(self.n_queries, self.n_positions**2))
-        for at in range(0, n_resamples, block):
-            size = min(block, n_resamples - at)
-            yield rng.multinomial(n_drawn, self.is_drawn / n_drawn, size).astype(np.float64)
+        return QueryDraws(self.is_drawn, n, int(rng.integers(2**63)))
 
 
 @dataclass(frozen=True, eq=False)

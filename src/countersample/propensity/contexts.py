@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats
     from countersample.clicks.impressions import PositionCounts
+    from countersample.propensity.cells import QueryDraws
+
+    _Told = tuple[Propensities, Floats]  # a curve, and those of resampled logs
 
 KIND = "by context"
 _WIDE = 4.0  # the ends of an interval are so far apart, as a factor, that the curve is too little
@@ -155,45 +158,68 @@ def estimate_by_context(
     >>> {name: curve.value.round(6).tolist() for name, curve in found.curves.items()}
     {'desktop': [1.0, 0.5], 'phone': [1.0, 0.2]}
     """
+    return resample_by_context(
+        counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, depth=depth,
+        features=features, **options,
+    )[0]  # fmt: skip
+
+
+def resample_by_context(
+    counts: PositionCounts,
+    *,
+    method: str,
+    n_bootstrap: int,
+    confidence: float,
+    rng: np.random.Generator | int | None,
+    depth: int | None = None,
+    features: ArrayLike | None = None,
+    draws: QueryDraws | None = None,
+    **options: Any,  # noqa: ANN401 (those of the method)
+) -> tuple[ContextPropensities, dict[str, Floats]]:
+    """Return what `estimate_by_context` does, and the curves of resampled logs by context.
+
+    These are (n_bootstrap, K) each, as in `resample`; with `draws`, those of these logs.
+    """
     asked: dict[str, Any] = {
-        "method": method, "n_bootstrap": n_bootstrap, "confidence": confidence,
+        "n_bootstrap": n_bootstrap, "confidence": confidence, "draws": draws,
         "rng": np.random.default_rng(rng),
     }  # fmt: skip
     codes = np.unique(counts.context)
     logs = {str(counts.context_ids[code]): _log_of(counts, [code], features) for code in codes}
-    own: dict[str, Propensities] = {}
+    own: dict[str, _Told] = {}
     reasons: dict[str, str] = {}
     for name, (log, mine) in logs.items():
         try:
-            own[name] = resample(log, **asked, depth=depth, **mine, **options)[0]
+            own[name] = resample(log, **asked, method=method, depth=depth, **mine, **options)
         except DataError as error:
             reasons[name] = str(error)
     pooled = None
-    is_poor = [name for name in logs if name in reasons or _is_wide(own[name])]
-    if is_poor and len(own) > 1 and _agree(own.values()):
+    is_poor = [name for name in logs if name in reasons or _is_wide(own[name][0])]
+    if is_poor and len(own) > 1 and _agree(curve for curve, _ in own.values()):
         told = [code for code in codes if counts.context_ids[code] in own]
         log, mine = _log_of(counts, told, features)
         with suppress(DataError):  # a method may ask more of all contexts than of each
-            pooled = resample(log, **asked, depth=depth, **mine, **options)[0]
-    curves, refused = {}, {}
+            pooled = resample(log, **asked, method=method, depth=depth, **mine, **options)
+    found: dict[str, _Told] = {}
+    refused = {}
     for name, (log, mine) in logs.items():
         reason = reasons.get(name)
         if name not in is_poor or (pooled is None and reason is None):
-            curves[name] = own[name]
+            found[name] = own[name]
         elif pooled is not None:
-            curves[name] = _from_pooled(pooled, own.get(name), log, reason)
+            found[name] = _from_pooled(pooled, own.get(name), log, reason)
         elif (below := deepest_of(log, method, depth=depth, **mine, **options)) is not None:
-            asked["method"], last = below
-            curve = resample(log, **asked, depth=last, **mine, **options)[0]
+            which, last = below
+            curve, again = resample(log, **asked, method=which, depth=last, **mine, **options)
             note = f"positions beyond {last} have no estimate: {reason}"
-            curves[name] = replace(curve, notes=(*curve.notes, note))
-            asked["method"] = method
+            found[name] = replace(curve, notes=(*curve.notes, note)), again
         else:
             refused[name] = str(reason)
-    if not curves:
+    if not found:
         name, reason = next(iter(refused.items()))
         raise DataError(f"no context of the log tells its propensities: in {name!r}, {reason}")
-    return ContextPropensities(curves, refused)
+    curves = {name: curve for name, (curve, _) in found.items()}
+    return ContextPropensities(curves, refused), {name: again for name, (_, again) in found.items()}
 
 
 def _log_of(
@@ -238,21 +264,22 @@ def _agree(curves: Iterable[Propensities]) -> bool:
 
 
 def _from_pooled(
-    pooled: Propensities, own: Propensities | None, log: PositionCounts, reason: str | None
-) -> Propensities:
+    pooled: _Told, own: _Told | None, log: PositionCounts, reason: str | None
+) -> _Told:
     """Return the pooled curve as that of a context, with the intervals of its own if it has some.
 
     Positions of the context that the pooled curve has not stay without an estimate.
     """
-    last = min(int(log.position.max()), len(pooled.value))
-    shown = np.bincount(log.position, log.impressions, last + 1)[1 : last + 1]
-    value, low, high = (column[:last] for column in (pooled.value, pooled.low, pooled.high))
+    curve, again = pooled
+    last = min(int(log.position.max()), len(curve.value))
     note = f"pooled over contexts: {reason}"
     if own is not None:
         note = "pooled over contexts: its own intervals, which it keeps, are wide"
-        value, low, high = (column[: len(own.value)] for column in (value, low, high))
-        shown = shown[: len(own.value)]
-        low, high = np.minimum(low, own.low[: len(low)]), np.maximum(high, own.high[: len(high)])
+        last = min(last, len(own[0].value))
+    value, low, high = (column[:last] for column in (curve.value, curve.low, curve.high))
+    if own is not None:
+        low, high = np.minimum(low, own[0].low[:last]), np.maximum(high, own[0].high[:last])
+    shown = np.bincount(log.position, log.impressions, last + 1)[1 : last + 1]
     return replace(
-        pooled, value=value, low=low, high=high, n_impressions=shown, notes=(*pooled.notes, note)
-    )
+        curve, value=value, low=low, high=high, n_impressions=shown, notes=(*curve.notes, note)
+    ), again[:, :last]

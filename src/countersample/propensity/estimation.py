@@ -165,9 +165,9 @@ def draw(
     number("confidence", confidence, above=0, below=1)
     name, cells, fitted = _given(counts, method, reference, depth, options)
     curve = fitted.curves(np.ones((1, cells.n_queries)))[0]
-    weights = cells.resamples(n_bootstrap, np.random.default_rng(rng))
-    if draws is not None:
-        weights, n_bootstrap = draws.blocks(cells.n_positions**2), draws.n
+    if draws is None:
+        draws = cells.draws(n_bootstrap, np.random.default_rng(rng))
+    weights = draws.blocks(cells.n_positions**2)
     resamples = np.concatenate([fitted.curves(block) for block in weights])
     notes = list(fitted.notes)
     n_shown = int(cells.is_drawn.sum())
@@ -176,7 +176,7 @@ def draw(
     n_lost = int(np.isnan(resamples).any(axis=1).sum())
     if n_lost:
         notes.append(
-            f"{n_lost} of {n_bootstrap} resamples left a position without connection: the "
+            f"{n_lost} of {draws.n} resamples left a position without connection: the "
             "intervals are too narrow there"
         )
     tail = (1 - confidence) / 2

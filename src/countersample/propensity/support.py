@@ -116,7 +116,7 @@ def _refuse_lost(method: Method, cells: Cells) -> None:
     """
     if method.is_sure:
         return
-    drawn = cells.resamples(_N_DRAWS, np.random.default_rng(0))
+    drawn = cells.draws(_N_DRAWS, np.random.default_rng(0)).blocks(cells.n_positions**2)
     lost = np.concatenate([method.lost(weights) for weights in drawn])
     share = float(lost.any(axis=1).mean())
     if share > 0.5:
