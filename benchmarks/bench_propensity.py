@@ -96,7 +96,8 @@ def coverage(n_logs=100):
         for seed in seeds:
             rng = np.random.default_rng(seed)
             users = users_of(5, has_trust=has_trust)
-            counts = moved(rng, *users, n_queries=1000, sessions=60)
+            relevance = None if has_trust else rng.beta(1, 3, (1000, 5))
+            counts = moved(rng, *users, n_queries=1000, sessions=60, relevance=relevance)
             found = estimate_trust(counts, rng=rng)
             in_alpha.append(((found.alpha_low <= alpha) & (alpha <= found.alpha_high))[1:])
             in_beta.append(((found.beta_low <= beta) & (beta <= found.beta_high))[:-1])

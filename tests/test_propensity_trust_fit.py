@@ -6,7 +6,12 @@ from conftest import SEED
 
 from countersample import PositionBias, evaluate, synthetic
 from countersample.clicks import TrustBias, simulate_impressions
-from countersample.clicks.impressions import FeatureTable, read_impressions
+from countersample.clicks.impressions import (
+    FeatureTable,
+    PositionCounts,
+    join_features,
+    read_impressions,
+)
 from countersample.errors import DataError
 from countersample.fitting import fit_from_impressions
 from countersample.propensity import TrustPropensities, load_propensities
@@ -81,3 +86,21 @@ def test_a_log_that_does_not_tell(data, table):
     one = simulate_impressions(data, data.features[:, 0], 3000, top=5, rng=SEED)
     with pytest.raises(DataError, match=r"fewer than 20 queries .*; or give what you know"):
         fit_from_impressions(read_impressions(one), table, method="trust")
+
+
+def test_clicks_by_chance_are_worth_what_clicks_are(log, data):
+    """If every click is worth 3, all weights are three times as large."""
+    items = np.arange(data.n_items) - np.repeat(data.offsets[:-1], data.query_sizes)
+    columns = {name: log[name].to_numpy() for name in ("query_id", "item_id", "position", "click")}
+    trust = TrustPropensities(
+        **dict.fromkeys(("alpha", "alpha_low", "alpha_high"), 1 / np.arange(1, 6)),
+        **dict.fromkeys(("beta", "beta_low", "beta_high"), 0.1 / np.arange(1, 6)),
+        n_impressions=[1] * 5, p_value=0.0,
+    )  # fmt: skip
+    weights = []
+    for worth in (1, 3):
+        counts = PositionCounts.from_columns(**columns, value=worth * columns["click"])
+        made, _ = join_features(counts, trust, data, items, missing="skip")
+        weights.append(made.weights)
+    assert (weights[0] < 0).any()
+    np.testing.assert_allclose(weights[1], 3 * weights[0])

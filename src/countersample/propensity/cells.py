@@ -224,8 +224,10 @@ class SharedPairs:
         rate = cells.clicks[here] / n_here
         # Both at once, as parts of a complex number: they are at the same places.
         both = sparse.coo_array((weight * rate + 1j * weight, (row, column)), shape).tocsr()
-        self._clicks = sparse.csr_array((both.data.real, both.indices, both.indptr), shape)
-        self._weight = sparse.csr_array((both.data.imag, both.indices, both.indptr), shape)
+        self._clicks, self._weight = (
+            sparse.csr_array((part.copy(), both.indices, both.indptr), shape)
+            for part in (both.data.real, both.data.imag)
+        )
         self._n_positions = cells.n_positions
 
     def sums(self, weights: Floats) -> tuple[Floats, Floats]:

@@ -125,7 +125,10 @@ class Matched:
         else:
             found = examination_of_rows(propensities, counts)
             propensity, theta = weigh(counts, found.alpha), found.alpha
-            by_chance = counts.impressions * found.beta if np.any(found.beta > 0) else None
+            by_chance = None
+            if np.any(found.beta > 0):  # clicks, each of which is worth the mean
+                worth = counts.value.sum() / max(1, counts.n_clicks)
+                by_chance = worth * counts.impressions * found.beta
         is_known = (self.row >= 0) & ~np.isnan(propensity)
         report = self._report(is_known, found.last_position)
         rows = np.flatnonzero(is_known)
