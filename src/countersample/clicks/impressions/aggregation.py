@@ -91,26 +91,33 @@ def keys(frame: nw.LazyFrame[Any]) -> list[str]:
 
 
 def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return rows, impressions, clicks and value of each query, item, position, context, lazily.
+    """Return impressions, clicks and value of each query, item, position and context, lazily.
 
-    Impossible ids and positions are groups of their own; impossible clicks and values are left out
-    of the sums, and ``good`` counts the other rows.
+    They are of the rows that are possible; `describe_rows` tells of the others.
     """
     schema = frame.collect_schema()
-    has_click, has_value = _has_click(schema), _has_value(schema)
-    is_good = has_click & has_value
-    made = {"good": mark(is_good), "clicks": whole(is_good, nw.col("click"))}
+    click = nw.col("click")
+    made = {"position": nw.col("position").cast(nw.Int32), "clicks": click.cast(nw.Int64)}
+    sums = {"clicks": nw.col("clicks").sum()}
     if "impressions" in schema:
-        made["shown"] = whole(is_good, nw.col("impressions"))
+        made["impressions"] = nw.col("impressions").cast(nw.Int64)
+        sums["impressions"] = nw.col("impressions").sum()
     if "value" in schema:
-        is_worth = is_good & (nw.col("click") > 0)
-        made["value"] = (
-            nw.when(is_worth).then(nw.col("value")).otherwise(nw.lit(0)).cast(nw.Float64)
-        )
-        made["bad_value"] = mark(has_click & (nw.col("click") > 0)) - mark(is_worth)
-    sums = {name: nw.col(name).sum() for name in made}
+        worth = nw.when(click > 0).then(nw.col("value")).otherwise(nw.lit(0))
+        made["value"] = worth.cast(nw.Float64)
+        sums["value"] = nw.col("value").sum()
     by = keys(frame)
-    return frame.select(*by, **made).group_by(*by).agg(nw.len().alias("rows"), **sums)
+    rows = frame.filter(_is_possible(frame)).select(*(k for k in by if k != "position"), **made)
+    groups = rows.group_by(*by).agg(nw.len().alias("rows"), **sums)
+    # Sums are wide in some engines; what is counted row by row fits in 32 bits.
+    fits = nw.Int64 if "impressions" in schema else nw.Int32
+    counted = nw.col("impressions" if "impressions" in schema else "rows").cast(fits)
+    return groups.select(
+        *by,
+        *(["value"] if "value" in schema else []),
+        impressions=counted,
+        clicks=nw.col("clicks").cast(fits),
+    )
 
 
 def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -149,78 +156,55 @@ def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return rows.filter(nw.col("clicked") > 0).group_by(*by).agg(**sums)
 
 
-def describe_rows(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return what `problems_of` reads, and the number of groups that are possible: one row."""
-    schema = groups.collect_schema()
-    position, rows, good = nw.col("position"), nw.col("rows"), nw.col("good")
-    has_place, has_all = _has_place(schema), _has_keys(schema)
-    none = nw.lit(0)
-    is_odd = ~has_place & (position < 1)
-
-    def those(condition: nw.Expr) -> nw.Expr:
-        return nw.when(condition).then(rows).otherwise(none)
-
-    found = groups.select(
-        n_rows=rows,
-        n_valid=nw.when(has_all).then(good).otherwise(none),
-        no_query_id=those(nw.col("query_id").is_null()),
-        no_item_id=those(nw.col("item_id").is_null()),
-        placed=those(has_place),
-        good=good,
-        bad_value=nw.col("bad_value") if "bad_value" in schema else none,
-        at_zero=those(position == 0),
-        at_one=those(position == 1),
-        groups=mark(has_all & (good > 0)),
-        lowest=nw.when(is_odd).then(position).otherwise(nw.lit(None)),
-        between=nw.when(~has_place & ~is_odd & (position <= MAX_POSITION))
-        .then(position)
-        .otherwise(nw.lit(None)),
+def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return what `problems_of` reads, one row, lazily."""
+    schema = frame.collect_schema()
+    position = nw.col("position")
+    has_place, has_click, has_value = (
+        part(schema) for part in (_has_place, _has_click, _has_value)
     )
-    sums = [name for name in found.collect_schema().names() if name not in {"lowest", "between"}]
-    return found.select(
-        *(nw.col(name).sum() for name in sums), nw.col("lowest").min(), nw.col("between").min()
-    )
+    is_odd = ~has_place & (position <= MAX_POSITION)
+    marks = {
+        "n_rows": nw.lit(1),
+        "n_valid": mark(_is_possible(frame)),
+        "no_query_id": mark(nw.col("query_id").is_null()),
+        "no_item_id": mark(nw.col("item_id").is_null()),
+        "placed": mark(has_place),
+        "clicked": mark(has_click),
+        "worthy": mark(has_click & has_value),
+        "at_zero": mark(position == 0),
+        "at_one": mark(position == 1),
+        "found": nw.when(is_odd).then(position).otherwise(nw.lit(None)),
+    }
+    sums = [nw.col(name).sum() for name in marks if name != "found"]
+    return frame.select(**marks).select(*sums, nw.col("found").min())
 
 
-def problems_of(table: pa.Table) -> tuple[Problems, int]:
-    """Return what is wrong with the rows, and the number of possible groups."""
-    found = {name: table[name][0].as_py() for name in table.column_names}
-    odd = [found.pop(name) for name in ("lowest", "between")]
-    n = {name: int(value or 0) for name, value in found.items()}
+def problems_of(table: pa.Table) -> Problems:
+    """Return what is wrong with the rows."""
+    read = {name: table[name][0].as_py() for name in table.column_names}
+    found = read.pop("found")
+    n = {name: int(value or 0) for name, value in read.items()}
     bad_position = n["n_rows"] - n["placed"]
-    problems = Problems(
+    return Problems(
         n_rows=n["n_rows"],
         n_invalid=n["n_rows"] - n["n_valid"],
         no_query_id=n["no_query_id"],
         no_item_id=n["no_item_id"],
         bad_position=bad_position,
-        bad_click=n["n_rows"] - n["good"] - n["bad_value"],
-        bad_value=n["bad_value"],
-        position_found=next((float(place) for place in odd if place is not None), None),
+        bad_click=n["n_rows"] - n["clicked"],
+        bad_value=n["clicked"] - n["worthy"],
+        position_found=None if found is None else float(found),
         is_from_zero=bool(
             bad_position and bad_position == n["at_zero"] and 2 * n["at_zero"] >= n["at_one"]
         ),
     )
-    return problems, n["groups"]
-
-
-def possible_groups(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return the groups that can be counted, with impressions, clicks and value."""
-    schema = groups.collect_schema()
-    kept = groups.filter(_has_keys(schema) & (nw.col("good") > 0))
-    more = [name for name in ("context", "value") if name in schema]
-    return kept.select(
-        "query_id", "item_id", *more,
-        position=nw.col("position").cast(nw.Int32),
-        impressions=nw.col("shown" if "shown" in schema else "good").cast(nw.Int64),
-        clicks=nw.col("clicks").cast(nw.Int64),
-    )  # fmt: skip
 
 
 def split_unclicked(
     groups: nw.LazyFrame[Any],
 ) -> tuple[nw.LazyFrame[Any], nw.LazyFrame[Any]]:
-    """Return the possible groups of clicked items, and others as one item of each query.
+    """Return the groups of clicked items, and others as one item of each query.
 
     What clicks say stays as it was: a clicked item has all its groups, and sums by query, position
     and context are those of the log. The second have no column ``item_id``.

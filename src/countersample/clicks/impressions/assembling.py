@@ -36,7 +36,7 @@ def assemble(
         for name in batch.schema.names:
             column = batch[name]
             if name in {"query_id", "item_id", "context"}:
-                coded.setdefault(name, []).append(as_ids(column).dictionary_encode())
+                coded.setdefault(name, []).append(as_ids(column))
             elif name == "value":
                 coded.setdefault(name, []).append(column.cast(pa.float64()).to_numpy())
             else:
@@ -87,12 +87,10 @@ def encode(
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import compute  # noqa: PLC0415
 
-    if not pa.types.is_dictionary(column.type):
-        column = as_ids(column).dictionary_encode()
+    column = as_ids(column).dictionary_encode()  # with one dictionary for all pieces
     if not len(column):
         is_text = not pa.types.is_integer(column.type.value_type)
         return np.zeros(0, np.int32), np.zeros(0, np.str_ if is_text else np.int64)
-    column = column.unify_dictionaries()
     distinct = column.chunk(0).dictionary
     is_text = not pa.types.is_integer(distinct.type)
     is_written = compute.match_substring_regex(distinct, _INTEGER) if has_text_ids else None

@@ -61,20 +61,19 @@ def tally(
     impressions; without, they are the impressions of the first position.
     """
     engine = find_engine(log.engine)
+    problems = aggregation.problems_of(log.collect(aggregation.describe_rows(log.frame)))
+    if problems.n_rows == problems.n_invalid:
+        return Tally(problems, None, None)
     with ExitStack() as kept:
         groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
-        problems, n_groups = aggregation.problems_of(log.collect(aggregation.describe_rows(groups)))
-        if not n_groups:
-            return Tally(problems, None, None)
         sessions = None
         if "session" in log.columns and "impressions" not in log.columns:
             by_query = aggregation.group_sessions(log.frame)
             sessions = kept.enter_context(engine.kept(by_query, log.source))
-        possible = aggregation.possible_groups(groups)
-        pairs = _pairs(log, possible, sessions) if with_pairs else None
-        parts: tuple[nw.LazyFrame[Any], ...] = (possible,)
-        if n_groups > most_groups:
-            parts = aggregation.split_unclicked(possible)
+        pairs = _pairs(log, groups, sessions) if with_pairs else None
+        parts: tuple[nw.LazyFrame[Any], ...] = (groups,)
+        if _size(log, groups) > most_groups:
+            parts = aggregation.split_unclicked(groups)
         counts = assemble(
             chain.from_iterable(engine.batches(part, log.source) for part in parts),
             has_text_ids=log.has_text_ids,
@@ -87,7 +86,10 @@ def tally(
 def _pairs(
     log: Impressions, groups: nw.LazyFrame[Any], sessions: nw.LazyFrame[Any] | None
 ) -> Pairs:
-    items = groups.select("item_id").unique().select(nw.len().alias("items"))
-    n_items = int(integers(log.collect(items)["items"])[0])
+    n_items = _size(log, groups.select("item_id").unique())
     found = log.collect(aggregation.describe_pairs(groups, sessions))
     return Pairs(n_items, *(int(integers(found[n])[0]) for n in ("pairs", "moved", "repeated")))
+
+
+def _size(log: Impressions, frame: nw.LazyFrame[Any]) -> int:
+    return int(integers(log.collect(frame.select(nw.len().alias("rows")))["rows"])[0])
