@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions import PositionCounts
 
 _N_DRAWS = 200  # resamples in which it is seen how often a position is lost
+_OF_PAGES = ("randomized",)  # methods that compare pages, not items with themselves
 _INSTEAD = "all-pairs"  # the method to name where another is not supported and it is
 
 
@@ -103,10 +104,27 @@ def given(
     options: dict[str, Any],
 ) -> tuple[Cells, Method]:
     """Return the cells of a log and the method that was given them; or raise `UnsupportedError`."""
+    if counts.rest is not None:
+        counts = _of_clicked(counts, name)
     cells = cells_of(counts, reference=reference, depth=depth)
     method = make_method(name, cells, options)
     _refuse_lost(method, cells)
     return cells, method
+
+
+def _of_clicked(counts: PositionCounts, name: str) -> PositionCounts:
+    """Return what a method asks of a log that counts items without a click together.
+
+    Pages are compared as they are. Where an item is compared with itself at another position, one
+    without a click says nothing; a model of clicks needs each.
+    """
+    if name in AFFINE or needs_features(name):
+        raise UnsupportedError(
+            f"{name} needs each item that was shown, and the log has so many that those without a "
+            "click are counted together: take a part of the log",
+            deepest=0,
+        )
+    return counts if name in _OF_PAGES else counts.take(counts.item != counts.rest)
 
 
 def _refuse_lost(method: Method, cells: Cells) -> None:

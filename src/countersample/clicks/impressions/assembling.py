@@ -40,8 +40,9 @@ def assemble(
             elif name == "value":
                 coded.setdefault(name, []).append(column.cast(pa.float64()).to_numpy())
             else:
-                kind = pa.int32() if name == "position" else pa.int64()
-                coded.setdefault(name, []).append(column.cast(kind).to_numpy())
+                is_narrow = pa.types.is_integer(column.type)
+                whole = column if is_narrow else column.cast(pa.int64())
+                coded.setdefault(name, []).append(whole.to_numpy())
     ids: dict[str, tuple[NDArray[np.int32], NDArray[Any]]] = {}
     for name in ("query_id", "item_id", "context"):
         if coded.get(name):
