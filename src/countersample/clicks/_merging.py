@@ -1,13 +1,17 @@
-"""Rows of a click log on the same query and item, merged into one."""
+"""Click logs put together, and rows on the same query and item merged into one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample.errors import DataError
+
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
 
     from countersample._arrays import Floats
     from countersample.clicks.log import ClickLog
@@ -42,3 +46,53 @@ def merged_pairs(log: ClickLog) -> dict[str, ArrayLike | None]:
         "count": count,
         "by_chance": by_chance,
     }
+
+
+def concatenated(logs: list[ClickLog], names: Sequence[str]) -> dict[str, Any]:
+    """Return the columns and the facts of all rows of several logs; see `ClickLog.concat`."""
+    if not logs:
+        raise DataError("there is no click log to put together, expected at least one")
+    fingerprints = [log.fingerprint for log in logs]
+    known = sorted({name for name in fingerprints if name is not None})
+    if len(known) > 1:
+        raise DataError(
+            f"the click logs are of different datasets (fingerprints {', '.join(known)}), "
+            "expected one"
+        )
+    defaults = {"count": 1.0, "by_chance": 0.0}
+    columns: dict[str, Any] = {name: _filled(logs, name, defaults[name]) for name in defaults}
+    apart = {*columns, "sessions"}  # those of one log are not those of all
+    columns |= {name: _in_all(logs, name) for name in names if name not in apart}
+    if columns["session"] is not None:
+        codes = [np.unique(session, return_inverse=True)[1] for session in columns["session"]]
+        starts = np.cumsum([0] + [int(code.max()) + 1 for code in codes[:-1]])
+        columns["session"] = [code + start for code, start in zip(codes, starts, strict=True)]
+    n_sessions = [log.n_sessions for log in logs]
+    facts = {
+        "n_sessions": None if None in n_sessions else sum(n_sessions),  # type: ignore[arg-type]
+        "fingerprint": None if None in fingerprints else fingerprints[0],
+    }
+    return facts | {name: np.concatenate(c) for name, c in columns.items() if c is not None}
+
+
+def _filled(logs: list[ClickLog], name: str, default: float) -> list[NDArray[Any]] | None:
+    """Return a column of all logs, filled where a log has none; None where none has it."""
+    columns = [getattr(log, name) for log in logs]
+    if all(column is None for column in columns):
+        return None
+    filled = zip(logs, columns, strict=True)
+    return [np.full(len(log), default) if c is None else c for log, c in filled]
+
+
+def _in_all(logs: list[ClickLog], name: str) -> list[NDArray[Any]] | None:
+    """Return a column of all logs, or None where none has it."""
+    columns = [getattr(log, name) for log in logs]
+    absent = [index for index, column in enumerate(columns) if column is None]
+    if len(absent) == len(logs):
+        return None
+    if absent:
+        raise DataError(
+            f"click log {absent[0]} of {len(logs)} (counted from 0) has no column {name!r} and "
+            "others have it, expected it in all or in none"
+        )
+    return columns
