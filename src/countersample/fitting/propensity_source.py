@@ -23,6 +23,7 @@ from countersample.propensity.estimation import resample
 from countersample.propensity.methods import AFFINE
 
 if TYPE_CHECKING:
+    from countersample._arrays import Floats
     from countersample.clicks.impressions import Impressions, PositionCounts
     from countersample.clicks.impressions.joining import Examinable, Matched
     from countersample.propensity import CrossCheck
@@ -121,19 +122,38 @@ def _from_log(
     if method == "regression-em":
         return _by_features(matched, depth, rng)
     queries = _query_draws(matched.counts, counts, rng)
+    asked: dict[str, Any] = {
+        "n_bootstrap": N_BOOTSTRAP, "confidence": CONFIDENCE, "depth": depth, "draws": queries,
+        "rng": rng,
+    }  # fmt: skip
     try:
-        curve, curves = resample(
-            counts, method=method, n_bootstrap=N_BOOTSTRAP, confidence=CONFIDENCE, depth=depth,
-            draws=queries, rng=rng,
-        )  # fmt: skip
+        if not is_whole and method in {"auto", "randomized"}:
+            curve, curves = _of_shuffled(counts, method, asked)
+        else:
+            curve, curves = resample(counts, method=method, **asked)
     except DataError as error:
         if method != "auto" or not is_whole:
             raise DataError(f"{error}; {_INSTEAD}") from error
         return _last_resort(matched, depth, rng, error)
-    checked = cross_check(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
+    try:
+        checked = cross_check(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
+    except DataError:  # what is taken as told has nothing to be compared with
+        checked = None
     found = _estimated(curve, checked)
     draws = PropensityDraws(replace(queries, index=None), {NO_CONTEXT: curves})
     return replace(found, draws=draws)
+
+
+def _of_shuffled(
+    counts: PositionCounts, method: str, asked: dict[str, Any]
+) -> tuple[Propensities, Floats]:
+    """Estimate from traffic that is said to be shuffled, unless it is seen that it is not."""
+    try:
+        return resample(counts, method="randomized", declared=True, **asked)
+    except DataError:
+        if method != "auto":
+            raise
+        return resample(counts, method=method, **asked)
 
 
 def _query_draws(
@@ -229,9 +249,9 @@ def _by_features(
     return _estimated(checked.estimates["regression-em"], checked, *doubts)
 
 
-def _estimated(curve: Propensities, checked: CrossCheck, *doubts: str) -> PropensitySource:
+def _estimated(curve: Propensities, checked: CrossCheck | None, *doubts: str) -> PropensitySource:
     warnings = list(doubts)
-    if not checked.is_agreed:
+    if checked is not None and not checked.is_agreed:
         warnings.append(f"The curve of propensities is in doubt. {checked.sentence}")
     warnings += [f"Propensities ({curve.method}): {note}." for note in curve.notes]
     return PropensitySource(

@@ -89,12 +89,17 @@ class Randomized(_Ratios):
     With uniform shuffles every position of a query has items of the same mean relevance, so its
     positions are compared as they are (Wang et al., SIGIR 2016; Joachims et al., WSDM 2017).
     Pages are the strata, so that lists of different lengths do no harm. A log in which items keep
-    to some positions is refused.
+    to some positions is refused; one whose items were shown once each shows neither, and is refused
+    unless it is `declared` to be shuffled.
     """
 
-    def __init__(self, cells: Cells) -> None:
-        _refuse_order(cells)
+    def __init__(self, cells: Cells, *, declared: bool = False) -> None:
+        is_seen = _refuse_order(cells, declared=declared)
         super().__init__(cells, SharedPairs(_by_page(cells)))
+        if not is_seen:
+            self.notes.append(
+                "that results were shuffled is taken as told: no item was shown twice for a query"
+            )
 
 
 class Pivot(_Ratios):
@@ -185,8 +190,10 @@ def _by_page(cells: Cells) -> Cells:
     )
 
 
-def _refuse_order(cells: Cells) -> None:
+def _refuse_order(cells: Cells, *, declared: bool) -> bool:
     """Refuse a log whose items are not spread evenly over the positions of their page.
+
+    Return whether that can be seen at all.
 
     With uniform shuffles, the m impressions of an item fall on the L positions of its page evenly:
     X² = Σ (n − m/L)²·L/m has mean L − 1 and variance 2(L − 1)(1 − 1/m).
@@ -199,6 +206,8 @@ def _refuse_order(cells: Cells) -> None:
     squares = sums(member, cells.impressions**2)
     statistic = squares * spread / shown - shown
     variance = float((2 * (spread - 1) * (1 - 1 / shown)).sum())
+    if not variance and declared:
+        return False
     if not variance:
         raise UnsupportedError(
             "no query-item pair was shown twice, so whether results were shuffled cannot be seen: "
@@ -213,3 +222,4 @@ def _refuse_order(cells: Cells) -> None:
             "take the shuffled share of the traffic",
             deepest=cells.n_positions - 1,
         )
+    return True
