@@ -160,6 +160,19 @@ def test_a_fit_remembers_its_origin(tmp_path):
     card = card_of(ranker, tmp_path, to="solr", feature_names=names)
     assert f"**{gain.relative:+.1%} dcg@10** over what was logged" in card
     assert f"| propensities | {fit.propensity_source.source} |" in card
+    assert f"In the words of `countersample fit`: {fit.verdict}" in card
+    assert all(f"Warning: {text}" in card for text in fit.warnings)
+
+
+def test_what_makes_a_gain_doubtful_is_on_the_card(tmp_path):
+    """Items that never move: the propensities are not identified, and the card says so."""
+    log, features = make(SEED, policies=["by-sales"], queries=40, sessions=2000)
+    fit = fit_from_impressions(*opened(log, features), seed=SEED)
+    fit.ranker.save(tmp_path / "ranker.json")
+    ranker = load_ranker(tmp_path / "ranker.json")
+    names = [f"f{index}" for index in range(ranker.n_features_in_)]
+    card = card_of(ranker, tmp_path, to="solr", feature_names=names)
+    assert "Warning: This log alone does not identify the propensities" in card
 
 
 class TestCommand:

@@ -85,7 +85,7 @@ def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translat
         {
             "How to load it": translation.loading,
             "What it was learned from": [Grid(list(_sources(ranker, origin)))],
-            "Gain to expect": [_gain(origin.get("gain"))],
+            "Gain to expect": [_gain(origin.get("gain")), *_doubts(origin)],
             "Method": [Grid(list(_method(ranker, spec)))],
             "Limits": [translation.limits],
             "Features": [_features(spec)],
@@ -128,6 +128,14 @@ def _gain(gain: Mapping[str, Any] | None) -> str:
         f"{gain['relative_high']:+.1%}): {gain['new']:.4g} a {gain['per']} instead of "
         f"{gain['logged']:.4g}. Estimated from the log, for queries held out of training."
     )
+
+
+def _doubts(origin: Mapping[str, Any]) -> list[str]:
+    """Return what `countersample fit` concluded, and what it warned of."""
+    if "verdict" not in origin:
+        return []
+    warned = [f"Warning: {text}" for text in origin["warnings"]]
+    return [f"In the words of `countersample fit`: {origin['verdict']}", *warned]
 
 
 def _method(ranker: ClickRanker, spec: ModelSpecification) -> Iterable[tuple[str, str]]:

@@ -135,12 +135,13 @@ def learning_curve(
     *,
     metric: str,
     estimator: str,
+    relevance: Floats | None,
     seed: int,
 ) -> tuple[tuple[int, Estimate], ...]:
     """Return the value after each stage; the same draws for each, so that the curve is smooth."""
     return tuple(
         (steps, estimate(scores, shown, dataset, metric=metric, estimator=estimator,
-                         n_bootstrap=CURVE_BOOTSTRAP, rng=seed))
+                         baseline=relevance, n_bootstrap=CURVE_BOOTSTRAP, rng=seed))
         for steps, scores in stages
     )  # fmt: skip
 

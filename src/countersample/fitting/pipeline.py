@@ -167,14 +167,15 @@ def fit_from_impressions(
     last = progress.part(0.08, "training")
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
     to_train.provenance_ |= _provenance(check, source, gain)
-    return Fit(
+    fit = Fit(
         ranker=to_train,
         gain=gain,
         is_joint=drawn is not None,
         gain_at_ends=at_ends,
         estimator=judged_by,
         learning_curve=learning_curve(
-            stages, shown, dataset, metric=metric, estimator=judged_by.name, seed=curve_seed
+            stages, shown, dataset, metric=metric, estimator=judged_by.name, relevance=relevance,
+            seed=curve_seed,
         ),
         check=check,
         propensity_source=source,
@@ -194,6 +195,9 @@ def fit_from_impressions(
             *source.warnings, *_of_metric(metric, last_position), *_of_gain(gain, at_ends),
         ),
     )  # fmt: skip
+    # Wherever the ranker goes, what was said of it goes with it.
+    to_train.provenance_ |= {"verdict": fit.verdict, "warnings": list(fit.warnings)}
+    return fit
 
 
 def _with_settings(
