@@ -118,18 +118,19 @@ def open_page(browser):
 def run(tmp_path, monkeypatch, capsys):
     """Run a command in an empty folder; return its output.
 
-    Or, where it ``fails``, its one line of error; then nothing is new but what it ``leaves``.
+    Or, where it ``fails``, its one line of error; then nothing is new but what it ``leaves``. A
+    command that succeeds may end with another ``code``.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("countersample._progress.PATIENCE", math.inf)  # however slow the machine
 
-    def run(*arguments, fails=False, leaves=()):
+    def run(*arguments, fails=False, leaves=(), code=0):
         before = {path.name for path in tmp_path.iterdir()}
         monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
         printed = capsys.readouterr()
-        assert ended.value.code == (1 if fails else 0), printed.err
+        assert ended.value.code == (1 if fails else code), printed.err
         if not fails:
             return printed.out
         (line,) = printed.err.splitlines()

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from conftest import SEED
 from pyarrow import csv, parquet
 from shops import make
 
+from countersample import fitting
 from countersample.errors import CounterSampleError
 from countersample.rankers import CounterSampleRanker, load_ranker
 
@@ -88,6 +90,19 @@ class TestResult:
         assert found["join"]["n_clicks"] == pc.sum(log["click"]).as_py()
         assert set(found["propensities"]["contexts"]["curves"]) == {"desktop", "phone"}
         assert found["propensities"]["source"].endswith("in each of 2 contexts")
+
+    @pytest.mark.parametrize(("low", "high", "code"), [(0.1, 0.2, 0), (-0.1, 0.2, 3), (-2, -1, 4)])
+    def test_the_code_of_the_verdict(self, run, monkeypatch, low, high, code):
+        whole = fitting.fit_from_impressions
+
+        def judged(*arguments, **settings):
+            fit = whole(*arguments, **settings)
+            return replace(fit, gain=replace(fit.gain, low=low, high=high))
+
+        monkeypatch.setattr(fitting, "fit_from_impressions", judged)
+        printed = run(*FIT, "--gamma", "1", "--fail-unless-better", code=code)
+        assert {0: "is better", 3: "Not shown to be better", 4: "is worse"}[code] in printed
+        run(*FIT, "--gamma", "1")
 
     def test_show_ids(self, run, folder):
         run(*FIT, "--gamma", "1", "--show-ids")

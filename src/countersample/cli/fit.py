@@ -32,6 +32,7 @@ from countersample.errors import ParameterError
 if TYPE_CHECKING:
     from countersample.fitting import Fit
 
+NOT_BETTER, WORSE = 3, 4  # exit codes
 MOST_CONTEXTS = 3  # that the summary tells of; the page has all
 
 
@@ -114,6 +115,14 @@ def fit(
     show_ids: Annotated[
         bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
     ] = False,
+    fail_unless_better: Annotated[
+        bool,
+        typer.Option(
+            "--fail-unless-better",
+            help="Exit with 3 where the ranker is not shown to be better, and with 4 where it is "
+            "worse.",
+        ),
+    ] = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -150,9 +159,11 @@ def fit(
     found.ranker.save(out)
     if json:
         _show.as_json({"out": str(out), "report": str(page), **found.to_dict()})
-        return
-    _show_fit(found)
-    _show.line(f"The ranker is in {out}; the report is in {page}")
+    else:
+        _show_fit(found)
+        _show.line(f"The ranker is in {out}; the report is in {page}")
+    if fail_unless_better and not found.is_better:
+        raise typer.Exit(WORSE if found.gain.high < 0 else NOT_BETTER)
 
 
 def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)
