@@ -357,7 +357,8 @@ def test_a_killed_worker_does_not_change_the_counts(cluster):
     counting.join(timeout=300)
     assert not counting.is_alive()
     ids = np.arange(n_rows)
-    item = np.where(ids % 7 < 5, ids % 7, -1)  # two of them are never clicked
+    never = np.iinfo(np.int64).min
+    item = np.where(ids % 7 < 5, ids % 7, never)  # two of them are never clicked
     clicked = (ids % 3 == 0) & (ids % 7 < 5)
     expected = count(zip(*(c.tolist() for c in (ids % 50, item, 1 + ids % 5, clicked)),
                          strict=True))  # fmt: skip

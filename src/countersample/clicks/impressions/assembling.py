@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-NEVER_CLICKED = "(never clicked)"  # the id of what stands for all such items, where ids are text
+# The id of what stands for all items that were never clicked: no item of a log has it.
+NEVER_CLICKED = "(never clicked)"
+NEVER_CLICKED_INTEGER = np.iinfo(np.int64).min
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -125,7 +127,7 @@ def _with_rest(
         at = int(np.searchsorted(ids, NEVER_CLICKED))
         ids = np.insert(ids.astype(f"<U{longest}"), at, NEVER_CLICKED)
     else:
-        ids = np.insert(ids, 0, ids[0] - 1 if len(ids) else 0)
+        ids = np.insert(ids, 0, NEVER_CLICKED_INTEGER)
     own = np.full(n_groups, at, np.int32)
     own[: len(item)] = item + (item >= at)
     return own, ids, at
