@@ -213,6 +213,14 @@ def test_duckdb_spills_to_disk_beyond_its_memory(tmp_path, rng):
         read_impressions(path, memory_limit="1MB", temp_dir=tmp_path / "spill").counts()
 
 
+def test_nothing_is_left_in_a_connection_of_duckdb():
+    connection = duckdb.connect()
+    log = read_impressions(connection.from_arrow(pa.table(GOOD)))
+    assert log.check(most_groups=0).counts.n_impressions == 2
+    assert connection.sql("from duckdb_tables()").fetchall() == []
+    assert connection.sql("from duckdb_views() where not internal").fetchall() == []
+
+
 def test_what_was_unpacked_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()

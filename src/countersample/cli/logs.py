@@ -135,12 +135,14 @@ def open_log(
 
 def _supports(log: Impressions, found: LogCheck) -> list[Support]:
     """Ask what estimation would answer, of the shuffled rows where the log says which they are."""
+    from countersample.clicks.impressions.tallying import tally
     from countersample.propensity import supported
 
     answers = supported(found.counts)
     if found.shuffled:
-        shuffled = log.of_policy(*found.shuffled).check().counts
-        answers["randomized"] = supported(shuffled)["randomized"]
+        _, shuffled, _ = tally(log.of_policy(*found.shuffled))
+        if shuffled is not None:
+            answers["randomized"] = supported(shuffled)["randomized"]
     return list(answers.values())
 
 

@@ -176,8 +176,15 @@ class PositionCounts(Tabular):
         keys = row_keys(query, item, position, context)
         order = np.argsort(keys)
         keys = keys[order]
-        first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-        kept = order[first]
+        is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
+        del keys  # logs are large
+        first = None if is_first.all() else np.flatnonzero(is_first)
+        kept = order if first is None else order[first]
+
+        def added(column: NDArray[Any], kind: type) -> NDArray[Any]:
+            sorted_column: NDArray[Any] = column[order].astype(kind)
+            return sorted_column if first is None else np.add.reduceat(sorted_column, first)
+
         worth = clicks if value is None else value
         counted = sessions is not None
         if sessions is None:
@@ -186,13 +193,13 @@ class PositionCounts(Tabular):
             query=query[kept].astype(np.int32),
             item=item[kept].astype(np.int32),
             position=position[kept].astype(np.int32),
-            impressions=np.add.reduceat(impressions[order].astype(np.int64), first),
-            clicks=np.add.reduceat(clicks[order].astype(np.int64), first),
+            impressions=added(impressions, np.int64),
+            clicks=added(clicks, np.int64),
             query_ids=query_ids,
             item_ids=item_ids,
             context=context[kept].astype(np.int32),
             context_ids=np.array([NO_CONTEXT]) if context_ids is None else context_ids,
-            value=np.add.reduceat(worth[order].astype(np.float64), first),
+            value=added(worth, np.float64),
             sessions=sessions,
             sessions_from="sessions" if counted else "first position",
             n_sessions=n_sessions,

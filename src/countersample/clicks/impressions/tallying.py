@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import narwhals as nw
 
 from countersample.clicks.impressions import aggregation
+from countersample.clicks.impressions.aggregation import Problems
 from countersample.clicks.impressions.assembling import assemble, integers
 from countersample.clicks.impressions.engines import find_engine
 
 if TYPE_CHECKING:
-    from countersample.clicks.impressions.aggregation import Problems
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.reading import Impressions
 
@@ -61,7 +61,7 @@ def tally(
     impressions; without, they are the impressions of the first position.
     """
     engine = find_engine(log.engine)
-    problems = aggregation.problems_of(log.collect(aggregation.describe_rows(log.frame)))
+    problems = _problems(log)
     if problems.n_rows == problems.n_invalid:
         return Tally(problems, None, None)
     with ExitStack() as kept:
@@ -81,6 +81,15 @@ def tally(
             n_sessions=n_sessions,
         )
         return Tally(problems, counts, pairs)
+
+
+def _problems(log: Impressions) -> Problems:
+    """Count impossible rows; what is wrong with them is asked only where there are any."""
+    table = log.collect(aggregation.count_rows(log.frame))
+    n_rows, n_valid = (int(integers(table[name].fill_null(0))[0]) for name in ("n_rows", "n_valid"))
+    if n_rows == n_valid:
+        return Problems(n_rows, 0, 0, 0, 0, 0)
+    return aggregation.problems_of(log.collect(aggregation.describe_rows(log.frame)))
 
 
 def _pairs(

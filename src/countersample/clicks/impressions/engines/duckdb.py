@@ -82,13 +82,13 @@ class DuckDB(Engine):
         """Keep it in a temporary table, which goes to the disk where memory ends."""
         name = f"countersample_{uuid.uuid4().hex}"
         rows = frame.to_native()
-        with cls.explained(source):
-            rows.query(f"{name}_rows", f"create temp table {name} as from {name}_rows")
         try:
+            with cls.explained(source):
+                rows.query(f"{name}_rows", f"create temp table {name} as from {name}_rows")
             yield nw.from_native(rows.query(f"{name}_rows", f"from {name}")).lazy()
         finally:
-            rows.query(f"{name}_rows", f"drop table {name}")
-            rows.query(f"{name}_rows", f"drop view {name}_rows")
+            rows.query(f"{name}_rows", f"drop table if exists {name}")
+            rows.query(f"{name}_rows", f"drop view if exists {name}_rows")
 
     @classmethod
     def errors(cls) -> tuple[type[Exception], ...]:  # noqa: D102 (as in Engine)
