@@ -12,7 +12,7 @@ import pytest
 from countersample import ClickLog, RankingDataset
 from countersample.clicks.impressions import PositionCounts, join_features
 from countersample.clicks.impressions.joining import Matched
-from countersample.errors import ParameterError
+from countersample.errors import DataError, ParameterError
 from countersample.evaluation import estimate, estimate_gain
 from countersample.objectives import score_space
 from countersample.plans import PLANS, UNITS, Examples, make_plan
@@ -310,6 +310,61 @@ def test_positions_beyond_what_is_known_count_neither_as_clicks_nor_as_exposure(
     np.testing.assert_allclose(found, true, rtol=1e-12)
 
 
+@pytest.mark.parametrize("estimator", ["ips", "dr"])
+def test_what_was_logged_keeps_the_places_whose_examination_is_not_known(estimator):
+    """Items 0 and 2 are told by other places; item 1 of b was only where nothing is known."""
+    world = World([("a", (0, 1, 2)), ("a", (2, 1, 0)), ("b", (0, 2, 1)), ("b", (2, 0, 1))])
+    more = {"baseline": RELEVANCE} if estimator == "dr" else {}
+
+    def value(counts):
+        found = estimate_gain(
+            SCORES, shown_log(counts, THETA[:2]), DATA, metric="dcg@3", estimator=estimator,
+            n_bootstrap=1, rng=0, **more,
+        )  # fmt: skip
+        return found.logged.value
+
+    untold = 5  # item 1 of b
+    true = sum(
+        RELEVANCE[row] / np.log2(1 + k) / len(world.sessions)
+        for k, row in zip(world.position, world.row, strict=True)
+        if row != untold or estimator == "dr"
+    )
+    assert world.expected(value) == pytest.approx(true)
+
+
+def test_clicks_in_contexts_without_a_curve_are_told_apart():
+    class Phones:
+        def examination_of(self, position, context):
+            alpha = np.where(np.asarray(context) == "phone", 1.0, np.nan)
+            return alpha, np.zeros(len(position))
+
+    counts = PositionCounts.from_columns(
+        ["a"] * 3, [0, 1, 2], [1, 2, 3], [1, 1, 1], context=["phone", "desk", "tv"]
+    )
+    with pytest.raises(DataError, match=r"2 in contexts without propensities \(desk, tv\)"):
+        join_features(counts, Phones(), DATA, ITEM_IDS)
+    log, report = join_features(counts, Phones(), DATA, ITEM_IDS, missing="skip")
+    assert (log.n_clicks, report.no_context, report.no_propensity) == (1, 2, 0)
+
+
+def test_the_model_of_relevance_knows_what_clicks_are_worth():
+    """All items alike, each click worth 10; half of the items were never shown."""
+    n = 40
+    data = RankingDataset.from_arrays(
+        X=np.zeros((2 * n, 1)), y=np.zeros(2 * n), qid=np.repeat(np.arange(n), 2)
+    )
+    log = ClickLog(
+        np.arange(n), np.zeros(n, int), np.ones(n), np.full(n, 50.0), events=np.full(n, 5.0),
+        position=np.ones(n, int), impressions=np.full(n, 10.0),
+    )  # fmt: skip
+    unseen_first = np.tile([0.0, 1.0], n)
+    found = estimate(unseen_first, log, data, metric="precision@1", estimator="dr", rng=0)
+    assert found.value == pytest.approx(5.0)
+    seen_first = estimate(-unseen_first, log, data, metric="precision@1", rng=0)
+    assert seen_first.value == pytest.approx(5.0)
+    assert (seen_first.n_clicks, seen_first.effective_clicks) == (5 * n, pytest.approx(5 * n))
+
+
 def test_sessions_are_counted_by_ids_or_by_the_first_position():
     rows = {"query_id": ["a"] * 4, "item_id": [0, 1, 1, 2], "position": [1, 2, 1, 2],
             "click": [0, 0, 1, 0]}  # fmt: skip
@@ -324,10 +379,45 @@ def test_sessions_are_counted_by_ids_or_by_the_first_position():
     assert [w.tolist() for w in weights] == [[2.0], [4 / 3]]  # 1.5/3 and 1.5/2 examined
 
 
-def test_an_item_that_a_page_shows_twice_is_examined_at_most_once():
-    counts = PositionCounts.from_columns(["a", "a"], [0, 0], [1, 2], [1, 0], session=[1, 1])
-    log, _ = join_features(counts, [1.0, 0.5], DATA, ITEM_IDS)
-    assert log.propensity.tolist() == [1.0]
+def test_an_item_that_a_page_shows_twice_counts_once():
+    """Three clicks of four that were examined, in two sessions: a relevance of 3/4."""
+    counts = PositionCounts.from_columns(
+        ["a"] * 4, [0] * 4, [1, 2, 1, 2], [1, 1, 1, 0], session=[1, 1, 2, 2]
+    )
+    theta = [1.0, 1.0]
+    log, _ = join_features(counts, theta, DATA, ITEM_IDS)
+    assert weights_of(log)[0] / 2 == pytest.approx(3 / 4)
+    first = np.where(np.arange(DATA.n_items) == 0, 1.0, 0.0)
+    for estimator in ("ips", "dr"):
+        found = estimate(
+            first, shown_log(counts, theta), DATA, metric="precision@1", estimator=estimator,
+            n_bootstrap=1, rng=0,
+        )  # fmt: skip
+        assert found.value == pytest.approx(3 / 4)
+
+
+def test_sessions_by_position_are_as_many_as_any_position_needs():
+    counts = PositionCounts.from_columns(["a", "a"], [0, 1], [1, 2], [5, 50], [10, 100])
+    assert counts.sessions.tolist() == [100]
+    log, _ = join_features(counts, [1.0, 1.0], DATA, ITEM_IDS)
+    assert (weights_of(log)[:2] / 100).tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_logs_put_together_have_the_sessions_of_both():
+    one = ClickLog([0], [1], [0.15], count=[3], position=[2], impressions=[3], examination=[0.5],
+                   sessions=[10])  # fmt: skip
+    two = ClickLog([0], [1], [0.5], count=[1], position=[1], impressions=[10], sessions=[30])
+    scores = np.arange(DATA.n_items)[::-1] + np.where(np.arange(DATA.n_items) == 1, 99, 0)
+    alone, again = (
+        estimate(scores, log, DATA, metric="precision@1", rng=0).value
+        for log in (one, ClickLog.concat([one]))
+    )
+    assert alone == again == pytest.approx(3 / 0.15 / 10)
+    both = ClickLog.concat([one, two])
+    assert both.sessions.tolist() == [40, 40]
+    assert both.examination.tolist() == [0.5, 0.5]
+    value = estimate(scores, both, DATA, metric="precision@1", rng=0).value
+    assert value == pytest.approx((3 / 0.15 + 1 / 0.5) / 40)
 
 
 def test_what_clicks_are_worth_counts():

@@ -143,6 +143,44 @@ def of_devices(mixed, table):
     return fit_from_impressions(read_impressions(mixed), table)
 
 
+def test_a_depth_changes_what_is_known_and_not_what_was_shown(log, table, fit):
+    """Of all rankings the logged one is known; its places below a depth are not empty."""
+    shallow = fit_from_impressions(
+        read_impressions(log), table, propensities=1 / np.arange(1, 4), missing="skip"
+    )
+    assert abs(shallow.gain.logged.value / fit.gain.logged.value - 1) < 0.05
+    assert abs(shallow.gain.relative - fit.gain.relative) < 0.1
+    assert "or only where no propensity is known" in shallow.estimator.reason
+    assert any("never shown, or only where no propensity" in text for text in shallow.warnings)
+
+
+def test_doubly_robust_intervals_are_around_their_estimate(log, table):
+    found = fit_from_impressions(
+        read_impressions(log), table, exposure="position-only", estimator="dr"
+    )
+    assert found.is_joint
+    assert found.gain.new.low < found.gain.new.value < found.gain.new.high
+    assert found.gain.low < found.gain.value < found.gain.high
+
+
+def test_own_propensities_are_used_as_logged(log, table, tmp_path):
+    own = log.append_column("propensity", [np.full(len(log), 0.5)])
+    found = fit_from_impressions(read_impressions(own), table)
+    assert found.exposure == "as logged"
+    write_page(tmp_path / "page.html", found, command="")
+    assert "A click weighs 1/propensity, as the log has it." in (tmp_path / "page.html").read_text()
+
+
+def test_what_is_shown_without_features_is_warned_of(log, data, table):
+    few = data.subset(np.arange(250))
+    shorter = FeatureTable(few, table.item_ids[: few.n_items], has_labels=True)
+    found = fit_from_impressions(
+        read_impressions(log), shorter, propensities=PositionBias(1.0), missing="skip"
+    )
+    assert any("of the query-item pairs that were shown have no features" in text
+               for text in found.warnings)  # fmt: skip
+
+
 class TestContexts:
     def test_the_interval_has_the_curves_in_it(self, of_devices):
         """They are estimated again from each draw of queries."""

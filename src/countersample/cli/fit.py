@@ -188,7 +188,7 @@ def _show_fit(found: Fit) -> None:
             ("log", size),
             ("clicks used", f"{found.join.n_joined:,} of {found.join.n_clicks:,}"),
             ("propensities", f"{found.propensity_source.source}{_curve_text(found)}"),
-            ("exposure", f"{found.settings['exposure']}; {_sessions_text(found)}"),
+            ("exposure", f"{found.exposure}; {_sessions_text(found)}"),
             (
                 "weights",
                 f"mean {found.weights.mean_weight:.3g}, largest {found.weights.max_weight:.3g}",

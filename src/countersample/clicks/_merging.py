@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -59,10 +60,9 @@ def concatenated(logs: list[ClickLog], names: Sequence[str]) -> dict[str, Any]:
             f"the click logs are of different datasets (fingerprints {', '.join(known)}), "
             "expected one"
         )
-    defaults = {"count": 1.0, "by_chance": 0.0}
-    columns: dict[str, Any] = {name: _filled(logs, name, defaults[name]) for name in defaults}
-    apart = {*columns, "sessions"}  # those of one log are not those of all
-    columns |= {name: _in_all(logs, name) for name in names if name not in apart}
+    columns: dict[str, Any] = {name: _filled(logs, name, default) for name, default in _DEFAULTS}
+    columns["sessions"] = _sessions_of_all(logs)
+    columns |= {name: _in_all(logs, name) for name in names if name not in columns}
     if columns["session"] is not None:
         codes = [np.unique(session, return_inverse=True)[1] for session in columns["session"]]
         starts = np.cumsum([0] + [int(code.max()) + 1 for code in codes[:-1]])
@@ -75,13 +75,36 @@ def concatenated(logs: list[ClickLog], names: Sequence[str]) -> dict[str, Any]:
     return facts | {name: np.concatenate(c) for name, c in columns.items() if c is not None}
 
 
-def _filled(logs: list[ClickLog], name: str, default: float) -> list[NDArray[Any]] | None:
+# What a column is where a log has none.
+_DEFAULTS: tuple[tuple[str, Callable[[ClickLog], Floats]], ...] = (
+    ("count", lambda log: np.ones(len(log))),
+    ("by_chance", lambda log: np.zeros(len(log))),
+    ("events", lambda log: log.clicks),
+    ("examination", attrgetter("propensity")),
+)
+
+
+def _filled(
+    logs: list[ClickLog], name: str, default: Callable[[ClickLog], Floats]
+) -> list[Floats] | None:
     """Return a column of all logs, filled where a log has none; None where none has it."""
     columns = [getattr(log, name) for log in logs]
     if all(column is None for column in columns):
         return None
     filled = zip(logs, columns, strict=True)
-    return [np.full(len(log), default) if c is None else c for log, c in filled]
+    return [default(log) if column is None else column for log, column in filled]
+
+
+def _sessions_of_all(logs: list[ClickLog]) -> list[Floats] | None:
+    """Return the sessions of each row's query in all logs together; None where one has no such."""
+    total: dict[int, float] = {}
+    for log in logs:
+        if log.sessions is None:
+            return None
+        query, first = np.unique(log.query, return_index=True)
+        for each, sessions in zip(query.tolist(), log.sessions[first].tolist(), strict=True):
+            total[each] = total.get(each, 0.0) + sessions
+    return [np.array([total[query] for query in log.query.tolist()]) for log in logs]
 
 
 def _in_all(logs: list[ClickLog], name: str) -> list[NDArray[Any]] | None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
 
 _COLUMNS = (
-    "query", "item", "propensity", "count", "by_chance", "session", "position", "impressions",
-    "examination", "sessions",
+    "query", "item", "propensity", "count", "by_chance", "events", "session", "position",
+    "impressions", "examination", "sessions",
 )  # fmt: skip
 _FACTS = ("n_sessions", "fingerprint")
 
@@ -55,6 +55,8 @@ class ClickLog(Tabular):
     by_chance : array (n_rows,), optional
         How much of the count is expected whatever the item: Σβ, where users trust high positions.
         The row weighs (count − by_chance) / propensity, which may be below 0.
+    events : array (n_rows,), optional
+        How many clicks the count is the worth of; by default the count itself.
     session : array (n_rows,), optional
         Which session the row is of, integers or strings. A session is one ranking shown once.
     position : int array (n_rows,), optional
@@ -63,8 +65,8 @@ class ClickLog(Tabular):
         How often the item was shown there. A log that has this column has a row for everything
         that was shown; what was never clicked has a count of 0.
     examination : array (n_rows,), optional
-        θ, the probability that the item was examined where the row shows it, in (0, 1]; by default
-        the propensity.
+        θ, the probability that the item was examined where the row shows it, in [0, 1]; 0 where it
+        is not known, and the row's clicks are not counted. By default the propensity.
     sessions : array (n_rows,), optional
         S, the sessions of the row's query. By default they are counted from the log.
     n_sessions : float, optional
@@ -92,6 +94,7 @@ class ClickLog(Tabular):
         count: ArrayLike | None = None,
         *,
         by_chance: ArrayLike | None = None,
+        events: ArrayLike | None = None,
         session: ArrayLike | None = None,
         position: ArrayLike | None = None,
         impressions: ArrayLike | None = None,
@@ -105,6 +108,7 @@ class ClickLog(Tabular):
         self.propensity = as_numbers(propensity, "propensity")
         self.count = _optional(count, "count")
         self.by_chance = _optional(by_chance, "by_chance")
+        self.events = _optional(events, "events")
         self.session = None if session is None else as_codes(session, "session")
         self.position = None if position is None else as_indices(position, "position")
         self.impressions = _optional(impressions, "impressions")
@@ -136,12 +140,12 @@ class ClickLog(Tabular):
             )
 
     def _check_numbers(self) -> None:
-        for name in ("propensity", "examination"):
-            column = getattr(self, name)
-            if column is not None:
-                good = (column > 0) & (column <= 1)
-                check_rows(column, name, "a number above 0 and at most 1", good)
-        for name in ("count", "by_chance", "impressions", "sessions"):
+        check_rows(self.propensity, "propensity", "a number above 0 and at most 1",
+                    (self.propensity > 0) & (self.propensity <= 1))  # fmt: skip
+        if self.examination is not None:
+            good = (self.examination >= 0) & (self.examination <= 1)
+            check_rows(self.examination, "examination", "a number from 0 to 1", good)
+        for name in ("count", "by_chance", "events", "impressions", "sessions"):
             column = getattr(self, name)
             if column is not None:
                 good = (column >= 0) & np.isfinite(column)
@@ -338,7 +342,7 @@ class ClickLog(Tabular):
         (array([6.]), 3.0)
         """
         choice("unit", unit, ("pair",))
-        gone = ("session", "position", "impressions", "examination", "sessions")
+        gone = ("events", "session", "position", "impressions", "examination", "sessions")
         return self.replace(**merged_pairs(self), **dict.fromkeys(gone))
 
     def detached(self) -> ClickLog:

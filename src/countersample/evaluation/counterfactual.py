@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._frames import Tabular
+from countersample._ranked import ratio
 from countersample.errors import DataError
 from countersample.evaluation.estimators import (
     ESTIMATORS,
@@ -78,9 +79,10 @@ class Estimate(Tabular):
     effective_clicks : float
         (Σ u)² / Σ u² with u = λ/p of each click: so many clicks of equal weight are as good.
     never_shown : float or None
-        The share of the ranking's rewards λ that is of items the log never showed, whose relevance
-        no click tells: `ips`, `clipped` and `snips` take them for irrelevant, `dr` believes its
-        model of relevance. None where the log does not say what was shown.
+        The share of the ranking's rewards λ that is of items the log never showed (or only where
+        it is not known how likely they are examined), whose relevance no click tells: `ips`,
+        `clipped` and `snips` take them for irrelevant, `dr` believes its model of relevance. None
+        where the log does not say what was shown.
     warnings : tuple of str
         What makes the estimate less sure than it looks.
     """
@@ -306,9 +308,11 @@ def _summary(
     case: Case, sums: Sums, rewards: RankRewards, drawn: Floats, confidence: float
 ) -> Estimate:
     low, high = interval(drawn, confidence)
-    shares, clicks = sums.weights * rewards.by_row, case.log.clicks
-    squares = float(clicks @ shares**2)
-    effective = float(clicks @ shares) ** 2 / squares if squares > 0 else 0.0
+    clicks = case.log.clicks
+    events = clicks if case.log.events is None else case.log.events
+    shares = sums.weights * rewards.by_row * ratio(clicks, events)  # of one click
+    squares = float(events @ shares**2)
+    effective = float(events @ shares) ** 2 / squares if squares > 0 else 0.0
     unseen = never_shown(case, rewards)
     return Estimate(
         value=float(sums.top.sum() / (sums.bottom.sum() + sums.n_empty)),
@@ -320,7 +324,7 @@ def _summary(
         per=sums.per,
         resampled=case.clusters.name,
         n_sessions=case.clusters.n_sessions,
-        n_clicks=case.log.n_clicks,
+        n_clicks=float(events.sum()),
         effective_clicks=effective,
         never_shown=unseen,
         warnings=tuple(_warnings(case, effective, unseen)),
@@ -341,5 +345,7 @@ def _warnings(case: Case, effective: float, unseen: float | None) -> list[str]:
             if case.estimator == "dr"
             else "they count as irrelevant here, so the ranker may be better: see 'dr'"
         )
-        told.append(f"{unseen:.0%} of its rewards are of items never shown: {means}")
+        known = case.log.examination
+        where = "" if known is None or known.all() else ", or only where no propensity is known"
+        told.append(f"{unseen:.0%} of its rewards are of items never shown{where}: {means}")
     return told

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._ranked import ratio
 from countersample.data.normalize import Normalizer, row_blocks
 from countersample.errors import DataError
 from countersample.evaluation.resampling import add_up
@@ -64,10 +65,11 @@ def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Ge
 
     The position-based model with a relevance that rises along one direction of the features. First
     b and w, with a penalty α‖w‖² and no g; then g, the best function that never falls and stays
-    within [0, 1] (isotonic regression). Features are brought to variance 1, and α is their number,
-    so that the weights are as large as noise and signal of the same size would make them. It is
-    cross-fitted: the queries are cut into five parts, and what is said of one part was learned from
-    the others, so that no item is judged by its own clicks.
+    within [0, 1], or below the most that an impression was worth (isotonic regression). Features
+    are brought to variance 1, and α is their number, so that the weights are as large as noise and
+    signal of the same size would make them. It is cross-fitted: the queries are cut into five
+    parts, and what is said of one part was learned from the others, so that no item is judged by
+    its own clicks.
 
     Parameters
     ----------
@@ -95,13 +97,15 @@ def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Ge
             for own, target in parts
         ]
     )
+    assert log.impressions is not None  # noqa: S101 (exposure refused a log without them)
+    most = max(1.0, float(ratio(log.clicks, log.impressions).max()))  # where clicks are worth more
     linear = np.empty((n_folds, dataset.n_items))
     for rows in row_blocks(dataset.features):
         linear[:, rows] = weights @ _scaled(dataset.features[rows], scaler).T
     relevance = np.empty(dataset.n_items)
     for k in range(n_folds):
         own, others = fold == k, (fold != k) & (seen > 0)
-        rising = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
+        rising = IsotonicRegression(y_min=0.0, y_max=most, out_of_bounds="clip")
         rates = clicks[others] / seen[others]
         rising.fit(linear[k, others], rates, sample_weight=seen[others])
         relevance[own] = rising.predict(linear[k, own])

@@ -117,14 +117,15 @@ def sessions_of_item(clusters: Clusters, dataset: RankingDataset) -> Floats:
 
 
 def never_shown(case: Case, rewards: RankRewards) -> float | None:
-    """Return the share of the rewards that is of items never shown; None where that is not told."""
+    """Return the share of the rewards of items never shown; None where that is not told.
+
+    Nor are those of items that were shown only where it is not known how likely they are examined.
+    """
     if rewards.by_item is None or case.clusters.visits is None:
         return None
-    is_shown = np.zeros(case.dataset.n_items, np.bool_)
-    assert case.log.impressions is not None  # noqa: S101 (as there are visits)
-    is_shown[case.rows[case.log.impressions > 0]] = True
+    seen, _ = exposure(case.log, case.dataset)
     total = rewards.by_item * sessions_of_item(case.clusters, case.dataset)
-    return float(ratio(total[~is_shown].sum(), total.sum()))
+    return float(ratio(total[seen == 0].sum(), total.sum()))
 
 
 ESTIMATORS: dict[str, Callable[[Case, RankRewards], Sums]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.clicks.impressions.joining import Matched
     from countersample.data import RankingDataset
-    from countersample.evaluation import Estimate
+    from countersample.evaluation import Estimate, Gain
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.rankers import ClickRanker
 
@@ -121,11 +121,23 @@ def choose_estimator(
         rest = f", but for {unseen:.1%} of its rewards" if unseen else ""
         return ChosenEstimator("ips", f"the log showed all that the ranker ranks high{rest}")
     rests = f"{unseen:.0%} of the ranker's rewards are of items that the log never showed"
+    if shown.examination is not None and not shown.examination.all():
+        rests += ", or only where no propensity is known"
     if shown.examination is None:
         return ChosenEstimator(
             "ips", f"{rests}, and the log's own propensities do not tell how often others were"
         )
     return ChosenEstimator("dr", f"{rests}: of these a model of relevance speaks")
+
+
+def by_clicked_alone(gain: Gain) -> Gain:
+    """Return the gain of a log of which only clicked items are known one by one.
+
+    How much of a ranking was never shown is not known then.
+    """
+    new = gain.new
+    told = tuple(text for text in new.warnings if "never shown" not in text)
+    return replace(gain, new=replace(new, never_shown=None, warnings=told))
 
 
 def learning_curve(

@@ -19,7 +19,7 @@ from countersample.evaluation.resampling import add_up
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countersample._arrays import Floats
+    from countersample._arrays import Bools, Floats, Ints
     from countersample.clicks.impressions import PositionCounts
     from countersample.clicks.impressions.joining import Matched
     from countersample.propensity import ContextPropensities, Propensities
@@ -55,39 +55,64 @@ def values_of_draws(
     """Return Σ_q w_q·V_q / Σ_q w_q·S_q of the new and the logged ranking in each draw, (n, 2).
 
     w are the weights of the queries, S_q their sessions, and V_q = Σ_clicks λ/ρ with the
-    propensities of the draw. With `relevance`, the r̂ of the doubly robust estimate, items that were
-    never shown add λ·r̂·S_q, where r̂ rises and falls as the mean relevance of all that was shown.
+    propensities of the draw. With `relevance`, the r̂ of the doubly robust estimate, items that no
+    click tells of add λ·r̂·S_q, where r̂ rises and falls as the mean relevance of all others.
     """
-    point = examination_of_rows(propensities, matched.counts).alpha
-    is_known = (matched.row >= 0) & ~np.isnan(point)
-    shown, row, theta = matched.counts.take(is_known), matched.row[is_known], point[is_known]
+    has_features = matched.row >= 0
+    shown, row = matched.counts.take(has_features), matched.row[has_features]
+    point = examination_of_rows(propensities, matched.counts).alpha[has_features]
     rewards = rank_values(metric, item_ranks(scores, matched.dataset))
-    sessions = np.where(np.isin(np.arange(len(shown.query_ids)), shown.query), shown.sessions, 0.0)
-    rest = np.zeros(len(sessions))
-    if relevance is not None:
-        is_new = np.ones(matched.dataset.n_items, np.bool_)
-        is_new[row] = False
-        by_query = np.add.reduceat(rewards * relevance * is_new, matched.dataset.offsets[:-1])
-        own = np.zeros(len(sessions), np.int64)
-        own[shown.query] = matched.query[is_known]
-        rest = sessions * by_query[own]
     logged = _by_pair(shown, shown.impressions * rank_values(metric, shown.position))
     both = np.stack([rewards[row], logged / shown.sessions[shown.query]])
-    clicked = _by_pair(shown, shown.value) > 0
-    part, both, theta = shown.take(clicked), both[:, clicked], theta[clicked]
-    weigh = EXPOSURES[exposure]
-    level = (part.value / weigh(part, theta)).sum() / sessions.sum()
-    again = _thetas(part, theta, draws.curves)
+    sessions = np.where(np.isin(np.arange(len(shown.query_ids)), shown.query), shown.sessions, 0.0)
+    rest = np.zeros((2, len(sessions)))
+    if relevance is not None:
+        is_seen = _by_pair(shown, np.where(np.isnan(point), 0.0, 1.0)) > 0
+        rest = _unseen(matched, shown, row, is_seen, both[1], rewards, relevance) * sessions
+    used = (_by_pair(shown, shown.value) > 0) & ~np.isnan(point)
+    part, both, point = shown.take(used), both[:, used], point[used]
+    # The doubly robust estimate asks for exposure, however clicks are weighted in training.
+    weigh = EXPOSURES["policy-aware" if relevance is not None else exposure]
+
+    def weight(theta: Floats) -> Floats:
+        exposed = weigh(part, theta)
+        weights: Floats = part.value * exposed.share / exposed.propensity
+        return weights
+
+    level = weight(point).sum() / sessions.sum()
+    again = _thetas(part, point, draws.curves)
     found = np.empty((draws.queries.n, 2))
     at = 0
     for weights in draws.queries.blocks():
         for w in weights:
-            weight = w[part.query] * part.value / weigh(part, next(again))
+            drawn = w[part.query] * weight(next(again))
             below = w @ sessions
-            found[at] = both @ weight / below
-            found[at, 0] += (w @ rest) / below * (weight.sum() / below / level)
+            found[at] = (both @ drawn + rest @ w * (drawn.sum() / below / level)) / below
             at += 1
     return found
+
+
+def _unseen(
+    matched: Matched,
+    shown: PositionCounts,
+    row: Ints,
+    is_seen: Bools,
+    logged: Floats,
+    rewards: Floats,
+    relevance: Floats,
+) -> Floats:
+    """Return Σ λ·r̂ over the items of each query that no click tells of, new and logged, (2, n)."""
+    dataset, n_queries = matched.dataset, len(shown.query_ids)
+    is_told = np.zeros(dataset.n_items, np.bool_)
+    is_told[row[is_seen]] = True
+    by_query = np.add.reduceat(rewards * relevance * ~is_told, dataset.offsets[:-1])
+    own = np.full(n_queries, -1)
+    own[shown.query] = np.searchsorted(dataset.offsets, row, side="right") - 1
+    new = np.where(own >= 0, by_query[own], 0.0)
+    first = shown.pair_starts[:-1]
+    once = first[~is_seen[first]]
+    old = add_up(shown.query[once].astype(np.int64), (logged * relevance[row])[once], n_queries)
+    return np.stack([new, old])
 
 
 def _by_pair(counts: PositionCounts, column: Floats) -> Floats:

@@ -17,7 +17,6 @@ from countersample.plotting import (
     plot_propensities,
     plot_weights,
 )
-from countersample.propensity import TrustPropensities
 from countersample.scorers import LinearScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
@@ -29,13 +28,14 @@ if TYPE_CHECKING:
 
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.fitting.results import Fit
-    from countersample.propensity import Propensities
+    from countersample.propensity import Propensities, TrustPropensities
 
 N_FEATURES = 15  # the largest weights that are shown
 N_POSITIONS = 10  # that have a line in the table
 _ENGINES = ("duckdb", "polars", "pandas", "pyspark")
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "narwhals", "pyarrow")
 EXPOSED = {
+    "as logged": "A click weighs 1/propensity, as the log has it.",
     "policy-aware": "A click weighs 1/ρ, with ρ the probability that its item is examined in a "
     "session of its query, over what was shown.",
     "position-only": "A click weighs 1/θ of its position, as if every session showed it there.",
@@ -129,8 +129,8 @@ def _positions(fit: Fit) -> str:
             f"{source.source}, with {first.confidence:.0%} intervals."
         )
         header, rows = _table_of_contexts(source.contexts.curves)
-    elif isinstance(source.propensities, TrustPropensities):
-        text, header, rows = _of_trust(source.propensities, axes)
+    elif source.trust is not None:
+        text, header, rows = _of_trust(source.trust, axes)
     elif source.curve is None:
         positions, mean = _mean_propensities(fit)
         axes.plot(positions, mean, "o-", color=MAIN, ms=4)
@@ -257,7 +257,7 @@ def _weights(fit: Fit) -> str:
     figure, axes = new_axes(*_SIZE)
     plot_weights(found, ax=axes)
     text = (
-        f"{EXPOSED[fit.settings['exposure']]} Sessions are counted by "
+        f"{EXPOSED[fit.exposure]} Sessions are counted by "
         f"{SESSIONS[fit.check.counts.sessions_from]}. The mean weight of a click is "
         f"{found.mean_weight:.3g}, the largest {found.max_weight:.3g}; as much as "
         f"{found.effective_clicks:,.0f} of {found.n_clicks:,.0f} clicks of equal weight. "

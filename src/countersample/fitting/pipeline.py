@@ -21,6 +21,7 @@ from countersample.evaluation.ranking import parse_additive
 from countersample.fitting.gain import (
     ESTIMATORS_OF_GAIN,
     PARTS,
+    by_clicked_alone,
     choose_estimator,
     gain_at_ends,
     held_out_scores,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from countersample.tuning import ClipChoice, TuningResult
 
 HEAVIEST = 10  # pairs that are shown
+WITHOUT_FEATURES = 0.01  # of the pairs that were shown: more is worth a warning
 
 
 def fit_from_impressions(
@@ -158,6 +160,8 @@ def fit_from_impressions(
         scores, shown, dataset, metric=metric, estimator=judged_by.name, baseline=relevance,
         drawn=drawn, rng=streams[3],
     )  # fmt: skip
+    if check.counts.rest is not None:
+        gain = by_clicked_alone(gain)
     at_ends = None
     if drawn is None:
         at_ends = gain_at_ends(
@@ -192,6 +196,7 @@ def fit_from_impressions(
         },
         warnings=(
             *check.warnings, *([_sentence(join.sentence())] if join.n_skipped else []),
+            *_of_features(join),
             *source.warnings, *_of_metric(metric, last_position), *_of_gain(gain, at_ends),
         ),
     )  # fmt: skip
@@ -282,6 +287,17 @@ def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[s
             "new": gain.new.value,
         },
     }
+
+
+def _of_features(join: JoinReport) -> list[str]:
+    share = join.n_pairs_without_features / join.n_pairs
+    if share <= WITHOUT_FEATURES:
+        return []
+    told = (
+        f"{share:.0%} of the query-item pairs that were shown have no features: the new ranking "
+        "leaves them out, and ranks what is below them higher than a page with them would."
+    )
+    return [told]
 
 
 def _of_metric(metric: str, last_position: int) -> list[str]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.clicks.impressions.counts import NO_CONTEXT
+from countersample.clicks.impressions import RowPropensities
+from countersample.clicks.impressions.counts import NO_CONTEXT, named
 from countersample.errors import DataError, ParameterError
 from countersample.fitting.intervals import PropensityDraws
 from countersample.propensity import (
     METHODS,
     ContextPropensities,
     Propensities,
+    TrustPropensities,
     cross_check,
     estimate_trust,
 )
@@ -50,6 +52,16 @@ class PropensitySource:
     cross_check: CrossCheck | None = None  # what all methods say, where they were estimated
     draws: PropensityDraws | None = None  # them estimated again, where that is for intervals
     warnings: tuple[str, ...] = ()
+
+    @property
+    def trust(self) -> TrustPropensities | None:
+        """Those with trust bias, where they are."""
+        return self.propensities if isinstance(self.propensities, TrustPropensities) else None
+
+    @property
+    def exposure(self) -> str | None:
+        """How the log's own propensities are used, whatever was asked for; else None."""
+        return "as logged" if isinstance(self.propensities, RowPropensities) else None
 
     @property
     def curves(self) -> dict[str, Propensities]:
@@ -211,7 +223,11 @@ def _by_context(
         raise DataError(f"{error}; {_INSTEAD}, or leave out the contexts") from error
     names = sorted({curve.method for curve in found.curves.values()})
     source = f"estimated by {' and '.join(names)} in each of {len(found.curves)} contexts"
-    warnings = tuple(f"Propensities in {note}." for note in found.notes)
+    contexts: dict[str, list[str]] = {}
+    for note in found.notes:
+        context, _, told = note.partition(": ")
+        contexts.setdefault(told, []).append(context)
+    warnings = tuple(f"Propensities in {named(names)}: {told}." for told, names in contexts.items())
     draws = None if queries is None else PropensityDraws(replace(queries, index=None), curves)
     return PropensitySource(found, source, contexts=found, draws=draws, warnings=warnings)
 
@@ -226,6 +242,7 @@ def _with_trust(
     warnings = tuple(f"Propensities (trust): {note}." for note in found.notes)
     if not found.has_trust_bias:
         warnings = (*warnings, found.sentence)
+        found = replace(found, origin=0.0)  # clicks by chance are not seen, so none are taken off
     return PropensitySource(found, "estimated with trust bias", warnings=warnings)
 
 

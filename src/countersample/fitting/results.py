@@ -94,6 +94,11 @@ class Fit:
     warnings: tuple[str, ...]
 
     @property
+    def exposure(self) -> str:
+        """How clicks are weighted: policy-aware, position-only, or as logged."""
+        return self.propensity_source.exposure or str(self.settings["exposure"])
+
+    @property
     def is_better(self) -> bool:
         """Whether the whole interval of the gain is above 0."""
         return self.gain.low > 0
@@ -142,6 +147,7 @@ class Fit:
                 "source": source.source,
                 "curve": None if source.curve is None else source.curve.to_dict(),
                 "contexts": None if source.contexts is None else source.contexts.to_dict(),
+                "trust": None if source.trust is None else source.trust.to_dict(),
                 "cross_check": None if source.cross_check is None else source.cross_check.to_dict(),
             },
             "weights": self.weights.to_dict(),

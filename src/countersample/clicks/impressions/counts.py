@@ -13,6 +13,8 @@ from countersample.clicks._columns import as_codes, as_column, as_numbers, check
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
 MAX_POSITION = 2**31 - 1
@@ -278,17 +280,30 @@ class PositionCounts(Tabular):
 def first_position(
     query: NDArray[Any], position: NDArray[Any], impressions: NDArray[Any], n_queries: int
 ) -> NDArray[np.float64]:
-    """Return S_q as the impressions of position 1, of a log without ids of sessions, (n_queries,).
+    """Return S_q as the impressions of the first position, of a log without ids of sessions.
 
-    Of a query that has none there, those of its topmost position.
+    Where another position of the query was filled more often, as often as that. (n_queries,)
 
-    >>> first_position(np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([5, 5, 2]), 2)
-    array([5., 2.])
+    >>> first_position(np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([5, 6, 2]), 2)
+    array([6., 2.])
     """
-    top = np.full(n_queries, MAX_POSITION, np.int64)
-    np.minimum.at(top, query, position)
-    is_top = position == top[query]
-    return np.bincount(query[is_top], impressions[is_top], n_queries).astype(np.float64)
+    keys, member = np.unique(row_keys(query, position), return_inverse=True)
+    filled = np.bincount(member, impressions, len(keys)).astype(np.float64)
+    own = np.zeros(len(keys), np.int64)
+    own[member] = query
+    most = np.zeros(n_queries)
+    np.maximum.at(most, own, filled)
+    return most
+
+
+def named(names: Sequence[str], most: int = 3) -> str:
+    """Write names, the first few of many.
+
+    >>> named(["a", "b", "c", "d"], most=2)
+    'a, b and 2 more'
+    """
+    told = ", ".join(repr(name) if name == NO_CONTEXT else name for name in names[:most])
+    return told if len(names) <= most else f"{told} and {len(names) - most:,} more"
 
 
 def row_keys(*columns: NDArray[Any]) -> NDArray[np.int64]:

@@ -76,22 +76,33 @@ def examination_of_rows(
     return Examination(padded[counts.position], np.zeros(len(counts)), len(values))
 
 
-def _policy_aware(counts: PositionCounts, theta: Floats) -> Floats:
-    """Return (1/S_q) Σ impressions·θ over the rows of each pair, of each row; at most 1."""
+class Exposed(NamedTuple):
+    """How each row of some counts is weighted: count · share / propensity."""
+
+    propensity: Floats  # NaN where θ is
+    share: Floats  # of the row's clicks and of its θ that are counted
+
+
+def _policy_aware(counts: PositionCounts, theta: Floats) -> Exposed:
+    """Return ρ = (1/S_q) Σ impressions·θ over the rows of each pair, for each row.
+
+    An item that a page shows twice may be examined more than once a session, ρ > 1. Its clicks and
+    its examinations are then counted in part, 1/ρ, with a propensity of 1: it has the same weight.
+    """
     starts = counts.pair_starts
     seen = np.add.reduceat(np.nan_to_num(counts.impressions * theta), starts[:-1])
     pooled = np.repeat(seen, np.diff(starts)) / counts.sessions[counts.query]
-    # An item that a page shows twice may be examined more than once a session.
-    return np.where(np.isnan(theta), np.nan, np.minimum(pooled, 1.0))
+    propensity = np.where(np.isnan(theta), np.nan, np.minimum(pooled, 1.0))
+    return Exposed(propensity, 1 / np.maximum(pooled, 1.0))
 
 
-def _position_only(_counts: PositionCounts, theta: Floats) -> Floats:
+def _position_only(_counts: PositionCounts, theta: Floats) -> Exposed:
     """Return θ of each row: as if every session showed the item there."""
-    return theta
+    return Exposed(theta, np.ones(len(theta)))
 
 
 # How a row of counts with its θ is weighted.
-EXPOSURES: dict[str, Callable[[PositionCounts, Floats], Floats]] = {
+EXPOSURES: dict[str, Callable[[PositionCounts, Floats], Exposed]] = {
     "policy-aware": _policy_aware,
     "position-only": _position_only,
 }

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from countersample._params import choice
-from countersample.clicks.impressions.exposure import EXPOSURES, Examination, examination_of_rows
+from countersample.clicks.impressions.counts import named
+from countersample.clicks.impressions.exposure import (
+    EXPOSURES,
+    Examination,
+    Exposed,
+    examination_of_rows,
+)
 from countersample.clicks.log import ClickLog
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample._arrays import Ints
+    from countersample._arrays import Floats, Ints
     from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.exposure import ClickProbabilities
@@ -48,10 +54,14 @@ class JoinReport:
         Clicks on items that have none, of queries that have.
     no_propensity : int
         Clicks on items with features, at positions beyond the propensities.
+    no_context : int
+        Clicks on items with features, in contexts that have no propensities.
     n_pairs, n_pairs_without_features : int
         Query-item pairs that were shown, and those without features, clicked or not.
     last_position : int
         The last position that has a propensity.
+    contexts : tuple of str
+        The contexts that have none.
     """
 
     n_clicks: int
@@ -62,6 +72,8 @@ class JoinReport:
     n_pairs: int
     n_pairs_without_features: int
     last_position: int
+    no_context: int = 0
+    contexts: tuple[str, ...] = ()
 
     @property
     def n_skipped(self) -> int:
@@ -74,6 +86,7 @@ class JoinReport:
             (self.no_query, "on queries without features"),
             (self.no_item, "on items without features"),
             (self.no_propensity, f"at positions beyond {self.last_position}, the last propensity"),
+            (self.no_context, f"in contexts without propensities ({named(self.contexts)})"),
         ]
         said = ", ".join(f"{count:,} {what}" for count, what in parts if count)
         if not said:
@@ -110,38 +123,46 @@ class Matched:
     def shown(
         self, propensities: Examinable, *, exposure: str = "policy-aware"
     ) -> tuple[ClickLog, JoinReport, Ints]:
-        """Return the log of everything shown that has features and a propensity.
+        """Return the log of everything shown that has features.
 
-        What was never clicked has a count of 0. The second says what became of the clicks, and the
-        third is the row of `counts` that each row of the log is, (n_rows,).
+        What was never clicked has a count of 0. So has what was shown where its examination is not
+        known: it has none, and its clicks are not used, but it was in the ranking. The second says
+        what became of the clicks, and the third is the row of `counts` that each row of the log is,
+        (n_rows,).
         """
         counts = self.counts
         weigh = EXPOSURES[choice("exposure", exposure, EXPOSURES)]
         if isinstance(propensities, RowPropensities):
             # They are propensities, not examinations, known where clicked and not asked elsewhere.
             found = _own(propensities, counts)
-            propensity = np.where(counts.clicks > 0, found.alpha, 1.0)
+            exposed = Exposed(np.where(counts.clicks > 0, found.alpha, 1.0), np.ones(len(counts)))
             theta, by_chance = None, None
         else:
             found = examination_of_rows(propensities, counts)
-            propensity, theta = weigh(counts, found.alpha), found.alpha
+            exposed, theta = weigh(counts, found.alpha), found.alpha
             by_chance = None
             if np.any(found.beta > 0):  # clicks, each of which is worth the mean
                 worth = counts.value.sum() / max(1, counts.n_clicks)
                 by_chance = worth * counts.impressions * found.beta
-        is_known = (self.row >= 0) & ~np.isnan(propensity)
+        is_known = (self.row >= 0) & ~np.isnan(exposed.propensity)
         report = self._report(is_known, found.last_position)
-        rows = np.flatnonzero(is_known)
-        query = self.query[rows]
+        rows = np.flatnonzero(self.row >= 0)
+        query, known, share = self.query[rows], is_known[rows], exposed.share[rows]
+
+        def used(column: Floats | None) -> Floats | None:
+            return None if column is None else np.where(known, column[rows] * share, 0.0)
+
+        is_worth_more = (counts.value != counts.clicks).any()
         log = ClickLog(
             query=query,
             item=self.row[rows] - self.dataset.offsets[query],
-            propensity=propensity[rows],
-            count=counts.value[rows],
-            by_chance=None if by_chance is None else by_chance[rows],
+            propensity=np.where(known, exposed.propensity[rows], 1.0),
+            count=used(counts.value),
+            by_chance=used(by_chance),
+            events=used(counts.clicks.astype(np.float64)) if is_worth_more else None,
             position=counts.position[rows],
             impressions=counts.impressions[rows],
-            examination=None if theta is None else theta[rows],
+            examination=used(theta),
             sessions=counts.sessions[counts.query[rows]],
             fingerprint=self.dataset.fingerprint,
         )
@@ -151,15 +172,22 @@ class Matched:
         """Say what became of the clicks; refuse a log none of whose clicks can be used."""
         clicks, starts = self.counts.clicks, self.counts.pair_starts[:-1]
         has_query, has_item = self.query >= 0, self.row >= 0
+        contexts = self.counts.context
+        n_contexts = len(self.counts.context_ids)
+        told = np.bincount(contexts[is_known], minlength=n_contexts) > 0
+        asked = np.bincount(contexts[has_item], minlength=n_contexts) > 0
+        no_curve = has_item & ~told[contexts]
         report = JoinReport(
             n_clicks=self.counts.n_clicks,
             n_joined=int(clicks[is_known].sum()),
             no_query=int(clicks[~has_query].sum()),
             no_item=int(clicks[has_query & ~has_item].sum()),
-            no_propensity=int(clicks[has_item & ~is_known].sum()),
+            no_propensity=int(clicks[has_item & ~is_known & ~no_curve].sum()),
+            no_context=int(clicks[no_curve].sum()),
             n_pairs=len(starts),
             n_pairs_without_features=int((~has_item[starts]).sum()),
             last_position=last_position,
+            contexts=tuple(self.counts.context_ids[asked & ~told].tolist()),
         )
         if not report.n_clicks:
             raise DataError("the log has no click, so there is nothing to learn from")
