@@ -144,6 +144,13 @@ def test_metarank_without_queries_asks_for_what_repeats(tmp_path):
     assert as_dict(log.counts()) == {("r1", "7", 1): (1, 0), ("r1", "b", 2): (1, 0)}
 
 
+def test_a_click_on_an_item_that_its_page_lists_twice_is_at_the_first_position(tmp_path):
+    path = tmp_path / "train"
+    path.write_text("0\tM\t1\t5\n0\t0\tQ\t0\t8\t3\t10,1\t11,1\t10,1\n0\t5\tC\t0\t10\n")
+    found = as_dict(read_impressions(path, reader="yandex").counts())
+    assert found == {(8, 10, 1): (1, 1), (8, 10, 3): (1, 0), (8, 11, 2): (1, 0)}
+
+
 def test_metarank_clicks_on_what_was_not_shown_are_reported(tmp_path):
     path = LOGS["metarank"].write(tmp_path)
     stray = '{"event": "interaction", "ranking": "r1", "type": "click", "item": "z"}\n'

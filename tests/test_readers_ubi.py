@@ -62,6 +62,38 @@ def test_clicks_on_items_that_were_not_shown_are_reported(tmp_path):
         log.counts()
 
 
+def test_an_event_on_an_item_that_is_listed_twice_is_at_one_position(tmp_path):
+    def clicked(*events, skipped=0):
+        hits = [query("u1", "x", ["a", "b", "a", "c"], **{"from": skipped})]
+        found = read_impressions(exported(tmp_path, hits, events)).counts()
+        assert found.impressions.tolist() == [1, 1, 1, 1]
+        return [place for (_, _, place), (_, clicks) in as_dict(found).items() if clicks]
+
+    assert clicked(event("u1", "a", ordinal=3)) == [3]
+    assert clicked(event("u1", "a", ordinal=1)) == [1]
+    assert clicked(event("u1", "a", ordinal=3), skipped=10) == [13]
+    assert clicked(event("u1", "a", ordinal=None)) == [1]  # which one is not told
+    assert clicked(event("u1", "a", ordinal=2)) == [1]  # where b is
+    assert clicked(event("u1", "a", ordinal=1), event("u1", "a", ordinal=3)) == [1, 3]
+    assert clicked(event("u1", "b", ordinal=7), event("u1", "b", ordinal=2)) == [2]
+
+
+def test_values_of_events_on_an_item_that_is_listed_twice_are_at_one_position(engine, tmp_path):
+    events = [event("u1", "a", ordinal=3), event("u1", "a", "cart", ordinal=3)]
+    exported(tmp_path, [query("u1", "x", ["a", "b", "a"])], events)
+    log = read_impressions(tmp_path, values={"click": 1, "cart": 3}, engine=engine)
+    assert in_full(log.counts()) == {
+        ("x", "a", 1, ""): (1, 0, 0), ("x", "a", 3, ""): (1, 1, 4), ("x", "b", 2, ""): (1, 0, 0),
+    }  # fmt: skip
+
+
+def test_an_item_that_is_seen_twice_on_a_page_without_hits_is_clicked_once(tmp_path):
+    seen = [event("u1", "a", "impression", ordinal=place) for place in (1, 2)]
+    exported(tmp_path, [query("u1", "x", [])], [*seen, event("u1", "a", ordinal=2)])
+    counts = read_impressions(tmp_path).counts()
+    assert as_dict(counts) == {("x", "a", 1): (1, 0), ("x", "a", 2): (1, 1)}
+
+
 # -- pages beyond the first
 
 

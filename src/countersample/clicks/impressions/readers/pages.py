@@ -1,8 +1,9 @@
 """Logs of pages and events: a page lists the items that it showed, an event names one of them.
 
 Joined they are impressions. A page is a session. An event is a click, or with values of events
-whatever is named there; on an item that its page did not show it is a row with neither query nor
-position, which is reported as impossible.
+whatever is named there. Of an item that its page shows at several positions it is at the one that
+it names, else at the first; on an item that its page did not show it is a row with neither query
+nor position, which is reported as impossible.
 """
 
 from __future__ import annotations
@@ -22,22 +23,34 @@ IMPRESSION = "impression"  # the event that says that an item was shown
 
 _IMPRESSIONS = """
     with pages as ({pages}), events as ({events}),
-    acted as (
-        select page, item, {event} as event {max_of_events}
-        from events where event in ({kinds}) and item is not null
-        group by page, item {by_event}
-    ),
     listed as (
-        select * exclude (items, skipped), unnest(items) as item,
+        select * exclude items, unnest(items) as item,
                skipped + generate_subscripts(items, 1) as position
         from pages
     ),
     seen as (
-        select distinct pages.* exclude (items, skipped), item, skipped + ordinal as position
+        select distinct pages.* exclude items, item, skipped + ordinal as position
         from pages join events using (page)
         where is_impression and item is not null and len(items) = 0
     ),
-    shown as (select * from listed union all by name select * from seen)
+    shown as not materialized (select * from listed union all by name select * from seen),
+    counted as (select * from events where event in ({kinds}) and item is not null),
+    places as (
+        select page, item, min(position) as first, list(position) as positions,
+               any_value(skipped) as skipped
+        from shown semi join counted using (page, item)
+        group by page, item
+    ),
+    placed as (
+        select counted.*, if(list_contains(positions, skipped + ordinal), skipped + ordinal, first)
+               as position
+        from counted left join places using (page, item)
+    ),
+    acted as (
+        select page, item, position, {event} as event {max_of_events}
+        from placed
+        group by page, item, position {by_event}
+    )
     select coalesce(shown.page, acted.page) as session,
            coalesce(shown.item, acted.item) as item_id,
            shown.position as position,
@@ -45,6 +58,7 @@ _IMPRESSIONS = """
            acted.event as event {of_pages} {of_events}
     from shown
     full outer join acted on shown.page = acted.page and shown.item = acted.item
+         and shown.position is not distinct from acted.position
 """
 
 
