@@ -103,11 +103,6 @@ class LogCheck(Tabular):
             said.append("The log has no click: there is nothing to learn from.")
         return tuple(said)
 
-    @property
-    def n_duplicates(self) -> int | None:
-        """Rows that are there before; None for a log without sessions."""
-        return None if self.suspicious is None else self.suspicious.duplicates
-
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return impressions, clicks and click rate of each position."""
         positions, impressions, clicks = self.counts.by_position

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from countersample.clicks.impressions.aggregation import KEYS, mark, whole
+from countersample.clicks.impressions.aggregation import KEYS, has_possible_click, mark, whole
 from countersample.clicks.impressions.assembling import integers
 
 if TYPE_CHECKING:
@@ -65,11 +65,6 @@ class Suspicious:
     duplicates: int
     duplicate_clicks: int
     is_left_out: bool = False
-
-    @property
-    def is_any(self) -> bool:
-        """Whether anything looks wrong."""
-        return bool(self.sessions or self.clients or self.duplicates)
 
     def sentences(self) -> list[str]:
         """Say what looks wrong, and how much of all clicks it is; not what hardly matters."""
@@ -216,14 +211,13 @@ def _clients(kinds: pa.Table) -> tuple[int, int, int, int]:
 
 def _rows(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any]:
     """Return how often each row was shown and clicked; nothing where that cannot be."""
-    is_counted = "impressions" in frame.collect_schema()
-    shown, click = nw.col("impressions" if is_counted else "click"), nw.col("click")
-    is_possible = (click >= 0) & ((click <= shown) if is_counted else (click <= 1))
-    is_clicked = is_possible & (click > 0)
+    schema = frame.collect_schema()
+    is_possible = has_possible_click(schema)
+    shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
     return frame.select(
         *more,
-        shown=whole(is_possible, shown if is_counted else nw.lit(1)),
-        clicks=whole(is_clicked, click),
+        shown=whole(is_possible, shown),
+        clicks=whole(is_possible, nw.col("click")),
     )
 
 
