@@ -143,7 +143,8 @@ def test_check_counts_what_is_wrong(engine):
     assert (problems.no_query_id, problems.no_item_id) == (1, 1)
     assert (problems.bad_position, problems.bad_click) == (4, 1)
     assert problems.position_found == 0
-    assert (figures.n_sessions, figures.n_without_session, figures.n_duplicates) == (3, 1, 1)
+    assert (figures.n_sessions, figures.n_without_session) == (3, 1)
+    assert figures.suspicious.duplicates == 1
     assert as_dict(figures.counts) == {("a", 1, 1): (2, 2)}
     with pytest.raises(DataError, match=r"7 of 9 rows are impossible: 1 with no query_id, .*"
                        r"such as 0.*, 1 with a click that is not 0 or 1"):  # fmt: skip
@@ -172,7 +173,7 @@ def test_sessions_and_duplicates_and_policies(engine, rng):
                     strict=True))  # fmt: skip
     figures = read_impressions(table, engine=engine).check()
     assert figures.n_sessions == figures.counts.n_sessions == len({key[0] for key in keys})
-    assert figures.n_duplicates == len(keys) - len(set(keys))
+    assert figures.suspicious.duplicates == len(keys) - len(set(keys))
     served = table["policy"].to_pylist()
     assert figures.policies == {name: served.count(name) for name in ("production", "random")}
     pairs = {}
@@ -193,9 +194,9 @@ def test_a_timestamp_tells_rows_apart(engine):
             "timestamp": ["10:00", "10:01", "10:01"],
         }
     )
-    assert read_impressions(table, engine=engine).check().n_duplicates == 1
+    assert read_impressions(table, engine=engine).check().suspicious.duplicates == 1
     without = table.drop_columns(["timestamp"])
-    assert read_impressions(without, engine=engine).check().n_duplicates == 2
+    assert read_impressions(without, engine=engine).check().suspicious.duplicates == 2
 
 
 def test_logged_propensities_keep_the_weight_of_each_row(engine, rng):

@@ -153,6 +153,21 @@ def test_logged_propensities_are_those_of_their_context(engine):
     assert log.logged_propensities(log.counts()).value[:2].tolist() == [0.5, 0.25]
 
 
+def test_logged_propensities_keep_the_weight_of_what_each_click_is_worth(engine):
+    table = pa.table(
+        {
+            "query_id": [1] * 5, "item_id": [1, 1, 2, 2, 3], "position": [1, 1, 2, 2, 3],
+            "click": [1, 1, 1, 0, 1], "propensity": [0.1, 1.0, 0.5, None, 0.5],
+            "value": [10.0, 1.0, 2.0, None, 0.0],
+        }
+    )  # fmt: skip
+    log = read_impressions(table, engine=engine)
+    counts = log.counts()
+    found = log.logged_propensities(counts).value
+    assert counts.value / found == pytest.approx([10 / 0.1 + 1, 2 / 0.5, 0])
+    assert found[2] == 1  # a click that is worth nothing weighs nothing
+
+
 def test_an_item_that_changes_only_its_context_has_not_moved():
     table = pa.table(
         {"query_id": [1, 1], "item_id": [1, 1], "position": [1, 1], "click": [1, 0],
@@ -266,7 +281,8 @@ def test_of_repeated_rows_the_click_stays(engine):
 
 def test_ordinary_sessions_do_not_look_wrong(rng):
     log = read_impressions(stacked(honest_sessions(rng)))
-    assert not log.check().suspicious.is_any
+    found = log.check().suspicious
+    assert (found.sessions, found.clients, found.duplicates) == (0, 0, 0)
     assert in_full(log.without_suspicious().counts()) == in_full(log.counts())
     # where half of all rows are clicks, five clicks of five are chance: 1/32 > 1/1000
     half = honest_sessions(rng, 100, 5)
@@ -278,6 +294,20 @@ def test_ordinary_sessions_do_not_look_wrong(rng):
     check = read_impressions(stacked(every)).check()
     assert (check.suspicious.least_shown, check.suspicious.sessions) == (None, 0)
     assert "Every impression has a click: rows for what was shown" in check.warnings[0]
+
+
+@pytest.mark.parametrize("impressions", [None, [1.0, 1.0, 1.0, 1.5]], ids=["rows", "counted"])
+def test_half_a_click_is_impossible_and_no_click_of_its_session(engine, impressions):
+    clicks = [0.5, 0.0, 1.0, float("nan") if impressions is None else 1.5]
+    table = pa.table(
+        {"session": [1, 1, 2, 2], "query_id": [1] * 4, "item_id": [1, 2] * 2,
+         "position": [1, 2] * 2, "click": clicks}
+    )  # fmt: skip
+    if impressions is not None:
+        table = table.append_column("impressions", [impressions])
+    found = read_impressions(table, engine=engine).check()
+    assert (found.problems.bad_click, found.problems.n_invalid) == (2, 2)
+    assert (found.counts.n_clicks, found.suspicious.n_clicks, found.n_sessions) == (1, 1, 2)
 
 
 def test_what_hardly_matters_is_counted_without_a_warning(rng):

@@ -137,18 +137,20 @@ def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 
 
 def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return Σ click/propensity of each group, lazily, over its possible rows that have clicks.
+    """Return Σ value/propensity of each group, lazily, over its possible rows that have clicks.
 
-    ``clicked`` counts those rows, ``good`` those among them whose propensity is within (0, 1].
+    The value of a row is its clicks, where the log does not say more. ``clicked`` counts the rows,
+    ``good`` those among them whose propensity is within (0, 1].
     """
     click, propensity = nw.col("click"), nw.col("propensity")
     clicked = _is_possible(frame) & (click > 0)
     is_good = clicked & (propensity > 0) & (propensity <= 1)
     divisor = nw.when(is_good).then(propensity).otherwise(nw.lit(1.0))
+    worth = nw.col("value") if "value" in frame.collect_schema() else click
     by = keys(frame)
     rows = frame.select(
         *by,
-        weight=nw.when(is_good).then(click / divisor).otherwise(nw.lit(0.0)),
+        weight=nw.when(is_good).then(worth / divisor).otherwise(nw.lit(0.0)),
         clicked=mark(clicked),
         good=mark(is_good),
     )
@@ -167,7 +169,7 @@ def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     schema = frame.collect_schema()
     position = nw.col("position")
     has_place, has_click, has_value = (
-        part(schema) for part in (_has_place, _has_click, _has_value)
+        part(schema) for part in (_has_place, has_possible_click, _has_value)
     )
     is_odd = ~has_place & (position <= MAX_POSITION)
     marks = {
@@ -249,7 +251,7 @@ def describe_pairs(
 def _is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
     """Whether a row can be counted: it has ids, a position from 1, and a click that can be."""
     schema = frame.collect_schema()
-    return _has_keys(schema) & _has_click(schema) & _has_value(schema)
+    return _has_keys(schema) & has_possible_click(schema) & _has_value(schema)
 
 
 def _has_keys(schema: nw.Schema) -> nw.Expr:
@@ -266,7 +268,7 @@ def _has_place(schema: nw.Schema) -> nw.Expr:
     return is_place
 
 
-def _has_click(schema: nw.Schema) -> nw.Expr:
+def has_possible_click(schema: nw.Schema) -> nw.Expr:
     """Whether a row's click is 0 or 1, or its clicks at most its impressions."""
     click, shown = nw.col("click"), nw.col("impressions")
     if "impressions" not in schema:

@@ -146,10 +146,11 @@ class Impressions(AbstractContextManager["Impressions"]):
         return replace(self, frame=self.frame.filter(nw.col("policy").is_in(policies)))
 
     def logged_propensities(self, counts: PositionCounts) -> RowPropensities:
-        """Return the log's own propensity of each row of `counts`: clicks / Σ click/propensity.
+        """Return the log's own propensity of each row of `counts`: Σ value / Σ value/propensity.
 
-        It is the (harmonic) mean over the clicks of the row, so that the row's weight is the sum
-        of theirs; NaN where nothing was clicked.
+        It is the (harmonic) mean over the clicks of the row, by what they are worth, so that the
+        row's weight is the sum of theirs; 1 where they are worth nothing, NaN where nothing was
+        clicked.
         """
         if "propensity" not in self.columns:
             raise DataError(f"{self.source}: no column 'propensity'")
@@ -164,7 +165,8 @@ class Impressions(AbstractContextManager["Impressions"]):
         weight = np.zeros(len(counts))
         weight[_rows_of(table, counts, has_text_ids=self.has_text_ids)] = table["weight"].to_numpy()
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = counts.clicks / weight
+            mean = counts.value / weight
+        mean[(counts.clicks > 0) & (counts.value == 0)] = 1.0
         return RowPropensities(np.minimum(mean, 1.0))  # NaN stays
 
     def collect(self, frame: nw.LazyFrame[Any]) -> pa.Table:
