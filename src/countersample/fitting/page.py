@@ -177,7 +177,7 @@ def _of_trust(found: TrustPropensities, axes: Axes) -> tuple[str, list[str], lis
         error = np.abs(np.stack([low, high]) - value)
         axes.errorbar(found.position, value, error, label="αβ"[name == "beta"], color=colour,
                       marker=marker, ms=4, lw=1.2, elinewidth=0.9, capsize=2)  # fmt: skip
-    axes.set(xlabel="position", ylabel="α and β")
+    axes.set(xlabel="position", ylabel="α and β", xticks=found.position)
     axes.legend()
     text = (
         "P(click) = β + α·relevance at each position, estimated from items that moved, with "
