@@ -14,7 +14,7 @@ from countersample.evaluation import estimate_gain
 from countersample.evaluation.ranking import item_ranks, rank_values
 from countersample.fitting import fit_from_impressions, write_page
 from countersample.fitting.intervals import PropensityDraws, values_of_draws
-from countersample.propensity import Propensities, estimate
+from countersample.propensity import Propensities
 from countersample.propensity.cells import QueryDraws
 
 RELEVANCE = (0.1, 1.0)  # of items below and above the label 3
@@ -261,25 +261,6 @@ def test_what_is_bought_counts_more(log, table, data):
     assert found[1].shown.clicks.sum() == clicked.sum() + 9 * bought.sum()
     weights = [each.ranker.weights_ / np.linalg.norm(each.ranker.weights_) for each in found]
     assert weights[0][-1] < weights[1][-1]
-
-
-def test_one_session_a_query_of_which_a_share_was_shuffled(rng):
-    """No item is shown twice for a query, so that it was shuffled can only be told."""
-    data = synthetic("tiny", n_queries=3000, rng=SEED)
-    items = np.arange(data.n_items) - np.repeat(data.offsets[:-1], data.query_sizes)
-    policies = {"random": Shuffled(data.features[:, 0]), "old": data.features[:, 0]}
-    log = simulate_impressions(
-        data, policies, 60_000, shares=[0.7, 0.3], top=4, bias=PositionBias(1.0), rng=rng
-    ).to_pandas()
-    log = log[log.session.isin(log.drop_duplicates("query_id").session)]  # the first of each query
-    table = FeatureTable(data, items, has_labels=True)
-    fit = fit_from_impressions(read_impressions(log), table, randomized="random")
-    curve = fit.propensity_source.curve
-    assert curve.method == "randomized"
-    assert any("taken as told" in note for note in curve.notes)
-    assert (np.abs(np.log(curve.value * curve.position)) < np.log(1.6)).all()
-    with pytest.raises(DataError, match="no query-item pair was shown twice"):
-        estimate(read_impressions(log).of_policy("random").counts(), method="randomized")
 
 
 class TestIntervals:

@@ -103,6 +103,22 @@ def test_a_shuffled_top_is_found():
     assert (found["randomized"].is_supported, found["randomized"].depth) == (False, 3)
 
 
+def test_what_is_said_to_be_shuffled_is_supported_as_it_is_estimated():
+    """Each item was shown once for its query."""
+    rows = [(q, k, k, int((q + k) % 3 == 0)) for q in range(60) for k in (1, 2, 3)]
+    counts = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+    assert not supported(counts)["randomized"].is_supported
+    assert supported(counts, declared=True)["randomized"].is_supported
+    for method in ("auto", "randomized"):
+        found = estimate(counts, method=method, declared=True, rng=0)
+        assert (found.method, len(found.value)) == ("randomized", 3)
+        with pytest.raises(DataError):
+            estimate(counts, method=method)
+    moved, _ = served(np.random.default_rng(SEED), THETA, n_queries=60, sessions=60)
+    assert not supported(moved, declared=True)["randomized"].is_supported
+    assert estimate(moved, declared=True, rng=0).method == "all-pairs"
+
+
 def test_a_depth_that_would_fail_again_is_not_named():
     """Position 4 is without clicks, so depth 3; but there nothing joins position 3, so depth 2."""
     rows = [(q, 0, k, 3, 10) for q in range(3) for k in (1, 2)]

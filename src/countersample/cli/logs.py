@@ -92,7 +92,7 @@ def check(
         temp_dir=temp_dir,
     ) as log:
         found = log.check(randomized=randomized)
-        supports = _supports(log, found)
+        supports = _supports(log, found, declared=randomized is not None)
     if plot is not None:
         from countersample.pages.drawing import new_axes, save_picture
         from countersample.plotting import plot_click_rates
@@ -133,7 +133,7 @@ def open_log(
     return log.without_suspicious() if suspicious == "drop" else log
 
 
-def _supports(log: Impressions, found: LogCheck) -> list[Support]:
+def _supports(log: Impressions, found: LogCheck, *, declared: bool) -> list[Support]:
     """Ask what estimation would answer, of the shuffled rows where the log says which they are."""
     from countersample.clicks.impressions.tallying import tally
     from countersample.propensity import supported
@@ -142,7 +142,7 @@ def _supports(log: Impressions, found: LogCheck) -> list[Support]:
     if found.shuffled:
         _, shuffled, _ = tally(log.of_policy(*found.shuffled))
         if shuffled is not None:
-            answers["randomized"] = supported(shuffled)["randomized"]
+            answers["randomized"] = supported(shuffled, declared=declared)["randomized"]
     return list(answers.values())
 
 

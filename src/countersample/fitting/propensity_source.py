@@ -25,7 +25,6 @@ from countersample.propensity.estimation import resample
 from countersample.propensity.methods import AFFINE
 
 if TYPE_CHECKING:
-    from countersample._arrays import Floats
     from countersample.clicks.impressions import Impressions, PositionCounts
     from countersample.clicks.impressions.joining import Examinable, Matched
     from countersample.propensity import CrossCheck
@@ -113,7 +112,7 @@ def find_propensities(
         return _logged(impressions, matched)
     counts = matched.counts
     if randomized is not None:
-        counts = impressions.of_policy(randomized).counts()
+        counts = impressions.of_policy(randomized).check().counts  # impossible rows are told
     return _from_log(counts, matched, method, depth, rng, is_whole=randomized is None)
 
 
@@ -129,8 +128,12 @@ def _from_log(
     """Estimate; the counts are those of the whole log, or of its randomized share."""
     if method in AFFINE:
         return _with_trust(counts, depth, rng)
+    # The share is said to be shuffled: randomized believes that, unless it sees that it is not.
+    told: dict[str, Any] = {}
+    if not is_whole and method in {"auto", "randomized"}:
+        told["declared"] = True
     if counts.has_contexts:
-        return _by_context(counts, matched, method, depth, rng)
+        return _by_context(counts, matched, method, depth, rng, told)
     if method == "regression-em":
         return _by_features(matched, depth, rng)
     queries = _query_draws(matched.counts, counts, rng)
@@ -139,10 +142,7 @@ def _from_log(
         "rng": rng,
     }  # fmt: skip
     try:
-        if not is_whole and method in {"auto", "randomized"}:
-            curve, curves = _of_shuffled(counts, method, asked)
-        else:
-            curve, curves = resample(counts, method=method, **asked)
+        curve, curves = resample(counts, method=method, **asked, **told)
     except DataError as error:
         if method != "auto" or not is_whole:
             raise DataError(f"{error}; {_INSTEAD}") from error
@@ -154,18 +154,6 @@ def _from_log(
     found = _estimated(curve, checked)
     draws = PropensityDraws(replace(queries, index=None), {NO_CONTEXT: curves})
     return replace(found, draws=draws)
-
-
-def _of_shuffled(
-    counts: PositionCounts, method: str, asked: dict[str, Any]
-) -> tuple[Propensities, Floats]:
-    """Estimate from traffic that is said to be shuffled, unless it is seen that it is not."""
-    try:
-        return resample(counts, method="randomized", declared=True, **asked)
-    except DataError:
-        if method != "auto":
-            raise
-        return resample(counts, method=method, **asked)
 
 
 def _query_draws(
@@ -207,8 +195,9 @@ def _by_context(
     method: str,
     depth: int | None,
     rng: np.random.Generator,
+    told: dict[str, Any],
 ) -> PropensitySource:
-    options: dict[str, Any] = {"method": method, "n_bootstrap": N_BOOTSTRAP}
+    options: dict[str, Any] = {"method": method, "n_bootstrap": N_BOOTSTRAP, **told}
     queries = None
     if method == "regression-em":
         counts, options["features"] = matched.with_features()

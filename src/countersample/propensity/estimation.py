@@ -61,7 +61,8 @@ def estimate(
     depth : int, optional
         The last position to estimate; by default the last one in the log.
     **options
-        Of the method: ``weighting`` ("harmonic" or "equal") of pivot, adjacent-chain and
+        Of the method: ``declared`` (whether results are said to be shuffled, where that cannot be
+        seen) of randomized; ``weighting`` ("harmonic" or "equal") of pivot, adjacent-chain and
         all-pairs; ``max_rounds`` and ``tolerance`` of em; ``features``, ``model`` ("logistic" or
         "boosting") and ``n_trees`` of regression-em.
 
@@ -219,8 +220,10 @@ def _candidates(method: str, options: dict[str, Any]) -> list[tuple[str, dict[st
     """Return the methods to be tried in turn, each with its options."""
     if method != "auto":
         return [(method, options)]
+    told = {name: options[name] for name in options if name == "declared"}
+    others = {name: options[name] for name in options if name != "declared"}
     return [
-        (name, options if needs_features(name) else {})
+        (name, others if needs_features(name) else told if name == "randomized" else {})
         for name in _AUTO
         if "features" in options or not needs_features(name)
     ]

@@ -49,6 +49,7 @@ def supported(
     features: ArrayLike | None = None,
     reference: int = 1,
     depth: int | None = None,
+    declared: bool = False,
 ) -> dict[str, Support]:
     """Return, for each method, whether this log supports it, why not, and down to which depth.
 
@@ -62,6 +63,9 @@ def supported(
     counts : PositionCounts
     features, reference, depth
         As in `estimate`; without features, methods that need them are not supported.
+    declared : bool
+        Whether results are said to be shuffled, which randomized believes where no item was shown
+        twice for a query, so that it cannot be seen.
 
     Examples
     --------
@@ -81,7 +85,8 @@ def supported(
     """
     found = {}
     for name in (*METHODS, *AFFINE):
-        options = {"features": features} if needs_features(name) else {}
+        options: dict[str, Any] = {"features": features} if needs_features(name) else {}
+        options |= {"declared": declared} if name == "randomized" else {}
         asked: dict[str, Any] = {"reference": reference, "options": options}
         try:
             cells, _ = given(counts, name, depth=depth, **asked)
