@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 _LABEL = "label"
@@ -116,10 +117,11 @@ def _of_frame(
         column = table.select(typed_id(own, name, table.schema[own])).to_arrow()[name]
         if column.null_count:
             raise DataError(f"{column.null_count:,} rows have no {own}, expected one in each")
+        if join_queries and name == "query_id":
+            column = _joined(column)
         code, distinct = encode(column, has_text_ids=has_text_ids)
         ids[name] = distinct[code]
     if join_queries:
-        ids["query_id"] = join_query_ids(ids["query_id"])
         codes = (np.unique(column, return_inverse=True)[1] for column in ids.values())
         first = np.sort(np.unique(row_keys(*codes), return_index=True)[1])
         table = table[first.tolist()]
@@ -138,6 +140,15 @@ def _of_frame(
     )
     item_ids = ids["item_id"] if order is None else ids["item_id"][order]
     return FeatureTable(dataset, item_ids, has_labels)
+
+
+def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return ids of queries joined, before it is told whether all of them are integers."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    if pa.types.is_integer(column.type):
+        return column
+    return pa.chunked_array([join_query_ids(column.to_numpy())])
 
 
 def _of_dataset(path: Path) -> FeatureTable:
