@@ -310,6 +310,19 @@ def test_mixed_ids_in_two_files_are_refused(engine, tmp_path, rng):
         read_impressions(tmp_path, engine=engine)
 
 
+def test_ids_have_one_type_whether_or_not_their_items_were_clicked(engine, tmp_path):
+    for last, kind in (("x", "U"), ("9", "i")):
+        rows = [f"{q},{item},{k},{int(k == 1)}" for q in (1, 2)
+                for k, item in enumerate(("7", "8", last), 1)]  # fmt: skip
+        path = tmp_path / f"{last}.csv"
+        path.write_text("query_id,item_id,position,click\n" + "\n".join(rows) + "\n")
+        log = read_impressions(path, engine=engine)
+        every, merged = log.counts(), log.counts(most_groups=0)
+        assert (every.item_ids.dtype.kind, merged.item_ids.dtype.kind) == (kind, kind)
+        assert (merged.query_ids.tolist(), len(merged.item_ids)) == ([1, 2], 2)
+        assert every.item_ids[0] in merged.item_ids
+
+
 # -- Spark alone
 
 

@@ -11,7 +11,12 @@ from typer.testing import CliRunner
 
 from countersample.cli import logs
 from countersample.cli._options import parse_context, parse_values
-from countersample.clicks.impressions import PositionCounts, join_query_ids, read_impressions
+from countersample.clicks.impressions import (
+    PositionCounts,
+    join_query_ids,
+    read_features,
+    read_impressions,
+)
 from countersample.errors import DataError, ParameterError
 
 GOOD = {"query_id": [1, 1], "item_id": [1, 2], "position": [1, 2], "click": [0, 1]}
@@ -383,6 +388,16 @@ def test_queries_are_joined_as_those_of_features_are(engine):
 def test_ids_that_are_numbers_are_joined_already():
     assert join_query_ids([3, 1]).tolist() == [3, 1]
     assert read_impressions(pa.table(GOOD), join_queries=True).counts().query_ids.tolist() == [1]
+
+
+def test_joined_ids_that_are_integers_are_so_in_log_and_features(engine, tmp_path):
+    log, features = tmp_path / "log.csv", tmp_path / "features.csv"
+    log.write_text("query_id,item_id,position,click\n7 ,x,1,1\n7,y,2,0\n 8,x,1,0\n8,y,2,1\n")
+    features.write_text("query_id,item_id,f\n7 ,x,1\n7,y,2\n 7,x,5\n8,x,3\n8,y,4\n")
+    counts = read_impressions(log, join_queries=True, engine=engine).counts()
+    table = read_features(features, join_queries=True)
+    assert counts.query_ids.tolist() == table.dataset.query_ids.tolist() == [7, 8]
+    assert table.dataset.features.ravel().tolist() == [1, 2, 3, 4]
 
 
 def test_positions_from_zero_are_recognised(engine):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
+from countersample.clicks.impressions.columns import INTEGER
 from countersample.clicks.impressions.counts import MAX_POSITION
 
 if TYPE_CHECKING:
@@ -225,6 +226,11 @@ def split_unclicked(
     others = groups.join(clicked, on=pair, how="anti")
     rest = others.group_by(*by).agg(**{name: nw.col(name).sum() for name in sums})
     return groups.join(clicked, on=pair, how="semi"), rest
+
+
+def named_items(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the groups whose item has an id that is not written as an integer, lazily."""
+    return groups.filter(~nw.col("item_id").str.contains(INTEGER))
 
 
 def describe_pairs(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample.clicks.impressions.columns import INTEGER
 from countersample.clicks.impressions.counts import PositionCounts
 
 if TYPE_CHECKING:
@@ -17,19 +18,20 @@ if TYPE_CHECKING:
 # The id of what stands for all items that were never clicked: no item of a log has it.
 NEVER_CLICKED = "(never clicked)"
 NEVER_CLICKED_INTEGER = np.iinfo(np.int64).min
-_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
 def assemble(
     batches: Iterable[pa.RecordBatch],
     *,
     has_text_ids: bool,
+    has_text_items: bool,
     sessions: pa.Table | None = None,
     n_sessions: int | None = None,
 ) -> PositionCounts:
     """Make counts of groups; `sessions` are those of each query, where the log has ids of them.
 
-    Groups without ``item_id``, which come last, are of items that were never clicked.
+    Ids that came as text may mean numbers; `has_text_items` says so of items, as not all of them
+    may be here: groups without ``item_id``, which come last, are of items that were never clicked.
     """
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
@@ -48,7 +50,7 @@ def assemble(
     ids: dict[str, tuple[NDArray[np.int32], NDArray[Any]]] = {}
     for name in ("query_id", "item_id", "context"):
         if coded.get(name):
-            text = has_text_ids and name != "context"
+            text = {"query_id": has_text_ids, "item_id": has_text_items}.get(name, False)
             ids[name] = encode(pa.chunked_array(coded.pop(name)), has_text_ids=text)
     query, query_ids = ids["query_id"]
     nothing = np.zeros(0, np.int32), np.zeros(0, np.int64)  # where nothing was clicked
@@ -96,7 +98,7 @@ def encode(
         return np.zeros(0, np.int32), np.zeros(0, np.str_ if is_text else np.int64)
     distinct = column.chunk(0).dictionary
     is_text = not pa.types.is_integer(distinct.type)
-    is_written = compute.match_substring_regex(distinct, _INTEGER) if has_text_ids else None
+    is_written = compute.match_substring_regex(distinct, INTEGER) if has_text_ids else None
     if is_written is not None and compute.all(is_written).as_py():
         distinct, is_text = distinct.cast(pa.int64()), False
     order = compute.array_sort_indices(distinct)

@@ -19,6 +19,7 @@ OPTIONAL = (
 )  # fmt: skip
 CANONICAL = (*REQUIRED, *OPTIONAL)
 IDS = ("query_id", "item_id")
+INTEGER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # ids of a text file that may mean numbers: 7, not 07
 NONE = "(none)"  # the context, or the policy, of a row that has none
 _NUMBERS = ("position", "click", "impressions", "propensity", "value")
 _TEXTS = ("policy", "event")

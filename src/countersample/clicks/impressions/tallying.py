@@ -72,11 +72,14 @@ def tally(
             sessions = kept.enter_context(engine.kept(by_query, log.source))
         pairs = _pairs(log, groups, sessions) if with_pairs else None
         parts: tuple[nw.LazyFrame[Any], ...] = (groups,)
+        has_text_items = log.has_text_ids
         if _size(log, groups) > most_groups:
             parts = aggregation.split_unclicked(groups)
+            has_text_items = has_text_items and not _size(log, aggregation.named_items(groups))
         counts = assemble(
             chain.from_iterable(engine.batches(part, log.source) for part in parts),
             has_text_ids=log.has_text_ids,
+            has_text_items=has_text_items,
             sessions=None if sessions is None else log.collect(sessions),
             n_sessions=n_sessions,
         )
