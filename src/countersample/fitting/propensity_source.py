@@ -129,11 +129,11 @@ def _from_log(
     if method in AFFINE:
         return _with_trust(counts, depth, rng)
     # The share is said to be shuffled: randomized believes that, unless it sees that it is not.
-    told: dict[str, Any] = {}
+    declared: dict[str, Any] = {}
     if not is_whole and method in {"auto", "randomized"}:
-        told["declared"] = True
+        declared["declared"] = True
     if counts.has_contexts:
-        return _by_context(counts, matched, method, depth, rng, told)
+        return _by_context(counts, matched, method, depth, rng, declared)
     if method == "regression-em":
         return _by_features(matched, depth, rng)
     queries = _query_draws(matched.counts, counts, rng)
@@ -142,7 +142,7 @@ def _from_log(
         "rng": rng,
     }  # fmt: skip
     try:
-        curve, curves = resample(counts, method=method, **asked, **told)
+        curve, curves = resample(counts, method=method, **asked, **declared)
     except DataError as error:
         if method != "auto" or not is_whole:
             raise DataError(f"{error}; {_INSTEAD}") from error
@@ -195,9 +195,9 @@ def _by_context(
     method: str,
     depth: int | None,
     rng: np.random.Generator,
-    told: dict[str, Any],
+    declared: dict[str, Any],
 ) -> PropensitySource:
-    options: dict[str, Any] = {"method": method, "n_bootstrap": N_BOOTSTRAP, **told}
+    options: dict[str, Any] = {"method": method, "n_bootstrap": N_BOOTSTRAP, **declared}
     queries = None
     if method == "regression-em":
         counts, options["features"] = matched.with_features()
