@@ -236,6 +236,8 @@ class TestSimulateAndInspect:
             ("--swap all", "pairs is 'all', expected one of adjacent, first"),
             ("--interleave", "--interleave has 1 policies, expected two"),
             ("--contexts phone", "--contexts has 'phone', expected name=share:gamma"),
+            ("--contexts a=1:1,b=1:1,a=2:1", "--contexts has 'a' twice, expected each name once"),
+            ("--policy-fraction 0.1 --policy-fraction 0.10", "two policies are called trained-0.1"),
             ("--shares half", "--shares is 'half', expected numbers"),
             ("--shares 1", "shares are given for one policy"),
         ],

@@ -263,6 +263,25 @@ def test_randomized_traffic_is_told_or_named():
     assert log_of().check().shuffled == ()
 
 
+def test_rows_without_a_policy_are_none_that_can_be_named():
+    log = read_impressions(pa.table({**GOOD, "policy": ["a", None]}))
+    assert log.check().policies == {"(none)": 1, "a": 1}
+    with pytest.raises(ParameterError, match=r"'\(none\)', expected a policy of the log: a$"):
+        log.check(randomized="(none)")
+
+
+def test_an_event_log_without_sessions_is_warned_about():
+    rows = {"query_id": [1, 1], "item_id": [1, 1], "position": [1, 1], "event": ["view", "click"]}
+    alone = read_impressions(pa.table(rows), values={"click": 1}).check()
+    assert (alone.counts.n_impressions, len(alone.warnings)) == (2, 1)
+    assert alone.warnings[0].startswith("The log has events and no sessions")
+    told = pa.table({**rows, "session": [5, 5]})
+    one = read_impressions(told, values={"click": 1}).check()
+    assert one.counts.n_impressions == 1
+    assert not any("no sessions" in warning for warning in one.warnings)
+    assert log_of().check().warnings == ()
+
+
 @pytest.mark.parametrize("deepest", [6, 3])
 def test_what_the_command_says_is_what_estimation_does(tmp_path, rng, deepest):
     """Of a log in which some positions are not clicked: yes is yes, and the depth works."""

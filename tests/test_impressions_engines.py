@@ -310,6 +310,14 @@ def test_mixed_ids_in_two_files_are_refused(engine, tmp_path, rng):
         read_impressions(tmp_path, engine=engine)
 
 
+def test_numbers_that_name_policies_are_written_alike(engine):
+    rows = {"query_id": [1] * 5, "item_id": [1] * 5, "position": [1] * 5, "click": [0] * 5}
+    table = pa.table({**rows, "policy": [1.0, 10.0, 0.5, None, float("nan")]})
+    log = read_impressions(table, engine=engine)
+    assert log.check().policies == {"(none)": 2, "0.5": 1, "1": 1, "10": 1}
+    assert log.of_policy("10").counts().n_impressions == 1
+
+
 def test_ids_have_one_type_whether_or_not_their_items_were_clicked(engine, tmp_path):
     for last, kind in (("x", "U"), ("9", "i")):
         rows = [f"{q},{item},{k},{int(k == 1)}" for q in (1, 2)

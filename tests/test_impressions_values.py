@@ -143,8 +143,11 @@ def test_sessions_without_ids_are_impressions_of_the_first_position(engine):
     counts = read_impressions(some, engine=engine).check().counts
     assert (sessions_of(counts), counts.sessions_from) == ({1: 1, 2: 1}, "sessions")
     many = pa.table({**rows, "session": [5, 5, 6, 6, 7, 7], "impressions": [9] * 6})
-    counts = read_impressions(many, engine=engine).counts()
-    assert (sessions_of(counts), counts.sessions_from) == ({1: 18, 2: 18}, "first position")
+    log = read_impressions(many, engine=engine)
+    arrays = {name: many[name].to_numpy() for name in many.column_names}
+    for counts in (log.counts(), log.check().counts, PositionCounts.from_columns(**arrays)):
+        assert (sessions_of(counts), counts.sessions_from) == ({1: 18, 2: 18}, "first position")
+        assert counts.n_sessions is None
 
 
 def test_logged_propensities_are_those_of_their_context(engine):

@@ -143,6 +143,10 @@ def test_logs_longer_than_a_block():
     assert len(simulate_clicks(data, Shuffled(scores), n, top=2, relevant=0, rng=SEED)) == n
 
 
+def test_shares_may_have_the_numbers_that_name_policies():
+    assert as_policy({0: OLD, 1: NEW}, {1: 0.1, 0: 0.9}).shares.tolist() == [0.9, 0.1]
+
+
 @pytest.mark.parametrize("simulate", [simulate_clicks, simulate_impressions])
 @pytest.mark.parametrize(
     ("policy", "options", "message"),

@@ -160,12 +160,15 @@ def _rankers(
     from countersample.study.running.references import logging_policy
 
     scores: dict[str, ArrayLike] = {}
+    fractions = fractions or ([] if saved else [0.001])
+    names = [*(path.stem for path in saved), *(f"trained-{fraction:g}" for fraction in fractions)]
+    for name in names:
+        if names.count(name) > 1:
+            raise ParameterError(f"two policies are called {name}, expected different names")
     for path in saved:
-        if path.stem in scores:
-            raise ParameterError(f"two policies are called {path.stem}, expected different names")
         scores[path.stem] = load_ranker(path).predict(dataset)
-    normalized = dataset.normalized("query-minmax") if fractions or not saved else dataset
-    for fraction in fractions or ([] if saved else [0.001]):
+    normalized = dataset.normalized("query-minmax") if fractions else dataset
+    for fraction in fractions:
         weights = logging_policy(normalized, fraction=fraction, seed=seed)
         scores[f"trained-{fraction:g}"] = normalized.features @ weights.astype(np.float32)
     return scores
@@ -207,6 +210,8 @@ def _contexts(text: str, offset: int) -> dict[str, tuple[float, PositionBias]]:
     for part in text.split(","):
         name, _, numbers = part.partition("=")
         share, _, gamma = numbers.partition(":")
+        if name.strip() in contexts:
+            raise ParameterError(f"--contexts has {name.strip()!r} twice, expected each name once")
         try:
             contexts[name.strip()] = (float(share), PositionBias(float(gamma), offset))
         except ValueError:

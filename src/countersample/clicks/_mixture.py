@@ -90,11 +90,12 @@ def as_shares(what: str, names: Mapping[str, Any], shares: Any) -> Floats:  # no
     if shares is None:
         shares = [1] * len(names)
     if isinstance(shares, Mapping):
-        if set(shares) != set(names):
+        named = {str(name): share for name, share in shares.items()}  # as those of policies
+        if set(named) != set(names):
             raise ParameterError(
-                f"{what} are of {', '.join(map(str, shares))}, expected of {', '.join(names)}"
+                f"{what} are of {', '.join(named)}, expected of {', '.join(names)}"
             )
-        shares = [shares[name] for name in names]
+        shares = [named[name] for name in names]
     if len(shares) != len(names):
         raise ParameterError(f"{what} has {len(shares)} numbers, expected {len(names)}: one a name")
     values: Floats = np.array([number(what, share, above=0) for share in shares])

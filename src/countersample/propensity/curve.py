@@ -11,6 +11,7 @@ from countersample._frames import Tabular
 from countersample._params import number
 from countersample.clicks.bias import TableBias, check_weightable
 from countersample.errors import DataError
+from countersample.propensity._columns import set_columns
 from countersample.propensity.saving import SCHEMA_VERSION, Saved, entries
 
 if TYPE_CHECKING:
@@ -70,19 +71,7 @@ class Propensities(Saved, Tabular):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in _COLUMNS:
-            kind = np.int64 if name == "n_impressions" else np.float64
-            try:
-                column = np.array(getattr(self, name), kind)
-            except (TypeError, ValueError) as error:
-                raise DataError(f"{name} must be numbers ({error})") from error
-            column.setflags(write=False)
-            object.__setattr__(self, name, column)
-            if column.ndim != 1 or column.shape != self.value.shape or not len(column):
-                raise DataError(
-                    f"{name} has shape {column.shape}, expected {(max(1, self.value.size),)}: one "
-                    "number a position"
-                )
+        set_columns(self, _COLUMNS)
         check_weightable(self.value)
         ordered = (self.low <= self.value) & (self.value <= self.high)
         if not ordered.all():

@@ -10,6 +10,7 @@ import numpy as np
 from countersample._frames import Tabular
 from countersample.clicks.bias import check_weightable
 from countersample.errors import DataError
+from countersample.propensity._columns import set_columns
 from countersample.propensity.affine import level_of_irrelevance
 from countersample.propensity.cells import cells_of
 from countersample.propensity.connections import positions_text
@@ -85,20 +86,9 @@ class TrustPropensities(Saved, Tabular):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        set_columns(self, _COLUMNS)
         for name in _COLUMNS:
-            kind = np.int64 if name == "n_impressions" else np.float64
-            try:
-                column = np.array(getattr(self, name), kind)
-            except (TypeError, ValueError) as error:
-                raise DataError(f"{name} must be numbers ({error})") from error
-            column.setflags(write=False)
-            object.__setattr__(self, name, column)
-            if column.ndim != 1 or column.shape != self.alpha.shape or not len(column):
-                raise DataError(
-                    f"{name} has shape {column.shape}, expected {(max(1, self.alpha.size),)}: one "
-                    "number a position"
-                )
-            if not np.isfinite(column).all():
+            if not np.isfinite(getattr(self, name)).all():
                 raise DataError(f"{name} has a value that is not finite, expected numbers")
         check_weightable(self.alpha)
         object.__setattr__(self, "notes", tuple(self.notes))

@@ -52,6 +52,8 @@ class LogCheck(Tabular):
     shuffled : tuple of str
         The policies whose rankings were shuffled: the one that was named as such, or those whose
         names say so.
+    has_events : bool
+        Whether what is a click was told by events.
 
     Notes
     -----
@@ -73,6 +75,7 @@ class LogCheck(Tabular):
     n_moved: int
     n_repeated: int
     shuffled: tuple[str, ...]
+    has_events: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -82,6 +85,12 @@ class LogCheck(Tabular):
         if wrong is not None:
             said.append(f"{wrong}.")
         said += [] if self.suspicious is None else self.suspicious.sentences()
+        if self.has_events and "session" not in self.columns:
+            said.append(
+                "The log has events and no sessions, so that each row is an impression of its own, "
+                "a click beside the row of what was shown, too: name the column that tells pages "
+                "of results apart with columns={'session': '…'} (--columns session=…)."
+            )
         if self.n_without_session:
             said.append(f"{self.n_without_session:,} rows have no session.")
         if self.n_repeated:
@@ -144,15 +153,19 @@ def check(
     """Validate and describe a log; see `Impressions.check`."""
     columns = log.columns
     policies = _policies(log) if "policy" in columns else None
-    if randomized is not None and randomized not in (policies or {}):
-        served = ", ".join(policies) if policies else "none: the log has no column 'policy'"
+    named = [policy for policy in policies or {} if policy != NONE]
+    if randomized is not None and randomized not in named:
+        served = ", ".join(named) if named else "none: the log has no column 'policy'"
         raise ParameterError(
             f"randomized is {randomized!r}, expected a policy of the log: {served}"
         )
     sessions = describe_sessions(log.frame, log.collect) if "session" in columns else None
     n_sessions = None if sessions is None else sessions.n_sessions
     problems, counts, pairs = tally(
-        log, n_sessions=n_sessions, with_pairs=True, most_groups=most_groups
+        log,
+        n_sessions=None if "impressions" in columns else n_sessions,
+        with_pairs=True,
+        most_groups=most_groups,
     )
     if counts is None or pairs is None:
         said = problems.sentence(has_impressions="impressions" in columns) or "the log has no rows"
@@ -172,6 +185,7 @@ def check(
         n_pairs=pairs.n_pairs,
         n_moved=pairs.n_moved,
         n_repeated=pairs.n_repeated,
+        has_events=log.has_events,
         shuffled=(randomized,) if randomized else tuple(filter(_RANDOMIZED.search, policies or {})),
     )
 

@@ -95,7 +95,7 @@ def typed(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         elif name == "context":
             made[name] = _as_context(name, dtype)
         elif name in _TEXTS:
-            made[name] = nw.col(name).cast(nw.String)
+            made[name] = _as_text(name, dtype)
         else:
             made[name] = nw.col(name)
     return frame.select(**made)
@@ -133,6 +133,15 @@ def _as_number(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
         false = nw.when(text == "false").then(nw.lit("0")).otherwise(text)
         return nw.when(text == "true").then(nw.lit("1")).otherwise(false).cast(nw.Float64)
     raise DataError(f"{name} is {dtype}, expected numbers")
+
+
+def _as_text(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
+    """Return a column as text; whole numbers that became floats are written as such."""
+    column = nw.col(name)
+    if not dtype.is_float():
+        return column.cast(nw.String)
+    text = column.cast(nw.String).str.replace_all(r"\.0$", "")  # which some engines write, some not
+    return nw.when(column.is_finite()).then(text)
 
 
 def _as_context(name: str, dtype: nw.dtypes.DType) -> nw.Expr:

@@ -51,7 +51,7 @@ class PositionCounts(Tabular):
     sessions_from : {"sessions", "first position"}
         What they were counted by: ids of sessions, or impressions of the first position.
     n_sessions : int, optional
-        How many sessions the log has; None where it has no ids of sessions.
+        How many sessions the log has; None where they were not counted by their ids.
     rest : int, optional
         The item that stands for all items of a query that were never clicked, where a log has so
         many rows that these are counted together; None where each item has its own.
@@ -107,8 +107,8 @@ class PositionCounts(Tabular):
         impressions : array-like (n,), optional
             How many impressions each row stands for; 1 by default.
         session : array-like (n,), optional
-            Which session a row is of. Without it the sessions of a query are the impressions of its
-            first position.
+            Which session a row is of. Without it, and where rows stand for several `impressions`,
+            the sessions of a query are the impressions of its first position.
         context : array-like (n,), optional
             Where it was shown: a device, a layout.
         value : array-like (n,), optional
@@ -140,7 +140,7 @@ class PositionCounts(Tabular):
         item_ids, item = np.unique(items, return_inverse=True)
         context_ids, coded = np.unique(where.astype(np.str_), return_inverse=True)
         sessions = n_sessions = None
-        if session is not None:
+        if session is not None and impressions is None:
             of_row = np.unique(as_codes(session, "session"), return_inverse=True)[1]
             n_sessions = int(of_row.max()) + 1
             visits = np.unique((query.astype(np.int64) << 32) | of_row) >> 32

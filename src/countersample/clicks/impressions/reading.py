@@ -72,6 +72,8 @@ class Impressions(AbstractContextManager["Impressions"]):
         What it was read from.
     has_text_ids : bool
         Whether ids came as text of a CSV file, so that "7" may mean the number.
+    has_events : bool
+        Whether events, by their values, tell what is a click.
     left_out : Suspicious, optional
         What `without_suspicious` left out.
     """
@@ -80,6 +82,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     engine: str
     source: str
     has_text_ids: bool = False
+    has_events: bool = False
     left_out: Suspicious | None = None
     _opened: _Opened = field(default_factory=lambda: _Opened(ExitStack()))
 
@@ -256,7 +259,7 @@ def read_impressions(
             raise ParameterError("reader is for files, not for a frame: name its columns instead")
         else:
             log = _read_frame(source, preparation, engine, settings, cleanup)
-        return replace(log, _opened=_Opened(cleanup.pop_all()))
+        return replace(log, has_events=bool(preparation.values), _opened=_Opened(cleanup.pop_all()))
 
 
 def _read_files(
