@@ -78,6 +78,15 @@ def test_an_event_on_an_item_that_is_listed_twice_is_at_one_position(tmp_path):
     assert clicked(event("u1", "b", ordinal=7), event("u1", "b", ordinal=2)) == [2]
 
 
+def test_an_event_on_an_item_of_two_pages_of_a_session_is_at_its_place_on_one(tmp_path):
+    pages = [query("u1", "x", ["a", "b"]), query("u1", "x", ["c", "a"], **{"from": 2})]
+    exported(tmp_path, pages, [event("u1", "a", ordinal=2)])
+    counts = read_impressions(tmp_path).counts()
+    assert as_dict(counts) == {
+        ("x", "a", 1): (1, 0), ("x", "a", 4): (1, 1), ("x", "b", 2): (1, 0), ("x", "c", 3): (1, 0),
+    }  # fmt: skip
+
+
 def test_values_of_events_on_an_item_that_is_listed_twice_are_at_one_position(engine, tmp_path):
     events = [event("u1", "a", ordinal=3), event("u1", "a", "cart", ordinal=3)]
     exported(tmp_path, [query("u1", "x", ["a", "b", "a"])], events)

@@ -36,14 +36,14 @@ _IMPRESSIONS = """
     shown as not materialized (select * from listed union all by name select * from seen),
     counted as (select * from events where event in ({kinds}) and item is not null),
     places as (
-        select page, item, min(position) as first, list(position) as positions,
-               any_value(skipped) as skipped
+        select page, item, list(position order by position) as positions,
+               list(position - skipped order by position) as ordinals
         from shown semi join counted using (page, item)
         group by page, item
     ),
     placed as (
-        select counted.*, if(list_contains(positions, skipped + ordinal), skipped + ordinal, first)
-               as position
+        select counted.*,
+               coalesce(positions[list_position(ordinals, ordinal)], positions[1]) as position
         from counted left join places using (page, item)
     ),
     acted as (
