@@ -159,12 +159,6 @@ def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return rows.filter(nw.col("clicked") > 0).group_by(*by).agg(**sums)
 
 
-def count_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return the number of rows, and of those that are possible, lazily."""
-    marks = frame.select(n_rows=nw.lit(1), n_valid=mark(_is_possible(frame)))
-    return marks.select(nw.col("n_rows").sum(), nw.col("n_valid").sum())
-
-
 def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return what `problems_of` reads, one row, lazily."""
     schema = frame.collect_schema()

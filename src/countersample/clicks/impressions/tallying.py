@@ -61,11 +61,11 @@ def tally(
     impressions; without, they are the impressions of the first position.
     """
     engine = find_engine(log.engine)
-    problems = _problems(log)
-    if problems.n_rows == problems.n_invalid:
-        return Tally(problems, None, None)
     with ExitStack() as kept:
         groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
+        problems = _problems(log, groups)
+        if problems.n_rows == problems.n_invalid:
+            return Tally(problems, None, None)
         sessions = None
         if "session" in log.columns and "impressions" not in log.columns:
             by_query = aggregation.group_sessions(log.frame)
@@ -86,12 +86,13 @@ def tally(
         return Tally(problems, counts, pairs)
 
 
-def _problems(log: Impressions) -> Problems:
+def _problems(log: Impressions, groups: nw.LazyFrame[Any]) -> Problems:
     """Count impossible rows; what is wrong with them is asked only where there are any."""
-    table = log.collect(aggregation.count_rows(log.frame))
-    n_rows, n_valid = (int(integers(table[name].fill_null(0))[0]) for name in ("n_rows", "n_valid"))
-    if n_rows == n_valid:
-        return Problems(n_rows, 0, 0, 0, 0, 0)
+    if "impressions" not in log.columns:  # a row is an impression, which the groups count
+        n_rows = _size(log, log.frame)
+        counted = log.collect(groups.select(nw.col("impressions").cast(nw.Int64).sum()))
+        if n_rows == int(integers(counted["impressions"].fill_null(0))[0]):
+            return Problems(n_rows, 0, 0, 0, 0, 0)
     return aggregation.problems_of(log.collect(aggregation.describe_rows(log.frame)))
 
 
