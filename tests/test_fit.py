@@ -245,9 +245,9 @@ class TestShown:
         looks = [1.0, 0.5, 0.25]  # position 4 has none
         shown, clicked = Counter(), Counter()
         for q, i, k, c in rows:
-            if (q, i) in known and k <= 3:
+            if (q, i) in known:
                 shown[q, i, k] += 1
-                clicked[q, i, k] += c
+                clicked[q, i, k] += c * (k <= 3)
         features = read_features(table)
         dataset = features.dataset
         counts = PositionCounts.from_columns(*zip(*rows, strict=True))
@@ -256,13 +256,17 @@ class TestShown:
         keys = list(zip(dataset.query_ids[log.query].tolist(), item.tolist(),
                         log.position.tolist(), strict=True))  # fmt: skip
         assert dict(zip(keys, log.impressions.tolist(), strict=True)) == shown
-        assert dict(zip(keys, log.clicks.tolist(), strict=True)) == clicked
-        assert log.examination.tolist() == [looks[k - 1] for _, _, k in keys]
-        assert (counts.clicks[places] == log.clicks).all()
-        first = Counter(q for q, _, k, _ in rows if k == 1)
-        for (q, i, _), propensity in zip(keys, log.propensity, strict=True):
-            examined = sum(n * looks[k - 1] for (a, b, k), n in shown.items() if (a, b) == (q, i))
-            assert propensity == pytest.approx(min(1, examined / first[q]))
+        filled = Counter((q, k) for q, _, k, _ in rows)
+        looks.append(0.0)  # where nothing is known, what was shown counts, and no click does
+        for (q, i, k), row in zip(keys, range(len(log)), strict=True):
+            examined = sum(n * looks[j - 1] for (a, b, j), n in shown.items() if (a, b) == (q, i))
+            share = examined / max(filled[q, j] for j in range(1, 5))
+            part = 1 / max(1, share)  # of an item that is examined more than once a session
+            assert log.clicks[row] == pytest.approx(clicked[q, i, k] * part)
+            assert log.examination[row] == pytest.approx(looks[k - 1] * part)
+            if k <= 3:
+                assert log.propensity[row] == pytest.approx(min(1, share))
+        assert (counts.impressions[places] == log.impressions).all()
 
 
 class TestDoubts:
