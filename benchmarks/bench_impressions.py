@@ -1,6 +1,6 @@
 """A log of many groups counted and described through DuckDB within a memory limit, and bare SQL.
 
-    .venv/bin/python benchmarks/bench_impressions.py [--rows N] [--memory-limit 1500MB] [--json]
+    .venv/bin/python benchmarks/bench_impressions.py [--rows N] [--memory-limit 1000MB] [--json]
 
 A log of N impressions (100 million by default, 3 GB of Parquet) is generated in chunks into a
 temporary folder, which is removed at the end; three tenths and a tenth of it give the curve. It has
@@ -42,7 +42,7 @@ BAR, BAR_MEMORY = 0.5, 3e9
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--memory-limit", default="1500MB")
+    parser.add_argument("--memory-limit", default="1000MB")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where to put the temporary folder")
     parser.add_argument("--measure", nargs=2, metavar=("HOW", "LOG"), help=argparse.SUPPRESS)
