@@ -219,6 +219,19 @@ class TestContexts:
         assert '<th scope="col">desktop</th>' in text
         assert of_devices.to_dict()["propensities"]["contexts"]["curves"].keys() == CURVES.keys()
 
+    def test_what_is_said_of_many_contexts_is_said_once(self, data, table, policies):
+        """Forty contexts with too little to tell a curve beside one that has enough."""
+        contexts = {"desktop": (0.9, PositionBias(0.5))}
+        contexts |= {f"app {n}": (0.1 / 40, PositionBias(0.5)) for n in range(40)}
+        log = simulate_impressions(
+            data, policies, 20_000, shares=[0.5, 0.5], top=5, contexts=contexts, rng=SEED
+        )
+        fit = fit_from_impressions(read_impressions(log), table, missing="skip")
+        told = [text for text in fit.warnings if text.startswith("Propensities in ")]
+        assert told
+        assert len(told) < 40
+        assert any(" more: " in text for text in told)
+
     def test_nothing_that_moves_in_any(self, data, table):
         still = simulate_impressions(
             data, data.features[:, 0], 3000, rng=SEED,
@@ -235,6 +248,7 @@ def test_the_page_of_trust_bias(data, table, tmp_path):
     fit = fit_from_impressions(read_impressions(log), table, method="trust")
     found = fit.propensity_source.propensities
     assert found.has_trust_bias
+    assert fit.to_dict()["propensities"]["trust"]["beta"] == found.beta.tolist()
     assert fit.shown.by_chance.sum() > 0
     write_page(tmp_path / "page.html", fit, command="")
     text = (tmp_path / "page.html").read_text("utf-8")

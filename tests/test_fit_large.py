@@ -32,6 +32,8 @@ def test_the_gain_that_clicks_tell_is_the_same(shop, monkeypatch):
     assert (large.estimator.name, large.join.n_joined) == ("ips", every.join.n_joined)
     assert "too large to tell each item without a click" in large.estimator.reason
     assert any("those without a click are counted together" in text for text in large.warnings)
+    assert large.gain.new.never_shown is None
+    assert not any("never shown" in text for text in large.warnings)
     assert large.check.counts.n_impressions == every.check.counts.n_impressions
     np.testing.assert_allclose(large.gain.logged.value, every.gain.logged.value, rtol=1e-9)
     np.testing.assert_allclose(large.weights.mean_weight, every.weights.mean_weight, rtol=1e-9)
