@@ -149,7 +149,7 @@ def test_a_depth_changes_what_is_known_and_not_what_was_shown(log, table, fit):
         read_impressions(log), table, propensities=1 / np.arange(1, 4), missing="skip"
     )
     assert abs(shallow.gain.logged.value / fit.gain.logged.value - 1) < 0.05
-    assert abs(shallow.gain.relative - fit.gain.relative) < 0.1
+    assert shallow.gain.relative < fit.gain.relative + 0.1
     assert "or only where no propensity is known" in shallow.estimator.reason
     assert any("never shown, or only where no propensity" in text for text in shallow.warnings)
 

@@ -64,7 +64,7 @@ def values_of_draws(
     rewards = rank_values(metric, item_ranks(scores, matched.dataset))
     logged = _by_pair(shown, shown.impressions * rank_values(metric, shown.position))
     both = np.stack([rewards[row], logged / shown.sessions[shown.query]])
-    sessions = np.where(np.isin(np.arange(len(shown.query_ids)), shown.query), shown.sessions, 0.0)
+    sessions = matched.sessions
     rest = np.zeros((2, len(sessions)))
     if relevance is not None:
         is_seen = _by_pair(shown, np.where(np.isnan(point), 0.0, 1.0)) > 0

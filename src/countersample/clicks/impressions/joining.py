@@ -114,6 +114,18 @@ class Matched:
         """Look up the items of a log in a dataset."""
         return cls(counts, dataset, *_match_rows(counts, dataset, item_ids))
 
+    @property
+    def sessions(self) -> Floats:
+        """S_q of each query of the counts that is judged, and 0 of others, (n_queries,).
+
+        Those that showed an item with features. Where items without a click are counted together,
+        whether one of them has features is not known, and all queries that have some are.
+        """
+        kept = self.row >= 0 if self.counts.rest is None else self.query >= 0
+        is_judged = np.zeros(len(self.counts.query_ids), np.bool_)
+        is_judged[self.counts.query[kept]] = True
+        return np.where(is_judged, self.counts.sessions, 0.0)
+
     def with_features(self) -> tuple[PositionCounts, NDArray[np.float32]]:
         """Return the counts of items that have features, and those of each query-item pair."""
         kept = self.row >= 0
@@ -164,6 +176,7 @@ class Matched:
             impressions=counts.impressions[rows],
             examination=used(theta),
             sessions=counts.sessions[counts.query[rows]],
+            n_sessions=None if counts.rest is None else float(self.sessions.sum()),
             fingerprint=self.dataset.fingerprint,
         )
         return log, report, rows
