@@ -18,7 +18,8 @@ from countersample.clicks.impressions.counts import MAX_POSITION
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KEYS = ("query_id", "item_id", "position")
+PAIR = ["query_id", "item_id"]
+KEYS = (*PAIR, "position")
 _LARGEST = float(np.finfo(np.float64).max)  # NaN is beyond it in some engines, in none below
 _MOST = 2**53  # whole numbers beyond it are not exact in a float
 
@@ -204,22 +205,25 @@ def problems_of(table: pa.Table) -> Problems:
     )
 
 
+def clicked_pairs(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the query-item pairs that were clicked anywhere, lazily."""
+    return groups.filter(nw.col("clicks") > 0).select(*PAIR).unique()
+
+
 def split_unclicked(
-    groups: nw.LazyFrame[Any],
+    groups: nw.LazyFrame[Any], clicked: nw.LazyFrame[Any]
 ) -> tuple[nw.LazyFrame[Any], nw.LazyFrame[Any]]:
-    """Return the groups of clicked items, and others as one item of each query.
+    """Return the groups of clicked pairs, and others as one item of each query.
 
     What clicks say stays as it was: a clicked item has all its groups, and sums by query, position
     and context are those of the log. The second have no column ``item_id``.
     """
     schema = groups.collect_schema()
-    pair = ["query_id", "item_id"]
-    clicked = groups.filter(nw.col("clicks") > 0).select(*pair).unique()
     by = [name for name in ("query_id", "position", "context") if name in schema]
     sums = [name for name in ("impressions", "clicks", "value") if name in schema]
-    others = groups.join(clicked, on=pair, how="anti")
+    others = groups.join(clicked, on=PAIR, how="anti")
     rest = others.group_by(*by).agg(**{name: nw.col(name).sum() for name in sums})
-    return groups.join(clicked, on=pair, how="semi"), rest
+    return groups.join(clicked, on=PAIR, how="semi"), rest
 
 
 def named_items(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:

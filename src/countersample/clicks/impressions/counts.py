@@ -174,8 +174,7 @@ class PositionCounts(Tabular):
         """
         if not len(query):
             raise DataError("the log has no impressions, expected at least one")
-        context = np.zeros(len(query), np.int32) if context is None else context
-        keys = row_keys(query, item, position, context)
+        keys = row_keys(query, item, position, *([] if context is None else [context]))
         order = np.argsort(keys)
         keys = keys[order]
         is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
@@ -184,24 +183,29 @@ class PositionCounts(Tabular):
         kept = order if first is None else order[first]
 
         def added(column: NDArray[Any], kind: type) -> NDArray[Any]:
-            sorted_column: NDArray[Any] = column[order].astype(kind)
+            sorted_column: NDArray[Any] = column[order].astype(kind, copy=False)
             return sorted_column if first is None else np.add.reduceat(sorted_column, first)
 
-        worth = clicks if value is None else value
+        def coded(column: NDArray[Any] | None) -> NDArray[np.int32]:
+            if column is None:
+                return np.zeros(len(kept), np.int32)
+            return column[kept].astype(np.int32, copy=False)
+
+        clicked = added(clicks, np.int64)
         counted = sessions is not None
         if sessions is None:
             sessions = first_position(query, position, impressions, len(query_ids))
         return cls(
-            query=query[kept].astype(np.int32),
-            item=item[kept].astype(np.int32),
-            position=position[kept].astype(np.int32),
+            query=coded(query),
+            item=coded(item),
+            position=coded(position),
             impressions=added(impressions, np.int64),
-            clicks=added(clicks, np.int64),
+            clicks=clicked,
             query_ids=query_ids,
             item_ids=item_ids,
-            context=context[kept].astype(np.int32),
+            context=coded(context),
             context_ids=np.array([NO_CONTEXT]) if context_ids is None else context_ids,
-            value=added(worth, np.float64),
+            value=clicked.astype(np.float64) if value is None else added(value, np.float64),
             sessions=sessions,
             sessions_from="sessions" if counted else "first position",
             n_sessions=n_sessions,

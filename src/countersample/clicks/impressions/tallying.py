@@ -74,7 +74,8 @@ def tally(
         parts: tuple[nw.LazyFrame[Any], ...] = (groups,)
         has_text_items = log.has_text_ids
         if _size(log, groups) > most_groups:
-            parts = aggregation.split_unclicked(groups)
+            pairs_clicked = engine.kept(aggregation.clicked_pairs(groups), log.source)
+            parts = aggregation.split_unclicked(groups, kept.enter_context(pairs_clicked))
             has_text_items = has_text_items and not _size(log, aggregation.named_items(groups))
         counts = assemble(
             chain.from_iterable(engine.batches(part, log.source) for part in parts),
