@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countersample import RankingDataset
-from countersample.errors import DataError, ParameterError
+from countersample.errors import CounterSampleError, DataError, ParameterError
 
 
 @pytest.fixture
@@ -169,3 +169,40 @@ class TestIdentity:
 
     def test_repr(self, data):
         assert repr(data) == "RankingDataset(n_queries=3, n_items=5, n_features=2, labels=0..4)"
+
+
+class TestSelectFeatures:
+    NAMED = RankingDataset.from_arrays(
+        X=[[1, 2, 3], [4, 5, 6]], y=[0, 1], qid=[1, 1], feature_names=["price", "sales", "stock"]
+    )
+
+    def test_by_name_in_the_order_asked_for(self):
+        found = self.NAMED.select_features(["stock", "price"])
+        assert found.feature_names == ("stock", "price")
+        assert found.features.tolist() == [[3, 1], [6, 4]]
+        assert found.features.flags.c_contiguous
+        assert found.labels is self.NAMED.labels
+
+    def test_all_but_some(self):
+        assert self.NAMED.select_features(drop=["sales"]).feature_names == ("price", "stock")
+        assert self.NAMED.select_features() is self.NAMED
+
+    @pytest.mark.parametrize("chosen", [["3", "1"], ["f3", "f1"]])
+    def test_by_number_without_names(self, chosen):
+        plain = RankingDataset.from_arrays(self.NAMED.features, [0, 1], [1, 1])
+        found = plain.select_features(chosen)
+        assert found.feature_names == ("f3", "f1")  # so that a ranker knows which they are
+        assert found.features.tolist() == [[3, 1], [6, 4]]
+
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            ({"features": ["pricy"]}, r"no feature 'pricy' \(did you mean 'price'\?\): the feat"),
+            ({"drop": ["1"]}, "no feature '1': the features are price, sales, stock"),
+            ({"drop": ["price", "sales", "stock"]}, "no feature is left"),
+            ({"features": ["price"], "drop": ["sales"]}, "both given, expected one of them"),
+        ],
+    )
+    def test_what_cannot_be_chosen(self, options, told):
+        with pytest.raises(CounterSampleError, match=told):
+            self.NAMED.select_features(**options)

@@ -10,7 +10,7 @@ from twins_impressions import in_full, random_log, sessions_of
 from typer.testing import CliRunner
 
 from countersample.cli import logs
-from countersample.cli._options import parse_context, parse_values
+from countersample.cli._options import parse_names, parse_values
 from countersample.clicks.impressions import (
     PositionCounts,
     join_query_ids,
@@ -224,7 +224,7 @@ def test_the_command_takes_contexts_and_values(tmp_path):
 
 
 def test_options_that_are_not_read():
-    assert parse_context(" device, layout ") == ["device", "layout"]
+    assert parse_names(" device, layout ") == ["device", "layout"]
     for text in ("click", "click=1,click=2", "click=much"):
         with pytest.raises(ParameterError, match="--values has"):
             parse_values(text)

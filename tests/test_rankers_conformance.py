@@ -206,6 +206,20 @@ def test_evaluation_sees_names_and_queries(kind):
             use()
 
 
+@every
+def test_a_dataset_with_more_features_gives_those_of_training(kind):
+    data, log = tiny()
+    log = ClickLog(log.query, log.item, log.propensity)
+    whole = RankingDataset(data.features, data.labels, data.offsets, data.query_ids, tuple("abcde"))
+    ranker = make(kind).fit_log(whole.select_features(["d", "a"]), log)
+    scores = ranker.predict(whole.select_features(["d", "a"]))
+    assert (ranker.predict(whole) == scores).all()
+    with pytest.raises(DataError, match="no feature 'd'"):
+        ranker.predict(whole.select_features(drop=["d"]))
+    by_number = make(kind).fit_log(data.select_features(["4", "1"]), log)
+    assert (by_number.predict(data) == scores).all()
+
+
 # -- errors
 
 

@@ -47,6 +47,16 @@ Randomized = Annotated[
 Master = Annotated[str | None, typer.Option(help="The Spark master: spark://host:7077.")]
 
 
+# of commands that read features
+FeatureColumns = Annotated[
+    str | None,
+    typer.Option(help="The features to use, by name: price,sales (of LETOR text by number)."),
+]
+Drop = Annotated[
+    str | None, typer.Option(help="The features to leave out, by name: title,ctr (or by number).")
+]
+
+
 def parse_columns(text: str | None) -> dict[str, str] | None:
     """Read ``query_id=q,item_id=doc``.
 
@@ -77,10 +87,10 @@ def parse_values(text: str | None) -> dict[str, float] | None:
     return values
 
 
-def parse_context(text: str | None) -> list[str] | None:
+def parse_names(text: str | None) -> list[str] | None:
     """Read ``device,layout``.
 
-    >>> parse_context("device, layout")
+    >>> parse_names("device, layout")
     ['device', 'layout']
     """
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

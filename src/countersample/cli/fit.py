@@ -12,10 +12,12 @@ import typer
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
-from countersample.cli._options import (  # noqa: TC001 (typer reads them)
+from countersample.cli._options import (
     Columns,
     Context,
+    Drop,
     Engine,
+    FeatureColumns,
     JoinQueries,
     Json,
     Master,
@@ -25,6 +27,7 @@ from countersample.cli._options import (  # noqa: TC001 (typer reads them)
     Seed,
     Suspicious,
     Values,
+    parse_names,
 )
 from countersample.cli.logs import open_log
 from countersample.errors import ParameterError
@@ -55,6 +58,8 @@ def fit(
     report: Annotated[
         Path | None, typer.Option(help="The page to write; beside the ranker where left out.")
     ] = None,
+    feature_columns: FeatureColumns = None,
+    drop: Drop = None,
     model: Model = "linear",
     reader: Reader = None,
     columns: Columns = None,
@@ -141,7 +146,10 @@ def fit(
     for path in (out, page):
         check_writable(path)
     given = _given_propensities(gamma, propensities)
-    table = read_features(features, join_queries=join_queries)
+    table = read_features(
+        features, features=parse_names(feature_columns), drop=parse_names(drop),
+        join_queries=join_queries,
+    )  # fmt: skip
     log = open_log(
         impressions, reader=reader, columns=columns, context=context, values=values,
         join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,

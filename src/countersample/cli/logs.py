@@ -23,7 +23,7 @@ from countersample.cli._options import (
     Suspicious,
     Values,
     parse_columns,
-    parse_context,
+    parse_names,
     parse_values,
 )
 
@@ -126,7 +126,7 @@ def open_log(
     log = read_impressions(
         path,
         columns=parse_columns(columns),
-        context=parse_context(context),
+        context=parse_names(context),
         values=parse_values(values),
         **settings,
     )

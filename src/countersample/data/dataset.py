@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._frames import Tabular, statistics
+from countersample.data._arrays import as_numbers, check_finite, check_matrix, check_offsets
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ class RankingDataset(Tabular):
     feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        n_items = _check_matrix(self.features)
+        n_items = check_matrix(self.features)
         if self.labels.shape != (n_items,):
             raise DataError(
                 f"labels have shape {self.labels.shape}, expected ({n_items},): one for each row "
                 "of features"
             )
-        _check_offsets(self.offsets, n_items)
+        check_offsets(self.offsets, n_items)
         if self.query_ids.shape != (self.n_queries,):
             raise DataError(
                 f"query_ids have shape {self.query_ids.shape}, expected ({self.n_queries},): one "
@@ -112,17 +113,17 @@ class RankingDataset(Tabular):
         DataError
             For shapes that do not fit, no rows, or a value that is not finite (with its row).
         """
-        features = np.ascontiguousarray(_as_numbers(X, "X"))
-        labels = _as_numbers(y, "y")
+        features = np.ascontiguousarray(as_numbers(X, "X"))
+        labels = as_numbers(y, "y")
         ids = np.asarray(qid)
-        n_items = _check_matrix(features)
+        n_items = check_matrix(features)
         for name, array in (("y", labels), ("qid", ids)):
             if array.shape != (n_items,):
                 raise DataError(f"{name} has shape {array.shape}, expected ({n_items},) as X has")
         if n_items == 0:
             raise DataError("X has no rows, expected at least one")
-        _check_finite(features, "X")
-        _check_finite(labels, "y")
+        check_finite(features, "X")
+        check_finite(labels, "y")
         order, offsets, query_ids = group_rows(ids)
         if order is not None:
             features, labels = features[order], labels[order]
@@ -171,11 +172,13 @@ class RankingDataset(Tabular):
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return ``qid``, ``label`` and each feature (``f1`` … where they have no names)."""
-        names = self.feature_names or tuple(f"f{k + 1}" for k in range(self.n_features))
         return {
             "qid": np.repeat(self.query_ids, self.query_sizes),
             "label": self.labels,
-            **{name: np.ascontiguousarray(self.features[:, k]) for k, name in enumerate(names)},
+            **{
+                name: np.ascontiguousarray(self.features[:, k])
+                for k, name in enumerate(self.names_of_features)
+            },
         }
 
     def _shown(self) -> dict[str, ArrayLike]:
@@ -217,6 +220,11 @@ class RankingDataset(Tabular):
     def n_features(self) -> int:
         """The number of features of an item."""
         return int(self.features.shape[1])
+
+    @property
+    def names_of_features(self) -> tuple[str, ...]:
+        """`feature_names`, or f1, f2, … where they have none, (n_features,)."""
+        return self.feature_names or tuple(f"f{k + 1}" for k in range(self.n_features))
 
     @property
     def query_sizes(self) -> NDArray[np.int64]:
@@ -309,6 +317,34 @@ class RankingDataset(Tabular):
         names = self.feature_names if features.shape[1] == self.n_features else None
         return RankingDataset(features, self.labels, self.offsets, self.query_ids, names)
 
+    def select_features(
+        self, features: Sequence[str] | None = None, *, drop: Sequence[str] | None = None
+    ) -> RankingDataset:
+        """Return the same queries and labels with some of the features.
+
+        Parameters
+        ----------
+        features, drop : sequence of str, optional
+            The names of those to keep, in this order, or of those to leave out. Features without
+            names are called f1, f2, …, or by their numbers: 1, 2, ….
+
+        Examples
+        --------
+        >>> from countersample import synthetic
+        >>> data = synthetic("tiny", rng=0)
+        >>> data.select_features(["2", "f1"]).feature_names
+        ('f2', 'f1')
+        """
+        from countersample.data.choosing import choose_features  # noqa: PLC0415 (imports this)
+
+        known = self.names_of_features
+        chosen = choose_features(known, features, drop, is_numbered=self.feature_names is None)
+        if chosen == list(known):
+            return self
+        index = [known.index(name) for name in chosen]
+        matrix = np.ascontiguousarray(self.features[:, index])
+        return RankingDataset(matrix, self.labels, self.offsets, self.query_ids, tuple(chosen))
+
     def _positions(self, queries: ArrayLike) -> NDArray[np.int64]:
         chosen = np.asarray(queries)
         if chosen.dtype == bool:
@@ -372,47 +408,3 @@ def group_rows(
     query = np.repeat(rank[query_of_run], np.diff(np.append(starts, len(ids))))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64)
     return np.argsort(query, kind="stable"), offsets, ids[starts[seen]]
-
-
-def _as_numbers(values: ArrayLike, name: str) -> NDArray[np.float32]:
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # rows of different lengths
-        raise DataError(f"{name} must be an array of numbers ({error})") from error
-    if array.dtype.kind not in "fiub":
-        raise DataError(f"{name} is of type {array.dtype}, expected numbers")
-    with np.errstate(over="ignore"):  # what overflows is found, and said, as not finite
-        return array.astype(np.float32, copy=False)
-
-
-def _check_matrix(features: NDArray[Any]) -> int:
-    if features.ndim != 2 or features.dtype != np.float32:
-        raise DataError(
-            f"features are {features.dtype} of shape {features.shape}, expected a float32 matrix "
-            "(n_items, n_features)"
-        )
-    if not features.flags.c_contiguous:
-        raise DataError("features are not C-contiguous: pass numpy.ascontiguousarray(features)")
-    return int(features.shape[0])
-
-
-def _check_offsets(offsets: NDArray[Any], n_items: int) -> None:
-    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) == 0:
-        raise DataError("offsets must be an int64 vector of length n_queries + 1")
-    if offsets[0] != 0 or offsets[-1] != n_items:
-        raise DataError(f"offsets run from {offsets[0]} to {offsets[-1]}, expected 0 to {n_items}")
-    if len(offsets) > 1 and np.diff(offsets).min() < 1:
-        query = int(np.diff(offsets).argmin())
-        raise DataError(f"query {query} has no items, expected at least one a query")
-
-
-def _check_finite(values: NDArray[np.float32], name: str) -> None:
-    # A sum is finite unless a member is not (or it overflows): one cheap pass for the usual case.
-    if np.isfinite(np.sum(values, dtype=np.float64)):
-        return
-    bad = np.argwhere(~np.isfinite(values))[0]
-    where = f"row {bad[0]}" + (f", column {bad[1]}" if len(bad) > 1 else "")
-    raise DataError(
-        f"{name} has {values[tuple(bad)]} at {where}, expected finite float32 numbers: "
-        "replace or drop such rows"
-    )

@@ -65,14 +65,16 @@ def write_parquet(dataset: RankingDataset, path: str | PathLike[str]) -> None:
         parquet.write_table(dataset.to_frame("pyarrow"), temporary)
 
 
-def check_column(column: str, columns: list[str], advice: str = "") -> None:
+def check_column(
+    column: str, columns: list[str], advice: str = "", *, what: str = "column"
+) -> None:
     """Refuse a column that is not there; name those that are."""
     if column in columns:
         return
     close = difflib.get_close_matches(column, columns, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     shown = ", ".join(columns[:8]) + (", …" if len(columns) > 8 else "")
-    raise DataError(f"no column {column!r}{hint}: the columns are {shown}{advice}")
+    raise DataError(f"no {what} {column!r}{hint}: the {what}s are {shown}{advice}")
 
 
 def check_no_nulls(series: nw.Series[Any]) -> None:
@@ -85,7 +87,12 @@ def check_no_nulls(series: nw.Series[Any]) -> None:
 def numbers(series: nw.Series[Any], *, is_chosen: bool) -> NDArray[Any]:
     """Return a column of numbers; `is_chosen` is whether the user named it."""
     if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-        hint = "" if is_chosen else ": name the feature columns with features="
+        hint = (
+            ""
+            if is_chosen
+            else ": name the feature columns with features= (--feature-columns), or leave it out "
+            "(--drop)"
+        )
         raise DataError(f"column {series.name!r} is {series.dtype}, expected numbers{hint}")
     check_no_nulls(series)
     return series.to_numpy()

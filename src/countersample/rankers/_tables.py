@@ -103,8 +103,17 @@ def check_finite(features: NDArray[np.float32]) -> None:
     )
 
 
-def check_names(dataset: RankingDataset, n_features: int, names: tuple[str, ...] | None) -> None:
-    """Refuse a dataset with another number of features, or other names where both have names."""
+def own_features(
+    dataset: RankingDataset, n_features: int, names: tuple[str, ...] | None
+) -> NDArray[np.float32]:
+    """Return the features of training: by their names where a dataset has more, (n_items, n).
+
+    Refuse another number of features, or other names where both have names.
+    """
+    if names is not None and dataset.n_features > n_features:
+        known = dataset.names_of_features
+        if dataset.feature_names is not None or set(names) <= set(known):
+            return dataset.select_features(names).features
     given = dataset.feature_names
     if dataset.n_features != n_features:
         raise DataError(
@@ -116,6 +125,7 @@ def check_names(dataset: RankingDataset, n_features: int, names: tuple[str, ...]
             f"feature {index} of X is {given[index]!r}, expected {names[index]!r}: give the "
             "features the names and the order of training"
         )
+    return dataset.features
 
 
 @contextmanager

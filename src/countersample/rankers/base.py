@@ -198,6 +198,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         Parameters
         ----------
         X : array-like or data frame (n_rows, n_features), or RankingDataset
+            A dataset with more features than training had gives those of training, by name.
         qid : array-like (n_rows,), optional
             The query of each row: only ``query-minmax`` needs it.
         """
@@ -265,8 +266,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     def _features(self, X: Table) -> NDArray[np.float32]:
         self._check_fitted()
         if isinstance(X, RankingDataset):
-            tables.check_names(X, self.n_features_in_, self._feature_names)
-            features = X.features
+            features = tables.own_features(X, self.n_features_in_, self._feature_names)
         else:
             with tables.own_errors():
                 features = validate_data(self, X, reset=False, **_CHECKS)

@@ -16,6 +16,7 @@ from countersample.clicks.impressions.counts import row_keys
 from countersample.clicks.impressions.engines import Pandas
 from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.queries import join_query_ids
+from countersample.data.choosing import choose_features
 from countersample.data.dataset import RankingDataset, group_rows
 from countersample.data.frames import check_column, collected
 from countersample.data.store import is_dataset_folder
@@ -56,6 +57,7 @@ def read_features(
     query: str = "query_id",
     item: str = "item_id",
     features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
     join_queries: bool = False,
 ) -> FeatureTable:
     """Read the features of items, a row for each query and item.
@@ -68,7 +70,10 @@ def read_features(
     query, item : str
         The columns of the ids.
     features : sequence of str, optional
-        The columns of the features; all others by default, but for one called ``label``.
+        The columns of the features; all others by default, but for one called ``label``. Those of
+        LETOR text have no names: f1, f2, …, or their numbers.
+    drop : sequence of str, optional
+        Or the columns that are left out, numbers or not.
     join_queries : bool
         Whether queries that differ in case and blanks only are one, as `read_impressions` has it.
         Of an item that several of them have, the first row is taken.
@@ -82,21 +87,21 @@ def read_features(
     array(['x', 'y'], dtype='<U1')
     """
     if not isinstance(source, str | os.PathLike):
-        return _of_frame(source, query, item, features, join_queries=join_queries)
+        return _of_frame(source, query, item, features, drop, join_queries=join_queries)
     name = os.fspath(source)
     if is_dataset_folder(Path(name)):
-        return _of_dataset(Path(name))
+        return _of_dataset(Path(name), features, drop)
     try:
         files = find_files(name)
     except DataError:
         if not Path(name).exists():
             raise
-        return _of_dataset(Path(name))  # LETOR text, whose name may be anything
+        return _of_dataset(Path(name), features, drop)  # LETOR text, whose name may be anything
     with Pandas.explained(name), ExitStack() as cleanup:
         files = files.unpacked(Pandas.unpacks, cleanup)
         table = files.format.read(files, as_text=(query, item))
         return _of_frame(
-            table, query, item, features, join_queries=join_queries,
+            table, query, item, features, drop, join_queries=join_queries,
             has_text_ids=files.format.has_text_ids,
         )  # fmt: skip
 
@@ -106,11 +111,16 @@ def _of_frame(
     query: str,
     item: str,
     features: Sequence[str] | None,
+    drop: Sequence[str] | None,
     *,
     join_queries: bool,
     has_text_ids: bool = False,
 ) -> FeatureTable:
     table = collected(frame, "neither a path nor a data frame")
+    if features is not None or drop is not None:
+        ids_and_label = {query, item, _LABEL} - set(features or ())
+        own_columns = [name for name in table.columns if name not in ids_and_label]
+        features = choose_features(own_columns, features, drop)
     ids = {}
     for name, own in {"query_id": query, "item_id": item}.items():
         check_column(own, table.columns, "; name the ids with query= and item=")
@@ -151,9 +161,11 @@ def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([join_query_ids(column.to_numpy())])
 
 
-def _of_dataset(path: Path) -> FeatureTable:
+def _of_dataset(
+    path: Path, features: Sequence[str] | None, drop: Sequence[str] | None
+) -> FeatureTable:
     from countersample.data.load import load_train  # noqa: PLC0415 (the reader of LETOR text)
 
-    dataset = load_train(path)
+    dataset = load_train(path).select_features(features, drop=drop)
     starts = np.repeat(dataset.offsets[:-1], dataset.query_sizes)
     return FeatureTable(dataset, np.arange(dataset.n_items) - starts, has_labels=True)

@@ -1,0 +1,60 @@
+"""What the arrays of a dataset must be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+def as_numbers(values: ArrayLike, name: str) -> NDArray[np.float32]:
+    """Return float32 numbers; refuse what is none."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise DataError(f"{name} must be an array of numbers ({error})") from error
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name} is of type {array.dtype}, expected numbers")
+    with np.errstate(over="ignore"):  # what overflows is found, and said, as not finite
+        return array.astype(np.float32, copy=False)
+
+
+def check_matrix(features: NDArray[Any]) -> int:
+    """Return the number of rows of a float32 matrix; refuse anything else."""
+    if features.ndim != 2 or features.dtype != np.float32:
+        raise DataError(
+            f"features are {features.dtype} of shape {features.shape}, expected a float32 matrix "
+            "(n_items, n_features)"
+        )
+    if not features.flags.c_contiguous:
+        raise DataError("features are not C-contiguous: pass numpy.ascontiguousarray(features)")
+    return int(features.shape[0])
+
+
+def check_offsets(offsets: NDArray[Any], n_items: int) -> None:
+    """Refuse offsets that do not start queries of at least one item."""
+    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) == 0:
+        raise DataError("offsets must be an int64 vector of length n_queries + 1")
+    if offsets[0] != 0 or offsets[-1] != n_items:
+        raise DataError(f"offsets run from {offsets[0]} to {offsets[-1]}, expected 0 to {n_items}")
+    if len(offsets) > 1 and np.diff(offsets).min() < 1:
+        query = int(np.diff(offsets).argmin())
+        raise DataError(f"query {query} has no items, expected at least one a query")
+
+
+def check_finite(values: NDArray[np.float32], name: str) -> None:
+    """Refuse a value that is not finite, with where it is."""
+    # A sum is finite unless a member is not (or it overflows): one cheap pass for the usual case.
+    if np.isfinite(np.sum(values, dtype=np.float64)):
+        return
+    bad = np.argwhere(~np.isfinite(values))[0]
+    where = f"row {bad[0]}" + (f", column {bad[1]}" if len(bad) > 1 else "")
+    raise DataError(
+        f"{name} has {values[tuple(bad)]} at {where}, expected finite float32 numbers: "
+        "replace or drop such rows"
+    )
