@@ -303,7 +303,17 @@ def twin(estimator, scores, log, dataset, metric, clip, model):
         p_used = max(p, clip) if estimator == "clipped" else p
         top += count * worth[dataset.offsets[query] + item] / p_used
         bottom += count / p
+    if estimator == "beta-ips":
+        y, x = np.zeros((2, int(log.n_sessions)))
+        for row, (session, weight) in enumerate(zip(log.session, log.weights, strict=True)):
+            y[session] += weight * worth[dataset.offsets[log.query[row]] + log.item[row]]
+            x[session] += weight
+        (_, between), (_, spread) = np.cov(y, x)
+        return y.mean() - between / spread * (x.mean() - CONTROL)
     return top / (bottom if estimator == "snips" else log.n_sessions)
+
+
+CONTROL = 1.7
 
 
 @pytest.mark.parametrize("metric", ["dcg@10", "precision@3", "arp"])
@@ -313,6 +323,7 @@ def test_it_is_its_formula(tiny, estimator, metric, rng):
     scores, model = rng.normal(size=tiny.n_items), rng.random(tiny.n_items)
     extra = {"baseline": model} if estimator == "dr" else {}
     extra |= {"clip": 0.3} if estimator in {"dr", "clipped"} else {}
+    extra |= {"control": CONTROL} if estimator == "beta-ips" else {}
     found = estimate(scores, log, tiny, metric=metric, estimator=estimator, rng=0, **extra)
     expected = twin(estimator, scores, log, tiny, metric, 0.3, model)
     assert found.value == pytest.approx(expected, rel=1e-10)
@@ -323,6 +334,7 @@ def test_it_is_its_formula(tiny, estimator, metric, rng):
 def test_counts_say_the_same_as_sessions(tiny, logs, estimator):
     scores = other_scores(tiny)
     options = {"baseline": np.full(tiny.n_items, 0.3)} if estimator == "dr" else {}
+    options |= {"control": logs[0]} if estimator == "beta-ips" else {}
     by_session = estimate(scores, logs[0], tiny, estimator=estimator, rng=0, **options)
     by_count = estimate(scores, added(logs[0]), tiny, estimator=estimator, rng=0, **options)
     assert by_count.value == pytest.approx(by_session.value, rel=1e-10)
@@ -384,7 +396,9 @@ def test_the_interval_is_that_of_scipy(tiny, logs):
 def test_the_spread_is_that_of_the_delta_method(n, rng):
     top, bottom = rng.exponential(size=n), rng.uniform(0.5, 1.5, size=n)
     n_empty = n / 2
-    drawn = resample(np.column_stack([top, bottom]), n_empty, n_bootstrap=2000, rng=rng)
+    columns, empty = np.column_stack([bottom, top]), np.array([1.0, 0.0])
+    below, above = resample(columns, empty, n_empty, n_bootstrap=2000, rng=rng).T
+    drawn = above / below
     ratio = top.sum() / (bottom.sum() + n_empty)
     variance = ((top - ratio * bottom) ** 2).sum() + n_empty * ratio**2
     assert drawn.std() == pytest.approx(np.sqrt(variance) / (bottom.sum() + n_empty), rel=0.08)
@@ -462,6 +476,22 @@ class Slow:
         ),
         ({"baseline": np.zeros(6)}, ParameterError, "'ips' takes no baseline"),
         ({"estimator": "dr"}, DataError, "the log has no impressions"),
+        ({"control": 2.0}, ParameterError, "'ips' takes no control, expected 'beta-ips'"),
+        (
+            {"estimator": "beta-ips"},
+            ParameterError,
+            "needs control, the mean of Σ 1/p a click or a longer log",
+        ),
+        (
+            {"estimator": "beta-ips", "control": 0},
+            ParameterError,
+            "control is 0, expected a number above 0",
+        ),
+        (
+            {"estimator": "beta-ips", "control": ClickLog([0], [0], [1.0], n_sessions=9)},
+            DataError,
+            "given as control tells how much there is in a session and the log itself in a click",
+        ),
     ],
 )
 def test_bad_arguments_are_refused_before_the_ranker_is_asked(options, kind, sentence):

@@ -10,6 +10,7 @@ such (`Estimate.never_shown`). With S sessions, and rank the rank under the new 
 estimator    value                                                              is per
 ===========  =================================================================  ==================
 `ips`        (1/S) Σ_clicks λ(rank) / p                                         session
+`beta-ips`   that − β*·(x̄ − X), see `control_variates`                          session
 `clipped`    (1/S) Σ_clicks λ(rank) / max(p, τ)                                 session
 `snips`      Σ_clicks λ(rank)/p  /  Σ_clicks 1/p                                relevant item
 `dr`         (1/S) Σ_q n_q Σ_items λ(rank) · r̃, see `doubly_robust`             session
@@ -18,7 +19,9 @@ estimator    value                                                              
 Per session, the value is the mean over sessions of Σ_items λ(rank)·r: what users who examine
 everything would click, each click with the reward λ. `snips` divides by the sum of the weights:
 what one relevant item gains, at most 1 for dcg, and less noisy where the number of relevant items
-is.
+is. `beta-ips` is less noisy for the same reason, and per session, where the mean X of Σ_clicks 1/p
+is known better than from this log: x̄ is that of the log, and β* the best factor for their
+difference.
 """
 
 from __future__ import annotations
@@ -169,6 +172,7 @@ def estimate(
     estimator: str = "ips",
     clip: float | None = None,
     baseline: ArrayLike | None = None,
+    control: float | ClickLog | None = None,
     confidence: float = 0.95,
     n_bootstrap: int = 1000,
     rng: np.random.Generator | int | None = None,
@@ -189,14 +193,19 @@ def estimate(
         The data the log is of. Its labels are not read.
     metric : str
         ``"dcg@k"``, ``"dcg"``, ``"precision@k"`` or ``"arp"``.
-    estimator : {"ips", "snips", "clipped", "dr"}
-        ``"dr"`` needs a log with impressions.
+    estimator : {"ips", "snips", "beta-ips", "clipped", "dr"}
+        ``"dr"`` needs a log with impressions, ``"beta-ips"`` a `control`.
     clip : float, optional
         τ of ``"clipped"`` (by default 10/√S, S being the number of sessions or else of clicks) and
         of ``"dr"`` (by default 0).
     baseline : array-like (n_items,), optional
         For ``"dr"``: the relevance of each item by a model of your own, fitted on other clicks
         than these. By default `relevance_model`.
+    control : float or ClickLog, optional
+        For ``"beta-ips"``: the mean of Σ 1/p over the clicks of a session (which is how many
+        relevant items it has: 1 where users look for one thing), or a longer log, of sessions like
+        these, which tells that and the mean number of clicks, and may contain this log. Of a
+        longer log the interval knows how sure it is. Per click where there is no `n_sessions`.
     confidence : float in (0, 1)
     n_bootstrap : int
     rng : numpy Generator or seed
@@ -219,7 +228,7 @@ def estimate(
     2.0
     """
     rng = np.random.default_rng(rng)
-    case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
+    case = make_case(log, dataset, metric, estimator, clip, baseline, rng, control)
     estimates, _ = _estimates(
         case, [rewards_of(ranker_or_scores, case)], n_bootstrap, confidence, rng
     )
@@ -236,6 +245,7 @@ def estimate_gain(
     estimator: str = "ips",
     clip: float | None = None,
     baseline: ArrayLike | None = None,
+    control: float | ClickLog | None = None,
     confidence: float = 0.95,
     n_bootstrap: int = 1000,
     drawn: Floats | None = None,
@@ -251,7 +261,9 @@ def estimate_gain(
     drawn : float array (n, 2), optional
         The values of the new and of the logged ranking in n resampled logs, for intervals from a
         bootstrap of your own; else there are n_bootstrap resamples of sessions or queries.
-    ranker_or_scores, log, dataset, metric, estimator, clip, baseline, confidence, n_bootstrap, rng
+    ranker_or_scores, log, dataset, metric, estimator, clip, baseline, control
+        As for `estimate`.
+    confidence, n_bootstrap, rng
         As for `estimate`.
 
     Examples
@@ -268,7 +280,7 @@ def estimate_gain(
     (0.2, 0.1, 1.0)
     """
     rng = np.random.default_rng(rng)
-    case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
+    case = make_case(log, dataset, metric, estimator, clip, baseline, rng, control)
     old = logged_rewards(case) if logging is None else rewards_of(logging, case)
     new = rewards_of(ranker_or_scores, case)
     (of_new, of_old), drawn = _estimates(case, [new, old], n_bootstrap, confidence, rng, drawn)
@@ -298,8 +310,11 @@ def _estimates(
     """Return the estimate of each ranking, and the bootstrap's values, (n_bootstrap, n): paired."""
     sums = [ESTIMATORS[case.estimator](case, each) for each in rewards]
     if drawn is None:
-        columns = np.stack([*(each.top for each in sums), sums[0].bottom], axis=1)
-        drawn = resample(columns, sums[0].n_empty, n_bootstrap=n_bootstrap, rng=rng)
+        columns, empty = np.hstack([s.columns for s in sums]), np.hstack([s.empty for s in sums])
+        totals = resample(columns, empty, sums[0].n_empty, n_bootstrap=n_bootstrap, rng=rng)
+        means = case.controls.resampled(n_bootstrap, rng) if case.controls else np.empty(0)
+        parts = np.split(totals, len(sums), axis=1)
+        drawn = np.stack([s.value(part, means) for s, part in zip(sums, parts, strict=True)], 1)
     found = map(_summary, repeat(case), sums, rewards, drawn.T, repeat(confidence))
     return list(found), drawn
 
@@ -315,7 +330,7 @@ def _summary(
     effective = float(events @ shares) ** 2 / squares if squares > 0 else 0.0
     unseen = never_shown(case, rewards)
     return Estimate(
-        value=float(sums.top.sum() / (sums.bottom.sum() + sums.n_empty)),
+        value=float(sums.value(sums.totals, case.controls.means if case.controls else np.empty(0))),
         low=low,
         high=high,
         confidence=confidence,

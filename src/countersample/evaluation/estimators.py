@@ -1,4 +1,4 @@
-"""The estimators: each gives its estimate as a ratio of sums over what is resampled.
+"""The estimators: each gives its estimate as a function of sums over what is resampled.
 
 Formulas are at the top of `countersample.evaluation.counterfactual`. A new estimator is a function
 of a `Case` and the `RankRewards` of a ranking, and a line in `ESTIMATORS`.
@@ -15,6 +15,12 @@ import numpy as np
 from countersample._params import choice, number
 from countersample._ranked import ratio
 from countersample.errors import DataError, ParameterError
+from countersample.evaluation.control_variates import (
+    Controls,
+    control_moments,
+    controlled_mean,
+    outcome_moments,
+)
 from countersample.evaluation.doubly_robust import exposure, relevance_of_model, theta_of
 from countersample.evaluation.ranking import item_ranks, parse_additive, rank_values
 from countersample.evaluation.resampling import Clusters, add_up
@@ -52,16 +58,30 @@ class Case:
     clusters: Clusters
     clip: float  # τ
     relevance: Floats  # r̂ of each item for `dr`; else empty
+    controls: Controls | None = None  # of `beta-ips`
+
+
+def _ratio(totals: Floats, _: Floats) -> Floats:
+    quotient: Floats = totals[..., 1] / totals[..., 0]
+    return quotient
 
 
 class Sums(NamedTuple):
-    """An estimate as a ratio of sums over clusters."""
+    """An estimate as a function of sums over clusters: by default the second by the first."""
 
-    top: Floats  # (n_clusters,)
-    bottom: Floats  # (n_clusters,)
-    n_empty: float  # what clusters without a row add to the sum below
+    columns: Floats  # (n_clusters, k); the first is what the value is divided by
+    n_empty: float  # sessions without a row
     per: str
     weights: Floats  # of one click of each row, for the effective number of clicks
+    # From sums, (..., k), and the means of controls, (..., p), to values, (...,).
+    value: Callable[[Floats, Floats], Floats] = _ratio
+    empty: Floats = np.array([1.0, 0.0])  # what a session without a row adds, (k,)
+
+    @property
+    def totals(self) -> Floats:
+        """The sums over all clusters, (k,)."""
+        total: Floats = self.columns.sum(axis=0) + self.n_empty * self.empty
+        return total
 
 
 def _ips(case: Case, rewards: RankRewards) -> Sums:
@@ -74,15 +94,31 @@ def _clipped(case: Case, rewards: RankRewards) -> Sums:
 
 def _weighted(case: Case, rewards: RankRewards, weights: Floats) -> Sums:
     top = case.clusters.total(_unexplained(case.log) * weights * rewards.by_row)
-    if case.clusters.n_sessions is None:
-        return Sums(top, case.clusters.total(case.log.clicks), 0, "click", weights)
-    return Sums(top, case.clusters.sessions, case.clusters.n_empty, "session", weights)
+    bottom, per = case.clusters.sizes(case.log)
+    n_empty = 0 if per == "click" else case.clusters.n_empty
+    return Sums(np.column_stack([bottom, top]), n_empty, per, weights)
 
 
 def _snips(case: Case, rewards: RankRewards) -> Sums:
     sums = _ips(case, rewards)
     bottom = case.clusters.total(case.log.weights)
-    return sums._replace(bottom=bottom, n_empty=0, per="relevant item")
+    columns = np.column_stack([bottom, sums.columns[:, 1]])
+    return sums._replace(columns=columns, n_empty=0, per="relevant item")
+
+
+def _beta_ips(case: Case, rewards: RankRewards) -> Sums:
+    ips, controls = _ips(case, rewards), case.controls
+    assert controls is not None  # noqa: S101 (make_case refuses to go without)
+    n, y = ips.columns.T
+    moments = control_moments(n, controls.own), outcome_moments(y, n, controls.own)
+    empty = np.zeros(sum(each.shape[1] for each in moments))
+    empty[[0, controls.own.shape[1] + 1]] = 1  # n, n²
+    return ips._replace(columns=np.hstack(moments), value=_controlled, empty=empty)
+
+
+def _controlled(totals: Floats, means: Floats) -> Floats:
+    n = means.shape[-1] + 2
+    return controlled_mean(totals[..., :-n], totals[..., -n:], means)
 
 
 def _dr(case: Case, rewards: RankRewards) -> Sums:
@@ -101,7 +137,8 @@ def _dr(case: Case, rewards: RankRewards) -> Sums:
     top = clusters.total(rewards.by_row * corrections)
     by_query = np.add.reduceat(rewards.by_item * model, case.dataset.offsets[:-1])
     top += add_up(cluster, n_sessions * by_query[query], len(clusters))
-    return Sums(top, clusters.sessions, clusters.n_empty, "session", shares)
+    columns = np.column_stack([clusters.sessions, top])
+    return Sums(columns, clusters.n_empty, "session", shares)
 
 
 def _unexplained(log: ClickLog) -> Floats:
@@ -131,6 +168,7 @@ def never_shown(case: Case, rewards: RankRewards) -> float | None:
 ESTIMATORS: dict[str, Callable[[Case, RankRewards], Sums]] = {
     "ips": _ips,
     "snips": _snips,
+    "beta-ips": _beta_ips,
     "clipped": _clipped,
     "dr": _dr,
 }
@@ -171,6 +209,7 @@ def make_case(
     clip: float | None,
     baseline: ArrayLike | None,
     rng: np.random.Generator,
+    control: float | ClickLog | None = None,
 ) -> Case:
     """Check what does not depend on a ranker, and bring it together."""
     log.check(dataset)
@@ -182,6 +221,8 @@ def make_case(
         number("clip", clip, above=0, most=1)
     if baseline is not None and estimator != "dr":
         raise ParameterError(f"estimator {estimator!r} takes no baseline, expected 'dr'")
+    if control is not None and estimator != "beta-ips":
+        raise ParameterError(f"estimator {estimator!r} takes no control, expected 'beta-ips'")
     relevance = np.empty(0)
     if estimator == "dr":
         exposure(log, dataset)  # refuses a log without impressions
@@ -191,4 +232,5 @@ def make_case(
         clip = min(1.0, 10 / sqrt(clusters.n_sessions or log.n_clicks))
         clip = 0.0 if estimator == "dr" else clip
     rows = dataset.offsets[log.query] + log.item
-    return Case(log, dataset, metric, estimator, rows, clusters, clip, relevance)
+    controls = Controls.of(log, clusters, control) if estimator == "beta-ips" else None
+    return Case(log, dataset, metric, estimator, rows, clusters, clip, relevance, controls)

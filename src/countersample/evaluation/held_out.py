@@ -1,11 +1,20 @@
 """Queries that are held out: the one way in which candidates are judged by clicks.
 
-Queries are cut into parts. What is trained without the clicks of a part is judged by them, with the
-`snips` estimate of `countersample.evaluation`:
+Queries are cut into parts. What is trained without the clicks of a part is judged by them. Where
+all parts judge, that is by the `snips` estimate of `countersample.evaluation`:
 
     value = Σ_clicks λ(rank)/p  /  Σ_clicks 1/p
 
-Both sums are kept by group of queries, so that values have intervals and two candidates can be
+Where only some of the queries judge, the others still tell how many clicks there are in a query
+and how much they weigh. So the value is that of `beta-ips` with the whole log as control, divided
+by the mean weight X of all queries: with ȳ and x̄ for a judged query,
+
+    value = (ȳ − β*·(x̄ − X)) / X
+
+It is `snips` with β = ȳ/x̄, and where x̄ = X; its variance is at most that of `snips`, of a
+difference between two candidates as well. See `countersample.evaluation.control_variates`.
+
+All sums are kept by group of queries, so that values have intervals and two candidates can be
 compared pair by pair. A candidate is anything that scores items: see `Scorer`.
 """
 
@@ -18,6 +27,12 @@ import numpy as np
 
 from countersample._params import number
 from countersample.data.scoring import scores_of
+from countersample.evaluation.control_variates import (
+    best_beta,
+    control_moments,
+    controlled_mean,
+    outcome_moments,
+)
 from countersample.evaluation.ranking import parse_additive, rank_values, ranks_of
 from countersample.evaluation.resampling import MOST_GROUPS, add_up, interval, resample
 
@@ -31,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Fold", "HeldOut", "Scorer"]
 
 VALIDATION_QUERIES = 1_000  # so many parts are held out in turn that there are as many
+FEWEST_FOR_BETA = 100  # judged queries; with fewer, β* is a guess
 CONFIDENCE = 0.95
 N_BOOTSTRAP = 200
 
@@ -150,8 +166,19 @@ class HeldOut:
             _fold(dataset, clicked, part, metric, group_of_query, min(len(queries), MOST_GROUPS))
             for part in _parts(queries, np.setdiff1d(log.query, queries), holdout, least_queries)
         ]
-        self.weight_sums: Floats = np.sum([fold.weight_sums for fold in self.folds], axis=0)
-        self.n_queries = int(sum(np.isin(queries, fold.queries).sum() for fold in self.folds))
+        held_out = np.concatenate([fold.queries for fold in self.folds])
+        judges = queries[np.isin(queries, held_out)]
+        self.n_queries = len(judges)
+        # Of each group, (n_groups, 3): queries, weights, clicks.
+        self._judged = _known(clicked.of_queries(judges), judges, group_of_query)
+        self._all = self._judged
+        if self.n_queries >= FEWEST_FOR_BETA:
+            self._all = _known(clicked, queries, group_of_query)
+
+    @property
+    def weight_sums(self) -> Floats:
+        """Σ 1/p over the clicks of each group that judge, (n_groups,)."""
+        return self._judged[:, 1]
 
     def sums(self, scorers: Sequence[Scorer]) -> Floats:
         """Return Σ λ(rank)/p over the clicks of each group, (n_groups,); a scorer for each fold."""
@@ -161,22 +188,47 @@ class HeldOut:
 
     def value(self, sums: Floats) -> float:
         """Return the estimate that has these sums."""
-        return float(sums.sum() / self.weight_sums.sum())
+        return float(_value(*(part.sum(axis=0) for part in self._columns(sums))))
 
     def z_score(self, sums: Floats, others: Floats) -> float:
         """Return how many standard errors the estimate of one ranker is above another's.
 
-        The difference is Σ_groups (sums − others) / Σ_groups 1/p, and its error that of a ratio.
+        The difference has the β* of its own. Its error is √Σ_groups u², with u what a group adds
+        to it: with m queries that judge, N in all, and R the value,
+
+            u = ((e − β·z)/m + (β − R)·(x − X·n of all queries)/N) / X
+
+        where e = y − ȳ·n and z = x − x̄·n are of the queries that judge, and R is subtracted from
+        the β of the weights. Where all judge that is (y − R·x) / Σx, as of any ratio.
         """
-        difference = sums - others
-        left = difference - difference.sum() / self.weight_sums.sum() * self.weight_sums
-        return float(difference.sum() / (np.sqrt(left @ left) or np.inf))
+        known, outcome, everything = self._columns(sums - others)
+        value = float(_value(known.sum(axis=0), outcome.sum(axis=0), everything.sum(axis=0)))
+        beta = best_beta(known.sum(axis=0), outcome.sum(axis=0))
+        excess = beta - [value, 0.0]
+        errors = _residuals(outcome[:, :1], known[:, :1])[:, 0]
+        errors -= _residuals(known[:, 1:3], known[:, :1]) @ beta
+        of_all = _residuals(everything[:, 1:], everything[:, :1]) @ excess
+        adds = (errors / known[:, 0].sum() + of_all / everything[:, 0].sum()) / (
+            everything[:, 1].sum() / everything[:, 0].sum()
+        )
+        return value / (float(np.sqrt(adds @ adds)) or np.inf)
 
     def intervals(self, sums: Floats, rng: np.random.Generator) -> Floats:
         """Return the bootstrap interval over queries of each ranker, (n_rankers, 2)."""
-        columns = np.column_stack([sums.T, self.weight_sums])
-        drawn = resample(columns, 0, n_bootstrap=N_BOOTSTRAP, rng=rng)
-        return np.array([interval(ratios, CONFIDENCE) for ratios in drawn.T])
+        known, _, everything = self._columns(sums[0])
+        outcomes = [self._columns(each)[1] for each in sums]
+        columns = np.hstack([known, everything, *outcomes])
+        drawn = resample(columns, n_bootstrap=N_BOOTSTRAP, rng=rng)
+        ends = np.cumsum([part.shape[1] for part in (known, everything, *outcomes)])[:-1]
+        of_known, of_all, *of_outcomes = np.split(drawn, ends, axis=1)
+        return np.array(
+            [interval(_value(of_known, each, of_all), CONFIDENCE) for each in of_outcomes]
+        )
+
+    def _columns(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return what `_value` takes, of each group."""
+        n, controls = self._judged[:, 0], self._judged[:, 1:]
+        return control_moments(n, controls), outcome_moments(sums, n, controls), self._all
 
     def scores(self, scorers: Sequence[Scorer]) -> Floats:
         """Return the score of each item by the scorer of the fold that holds it out, (n_items,).
@@ -190,6 +242,28 @@ class HeldOut:
             is_held_out[fold.queries] = True
             scores[np.repeat(is_held_out, self._query_sizes)] = scores_of(scorer, fold.validation)
         return scores
+
+
+def _known(log: ClickLog, queries: Ints, group_of_query: Ints) -> Floats:
+    """Return the number of queries, the weights and the clicks of each group, (n_groups, 3)."""
+    n_groups = int(group_of_query.max()) + 1
+    group = group_of_query[log.query]
+    size = add_up(group_of_query[queries], np.ones(len(queries)), n_groups)
+    sums = [add_up(group, column, n_groups) for column in (log.weights, log.clicks)]
+    return np.column_stack([size, *sums])
+
+
+def _value(known: Floats, outcome: Floats, everything: Floats) -> Floats:
+    """(ȳ − β*·(x̄ − X)) / X, (...,), from sums over groups; X is of the weights and the clicks."""
+    means = everything[..., 1:] / everything[..., :1]
+    value: Floats = controlled_mean(known, outcome, means) / means[..., 0]
+    return value
+
+
+def _residuals(sums: Floats, sizes: Floats) -> Floats:
+    """Return sums − mean·sizes, (n_groups, p): what is above that of any group of the size."""
+    above: Floats = sums - sums.sum(axis=0) / sizes.sum() * sizes
+    return above
 
 
 def _parts(

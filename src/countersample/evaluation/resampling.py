@@ -53,6 +53,12 @@ class Clusters:
     def __len__(self) -> int:
         return len(self.sessions)
 
+    def sizes(self, log: ClickLog) -> tuple[Floats, str]:
+        """Return what a value is divided by, (n,), and its name: sessions, or clicks if unknown."""
+        if self.n_sessions is None:
+            return self.total(log.clicks), "click"
+        return self.sessions, "session"
+
     def total(self, by_row: Floats) -> Floats:
         """Return the sum over the rows of each cluster, (n,)."""
         return add_up(self.of_row, by_row, len(self))
@@ -86,34 +92,51 @@ def _sessions_by_query(log: ClickLog, query: Ints, n_queries: int) -> Floats:
     return most
 
 
-def resample(sums: Floats, n_empty: float, *, n_bootstrap: int, rng: np.random.Generator) -> Floats:
-    """Return Σ_g w_g·top_g / (Σ_g w_g·bottom_g + w₀) for draws of w, (n_bootstrap, k).
+def resample(
+    sums: Floats,
+    empty: Floats | None = None,
+    n_empty: float = 0,
+    *,
+    n_bootstrap: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """Return Σ_g w_g·sums_g + w₀·empty for draws of w, (n_bootstrap, k).
 
     The Poisson bootstrap: w_g ~ Poisson(1), so each cluster g is there about as often as when
-    drawing with replacement; w₀ ~ Poisson(n_empty) for sessions that have no row. All k ratios
-    have the same draws, so their differences are paired. More than 4,000 clusters are put together
-    at random into so many groups, with their share of the empty ones, which leaves mean and
-    variance as they are.
+    drawing with replacement; w₀ ~ Poisson(n_empty) for sessions that have no row. All k columns
+    have the same draws, so that estimates made of them are paired. More than 4,000 clusters are put
+    together at random into so many groups, with their share of the empty ones, which leaves mean
+    and variance as they are.
 
-    `sums`, (n_clusters, k + 1), are those above the line of k estimates, and the one below the line
-    that they share.
+    Parameters
+    ----------
+    sums : float64 (n_clusters, k)
+        The first column is what an estimate is divided by: it is never 0 in a draw.
+    empty : float64 (k,), optional
+        What a session without a row adds to each column.
+    n_empty : float
+        How many of these there are.
+    n_bootstrap : int
+    rng : numpy Generator
     """
     whole_number("n_bootstrap", n_bootstrap, least=1)
-    whole = sums.sum(axis=0) + np.append(np.zeros(sums.shape[1] - 1), n_empty)
+    empty = np.zeros(sums.shape[1]) if empty is None else empty
+    whole = sums.sum(axis=0) + n_empty * empty
     if len(sums) > MOST_GROUPS:
         group = rng.permutation(len(sums)) % MOST_GROUPS
         sums = np.stack([add_up(group, column, MOST_GROUPS) for column in sums.T], axis=1)
-        sums[:, -1] += rng.multinomial(round(n_empty), np.full(MOST_GROUPS, 1 / MOST_GROUPS))
+        counts = rng.multinomial(round(n_empty), np.full(MOST_GROUPS, 1 / MOST_GROUPS))
+        sums += counts[:, None] * empty
         n_empty = 0
     drawn = np.empty((n_bootstrap, sums.shape[1]))
     step = max(1, _DRAWN_AT_ONCE // len(sums))
     for first in range(0, n_bootstrap, step):
         n = min(step, n_bootstrap - first)
         drawn[first : first + n] = rng.poisson(1.0, (n, len(sums))).astype(np.float64) @ sums
-    drawn[:, -1] += rng.poisson(n_empty, n_bootstrap)
+    drawn += rng.poisson(n_empty, n_bootstrap)[:, None] * empty
     # Of a handful of clusters none may be drawn; then the log itself is.
-    drawn[drawn[:, -1] == 0] = whole
-    return drawn[:, :-1] / drawn[:, -1:]
+    drawn[drawn[:, 0] == 0] = whole
+    return drawn
 
 
 def interval(values: Floats, confidence: float) -> tuple[float, float]:

@@ -1,0 +1,185 @@
+"""The mean of y, corrected by what is known of the mean of x: control variates with the best β.
+
+Of each cluster (a session, or a query with n sessions) there are its size n, a sum y whose mean is
+asked for, and sums x₁ … x_p whose means X are known, or known from far more clusters. With
+ȳ = Σy/Σn, x̄ = Σx/Σn, the estimate and the β that makes its variance least are
+
+    V = ȳ − β·(x̄ − X)        β* = Var(z)⁻¹ Cov(z, e)        e = y − ȳ·n,  z = x − x̄·n
+
+(the regression estimator of survey sampling; β-IPS of Gupta, Jeunen, Oosterhuis and de Rijke,
+RecSys 2024, where x are importance weights and X is 1). With β = 0 it is the plain mean; with
+β = ȳ/x̄ it is X·Σy/Σx, the ratio estimator (SNIPS). So with β* the variance is at most that of
+either (Jeunen and Gupta, SIGIR 2026). β* is estimated, too, which costs a share of about p/m of the
+variance, with m clusters.
+
+Everything here is a function of sums over clusters, so that a bootstrap has β* anew in each draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countersample._params import number
+from countersample.clicks import ClickLog
+from countersample.errors import DataError, ParameterError
+from countersample.evaluation.resampling import Clusters, resample
+
+if TYPE_CHECKING:
+    from countersample._arrays import Floats
+
+_SINGULAR = 1e-9  # of a correlation matrix: what is known twice counts once
+
+
+def control_moments(n: Floats, controls: Floats) -> Floats:
+    """Return n, x and their products, of each cluster: (m, k) with k = (p + 1) + (p + 1)².
+
+    Parameters
+    ----------
+    n : float64 (m,)
+    controls : float64 (m, p)
+        x of each cluster.
+    """
+    known = np.column_stack([n, controls])
+    products = known[:, :, None] * known[:, None, :]
+    return np.concatenate([known, products.reshape(len(n), -1)], axis=1)
+
+
+def outcome_moments(y: Floats, n: Floats, controls: Floats) -> Floats:
+    """Return y, y·n and y·x of each cluster, (m, p + 2)."""
+    return np.column_stack([y, y * n, y[:, None] * controls])
+
+
+def best_beta(of_controls: Floats, of_outcome: Floats) -> Floats:
+    """β* = Var(z)⁻¹ Cov(z, e), (..., p), from sums of moments over clusters.
+
+    A control that does not vary, or that others tell, has a β of 0 or shares theirs.
+
+    Parameters
+    ----------
+    of_controls : float64 (..., k)
+        Sums of `control_moments`.
+    of_outcome : float64 (..., p + 2)
+        Sums of `outcome_moments`.
+
+    Examples
+    --------
+    Where y is 1 + 3·x, β* is 3:
+
+    >>> import numpy as np
+    >>> from countersample.evaluation.control_variates import (
+    ...     best_beta, control_moments, outcome_moments)
+    >>> x, n = np.array([[0.0], [2.0], [4.0]]), np.ones(3)
+    >>> y = 1 + 3 * x[:, 0]
+    >>> best_beta(control_moments(n, x).sum(0), outcome_moments(y, n, x).sum(0)).round(9)
+    array([3.])
+    """
+    p = of_outcome.shape[-1] - 2
+    total, products = _split(of_controls, p)
+    size = total[..., :1]
+    mean = total[..., 1:] / size  # x̄
+    with_n, squared = products[..., 0, 1:], products[..., 0, 0, None]
+    variance = (
+        products[..., 1:, 1:]
+        - mean[..., :, None] * with_n[..., None, :]
+        - with_n[..., :, None] * mean[..., None, :]
+        + mean[..., :, None] * mean[..., None, :] * squared[..., None]
+    )
+    outcome = of_outcome[..., :1] / size  # ȳ
+    covariance = (
+        of_outcome[..., 2:] - mean * of_outcome[..., 1:2] - outcome * (with_n - mean * squared)
+    )
+    # In units of their own spread; below the last bits of what was subtracted there is none.
+    scale = np.diagonal(variance, axis1=-2, axis2=-1)
+    rounding = _SINGULAR * np.diagonal(products, axis1=-2, axis2=-1)[..., 1:]
+    scale = np.where(scale > rounding, np.sqrt(np.maximum(scale, 0)), np.inf)
+    correlation = variance / scale[..., :, None] / scale[..., None, :]
+    inverse = np.linalg.pinv(correlation, rcond=_SINGULAR, hermitian=True)
+    beta: Floats = (inverse @ (covariance / scale)[..., None])[..., 0] / scale
+    return beta
+
+
+def controlled_mean(of_controls: Floats, of_outcome: Floats, expected: Floats) -> Floats:
+    """V = ȳ − β*·(x̄ − X), (...,), from sums of moments over clusters.
+
+    Parameters
+    ----------
+    of_controls, of_outcome
+        As for `best_beta`.
+    expected : float64 (..., p)
+        X, for one n.
+
+    Examples
+    --------
+    Half of all x are known to be 1, and here two of three are: so of y = 4·x the mean is 2.
+
+    >>> import numpy as np
+    >>> from countersample.evaluation.control_variates import (
+    ...     control_moments, controlled_mean, outcome_moments)
+    >>> x, n = np.array([[0.0], [1.0], [1.0]]), np.ones(3)
+    >>> sums = control_moments(n, x).sum(0), outcome_moments(4 * x[:, 0], n, x).sum(0)
+    >>> float(controlled_mean(*sums, np.array([0.5])).round(9))
+    2.0
+    """
+    p = of_outcome.shape[-1] - 2
+    total, _ = _split(of_controls, p)
+    size = total[..., :1]
+    above = total[..., 1:] / size - expected
+    beta = best_beta(of_controls, of_outcome)
+    value: Floats = (of_outcome[..., :1] / size)[..., 0] - (beta * above).sum(axis=-1)
+    return value
+
+
+def _split(of_controls: Floats, p: int) -> tuple[Floats, Floats]:
+    """Return Σn and Σx, (..., p + 1), and the sums of their products, (..., p + 1, p + 1)."""
+    total, products = of_controls[..., : p + 1], of_controls[..., p + 1 :]
+    return total, products.reshape(*products.shape[:-1], p + 1, p + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Controls:
+    """What is known of the means of Σ 1/p and of Σ 1 over the clicks of a session.
+
+    The first as a number, or both from a longer log, which has clusters of its own.
+    """
+
+    own: Floats  # x of each cluster of the log, (m, p)
+    means: Floats  # X, (p,)
+    longer: Floats | None = None  # n and x of each cluster of the longer log, (m', p + 1)
+    n_empty: float = 0  # the sessions of it that have no row
+
+    @classmethod
+    def of(cls, log: ClickLog, clusters: Clusters, control: float | ClickLog | None) -> Controls:
+        """Return those of a log, by the mean of Σ 1/p or by a longer log; refuse to go without."""
+        _, per = clusters.sizes(log)
+        if control is None:
+            raise ParameterError(
+                f"estimator 'beta-ips' needs control, the mean of Σ 1/p a {per} or a longer log "
+                "that tells it: where this log is all there is, take 'ips'"
+            )
+        weights = clusters.total(log.weights)
+        if not isinstance(control, ClickLog):
+            return cls(weights[:, None], np.array([number("control", control, above=0)]))
+        whole = Clusters.of(control)
+        sizes, longer_per = whole.sizes(control)
+        if longer_per != per:
+            raise DataError(
+                f"the log given as control tells how much there is in a {longer_per} and the log "
+                f"itself in a {per}, expected the same of both: give n_sessions of both, or of none"
+            )
+        n_empty = whole.n_empty if per == "session" else 0
+        longer = np.column_stack([sizes, whole.total(control.weights), whole.total(control.clicks)])
+        own = np.column_stack([weights, clusters.total(log.clicks)])
+        means = longer[:, 1:].sum(axis=0) / (sizes.sum() + n_empty)
+        return cls(own, means, longer, n_empty)
+
+    def resampled(self, n_bootstrap: int, rng: np.random.Generator) -> Floats:
+        """Return X in as many resamples of the longer log, (n_bootstrap, p), or (p,) if known."""
+        if self.longer is None:
+            return self.means
+        empty = np.array([1.0, *np.zeros(len(self.means))])
+        drawn = resample(self.longer, empty, self.n_empty, n_bootstrap=n_bootstrap, rng=rng)
+        means: Floats = drawn[:, 1:] / drawn[:, :1]
+        return means

@@ -1,0 +1,304 @@
+"""The mean corrected by known means: β* by enumeration, by the paper, by least squares."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from conftest import SEED
+from test_counterfactual import other_scores, relevance_of, shown_log, truth
+
+from countersample import ClickLog, PositionBias, RankingDataset, simulate_clicks, synthetic
+from countersample.evaluation import HeldOut, estimate, estimate_gain
+from countersample.evaluation.control_variates import (
+    best_beta,
+    control_moments,
+    controlled_mean,
+    outcome_moments,
+)
+from countersample.evaluation.held_out import FEWEST_FOR_BETA
+from countersample.evaluation.ranking import item_ranks, rank_values
+
+
+def moments(n, y, x, often=None):
+    """The sums over clusters, each of which is there so often."""
+    n, y, x = (np.asarray(column, float) for column in (n, y, x))
+    x = x.reshape(len(n), -1)
+    often = np.ones(len(n)) if often is None else often
+    return often @ control_moments(n, x), often @ outcome_moments(y, n, x)
+
+
+# -- by enumeration --------------------------------------------------------------------------------
+
+# A session has one of two relevant items, at propensities of 1 and 1/4 and with rewards of λ.
+OUTCOMES = [  # probability, y = Σ λ/p, x = Σ 1/p
+    (0.5 * 1.0, 0.9 / 1.0, 1 / 1.0),
+    (0.5 * 0.25, 0.3 / 0.25, 1 / 0.25),
+    (0.5 * 0.75, 0.0, 0.0),
+]
+VALUE, MEAN = 0.5 * 0.9 + 0.5 * 0.3, 1.0
+
+
+def exact(of, n_sessions=4):
+    """Return bias, variance and mean squared error of of(y, x), over all logs."""
+    found = []
+    for log in product(OUTCOMES, repeat=n_sessions):
+        likely, y, x = np.array(log).T
+        found.append((likely.prod(), of(y, x)))
+    likely, values = np.array(found).T
+    mean = likely @ values
+    return mean - VALUE, likely @ (values - mean) ** 2, likely @ (values - VALUE) ** 2
+
+
+def best_of_outcomes():
+    often, y, x = np.array(OUTCOMES).T
+    return float(best_beta(*moments(np.ones(3), y, x, often))[0])
+
+
+def test_any_fixed_beta_is_unbiased_and_the_best_is_best():
+    def of(beta):
+        return lambda y, x: y.mean() - beta * (x.mean() - MEAN)
+
+    best = best_of_outcomes()
+    variances = {}
+    for beta in (best - 0.2, best - 0.01, best, best + 0.01, best + 0.2, 0.0, VALUE / MEAN):
+        bias, variances[beta], _ = exact(of(beta))
+        assert bias == pytest.approx(0, abs=1e-12)
+    assert min(variances, key=variances.get) == best
+    # A parabola around it, as high as the variance of x: Var(x̄)·(β − β*)².
+    often, _, x = np.array(OUTCOMES).T
+    spread = (often @ x**2 - (often @ x) ** 2) / 4
+    for beta, variance in variances.items():
+        expected = variances[best] + spread * (beta - best) ** 2
+        assert variance == pytest.approx(expected, rel=1e-9)
+
+
+def test_it_is_the_baseline_of_the_paper():
+    """E[(w² − w)·r] / E[w² − w], of Gupta et al. (RecSys 2024), for weights of mean 1."""
+    often, y, w = np.array(OUTCOMES).T
+    assert often @ w == 1
+    r = np.divide(y, w, out=np.zeros(3), where=w > 0)
+    paper = (often @ ((w**2 - w) * r)) / (often @ (w**2 - w))
+    assert best_of_outcomes() == pytest.approx(paper, rel=1e-12)
+
+
+def test_a_search_for_one_thing_is_their_bandit(rng):
+    """One relevant item a session: V = β + mean of w·(r − β), with w = 1/p for a click, else 0."""
+    n = 400
+    data = RankingDataset.from_arrays(X=np.arange(2)[:, None], y=[0, 0], qid=["a", "a"])
+    wanted = rng.integers(2, size=n)
+    p = np.array([1.0, 0.25])[wanted]
+    clicked = rng.random(n) < p
+    log = ClickLog(np.zeros(clicked.sum(), int), wanted[clicked], p[clicked],
+                   session=np.flatnonzero(clicked), n_sessions=n)  # fmt: skip
+    found = estimate([2, 1], log, data, metric="dcg", estimator="beta-ips", control=1, rng=0)
+    w, r = clicked / p, np.array([1.0, 1 / np.log2(3)])[wanted]
+    beta = np.cov(w * r, w)[0, 1] / np.var(w, ddof=1)
+    assert found.value == pytest.approx(beta + np.mean(w * (r - beta)), rel=1e-12)
+    assert (found.per, found.resampled, found.n_sessions) == ("session", "sessions", n)
+    truth = (1 + 1 / np.log2(3)) / 2
+    ips = estimate([2, 1], log, data, metric="dcg", rng=0)
+    assert found.high - found.low < 0.5 * (ips.high - ips.low)
+    assert abs(found.value - truth) < 0.1
+
+
+# -- against least squares -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_it_is_least_squares(p, rng):
+    for m in (p + 2, 30):
+        n, x = rng.integers(1, 5, m).astype(float), rng.exponential(size=(m, p))
+        y, expected = rng.exponential(size=m) + x.sum(axis=1), rng.random(p)
+        mean_y, mean_x = y.sum() / n.sum(), x.sum(axis=0) / n.sum()
+        e, z = y - mean_y * n, x - np.outer(n, mean_x)
+        beta = np.linalg.lstsq(z, e, rcond=None)[0]
+        sums = moments(n, y, x)
+        np.testing.assert_allclose(best_beta(*sums), beta, rtol=1e-8, atol=1e-10)
+        value = mean_y - beta @ (mean_x - expected)
+        assert controlled_mean(*sums, expected) == pytest.approx(value, rel=1e-8)
+
+
+def test_many_at_once_are_each_by_itself(rng):
+    shape = (3, 4, 20)
+    n, y, x = np.ones(20), rng.random(20), rng.random((20, 2))
+    known, outcome, often = control_moments(n, x), outcome_moments(y, n, x), rng.poisson(1, shape)
+    expected = rng.random((3, 4, 2))
+    values = controlled_mean(often @ known, often @ outcome, expected)
+    assert values.shape == (3, 4)
+    for place in np.ndindex(3, 4):
+        alone = controlled_mean(often[place] @ known, often[place] @ outcome, expected[place])
+        assert values[place] == pytest.approx(alone, rel=1e-9)
+
+
+def test_controls_that_say_nothing_or_the_same(rng):
+    n, x = np.ones(50), rng.random(50)
+    y = 1 + 2 * x + 0.1 * rng.random(50)
+    alone = controlled_mean(*moments(n, y, x), np.array([0.3]))
+    twice = np.column_stack([x, 5 * x, np.full(50, 0.7)])
+    again = controlled_mean(*moments(n, y, twice), np.array([0.3, 1.5, 0.7]))
+    assert again == pytest.approx(alone, rel=1e-9)
+    constant = controlled_mean(*moments(n, y, n), np.array([3.0]))
+    assert constant == pytest.approx(y.mean(), rel=1e-12)
+
+
+# -- as an estimator -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return synthetic("tiny", rng=SEED)
+
+
+@pytest.fixture(scope="module")
+def logs(tiny):
+    return [shown_log(tiny, 300, seed) for seed in range(SEED, SEED + 300)]
+
+
+def test_with_its_own_log_as_control_it_is_ips(tiny, logs):
+    scores, log = other_scores(tiny), logs[0]
+    own = estimate(scores, log, tiny, estimator="beta-ips", control=log, rng=0)
+    assert own.value == pytest.approx(estimate(scores, log, tiny, rng=0).value, rel=1e-12)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_interval_covers_the_truth_and_is_short(tiny, logs, known):
+    """Where X is known, and where a log of three times as many sessions tells it."""
+    scores = other_scores(tiny)
+    expected = truth(tiny, scores)
+    mean = relevance_of(tiny).sum() / tiny.n_queries
+    covered, widths, errors = [], [], []
+    for k, log in enumerate(logs):
+        control = mean
+        if not known:
+            control = ClickLog.concat([log, logs[k - 1], logs[k - 2]])
+        found = estimate(scores, log, tiny, estimator="beta-ips", control=control,
+                         n_bootstrap=200, rng=k)  # fmt: skip
+        ips = estimate(scores, log, tiny, n_bootstrap=200, rng=k)
+        snips = estimate(scores, log, tiny, estimator="snips", n_bootstrap=1, rng=k).value
+        covered.append(found.low <= expected <= found.high)
+        widths.append((found.high - found.low) / (ips.high - ips.low))
+        errors.append([found.value - expected, snips * mean - expected, ips.value - expected])
+    assert 0.90 <= np.mean(covered) <= 0.98
+    assert np.mean(widths) < (0.65 if known else 0.85)
+    of_beta, of_snips, of_ips = (np.array(errors) ** 2).mean(axis=0)
+    assert of_beta < (0.4 if known else 0.75) * of_ips
+    if known:
+        assert of_beta < 1.1 * of_snips  # 0.97, and what β* costs
+
+
+@pytest.mark.parametrize("resampled", ["sessions", "queries"])
+def test_a_gain_has_the_difference_of_both(tiny, logs, resampled):
+    log = logs[0]
+    longer = ClickLog.concat(logs[:5])
+    if resampled == "queries":
+        log, longer = (each.replace(session=None) for each in (log, longer))
+    scores = other_scores(tiny)
+    options = {"estimator": "beta-ips", "control": longer, "n_bootstrap": 100}
+    gain = estimate_gain(scores, log, tiny, logging=tiny.features[:, 0], rng=3, **options)
+    new, old = (estimate(s, log, tiny, rng=3, **options) for s in (scores, tiny.features[:, 0]))
+    assert (gain.new.value, gain.logged.value) == (new.value, old.value)
+    assert (gain.new.low, gain.new.high) == pytest.approx((new.low, new.high), rel=1e-9)
+    assert gain.value == new.value - old.value
+    assert gain.new.resampled == resampled
+    none = estimate_gain(scores, log, tiny, logging=scores, rng=3, **options)
+    assert (none.low, none.value, none.high) == pytest.approx((0, 0, 0), abs=1e-12)
+
+
+def test_without_sessions_it_is_per_click(tiny):
+    def clicks(seed, n):
+        return simulate_clicks(tiny, tiny.features[:, 0], n, bias=PositionBias(1.0), rng=seed)
+
+    def bare(log):
+        return ClickLog(log.query, log.item, log.propensity)
+
+    log, longer, scores = bare(clicks(SEED, 500)), bare(clicks(SEED + 1, 5000)), other_scores(tiny)
+    by_log = estimate(scores, log, tiny, estimator="beta-ips", control=longer, rng=0)
+    mean = longer.weights.mean()
+    by_mean = estimate(scores, log, tiny, estimator="beta-ips", control=mean, rng=0)
+    assert by_log.per == by_mean.per == "click"
+    assert by_log.value == pytest.approx(by_mean.value, rel=1e-9)  # clicks a click tell nothing
+    assert by_log.high - by_log.low > by_mean.high - by_mean.low
+
+
+# -- candidates judged by a part of the queries ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many():
+    return synthetic("tiny", n_queries=1000, rng=SEED)
+
+
+@pytest.fixture(scope="module")
+def log(many):
+    return simulate_clicks(many, many.features[:, 0], 8000, bias=PositionBias(1.0), rng=SEED)
+
+
+def part_of(many, log, seed, *candidates):
+    held_out = HeldOut(many, log, "dcg@10", least_queries=1, rng=np.random.default_rng(seed))
+    (fold,) = held_out.folds
+    query = np.repeat(np.arange(many.n_queries), many.query_sizes)
+    rows = np.isin(query, fold.queries)
+    return held_out, [held_out.sums([scores[rows]]) for scores in candidates]
+
+
+def by_query(many, log, scores):
+    worth = rank_values("dcg@10", item_ranks(scores, many))[many.offsets[log.query] + log.item]
+    columns = (worth * log.weights, log.weights, log.clicks)
+    return [np.bincount(log.query, column, many.n_queries) for column in columns]
+
+
+def test_its_value_is_beta_ips_with_the_whole_log_as_control(many, log):
+    scores = other_scores(many)
+    scores += 1e-9 * np.random.default_rng(SEED).random(many.n_items)  # no ties
+    held_out, (sums,) = part_of(many, log, SEED, scores)
+    (fold,) = held_out.folds
+    y, x, c = by_query(many, log, scores)
+    clicked, judges = np.unique(log.query), fold.queries
+    assert len(judges) == held_out.n_queries == -(-len(clicked) // 5) >= FEWEST_FOR_BETA
+    known = np.column_stack([x, c])
+    z = known[judges] - known[judges].mean(axis=0)
+    beta = np.linalg.lstsq(z, y[judges] - y[judges].mean(), rcond=None)[0]
+    means = known[clicked].mean(axis=0)
+    value = y[judges].mean() - beta @ (known[judges].mean(axis=0) - means)
+    assert held_out.value(sums) == pytest.approx(value / means[0], rel=1e-9)
+
+
+def test_it_is_nearer_to_what_all_queries_say_than_snips(many, log):
+    """Over parts drawn at random: of values, and of the difference between two candidates."""
+    a = many.features[:, 0] + 0.05 * np.random.default_rng(SEED).random(many.n_items)
+    b = other_scores(many)
+    whole, _ = part_of(many, log, 0)
+    targets = [y.sum() / x.sum() for y, x, _ in (by_query(many, log, s) for s in (a, b))]
+    errors = []
+    for seed in range(SEED, SEED + 200):
+        held_out, sums = part_of(many, log, seed, a, b)
+        value_a, value_b = map(held_out.value, sums)
+        snips_a, snips_b = (s.sum() / held_out.weight_sums.sum() for s in sums)
+        errors.append([
+            value_a - targets[0], snips_a - targets[0],
+            value_a - value_b - (targets[0] - targets[1]),
+            snips_a - snips_b - (targets[0] - targets[1]),
+        ])  # fmt: skip
+    of_value, of_snips, of_difference, of_snips_difference = (np.array(errors) ** 2).mean(axis=0)
+    assert of_value < 0.8 * of_snips
+    assert of_difference < of_snips_difference
+    assert whole.n_queries < many.n_queries
+
+
+def test_the_error_of_a_difference_is_that_of_the_bootstrap(many, log):
+    held_out, (a, b) = part_of(many, log, SEED, other_scores(many), many.features[:, 0])
+    difference = held_out.value(a) - held_out.value(b)
+    assert held_out.value(a - b) == pytest.approx(difference, rel=1e-9)  # β* is linear in y
+    low, high = held_out.intervals((a - b)[None], np.random.default_rng(SEED))[0]
+    error = difference / held_out.z_score(a, b)
+    assert error == pytest.approx((high - low) / 2 / 1.96, rel=0.25)
+    assert held_out.z_score(b, a) == pytest.approx(-held_out.z_score(a, b), rel=1e-9)
+    assert held_out.z_score(a, a) == 0
+
+
+def test_few_judges_judge_by_snips(tiny):
+    log = simulate_clicks(tiny, tiny.features[:, 0], 2000, bias=PositionBias(1.0), rng=SEED)
+    held_out, (sums,) = part_of(tiny, log, SEED, other_scores(tiny))
+    assert held_out.n_queries < FEWEST_FOR_BETA
+    expected = sums.sum() / held_out.weight_sums.sum()
+    assert held_out.value(sums) == pytest.approx(expected, rel=1e-12)
