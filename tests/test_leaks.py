@@ -1,0 +1,363 @@
+"""Features that know the clicks are named; what was there before the clicks is not."""
+
+import importlib.util
+import lzma
+from math import comb
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import ROOT, SEED
+from pyarrow import csv
+from shops import make, opened
+
+from countersample import ClickLog, PositionBias, RankingDataset, load_letor
+from countersample.clicks.impressions import PositionCounts
+from countersample.clicks.impressions.joining import Matched
+from countersample.fitting import chance, find_leaks, fit_from_impressions
+from countersample.fitting.leaks import Leak
+
+
+def load_benchmark():
+    path = ROOT / "benchmarks" / "quality" / "leaks.py"
+    spec = importlib.util.spec_from_file_location("bench_leaks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+BENCH = load_benchmark()
+SURE = ("click rate", "clicks", "smoothed rate", "log of clicks", "debiased rate",
+        "relevance + debiased rate")  # fmt: skip
+
+
+def names(leaks):
+    return {leak.name for leak in leaks}
+
+
+class TestTheory:
+    @pytest.mark.parametrize("n", [1, 2, 3, 7])
+    @pytest.mark.parametrize("relevance", [0.0, 0.2, 0.7, 1.0])
+    def test_no_prediction_is_closer_than_chance_by_enumeration(self, n, relevance):
+        """Mean of v over all outcomes: n·x·(1 − x), or no more than that of a single impression.
+
+        So the mean of (C − m)² − v is (n·x − m)² for n > 1 and at least that for n = 1.
+        """
+        theta = 0.6
+        x = theta * relevance
+        mean_of_v, mean = 0.0, 0.9
+        excess = 0.0
+        for c in range(n + 1):
+            p = comb(n, c) * x**c * (1 - x) ** (n - c)
+            rows = chance.Rows(*np.array([[0], [1]]), *np.array([[n], [c], [theta]], float))
+            one = np.zeros(1, int)
+            v = chance._added_up(rows, one, one, one, one).chance[0]
+            mean_of_v += p * v
+            excess += p * ((c - mean) ** 2 - v)
+        variance = n * x * (1 - x)
+        if n > 1:
+            assert mean_of_v == pytest.approx(variance)
+            assert excess == pytest.approx((n * x - mean) ** 2)
+        else:
+            assert mean_of_v == pytest.approx(x * (1 - theta))
+            assert mean_of_v <= variance + 1e-12
+            assert excess >= (x - mean) ** 2 - 1e-12
+
+    def test_no_term_is_above_1_as_the_bound_asks(self):
+        clicks, mean = np.meshgrid(np.arange(100.0), np.linspace(0, 100, 2001))
+        assert ((clicks - (clicks - mean) ** 2) / (mean + 0.5)).max() <= 1  # v ≤ C
+
+    def test_the_variance_is_that_of_binomial_clicks_by_enumeration(self):
+        """Where m is the true mean; it may be larger, but not smaller."""
+        for n in (1, 2, 3, 10, 40):
+            for theta, relevance in ((1.0, 0.1), (0.5, 0.5), (0.2, 0.9), (1.0, 0.5)):
+                x = theta * relevance
+                outcomes = np.arange(n + 1.0)
+                p = np.array([comb(n, c) * x**c * (1 - x) ** (n - c) for c in range(n + 1)])
+                rows = chance.Rows(
+                    np.arange(n + 1), np.ones(n + 1, int), np.full(n + 1, float(n)), outcomes,
+                    np.full(n + 1, theta),
+                )  # fmt: skip
+                index = np.arange(n + 1)
+                groups = chance._added_up(rows, index, index, index, index % 2)
+                mean = np.full(n + 1, n * x)
+                excess = (outcomes - n * x) ** 2 - groups.chance
+                exact = p @ excess**2 - (p @ excess) ** 2
+                told = chance._closer(groups.take(index == 0), mean[:1])[1] * (n * x + 0.5) ** 2
+                assert told >= exact * (1 - 1e-9)
+
+    def test_sums_are_those_of_plain_loops(self, rng):
+        n = 60
+        rows = chance.Rows(
+            np.arange(n), np.ones(n, int), rng.integers(1, 9, n).astype(float),
+            np.zeros(n), rng.random(n),
+        )  # fmt: skip
+        rows = rows._replace(clicks=rng.binomial(rows.shown.astype(int), 0.4).astype(float))
+        query = np.arange(n) // 6
+        groups = chance._added_up(rows, np.arange(n), np.arange(n), query, query % 2)
+        values, bins, base = rng.random(n), rng.integers(3, size=n), groups.bases[1]
+        steps = chance._in_bins(groups, base, bins)
+        lines = chance._in_bins(groups, base, bins, values)
+        order = np.lexsort([values, query])
+        near = chance._of_neighbours(groups, base, order)
+        for i in range(n):
+            others = [j for j in range(n) if bins[j] == bins[i] and query[j] % 2 != query[i] % 2]
+            x, y, w = values[others], groups.clicks[others] / base[others], base[others]
+            assert steps[i] == pytest.approx(base[i] * np.average(y, weights=w))
+            b, a = np.polyfit(x, y, 1, w=np.sqrt(w))
+            assert lines[i] == pytest.approx(max(0, base[i] * (a + b * values[i])))
+            ranked = sorted((j for j in range(n) if query[j] == query[i]), key=lambda j: values[j])
+            k = ranked.index(i)
+            if 0 < k < 5:
+                rates = [groups.clicks[j] / base[j] for j in (ranked[k - 1], ranked[k + 1])]
+                assert near[i] == pytest.approx(base[i] * sum(rates) / 2)
+            else:
+                assert np.isnan(near[i])
+
+
+class TestBefore:
+    """The probability of a false alarm is below 0.1 % a log."""
+
+    @pytest.mark.parametrize("relevance", ["equal", "little", "much"])
+    @pytest.mark.parametrize("users", ["alike", "various", "one click"])
+    def test_what_was_there_before_is_not_named(self, relevance, users):
+        rng = np.random.default_rng([SEED, len(relevance), len(users)])
+        world = BENCH.World(rng, queries=300, relevance=relevance, users=users)
+        sessions = world.sessions(6000)
+        data = BENCH.dataset_of(world.before(6000))
+        assert find_leaks(world.log(sessions), data, rng=rng) == ()
+        # Nor is it closer than chance but a little, in any of the ways it is asked.
+        told = list(chance.knows_chance(chance.Rows.of(world.log(sessions), data), data, None, rng))
+        assert len(told) == data.n_features
+        assert min(bound for _, _, bound in told) > -6
+
+    @pytest.mark.parametrize("gamma", [0.0, 0.3, 2.0])
+    def test_not_even_where_examination_is_taken_as_another(self, gamma, rng):
+        world = BENCH.World(rng)
+        sessions = world.sessions(4000)
+        data = BENCH.dataset_of(world.before(4000))
+        log = world.log(sessions)
+        log = log.replace(examination=1.0 / log.position**gamma)
+        assert find_leaks(log, data, rng=rng) == ()
+
+    def test_one_session_a_query(self, rng):
+        world = BENCH.World(rng, queries=3000)
+        sessions = np.arange(3000), *world.sessions(3000)[1:]
+        before = {"noise": rng.random((3000, 10)), "position": sessions[1]}
+        after = {"clicked": sessions[2], "partly": sessions[2] + rng.normal(size=(3000, 10)) / 5}
+        leaks = find_leaks(world.log(sessions), BENCH.dataset_of(before | after), rng=rng)
+        assert names(leaks) == {"clicked", "partly"}
+
+    def test_clicks_that_are_always_the_same_are_no_leak(self):
+        """All or nothing is clicked where it is examined: then even the relevance knows it all."""
+        query, item = np.divmod(np.arange(3000), 10)
+        relevance = (item % 2).astype(float)
+        data = BENCH.dataset_of({"relevance": relevance.reshape(300, 10)})
+        log = ClickLog(query, item, np.ones(3000), 30 * relevance, impressions=np.full(3000, 30))
+        assert find_leaks(log, data, rng=np.random.default_rng(SEED)) == ()
+
+
+class TestAfter:
+    @pytest.mark.parametrize("relevance", ["equal", "little", "much"])
+    @pytest.mark.parametrize("users", ["alike", "various", "one click"])
+    def test_what_was_computed_from_the_clicks_is_named(self, relevance, users):
+        rng = np.random.default_rng([SEED, len(relevance), len(users)])
+        world = BENCH.World(rng, queries=300, relevance=relevance, users=users)
+        sessions = world.sessions(6000)
+        before, after = world.before(6000), world.after(sessions)
+        leaks = find_leaks(world.log(sessions), BENCH.dataset_of(before | after), rng=rng)
+        assert set(SURE) <= names(leaks) <= set(after)
+        assert "rank by rate in the query" in names(leaks) or users == "one click"
+        assert {(leak.period, leak.seen) for leak in leaks} == {("log", "chance")}
+        rate = next(leak for leak in leaks if leak.name == "click rate")
+        assert rate.size > 0.95
+        assert rate.false_alarm < 1e-20
+
+    def test_of_items_over_all_queries(self, rng):
+        """Each item is in ten queries: a tenth of the clicks behind its rate is those of a pair."""
+        world = BENCH.World(rng, queries=1000)
+        items = np.argsort(rng.random((1000, 1000)), axis=1)[:, :10]
+        now, earlier = world.sessions(20_000), world.sessions(20_000)
+
+        def rate(sessions):
+            clicks, shown, _ = world.counts(sessions)
+            total = [np.bincount(items.ravel(), column.ravel(), 1000) for column in (clicks, shown)]
+            return (total[0] / total[1])[items]
+
+        data = BENCH.dataset_of({"of this log": rate(now), "of an earlier one": rate(earlier)})
+        for ids in (items.ravel(), np.char.add("item-", items.ravel().astype(str))):
+            leaks = find_leaks(world.log(now), data, item_ids=ids, rng=rng)
+            assert names(leaks) == {"of this log"}
+
+    def test_of_a_log_whose_items_without_a_click_are_left_out(self, rng):
+        """Most pairs that were clicked were clicked once, which is less than chance allows."""
+        world = BENCH.World(rng, queries=3000, relevance="equal")
+        sessions = world.sessions(6000)
+        data = BENCH.dataset_of(world.before(6000) | world.after(sessions))
+        log = world.log(sessions)
+        was_clicked = world.counts(sessions)[0][log.query, log.item] > 0
+        leaks = find_leaks(log.take(was_clicked), data, rng=rng)
+        assert {"click rate", "clicks"} <= names(leaks) <= set(world.after(sessions))
+
+    def test_clicks_with_values_and_logged_propensities(self, rng):
+        """What is counted is events, not what they are worth; examination is not asked for."""
+        world = BENCH.World(rng)
+        sessions = world.sessions(4000)
+        data = BENCH.dataset_of(world.before(4000) | world.after(sessions))
+        log = world.log(sessions)
+        log = log.replace(count=3.5 * log.count, events=log.count, examination=None)
+        leaks = find_leaks(log, data, rng=rng)
+        assert set(SURE[:5]) <= names(leaks) <= set(world.after(sessions))
+
+    def test_large_logs_are_drawn_from(self, rng, monkeypatch):
+        monkeypatch.setattr(chance, "MOST", 2000)
+        monkeypatch.setattr(chance, "FIRST", 500)
+        world = BENCH.World(rng, queries=1000)
+        sessions = world.sessions(20_000)
+        before, after = world.before(20_000), world.after(sessions)
+        leaks = find_leaks(world.log(sessions), BENCH.dataset_of(before | after), rng=rng)
+        assert {"click rate", "clicks", "debiased rate"} <= names(leaks) <= set(after)
+
+
+@pytest.fixture(scope="module", params=["equal", "little", "much"])
+def week(request):
+    rng = np.random.default_rng([SEED, 5])
+    world = BENCH.World(rng, queries=300, relevance=request.param)
+    learned, judged = world.sessions(6000), world.sessions(3000)
+    both = tuple(np.concatenate(pair) for pair in zip(learned, judged, strict=True))
+    features = world.before(6000)
+    before = set(features)
+    for period, sessions in (("learned", learned), ("judged", judged), ("log", both)):
+        features |= {f"{name}, {period}": x for name, x in world.after(sessions).items()}
+    data = BENCH.dataset_of(features)
+    leaks = find_leaks(world.log(learned), data, judged=world.log(judged), rng=rng)
+    return before, {leak.name: leak for leak in leaks}
+
+
+class TestDays:
+    def test_what_was_there_before_passes(self, week):
+        before, leaks = week
+        assert not before & set(leaks)
+
+    @pytest.mark.parametrize("period", ["learned", "judged", "log"])
+    def test_leaks_are_named_with_their_days(self, week, period):
+        _, leaks = week
+        for name in SURE[:5]:
+            assert leaks[f"{name}, {period}"].period == period
+
+    def test_a_noisy_copy_is_seen_by_the_days_it_knows(self, rng):
+        """Too much noise to be closer than chance allows, but nothing is known of other days."""
+        world = BENCH.World(rng, queries=2000, relevance="equal")
+        learned, judged = world.sessions(20_000), world.sessions(20_000)
+        copies = {}
+        for period, sessions in (("learned", learned), ("judged", judged)):
+            clicks, shown, _ = world.counts(sessions)
+            rate = clicks / shown
+            copies[period] = rate + 2.5 * rate.std() * rng.normal(size=rate.shape)
+        leaks = find_leaks(
+            world.log(learned), BENCH.dataset_of(copies), judged=world.log(judged), rng=rng
+        )
+        assert {(leak.name, leak.period, leak.seen) for leak in leaks} == {
+            ("learned", "learned", "days"),
+            ("judged", "judged", "days"),
+        }
+
+    def test_another_ranker_from_a_day_on_is_no_leak(self, rng):
+        """Its score knows where items are shown in the days that judge, not before."""
+        world = BENCH.World(rng, queries=500)
+        scores = world.scores.copy()
+        world.scores[:] = scores[0]
+        learned = world.sessions(8000)
+        world.scores[:] = scores[1]
+        judged = world.sessions(8000)
+        data = BENCH.dataset_of({"old": scores[0], "new": scores[1], "true": world.relevance})
+        logs = [world.log(each) for each in (learned, judged)]
+        logs = [log.replace(examination=np.ones(log.n_rows)) for log in logs]  # far from the truth
+        assert find_leaks(logs[0], data, judged=logs[1], rng=rng) == ()
+
+
+class TestRealData:
+    def test_real_features_with_simulated_clicks(self, shared, rng):
+        data = load_letor(shared / "mq2008" / "S1.txt.xz")
+        query = np.repeat(np.arange(data.n_queries), data.query_sizes)
+        item = np.arange(data.n_items) - data.offsets[query]
+        policy = data.features[:, 24]  # one of the features, which have many ties
+        order = np.lexsort([-policy, query])
+        position = np.empty(data.n_items, int)
+        position[order] = item + 1
+        relevance = np.where(data.labels > 0, 0.9, 0.1)
+        clicks = rng.binomial(20, relevance / position)
+        features = np.column_stack([data.features, data.labels, clicks / 20]).astype(np.float32)
+        log = ClickLog(query, item, 1 / position, clicks, position=position,
+                       impressions=np.full(data.n_items, 20), examination=1 / position)  # fmt: skip
+        leaks = find_leaks(log, data.with_features(features), rng=rng)
+        assert [leak.name for leak in leaks] == [f"feature {data.n_features + 2}"]
+
+    def test_a_real_log(self, shared, rng):
+        """Click rates of every other session tell of the rest; those of the rest know it."""
+        with lzma.open(shared / "sogou_clicks" / "impressions.tsv.xz") as file:
+            rows = csv.read_csv(file, parse_options=csv.ParseOptions(delimiter="\t"))
+        columns = {name: rows[name].to_numpy() for name in rows.column_names}
+        pair = columns["query_id"] * 10**6 + columns["item_id"]
+        distinct, pair = np.unique(pair, return_inverse=True)
+        is_later = columns["session"] % 2 == 1
+        rates = []
+        for part in (~is_later, is_later):
+            clicks = np.bincount(pair[part], columns["click"][part], len(distinct))
+            rates.append(clicks / np.maximum(np.bincount(pair[part], None, len(distinct)), 1))
+        data = RankingDataset.from_arrays(
+            X=np.stack(rates, axis=1), y=np.zeros(len(distinct)), qid=distinct // 10**6,
+            feature_names=["earlier", "same"],
+        )  # fmt: skip
+        counts = PositionCounts.from_columns(
+            *(columns[name][is_later] for name in ("query_id", "item_id", "position", "click"))
+        )
+        matched = Matched.of(counts, data, distinct % 10**6)
+        shown, *_ = matched.shown(PositionBias(1.0))
+        assert names(find_leaks(shown, data, item_ids=distinct % 10**6, rng=rng)) == {"same"}
+
+
+def test_the_gain_of_a_log_where_nothing_can_be_gained():
+    """All items are equally relevant. The click rate of the same log promises a gain; it is found.
+
+    With that of an earlier log nothing is named, and nothing promised.
+    """
+    rng = np.random.default_rng(SEED)
+    log, features = make([SEED, 1], sessions=2000)
+    chance_of_click = 0.3 / log["position"].to_numpy()
+    items, member = np.unique(log["item_id"].to_pylist(), return_inverse=True)
+    clicks = {period: rng.random(len(member)) < chance_of_click for period in ("same", "earlier")}
+    rates = {
+        period: dict(zip(items.tolist(), np.bincount(member, c) / np.bincount(member), strict=True))
+        for period, c in clicks.items()
+    }
+    now = pa.array(clicks["same"].astype(np.int8))
+    log = log.set_column(log.column_names.index("click"), "click", now)
+    for period, promised in (("same", True), ("earlier", False)):
+        rate = [rates[period].get(item, 0.0) for item in features["item_id"].to_pylist()]
+        told = features.append_column("click_rate", pa.array(rate, pa.float32()))
+        impressions, table = opened(log, told)
+        fit = fit_from_impressions(impressions, table, propensities=PositionBias(1.0))
+        leaks = find_leaks(fit.shown, table.dataset, item_ids=table.item_ids, rng=rng)
+        assert names(leaks) == ({"click_rate"} if promised else set())
+        assert (fit.gain.low > 0) == promised
+
+
+def test_sentences():
+    chance_leak = Leak(3, "ctr", "log", "chance", 0.973, 1e-30)
+    assert chance_leak.sentence == (
+        "Feature 'ctr' was computed from the clicks of this log: it knows 97% of the chance in "
+        "them, and what was there before can know nothing of it."
+    )
+    learned = Leak(3, "ctr", "learned", "days", 4.16, 1e-9)
+    assert learned.sentence == (
+        "Feature 'ctr' knows the clicks of the days that were learned from 4.2 times as well as "
+        "the clicks of the days that judge, at the same positions of the same queries and items: "
+        "it was computed from them, or what users want has changed since."
+    )
+    judged = Leak(3, "ctr", "judged", "days", np.inf, 1e-9)
+    assert judged.sentence == (
+        "Feature 'ctr' knows the clicks of the days that judge and not the clicks of the days that "
+        "were learned from, at the same positions of the same queries and items: it was computed "
+        "from them."
+    )
