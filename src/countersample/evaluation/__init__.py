@@ -1,6 +1,7 @@
 """How good a ranker is: on labelled (judged) queries, and from clicks alone."""
 
 from countersample.data.scoring import Ranker
+from countersample.evaluation.comparing import Comparison, Difference, compare
 from countersample.evaluation.counterfactual import Estimate, Gain, estimate, estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.estimators import ESTIMATORS
@@ -9,12 +10,15 @@ from countersample.evaluation.labelled import QueryValues, evaluate, learning_cu
 
 __all__ = [
     "ESTIMATORS",
+    "Comparison",
+    "Difference",
     "Estimate",
     "Fold",
     "Gain",
     "HeldOut",
     "QueryValues",
     "Ranker",
+    "compare",
     "estimate",
     "estimate_gain",
     "evaluate",
