@@ -30,7 +30,7 @@ import numpy as np
 
 from countersample._frames import Tabular
 from countersample.errors import DataError, ParameterError
-from countersample.evaluation.counterfactual import Estimate, _estimates
+from countersample.evaluation.counterfactual import Estimate, paired_estimates
 from countersample.evaluation.estimators import logged_rewards, make_case, rewards_of
 from countersample.evaluation.resampling import interval
 
@@ -214,7 +214,7 @@ def compare(
         raise DataError(
             f"drawn has {drawn.shape[1]} columns, expected {len(names)}: of {', '.join(names)}"
         )
-    found, drawn = _estimates(case, rewards, n_bootstrap, confidence, rng, drawn)
+    found, drawn = paired_estimates(case, rewards, n_bootstrap, confidence, rng, drawn)
     estimates = dict(zip(names, found, strict=True))
     if not estimates[reference].value > 0:
         raise DataError(
@@ -270,9 +270,19 @@ def _differences(
         is_above, is_below = low[j] > _ROUNDING * of_base, high[j] < -_ROUNDING * of_base
         verdict = {1: "better", 0: "not shown", -1: "worse"}[sign * (int(is_above) - is_below)]
         difference = float(values[j] - of_base)
-        numbers = [difference, low[j], high[j], difference / of_base, relative_low[j],
-                   relative_high[j]]  # fmt: skip
-        found.append(Difference(names[k], reference, *map(float, numbers), verdict=verdict))
+        found.append(
+            Difference(
+                candidate=names[k],
+                reference=reference,
+                value=difference,
+                low=float(low[j]),
+                high=float(high[j]),
+                relative=difference / of_base,
+                relative_low=float(relative_low[j]),
+                relative_high=float(relative_high[j]),
+                verdict=verdict,
+            )
+        )
     return tuple(found)
 
 

@@ -229,7 +229,7 @@ def estimate(
     """
     rng = np.random.default_rng(rng)
     case = make_case(log, dataset, metric, estimator, clip, baseline, rng, control)
-    estimates, _ = _estimates(
+    estimates, _ = paired_estimates(
         case, [rewards_of(ranker_or_scores, case)], n_bootstrap, confidence, rng
     )
     return estimates[0]
@@ -283,7 +283,9 @@ def estimate_gain(
     case = make_case(log, dataset, metric, estimator, clip, baseline, rng, control)
     old = logged_rewards(case) if logging is None else rewards_of(logging, case)
     new = rewards_of(ranker_or_scores, case)
-    (of_new, of_old), drawn = _estimates(case, [new, old], n_bootstrap, confidence, rng, drawn)
+    (of_new, of_old), drawn = paired_estimates(
+        case, [new, old], n_bootstrap, confidence, rng, drawn
+    )
     if not of_old.value > 0:
         raise DataError(
             f"the logged ranking has a {metric} of 0, expected clicks within its cut-off: there is "
@@ -299,7 +301,7 @@ def estimate_gain(
                 of_new, of_old)  # fmt: skip
 
 
-def _estimates(
+def paired_estimates(
     case: Case,
     rewards: list[RankRewards],
     n_bootstrap: int,
