@@ -1,6 +1,7 @@
 """How good a ranker is: on labelled (judged) queries, and from clicks alone."""
 
 from countersample.data.scoring import Ranker
+from countersample.evaluation.ab_plan import ABPlan, plan_ab_test
 from countersample.evaluation.comparing import Comparison, Difference, compare
 from countersample.evaluation.counterfactual import Estimate, Gain, estimate, estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
@@ -10,6 +11,7 @@ from countersample.evaluation.labelled import QueryValues, evaluate, learning_cu
 
 __all__ = [
     "ESTIMATORS",
+    "ABPlan",
     "Comparison",
     "Difference",
     "Estimate",
@@ -23,5 +25,6 @@ __all__ = [
     "estimate_gain",
     "evaluate",
     "learning_curve",
+    "plan_ab_test",
     "relevance_model",
 ]

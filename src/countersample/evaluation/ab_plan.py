@@ -1,0 +1,259 @@
+"""How long an A/B test has to run to confirm what clicks promise: `plan_ab_test`.
+
+An A/B test counts the clicks of its sessions. What users would click on a new ranking is estimated
+from logged clicks by the position-based model: an item of relevance r that has rank k is clicked
+with probability θ_k·r, and a click on an item with propensity ρ counts 1/ρ, so that with S sessions
+
+    clicks a session, new       (1/S) Σ_clicks θ(new rank) / ρ
+    clicks a session, logged    (1/S) Σ_clicks 1
+
+Of Y, the clicks of one session, where those on different items of a query are independent,
+
+    E Y² = E Y + (1/S) Σ_q S_q Σ_{i ≠ j} x_i·x_j        with x_i the clicks of q on i a session
+
+and the sessions that each of two arms needs, for a two-sided test at level α to see the difference
+with a given power, are
+
+    n = (z_{1−α/2} + z_power)² · (Var Y_new + Var Y_logged) / (E Y_new − E Y_logged)²
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import norm
+
+from countersample._params import number
+from countersample.errors import DataError
+from countersample.evaluation.doubly_robust import theta_of
+from countersample.evaluation.ranking import item_ranks
+from countersample.evaluation.resampling import Clusters, add_up, interval, resample
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from countersample._arrays import Floats
+    from countersample.clicks import ClickLog
+    from countersample.data import RankingDataset
+    from countersample.data.scoring import Ranker
+
+LEVEL = 0.05  # of the two-sided test
+ALL_PAGES = 0.99  # share of sessions whose first position is in the log: then all of it is
+
+
+@dataclass(frozen=True)
+class ABPlan:
+    """The sessions that an A/B test of clicks needs.
+
+    Attributes
+    ----------
+    logged, new : float
+        Clicks a session: what was logged, and what is expected on the new ranking.
+    logged_variance, new_variance : float
+        Of the clicks of a session.
+    low, high : float
+        The interval of the difference, new − logged.
+    confidence : float
+        That of the interval.
+    power : float
+        The probability that the test sees the difference.
+    level : float
+        The probability that it sees one where there is none.
+    sessions, sessions_at_low : int or None
+        In each arm, to see the expected difference, or the lower end of its interval; None where
+        that is not above 0.
+    """
+
+    logged: float
+    new: float
+    logged_variance: float
+    new_variance: float
+    low: float
+    high: float
+    confidence: float
+    power: float
+    level: float
+    sessions: int | None
+    sessions_at_low: int | None
+
+    @property
+    def relative(self) -> float:
+        """The difference as a share of what was logged."""
+        return self.new / self.logged - 1
+
+    @property
+    def sentence(self) -> str:
+        """What the test needs, in words."""
+        told = (
+            f"It counts clicks: {self.logged:.4g} a session were logged, {self.new:.4g} are "
+            f"expected on the new ranking ({self.relative:+.1%}, {self.confidence:.0%} interval "
+            f"{self.low / self.logged:+.1%} to {self.high / self.logged:+.1%})."
+        )
+        if self.sessions is None:
+            return f"{told} No test would show more clicks."
+        told += (
+            f" With {self.sessions:,} sessions in each arm it sees that with a probability of "
+            f"{self.power:.0%} (two-sided, at {self.level:.0%})"
+        )
+        if self.sessions_at_low is None:
+            return f"{told}; at the lower end of the interval there is nothing to see."
+        return f"{told}; with {self.sessions_at_low:,} if it is the lower end of the interval."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self) | {"relative": self.relative, "sentence": self.sentence}
+
+
+def plan_ab_test(
+    ranker_or_scores: ArrayLike | Ranker,
+    log: ClickLog,
+    dataset: RankingDataset,
+    *,
+    power: float = 0.8,
+    confidence: float = 0.95,
+    n_bootstrap: int = 1000,
+    rng: np.random.Generator | int | None = None,
+) -> ABPlan:
+    """Return how many sessions an A/B test of clicks needs to confirm a ranker's gain.
+
+    The formulas are at the top of `countersample.evaluation.ab_plan`. Both arms show as many items
+    as the log did, and items that it never showed count as never clicked. Where the log says which
+    session a click is of, both variances are multiplied so that the logged one is that of its
+    sessions. Sessions are taken as independent: users who come back often need more of them.
+
+    Parameters
+    ----------
+    ranker_or_scores : Ranker or array-like (n_items,)
+        A ranker that was not trained on these clicks, or its scores.
+    log : ClickLog
+        With impressions and positions.
+    dataset : RankingDataset
+        The data the log is of. Its labels are not read.
+    power : float in (0, 1)
+    confidence : float in (0, 1)
+        Of the interval of the difference, a bootstrap over sessions, or else queries.
+    n_bootstrap : int
+    rng : numpy Generator or seed
+
+    Examples
+    --------
+    The second item is twice as relevant, and is moved to the top, where twice as many users look:
+    0.2·1 + 0.4/2 = 0.4 clicks a session become 0.4·1 + 0.2/2 = 0.5.
+
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.evaluation import plan_ab_test
+    >>> data = RankingDataset.from_arrays(X=[[0.0], [1.0]], y=[0, 0], qid=["a", "a"])
+    >>> log = ClickLog(
+    ...     query=[0, 0], item=[0, 1], propensity=[1.0, 0.5], count=[200, 200], position=[1, 2],
+    ...     impressions=[1000, 1000],
+    ... )
+    >>> plan = plan_ab_test(data.features[:, 0], log, data, rng=0)
+    >>> plan.logged, plan.new, plan.sessions  # (1.96 + 0.84)²·(0.32 + 0.33)/0.1²
+    (0.4, 0.5, 511)
+    """
+    number("power", power, above=0, below=1)
+    number("confidence", confidence, above=0, below=1)
+    if log.impressions is None or log.position is None:
+        raise DataError(
+            "the log has no impressions or no positions, expected a row for everything that was "
+            "shown: without them nobody knows what a session is"
+        )
+    clusters = Clusters.of(log)
+    assert clusters.visits is not None  # noqa: S101 (it has impressions)
+    assert clusters.n_sessions is not None  # noqa: S101
+    n = clusters.n_sessions
+    sessions = add_up(clusters.visits[1], clusters.visits[2], dataset.n_queries)
+    clicks = log.clicks if log.events is None else log.events
+    expected = _expected_clicks(ranker_or_scores, log, dataset, clicks, sessions)
+    logged, new = float(clicks.sum() / n), float(expected.sum() / n)
+    old_variance, new_variance = (
+        _variance(by_row, log, dataset, sessions, n) for by_row in (clicks, expected)
+    )
+    if clusters.name == "sessions":
+        own = clusters.total(clicks)
+        seen = float(own @ own / n - logged**2)
+        old_variance, new_variance = seen, new_variance * seen / old_variance
+    sums = np.stack([clusters.sessions, clusters.total(expected), clusters.total(clicks)], axis=1)
+    drawn = resample(sums, np.array([1.0, 0.0, 0.0]), clusters.n_empty, n_bootstrap=n_bootstrap,
+                     rng=np.random.default_rng(rng))  # fmt: skip
+    low, high = interval((drawn[:, 1] - drawn[:, 2]) / drawn[:, 0], confidence)
+    both = old_variance + new_variance
+    return ABPlan(
+        logged=logged,
+        new=new,
+        logged_variance=old_variance,
+        new_variance=new_variance,
+        low=low,
+        high=high,
+        confidence=confidence,
+        power=power,
+        level=LEVEL,
+        sessions=_sessions_needed(new - logged, both, power),
+        sessions_at_low=_sessions_needed(low, both, power),
+    )
+
+
+def _sessions_needed(difference: float, variance: float, power: float) -> int | None:
+    if difference <= 0:
+        return None
+    z = float(norm.ppf(1 - LEVEL / 2) + norm.ppf(power))
+    return ceil(z**2 * variance / difference**2)
+
+
+def _expected_clicks(
+    ranker_or_scores: ArrayLike | Ranker,
+    log: ClickLog,
+    dataset: RankingDataset,
+    clicks: Floats,
+    sessions: Floats,
+) -> Floats:
+    """Return the clicks that each row of the log stands for on the new ranking, (n_rows,).
+
+    (C − c₀)·θ(new rank)/ρ + c₀, with c₀ those by chance, of which each page has as many.
+    """
+    by_chance = np.zeros(log.n_rows)
+    if log.by_chance is not None:
+        by_chance = log.by_chance * clicks.sum() / log.n_clicks  # from worth to clicks
+    theta = _examination_by_rank(log, dataset, sessions)
+    rank = item_ranks(ranker_or_scores, dataset)[dataset.offsets[log.query] + log.item]
+    at_rank = np.where(rank < len(theta), theta[np.minimum(rank, len(theta) - 1)], 0.0)
+    expected: Floats = (clicks - by_chance) * at_rank / log.propensity + by_chance
+    return expected
+
+
+def _examination_by_rank(log: ClickLog, dataset: RankingDataset, sessions: Floats) -> Floats:
+    """Return how likely a session shows an item at rank 0, 1, … and its user examines it.
+
+    The mean of θ over what was shown at a position, times the share of the sessions whose page is
+    so long, of those that have so many items; a log without its unclicked items does not tell that.
+    """
+    assert log.impressions is not None  # noqa: S101 (checked)
+    assert log.position is not None  # noqa: S101
+    position = log.position.astype(np.int64)
+    n = int(position.max()) + 1
+    above, below = log.impressions * theta_of(log), log.impressions
+    if log.examination is None:  # the propensity is told of clicks only
+        above, below = log.clicks, log.clicks / log.propensity
+    shown, told = add_up(position, log.impressions, n), add_up(position, below, n)
+    theta = np.divide(add_up(position, above, n), told, out=np.zeros(n), where=told > 0)
+    able = np.array([sessions[dataset.query_sizes >= rank].sum() for rank in range(n)])
+    if shown[1] < ALL_PAGES * able[1]:
+        return theta
+    theta *= np.minimum(1.0, shown / np.maximum(able, 1.0))
+    return theta
+
+
+def _variance(
+    by_row: Floats, log: ClickLog, dataset: RankingDataset, sessions: Floats, n: float
+) -> float:
+    """Return the variance of the clicks of a session, from those of each row of the log."""
+    items = add_up(dataset.offsets[log.query] + log.item, by_row, dataset.n_items)
+    starts = dataset.offsets[:-1]
+    all_items, squares = np.add.reduceat(items, starts), np.add.reduceat(items**2, starts)
+    both = (all_items**2 - squares) / np.maximum(sessions, 1.0)
+    mean = float(items.sum() / n)
+    # Of few clicks the estimate may be off; that of a session with one click at most is the least.
+    return max(mean + float(both.sum() / n) - mean**2, mean * (1 - mean), 1e-12)
