@@ -119,12 +119,13 @@ def run(tmp_path, monkeypatch, capsys):
     """Run a command in an empty folder; return its output.
 
     Or, where it ``fails``, its one line of error; then nothing is new but what it ``leaves``. A
-    command that succeeds may end with another ``code``.
+    command that succeeds may end with another ``code``; with ``told``, what it said beside its
+    results is returned.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("countersample._progress.PATIENCE", math.inf)  # however slow the machine
 
-    def run(*arguments, fails=False, leaves=(), code=0):
+    def run(*arguments, fails=False, leaves=(), code=0, told=False):
         before = {path.name for path in tmp_path.iterdir()}
         monkeypatch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
@@ -132,7 +133,7 @@ def run(tmp_path, monkeypatch, capsys):
         printed = capsys.readouterr()
         assert ended.value.code == (1 if fails else code), printed.err
         if not fails:
-            return printed.out
+            return printed.err if told else printed.out
         (line,) = printed.err.splitlines()
         assert line.startswith("countersample: ")
         assert {path.name for path in tmp_path.iterdir()} == before.union(leaves)

@@ -26,7 +26,10 @@ def made(curves, *, best=0.8, batch_size=1):
         for method, runs in curves.items()
     }
     settings = {"clicks": 30 * batch_size, "epochs": 1.0, "batch_size": batch_size, "seeds": 2}
-    return Demo(make_result(cells), PAPER.with_settings(settings), True, 7, 70, 5, 20.0, 4.0, "abc")
+    config = PAPER.with_settings(settings)
+    return Demo(
+        make_result(cells), config, True, 7, 70, 5, 20.0, 4.0, "abc", "Items count as relevant …."
+    )
 
 
 class TestTheTable:

@@ -8,6 +8,10 @@ import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
+Fold = Annotated[
+    int | None,
+    typer.Option(min=1, help="The fold of a folder with Fold1 … or S1 …; by default the first."),
+]
 
 # of commands that read a raw log
 Columns = Annotated[

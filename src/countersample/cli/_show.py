@@ -25,6 +25,11 @@ def paragraph(text: str) -> None:
     line(textwrap.fill(text, min(100, shutil.get_terminal_size((100, 24)).columns)))
 
 
+def note(text: str) -> None:
+    """Print a sentence beside the results: to the standard error stream."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+
+
 def as_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print a value as JSON."""
     line(json.dumps(value, indent=2, ensure_ascii=False))

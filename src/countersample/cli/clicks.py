@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._options import Fold, Json, Seed  # noqa: TC001 (typer reads them)
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ def simulate(
         int, typer.Option(help="0: (1/rank)^gamma, the paper's equation; 1: its authors' code.")
     ] = 0,
     click_model: Annotated[str, typer.Option(help="The click model.")] = "position-based",
-    relevant: Annotated[float, typer.Option(help="Smallest relevant grade.")] = 3,
+    relevant: Annotated[
+        float | None,
+        typer.Option(help="Smallest relevant grade [3, or 1 where no grade reaches 3]."),
+    ] = None,
     noise: Annotated[float, typer.Option(help="Clicks on other items, once examined.")] = 0.1,
     policy: Annotated[
         list[Path] | None, typer.Option(help="A saved ranker that showed the items; repeatable.")
@@ -72,17 +75,25 @@ def simulate(
     impressions: Annotated[
         int, typer.Option(help="Write this many sessions as impressions instead of a click log.")
     ] = 0,
+    fold: Fold = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Simulate users who click on the rankings of logging policies."""
     from countersample import PositionBias, simulate_clicks
     from countersample.clicks import diagnose, simulate_impressions
+    from countersample.clicks.relevance import relevance_of, smallest_relevant, told_already
     from countersample.data.load import load_train
 
+    note_files(data, fold)
+    dataset = load_train(data, fold=fold, progress=True)
+    items = relevance_of(dataset, smallest_relevant(dataset, relevant))
+    told = items.warnings("--relevant ")
+    for text in told:
+        _show.note(f"countersample: {text}")
     world: dict[str, Any] = {
         "bias": PositionBias(gamma, offset),
-        "relevant": relevant,
+        "relevant": items.relevant,
         "noise": noise,
         "click_model": click_model,
         "contexts": None if contexts is None else _contexts(contexts, offset),
@@ -90,7 +101,6 @@ def simulate(
     }
     if top is not None:
         world["top"] = top or None
-    dataset = load_train(data, progress=True)
     rankers = _rankers(dataset, policy or [], policy_fraction or [], seed)
     shown = _policy(rankers, shuffle, swap, swap_rate, interleave=interleave)
     if impressions:
@@ -98,20 +108,32 @@ def simulate(
 
         from countersample._files import atomic_path
 
-        table = simulate_impressions(dataset, shown, impressions, **world, rng=seed)
+        with told_already():
+            table = simulate_impressions(dataset, shown, impressions, **world, rng=seed)
         with atomic_path(out) as temporary:
             parquet.write_table(table, temporary)
-        if json:
-            _show.as_json({"out": str(out), "rows": table.num_rows, "sessions": impressions})
-        else:
-            _show.line(f"{table.num_rows:,} impressions of {impressions:,} sessions are in {out}")
-        return
-    log = simulate_clicks(dataset, shown, clicks, **world, rng=seed)
-    log.save(out)
-    if json:
-        _show.as_json({"out": str(out)} | diagnose(log).to_dict())
+        made: dict[str, Any] = {"rows": table.num_rows, "sessions": impressions}
+        said = f"{table.num_rows:,} impressions of {impressions:,} sessions are in {out}"
     else:
-        _show.line(f"{log!r} is in {out}; inspect it with: countersample inspect {out}")
+        with told_already():
+            log = simulate_clicks(dataset, shown, clicks, **world, rng=seed)
+        log.save(out)
+        made = diagnose(log).to_dict()
+        said = f"{log!r} is in {out}; inspect it with: countersample inspect {out}"
+    if json:
+        _show.as_json({"out": str(out), **made, "relevance": items.to_dict(), "warnings": told})
+        return
+    _show.line(items.sentence())
+    _show.line(said)
+
+
+def note_files(data: Path | str, fold: int | None) -> None:
+    """Say which fold of a folder is read, and which of its files are not."""
+    from countersample.data.load import layout_of
+
+    layout = layout_of(data)
+    for text in [] if layout is None else layout.notes(fold):
+        _show.note(f"countersample: {text}")
 
 
 def inspect(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._options import Fold, Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli.clicks import note_files
 
 if TYPE_CHECKING:
     from countersample.data.catalogue import KnownSet
@@ -79,6 +80,7 @@ def info(
     ],
     *,
     data_dir: DataDir = None,
+    fold: Fold = None,
     cache: Cache = None,
     clip: Clip = False,
     json: Json = False,
@@ -91,7 +93,8 @@ def info(
     if path in known and not Path(path).exists():
         _info_of_known(known[path], data_dir, json=json)
         return
-    parts = load(path, cache=cache, clip=clip, progress=True)
+    note_files(path, fold)
+    parts = load(path, fold=fold, cache=cache, clip=clip, progress=True)
     found = {name: part.describe() for name, part in parts.items()}
     if json:
         marks = {name: {"fingerprint": part.fingerprint} for name, part in parts.items()}

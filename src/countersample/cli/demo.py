@@ -11,7 +11,7 @@ import typer
 
 from countersample.cli import _show
 from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
-from countersample.cli.study import Set, Workers, settings_of
+from countersample.cli.study import OneFold, Set, Workers, settings_of
 
 
 def demo(
@@ -20,6 +20,7 @@ def demo(
         Path | None,
         typer.Option(help="Your own labelled data: LETOR text, Parquet, or a folder of splits."),
     ] = None,
+    fold: OneFold = None,
     out: Annotated[Path, typer.Option(help="The folder for what the demo writes.")] = Path("demo"),
     settings: Set = None,
     workers: Workers = None,
@@ -34,9 +35,12 @@ def demo(
         found = run_demo(
             str(data) if data else None,
             settings_of(settings),
+            fold=fold,
             workers=workers or available_cores(),
             progress=progress,
         )
+    for text in (*found.notes, *found.warnings):
+        _show.note(f"countersample: {text}")
     write_demo(found, out, command=shlex.join(["countersample", *sys.argv[1:]]))
     if json:
         _show.as_json({"page": str(out / "index.html"), **found.to_dict()})

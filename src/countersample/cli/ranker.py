@@ -10,8 +10,8 @@ import typer
 from countersample._files import atomic_path, check_writable
 from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
-from countersample.cli._options import Json, Seed  # noqa: TC001 (typer reads them)
-from countersample.cli.clicks import DataPath  # noqa: TC001 (typer reads it)
+from countersample.cli._options import Fold, Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli.clicks import DataPath, note_files
 
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by train.")]
 METRICS = "ndcg@10,ndcg@5,precision@10,mrr"
@@ -46,6 +46,7 @@ def train(
     normalize: Annotated[
         str | None, typer.Option(help="minmax, standard, query-minmax or none.")
     ] = None,
+    fold: Fold = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -61,7 +62,8 @@ def train(
     }  # fmt: skip
     check_writable(out)
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
-    dataset = load_train(data, progress=True)
+    note_files(data, fold)
+    dataset = load_train(data, fold=fold, progress=True)
     clicks = ClickLog.load(log, dataset)
     with share_progress(f"training {out.name}") as report:
         ranker.fit_log(dataset, clicks, progress=report)
@@ -117,6 +119,7 @@ def evaluate(
     no_relevant: Annotated[
         str, typer.Option(help="What a query without relevant items scores: skip, zero or one.")
     ] = "skip",
+    fold: Fold = None,
     json: Json = False,
 ) -> None:
     """Measure a ranker on labelled data."""
@@ -126,9 +129,10 @@ def evaluate(
 
     loaded = load_ranker(ranker)
     names = [name.strip() for name in metrics.split(",")]
+    note_files(data, fold)
     results = {
         part: evaluate_scores(loaded.predict(dataset), dataset, names, no_relevant=no_relevant)
-        for part, dataset in load(data, progress=True).items()
+        for part, dataset in load(data, fold=fold, progress=True).items()
     }
     if json:
         _show.as_json(results)
@@ -146,6 +150,7 @@ def rank(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Where to write: .parquet, or text with tabs.")
     ],
+    fold: Fold = None,
     json: Json = False,
 ) -> None:
     """Score the items of a file: query, item, score and rank, a row an item in its order."""
@@ -158,7 +163,8 @@ def rank(
 
     check_writable(out)
     loaded = load_ranker(ranker)
-    dataset = load_train(data, progress=True)
+    note_files(data, fold)
+    dataset = load_train(data, fold=fold, progress=True)
     sizes = dataset.query_sizes
     table = pa.table(
         {

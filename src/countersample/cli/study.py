@@ -29,6 +29,10 @@ Data = Annotated[
     list[str] | None,
     typer.Option(help="Dataset by name or path, instead of the grid's; may be repeated."),
 ]
+OneFold = Annotated[
+    int | None,
+    typer.Option("--fold", min=1, help="One fold of sets with Fold1 … or S1 … [all of them]."),
+]
 DataDir = Annotated[
     Path | None, typer.Option(help="Where datasets known by name are looked for first.")
 ]
@@ -49,6 +53,7 @@ def reproduce(
     ] = None,
     scale: Scale = "small",
     data: Data = None,
+    fold: OneFold = None,
     data_dir: DataDir = None,
     out: Annotated[
         Path | None, typer.Option(help="The results folder [reproduction-SCALE].")
@@ -65,6 +70,7 @@ def reproduce(
     planned = experiment.plan(
         studies or grids.names(),
         scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
+        fold=fold,
     )  # fmt: skip
     _carry_out(planned, out or Path(f"reproduction-{scale}"), workers, dry_run=dry_run, json=json)
 
@@ -75,6 +81,7 @@ def run_grid(
     *,
     scale: Scale = "paper",
     data: Data = None,
+    fold: OneFold = None,
     data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="The results folder [the grid's name].")] = None,
     workers: Workers = None,
@@ -86,8 +93,9 @@ def run_grid(
     from countersample.study import experiment
 
     planned = experiment.plan(
-        [grid], scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir
-    )
+        [grid], scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
+        fold=fold,
+    )  # fmt: skip
     _carry_out(planned, out or Path(grid.stem), workers, dry_run=dry_run, json=json)
 
 
@@ -166,6 +174,8 @@ def _carry_out(
     from countersample.study.running.runner import state_of
     from countersample.study.running.store import Store
 
+    for text in experiment.notes:
+        _show.note(f"countersample: {text}")
     command = shlex.join(["countersample", *sys.argv[1:]])
     store, work = Store(out), experiment.work()
     if dry_run:
@@ -179,8 +189,10 @@ def _carry_out(
             _work(state, store, workers or available_cores())
         except KeyboardInterrupt:
             left = len(state_of(work, store).missing)
-            _tell(f"Stopped: {len(work.jobs) - left} of {len(work.jobs)} jobs are done and kept. "
-                  f"To go on: {command}")  # fmt: skip
+            _show.note(
+                f"Stopped: {len(work.jobs) - left} of {len(work.jobs)} jobs are done and kept. "
+                f"To go on: {command}"
+            )
             raise typer.Exit(130) from None
         with share_progress("study") as progress:
             artifacts = write_artifacts(experiment, work, store, command=command, progress=progress)
@@ -194,19 +206,23 @@ def _carry_out(
 def _work(state: State, store: Store, workers: int) -> None:
     from countersample._progress import duration, share_progress
     from countersample.study.running.estimate import estimate_seconds
+    from countersample.study.running.gather import warnings_of
     from countersample.study.running.runner import run
 
     if not state.missing:
         return
     if state.damaged:
-        _tell(f"{len(state.damaged)} damaged results are made again")
-    data = {key: job for key, job in state.missing.items() if job.stage == "data"}
-    rest = {key: job for key, job in state.missing.items() if job.stage != "data"}
+        _show.note(f"{len(state.damaged)} damaged results are made again")
+    first = ("data", "relevance")
+    data = {key: job for key, job in state.missing.items() if job.stage in first}
+    rest = {key: job for key, job in state.missing.items() if job.stage not in first}
     with share_progress("study") as progress:  # first, as the estimate is measured on it
         run(data.values(), store, workers=workers, is_done=state.done, progress=progress)
+    for text in warnings_of({**state.done, **data}.values(), store):
+        _show.note(f"countersample: {text}")
     seconds = estimate_seconds(rest.values(), store, workers=workers)
-    _tell(f"{len(rest)} jobs, about {duration(seconds)} on {workers} "
-          f"{'core' if workers == 1 else 'cores'}")  # fmt: skip
+    cores = "core" if workers == 1 else "cores"
+    _show.note(f"{len(rest)} jobs, about {duration(seconds)} on {workers} {cores}")
     with share_progress("study") as progress:
         done = {*state.done, *data}
         run(rest.values(), store, workers=workers, is_done=done, progress=progress)
@@ -253,7 +269,3 @@ def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             settings[name.strip()] = value
     return settings
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 (beside the results, which go to stdout)

@@ -15,6 +15,7 @@ from countersample.clicks.models import (
     TrustBias,
 )
 from countersample.clicks.policies import LoggingPolicy, Ranked, Shuffled, Swapped, TeamDraft
+from countersample.clicks.relevance import FewRelevantWarning
 from countersample.clicks.simulation import simulate_clicks, simulate_impressions
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "DependentClick",
     "Diagnosis",
     "DynamicBayesian",
+    "FewRelevantWarning",
     "LoggingPolicy",
     "NearRandom",
     "Perfect",

@@ -13,6 +13,7 @@ from countersample.clicks._sessions import World, ranked_rows
 from countersample.clicks.log import ClickLog
 from countersample.clicks.models import PAPER_BIAS, make_click_model
 from countersample.clicks.policies import Ranked
+from countersample.clicks.relevance import smallest_relevant, warn_if_few
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def simulate_clicks(
     n_clicks: int = 1_000_000,
     *,
     bias: PositionBiasCurve = PAPER_BIAS,
-    relevant: float = 3,
+    relevant: float | None = None,
     noise: float = 0.1,
     click_model: str | Callable[..., ClickModel] = "position-based",
     top: int | None = None,
@@ -72,8 +73,9 @@ def simulate_clicks(
     n_clicks : int
     bias : PositionBiasCurve
         How likely each rank is examined; `PositionBias` or `TableBias`.
-    relevant : float
-        The smallest label that is relevant.
+    relevant : float, optional
+        The smallest label that is relevant; by default 3, or 1 where no label reaches 3. Where it
+        leaves less than 3 % of the items relevant, or none, that is a `FewRelevantWarning`.
     noise : float in [0, 1]
         How likely a user who examines an item that is not relevant clicks it.
     click_model : str, or class or function that makes a ClickModel of bias, relevant and noise
@@ -138,7 +140,7 @@ def simulate_impressions(
     n_sessions: int = 100_000,
     *,
     bias: PositionBiasCurve = PAPER_BIAS,
-    relevant: float = 3,
+    relevant: float | None = None,
     noise: float = 0.1,
     click_model: str | Callable[..., ClickModel] = "position-based",
     top: int | None = 10,
@@ -211,7 +213,7 @@ def _world(
     dataset: RankingDataset,
     policy: Policy | Mapping[str, Policy],
     bias: PositionBiasCurve,
-    relevant: float,
+    relevant: float | None,
     noise: float,
     click_model: str | Callable[..., ClickModel],
     top: int | None,
@@ -225,13 +227,16 @@ def _world(
         raise ParameterError(
             f"contexts is {contexts!r}, expected a mapping of names to (share, position-bias curve)"
         )
+    grade = smallest_relevant(dataset, relevant)
+    users = tuple(
+        make_click_model(click_model, bias=curve, relevant=grade, noise=noise)
+        for _, curve in known.values()
+    )
+    warn_if_few(dataset, users[0].relevant, stacklevel=3)
     return World(
         dataset,
         as_policy(policy, shares),
-        tuple(
-            make_click_model(click_model, bias=curve, relevant=relevant, noise=noise)
-            for _, curve in known.values()
-        ),
+        users,
         as_shares("the share of a context", known, [share for share, _ in known.values()]),
         top,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from countersample._progress import byte_progress
 from countersample.data._letor_reader import LetorReader, LetorRows
 from countersample.data._tape import Tape
 from countersample.data.dataset import RankingDataset
+from countersample.data.folders import Files, Split, find_layout
 from countersample.data.groups import find_groups, names_queries, read_groups
-from countersample.data.sources import COMPRESSED_SUFFIXES, Readable, Source, open_for_writing
+from countersample.data.sources import Readable, Source, open_for_writing
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Split = Literal["train", "vali", "test"]
-_SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
-    "train": ("train",),
-    "vali": ("vali", "valid", "validation", "dev"),
-    "test": ("test",),
-}
-_TEXT_SUFFIXES = ("", ".txt", ".dat", ".letor", ".svm", ".svmlight", ".svmrank", ".libsvm")
 _NUMBERS_AT_ONCE = 1 << 20  # formatted in one go
 
 
@@ -48,20 +42,27 @@ class _Options(TypedDict, total=False):
 
 @overload
 def load_letor(
-    source: str | os.PathLike[str], *, split: Split, **options: Unpack[_Options]
+    source: str | os.PathLike[str],
+    *,
+    split: Split,
+    fold: int | None = None,
+    **options: Unpack[_Options],
 ) -> RankingDataset: ...
 @overload
 def load_letor(
     source: Readable | Sequence[Source], **options: Unpack[_Options]
 ) -> RankingDataset: ...
 @overload
-def load_letor(source: str | os.PathLike[str], **options: Unpack[_Options]) -> Any: ...  # noqa: ANN401 (a dataset for a file, a dict of them for a folder)
+def load_letor(
+    source: str | os.PathLike[str], *, fold: int | None = None, **options: Unpack[_Options]
+) -> Any: ...  # noqa: ANN401 (a dataset for a file, a dict of them for a folder)
 
 
 def load_letor(
     source: Source | Sequence[Source],
     *,
     split: Split | None = None,
+    fold: int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
     clip: bool = False,
@@ -81,9 +82,12 @@ def load_letor(
     ----------
     source : path, file object, list of those, or folder
         A list is read as one dataset. A folder has a file with ``train`` in its name and perhaps
-        ones with ``vali`` and ``test``.
+        ones with ``vali`` and ``test``; or folders Fold1, Fold2, … with such files; or LETOR's
+        parts S1, S2, … (`countersample.data.folders.find_layout` says what is read).
     split : {"train", "vali", "test"}, optional
-        Which file of a folder; without it a folder gives a dict of all it has.
+        Which part of a folder; without it a folder gives a dict of all it has.
+    fold : int, optional
+        Which fold of a folder that has folds; by default the first.
     n_features : int, optional
         The number of features, where it is known to be more than the text shows.
     zero_based : bool, optional
@@ -127,42 +131,22 @@ def load_letor(
         "cache": cache, "progress": progress, "threads": threads,
     }  # fmt: skip
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
-        files = find_splits(Path(source))
+        files = find_layout(Path(source)).files(fold)
         if split not in {None, *files}:
             raise DataError(f"{source}: no {split} file, found {', '.join(files)}")
         # The number of features is the folder's, so that its splits fit together.
         parts = _load_splits(files, options)
         return parts if split is None else parts[split]
-    if split is not None:
-        raise ParameterError(f"split={split!r} goes with a folder, and {source!r} is not one")
+    for name, value in (("split", split), ("fold", fold)):
+        if value is not None:
+            raise ParameterError(f"{name}={value!r} goes with a folder, and {source!r} is not one")
     sources = list(source) if isinstance(source, list | tuple) else [source]
     return _load(sources, **options)[0]  # type: ignore[arg-type] # mypy does not narrow the rest
 
 
-def find_splits(folder: Path) -> dict[Split, Path]:
-    """Find the train, vali and test files of a folder by their names."""
-    found: dict[Split, Path] = {}
-    for path in sorted(folder.iterdir()):
-        plain = Path(path.stem) if path.suffix in COMPRESSED_SUFFIXES else Path(path.name)
-        words = re.split(r"[._-]", plain.name.lower())
-        if not path.is_file() or plain.suffix.lower() not in _TEXT_SUFFIXES:
-            continue
-        for split, names in _SPLIT_NAMES.items():
-            if set(names) & set(words):
-                if split in found:
-                    raise DataError(
-                        f"{folder}: both {found[split].name} and {path.name} look like the "
-                        f"{split} file: name the files to read"
-                    )
-                found[split] = path
-    if not found:
-        raise DataError(f"{folder}: no files named train, vali or test (such as train.txt)")
-    return {split: found[split] for split in _SPLIT_NAMES if split in found}
-
-
-def _load_splits(files: dict[Split, Path], options: dict[str, Any]) -> dict[str, RankingDataset]:
+def _load_splits(files: Files, options: dict[str, Any]) -> dict[str, RankingDataset]:
     """Read files that belong together; where their columns differ, read again with the widest."""
-    parts = {split: _load([path], **options) for split, path in files.items()}
+    parts = {split: _load(list(paths), **options) for split, paths in files.items()}
     zero_based = any(zero for _, zero in parts.values())
     width = max(
         data.n_features + (1 if zero_based and not zero else 0) for data, zero in parts.values()
@@ -171,7 +155,7 @@ def _load_splits(files: dict[Split, Path], options: dict[str, Any]) -> dict[str,
     return {
         split: data
         if data.n_features == width and zero == zero_based
-        else _load([files[split]], **options)[0]
+        else _load(list(files[split]), **options)[0]
         for split, (data, zero) in parts.items()
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countersample.data.folders import find_layout
 from countersample.data.frames import TABLE_SUFFIXES, read_table, write_parquet
 from countersample.data.letor import load_letor, read_letor, save_letor
 from countersample.data.store import (
@@ -14,41 +15,52 @@ from countersample.data.store import (
     save_folder,
     write_folder,
 )
-from countersample.errors import DataError
+from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from countersample.data._tape import Tape
     from countersample.data.dataset import RankingDataset
+    from countersample.data.folders import FolderLayout
 
 
 def load(
     path: str | PathLike[str],
     *,
+    fold: int | None = None,
     clip: bool = False,
     cache: str | PathLike[str] | None = None,
     progress: bool = False,
 ) -> dict[str, RankingDataset]:
-    """Open LETOR text, Parquet, CSV, a saved dataset, or a folder with train, vali and test files.
+    """Open LETOR text, Parquet, CSV, a saved dataset, or a folder of LETOR text.
 
-    Datasets are by split; one is under the file's name where there is one only. The options are
-    those of `load_letor`.
+    Datasets are by split; one is under the file's name where there is one only. The options, and
+    what a folder may have, are those of `load_letor`.
     """
     path = Path(path)
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
-    if is_dataset_folder(path):
-        return {path.name: open_folder(path)}
-    if path.suffix in TABLE_SUFFIXES:
-        return {path.name: read_table(path)}
-    loaded = load_letor(path, clip=clip, cache=cache, progress=progress)
+    is_folder = is_dataset_folder(path)
+    if is_folder or path.suffix in TABLE_SUFFIXES:
+        if fold is not None:
+            raise ParameterError(f"fold is {fold}, but {path} is one dataset: leave fold out")
+        return {path.name: open_folder(path) if is_folder else read_table(path)}
+    loaded = load_letor(path, fold=fold, clip=clip, cache=cache, progress=progress)
     return loaded if isinstance(loaded, dict) else {path.name: loaded}
 
 
-def load_train(path: str | PathLike[str], *, progress: bool = False) -> RankingDataset:
+def layout_of(path: str | PathLike[str]) -> FolderLayout | None:
+    """Return what the files of a folder are, or None for what is no folder of LETOR text."""
+    path = Path(path)
+    return find_layout(path) if path.is_dir() and not is_dataset_folder(path) else None
+
+
+def load_train(
+    path: str | PathLike[str], *, fold: int | None = None, progress: bool = False
+) -> RankingDataset:
     """Open labelled data; of a folder of splits, the training part."""
-    parts = load(path, progress=progress)
+    parts = load(path, fold=fold, progress=progress)
     return parts["train"] if "train" in parts else next(iter(parts.values()))
 
 

@@ -14,7 +14,7 @@ from countersample.study.findings.claims import summarize
 from countersample.study.kinds import KINDS
 from countersample.study.kinds.kind import Done
 from countersample.study.report.page import Link, Report, SettingLine, write_report
-from countersample.study.running.gather import write_results
+from countersample.study.running.gather import warnings_of, write_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,7 @@ class Artifacts:
 
     tables: tuple[Table, ...]
     verdicts: tuple[Verdict, ...]
+    warnings: tuple[str, ...]
     report: Path
 
 
@@ -67,11 +68,12 @@ def write_artifacts(
     write_results(experiment.studies, work, store, versions(), store.folder / "results.parquet")
     verdicts = tuple(verdict for section in sections for verdict in section.verdicts)
     logs = {log.title: log for section in sections for log in section.logs}
+    warnings = tuple(warnings_of(work.jobs.values(), store))
     path = store.folder / "report.html"
     write_report(
         Report(
             title=_title(experiment),
-            summary=(*summarize(verdicts), *_remarks(experiment)),
+            summary=(*summarize(verdicts), *map(_as_sentence, warnings), *_remarks(experiment)),
             verdicts=verdicts,
             sections=tuple(sections),
             diagnoses=tuple(logs.values()),
@@ -82,7 +84,11 @@ def write_artifacts(
         ),
         path,
     )
-    return Artifacts(tuple(section.tables[0] for section in sections), verdicts, path)
+    return Artifacts(tuple(section.tables[0] for section in sections), verdicts, warnings, path)
+
+
+def _as_sentence(warning: str) -> str:
+    return f"Be warned: on {warning}."
 
 
 def _title(experiment: Experiment) -> str:

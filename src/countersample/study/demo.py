@@ -16,7 +16,7 @@ from countersample.study.design import grids
 from countersample.study.experiment import plan
 from countersample.study.findings.figures import draw_panels
 from countersample.study.findings.statistics import independent, interval
-from countersample.study.running.gather import gather
+from countersample.study.running.gather import gather, warnings_of
 from countersample.study.running.runner import run
 from countersample.study.running.store import Store
 
@@ -57,6 +57,9 @@ class Demo:
     max_weight: float  # M of the first click log
     mean_weight: float  # and its M̄
     fingerprint: str  # of the training data
+    relevance: str  # from which grade on items are relevant, and how many are: a sentence
+    warnings: tuple[str, ...] = ()  # where too few are
+    notes: tuple[str, ...] = ()  # on the files of the data
 
     @property
     def cells(self) -> dict[str, Cell]:
@@ -99,8 +102,9 @@ class Demo:
                 "The rankings shown came from a ranker trained on "
                 f"{100 * config.policy_fraction:g} % of the queries; users examine rank r with "
                 f"probability (1/{rank})^{config.gamma:g} and click {noise} of the "
-                "items that are not relevant."
+                f"items that are not relevant. {self.relevance}"
             ),
+            *(f"Be warned: on {text}." for text in self.warnings),
             (
                 f"The logging ranker has nDCG@10 {self.policy:.4f}, one trained on all labels "
                 f"{self.best:.4f}. A click weighs up to M = {self.max_weight:.0f}, on average M̄ = "
@@ -133,6 +137,8 @@ class Demo:
         known = ("n_queries", "n_items", "n_features", "max_weight", "mean_weight", "fingerprint")
         return {
             "settings": asdict(self.config) | {name: getattr(self, name) for name in known},
+            "relevance": self.relevance,
+            "warnings": list(self.warnings),
             "full_supervision": self.best,
             "logging_policy": self.policy,
             "methods": {
@@ -153,16 +159,18 @@ def run_demo(
     data: str | None,
     settings: Mapping[str, Any],
     *,
+    fold: int | None = None,
     workers: int,
     progress: Progress | Show | None = None,
 ) -> Demo:
     """Run the study of experiments/demo.toml, in a folder that does not stay.
 
-    `data` is the user's, by name or path; `settings` go over those of the grid.
+    `data` is the user's, by name or path, with all of its folds or one; `settings` go over those of
+    the grid.
     """
     own = [data] if data else ()
     experiment = plan(
-        [grids.folder() / "demo.toml"], scale="paper", datasets=own, settings=settings
+        [grids.folder() / "demo.toml"], scale="paper", datasets=own, settings=settings, fold=fold
     )
     (study,), work = experiment.studies, experiment.work()
     with TemporaryDirectory(prefix="countersample-", ignore_cleanup_errors=True) as folder:
@@ -181,6 +189,9 @@ def run_demo(
             max_weight=weights["max_weight"],
             mean_weight=weights["mean_weight"],
             fingerprint=train_set.fingerprint,
+            relevance=store.read(by_stage["relevance"])["sentence"],
+            warnings=tuple(warnings_of(work.jobs.values(), store)),
+            notes=tuple(experiment.notes),
         )
 
 

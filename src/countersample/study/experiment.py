@@ -40,6 +40,12 @@ class Experiment:
         """The names of all datasets, each once."""
         return list(dict.fromkeys(s.name for study in self.studies for s in study.sources))
 
+    @property
+    def notes(self) -> list[str]:
+        """What is said of the files of the datasets, each once."""
+        sources = (source for study in self.studies for source in study.sources)
+        return list(dict.fromkeys(note for source in sources for note in source.notes))
+
     def work(self) -> WorkList:
         """Return everything there is to do."""
         work = WorkList()
@@ -72,6 +78,7 @@ def plan(
     datasets: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     data_dir: Path | None = None,
+    fold: int | None = None,
 ) -> Experiment:
     """Return an experiment.
 
@@ -85,9 +92,11 @@ def plan(
         Over those of scale and grid (see `ExperimentConfig`).
     data_dir : Path, optional
         Where sets of the catalogue are looked for first.
+    fold : int, optional
+        The one fold of sets with folds that is used; by default all are.
     """
     base, of_scale = grids_module.config_of(scale)
-    source = cache(partial(find_source, data_dir=data_dir))
+    source = cache(partial(find_source, data_dir=data_dir, fold=fold))
     planned = []
     for name in studies:
         grid = load_grid(name if isinstance(name, Path) else grids_module.path_of(name), scale)

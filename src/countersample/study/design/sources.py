@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample.data import catalogue
-from countersample.data.load import load
+from countersample.data.load import layout_of, load
 from countersample.data.synthetic import SHAPES, synthetic
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from countersample.data import RankingDataset
     from countersample.study.design.config import ExperimentConfig
@@ -41,7 +42,7 @@ class Fold:
         if "shape" in self.config:
             made = synthetic(self.config["shape"], n_queries=self.config["queries"], rng=_SEED)
             return made.split(*_SHARES, rng=_SEED)
-        parts = load(self.config["path"], clip=self.config["clip"])
+        parts = load(self.config["path"], fold=self.config.get("fold"), clip=self.config["clip"])
         if set(parts) >= set(PARTS):
             return tuple(parts[name] for name in PARTS)
         if len(parts) > 1:
@@ -55,10 +56,11 @@ class Fold:
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset of a study: its name as shown, and its folds."""
+    """A dataset of a study: its name as shown, its folds, and what is said of its files."""
 
     name: str
     folds: tuple[Fold, ...]
+    notes: tuple[str, ...] = ()  # which fold is read, which files are not
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ class Study:
         return self.grid.name
 
 
-def find_source(name: str, *, queries: int = 0, data_dir: Path | None = None) -> Source:
+def find_source(
+    name: str, *, queries: int = 0, data_dir: Path | None = None, fold: int | None = None
+) -> Source:
     """Return the dataset of a name or a path.
 
     Parameters
@@ -83,11 +87,13 @@ def find_source(name: str, *, queries: int = 0, data_dir: Path | None = None) ->
     name : str
         ``yahoo-like``, ``istella-like``, ``tiny``; a set of the catalogue (``countersample data
         list``); or the path of a file or folder, which goes before a set of the same name. A
-        folder with Fold1, Fold2, … has folds.
+        folder with Fold1, Fold2, … or S1, S2, … has folds.
     queries : int
         Of a synthetic set; 0: as many as the real one has.
     data_dir : Path, optional
         Where sets of the catalogue are looked for first.
+    fold : int, optional
+        The one fold of a set with folds that is used; by default all are.
 
     Raises
     ------
@@ -95,34 +101,47 @@ def find_source(name: str, *, queries: int = 0, data_dir: Path | None = None) ->
         Where there is no such data: where it was looked for, and how to get it.
     """
     if name in SHAPES:
+        if fold is not None:
+            raise ParameterError(f"fold is {fold}, but {name} has no folds: leave fold out")
         config = {"shape": name, "queries": queries or SHAPES[name].n_queries, "seed": _SEED}
         return Source(name, (Fold(name, "", config),))
     path = Path(name)
     if name in catalogue.known() and not path.exists():
         path = catalogue.find(name, data_dir)
-        return Source(name, _folds(name, path, clip=name.startswith("istella")))
+        return Source(name, *_folds(name, path, clip=name.startswith("istella"), fold=fold))
     if not path.exists():
         known = ", ".join([*SHAPES, *catalogue.known()])
         raise ParameterError(
             f"no dataset {name!r}: there is no such file or folder, and the names known are {known}"
         )
     shown = path.resolve().name
-    return Source(shown, _folds(shown, path, clip=False))
+    return Source(shown, *_folds(shown, path, clip=False, fold=fold))
 
 
-def _folds(dataset: str, path: Path, *, clip: bool) -> tuple[Fold, ...]:
-    folders = sorted(folder for folder in path.glob("Fold*") if folder.is_dir())
-    return tuple(
+def _folds(
+    dataset: str, path: Path, *, clip: bool, fold: int | None
+) -> tuple[tuple[Fold, ...], tuple[str, ...]]:
+    """Return the folds of a file or folder, or the one asked for, and what is said of its files."""
+    layout = layout_of(path)
+    known = {"path": str(path.resolve()), "clip": clip}
+    if layout is None or not layout.folds:
+        if fold is not None:
+            raise ParameterError(f"fold is {fold}, but {path} has no folds: leave it out")
+        files = _state([path] if path.is_file() else path.iterdir())
+        notes = () if layout is None else tuple(layout.notes())
+        return (Fold(dataset, "", known | {"files": files}),), notes
+    folds = tuple(
         Fold(
             dataset,
-            folder.name if folders else "",
-            {"path": str(folder.resolve()), "clip": clip, "files": _state(folder)},
+            f"Fold{number}",
+            known | {"fold": number, "files": _state(chain(*layout.files(number).values()))},
         )
-        for folder in folders or [path]
+        for number in (layout.folds if fold is None else [fold])
     )
+    return folds, tuple(layout.notes(fold, every_fold=fold is None))
 
 
-def _state(path: Path) -> list[list[Any]]:
+def _state(files: Iterable[Path]) -> list[list[Any]]:
     """Return name, size and time of each file: other data under the same path is told by it."""
-    files = [path] if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())
-    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    found = sorted(file for file in files if file.is_file())
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in found]

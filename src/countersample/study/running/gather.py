@@ -11,7 +11,7 @@ from countersample._files import atomic_path
 from countersample.study.results import Cell, StudyResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from countersample.study.design.claims import Value
@@ -24,6 +24,12 @@ def reference_of(run: RunOf) -> Job:
     """Return the job of w* and of the logging policy behind a run."""
     (reference,) = run.job.needs[1].needs
     return reference
+
+
+def warnings_of(jobs: Iterable[Job], store: Store) -> list[str]:
+    """Return what the datasets of jobs that are done warn of: each text once."""
+    found = (store.read(job)["warnings"] for job in jobs if job.stage == "relevance")
+    return list(dict.fromkeys(text for texts in found for text in texts))
 
 
 def gather(study: Study, work: WorkList, store: Store) -> StudyResult:

@@ -1,8 +1,9 @@
 """The work list of studies: what is to be done, what it needs, and the key of its result.
 
-data → references (w* and the logging policy) → clicks → tuning → runs, and beside them the
-diagnosis of each log and what else a kind of study asks for. A job's key is a hash of its full
-configuration and of the keys of what it needs, so work that two studies share is done once.
+data → references (w* and the logging policy) → clicks → tuning → runs, and beside them how many
+items are relevant, the diagnosis of each log, and what else a kind of study asks for. A job's key
+is a hash of its full configuration and of the keys of what it needs, so work that two studies share
+is done once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from countersample.study.design.sources import Fold
     from countersample.study.running.stages import Workbench
 
-FORMAT = 2  # of the results: another number when they would come out different
+FORMAT = 3  # of the results: another number when they would come out different
 INTERMEDIATE = ("data", "clicks")  # needed by other jobs only
 
 _CLICKS = ("clicks", "gamma", "bias_offset", "noise", "relevant", "top", "second_share")
@@ -94,6 +95,8 @@ class WorkList:
         title = f"full supervision on {fold.title}"
         known, needs = _chosen(config, _REFERENCES), (self.data(fold, config),)
         reference = self.add(Job("references", title, known, stages.references, needs))
+        title = f"relevant items of {fold.title}"
+        self.add(Job("relevance", title, _chosen(config, ("relevant",)), stages.relevance, needs))
         title = f"{config.clicks:,} clicks on {fold.title}"
         known = _chosen(config, _CLICKS) | {"seed": seed}
         return self.add(Job("clicks", title, known, stages.simulate, (reference,)))

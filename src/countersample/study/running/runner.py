@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from countersample._progress import Progress
+from countersample.clicks.relevance import told_already
 from countersample.study.running.jobs import INTERMEDIATE
 from countersample.study.running.stages import Workbench
 
@@ -105,16 +106,17 @@ def run(
 
     pool = ThreadPoolExecutor(workers)
     try:
-        while waiting or at_work:
-            ready = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
-            for job in ready[: workers - len(at_work)]:
-                at_work[pool.submit(do, waiting.pop(job.key))] = job
-            # Now and then awake: a signal is not seen while a thread waits for a lock.
-            over, _ = wait(at_work, _PATIENCE, return_when=FIRST_COMPLETED)
-            for future in over:
-                job = at_work.pop(future)
-                future.result()
-                finished.add(job.key)
+        with told_already():  # the jobs of the stage "relevance" tell it
+            while waiting or at_work:
+                ready = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
+                for job in ready[: workers - len(at_work)]:
+                    at_work[pool.submit(do, waiting.pop(job.key))] = job
+                # Now and then awake: a signal is not seen while a thread waits for a lock.
+                over, _ = wait(at_work, _PATIENCE, return_when=FIRST_COMPLETED)
+                for future in over:
+                    job = at_work.pop(future)
+                    future.result()
+                    finished.add(job.key)
     except BaseException:
         stop.set()
         for future in at_work:  # work in flight ends at its next report, or is done

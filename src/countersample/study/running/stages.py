@@ -10,6 +10,7 @@ import numpy as np
 
 from countersample._progress import Progress
 from countersample.clicks import ClickLog, PositionBias, diagnose, simulate_clicks
+from countersample.clicks.relevance import relevance_of, smallest_relevant
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError
 from countersample.evaluation import learning_curve
@@ -126,7 +127,16 @@ def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
 
 def relevant_grade(dataset: RankingDataset, asked: float) -> float:
     """Return the smallest relevant grade: the one asked for, or 1 where no grade reaches it."""
-    return asked if dataset.labels.max() >= asked else 1.0
+    return asked if dataset.labels.max() >= asked else smallest_relevant(dataset)
+
+
+def relevance(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
+    """Return how many items of the training data are relevant, and whether they are too few."""
+    train_set, _vali, _test = bench.data(job.needs[0])
+    found = relevance_of(train_set, relevant_grade(train_set, job.config["relevant"]))
+    where = job.title.removeprefix("relevant items of ")
+    warnings = [f"{where}: {text}" for text in found.warnings("--set relevant=")]
+    return found.to_dict() | {"sentence": found.sentence(), "warnings": warnings}
 
 
 def diagnosis(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:

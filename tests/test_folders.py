@@ -1,0 +1,169 @@
+"""Folders of LETOR text: splits, folds, and LETOR's parts S1 to S5."""
+
+import json
+
+import pytest
+
+from countersample import load_letor, synthetic
+from countersample.data.folders import find_layout
+from countersample.data.letor import save_letor
+from countersample.data.load import load
+from countersample.errors import DataError, ParameterError
+from countersample.study.design.sources import find_source
+
+WHOLE = synthetic("tiny", n_queries=10, rng=0)
+# Two queries in each of five parts.
+PARTS = [WHOLE.subset([2 * k, 2 * k + 1]) for k in range(5)]
+
+
+@pytest.fixture
+def letor(tmp_path):
+    """A folder as LETOR 3.0 and MQ2008 have it: five parts, one compressed, and two other files."""
+    folder = tmp_path / "letor"
+    (folder / "docs").mkdir(parents=True)
+    for k, part in enumerate(PARTS, start=1):
+        save_letor(part, folder / (f"S{k}.txt" if k < 5 else "S5.txt.xz"))
+    (folder / "published.csv").write_text("a,b\n")
+    return folder
+
+
+def queries(dataset):
+    return dataset.query_ids.tolist()
+
+
+def of_parts(*numbers):
+    return [query for k in numbers for query in queries(PARTS[k - 1])]
+
+
+class TestLetorsParts:
+    @pytest.mark.parametrize(
+        ("fold", "train", "vali", "test"),
+        [
+            (1, (1, 2, 3), 4, 5),
+            (2, (2, 3, 4), 5, 1),
+            (3, (3, 4, 5), 1, 2),
+            (4, (4, 5, 1), 2, 3),
+            (5, (5, 1, 2), 3, 4),
+        ],
+    )
+    def test_folds_rotate_as_in_letors_readme(self, letor, fold, train, vali, test):
+        parts = load_letor(letor, fold=fold)
+        assert list(parts) == ["train", "vali", "test"]
+        assert queries(parts["train"]) == of_parts(*train)
+        assert queries(parts["vali"]) == of_parts(vali)
+        assert queries(parts["test"]) == of_parts(test)
+        assert len({part.n_features for part in parts.values()}) == 1
+
+    def test_the_first_fold_is_the_default(self, letor):
+        assert load_letor(letor) == load_letor(letor, fold=1)
+        assert load(letor, fold=3)["test"] == load_letor(letor, fold=3, split="test")
+
+    def test_three_parts_are_enough(self, tmp_path):
+        for k in (1, 2, 3):
+            save_letor(PARTS[k - 1], tmp_path / f"s{k}.dat")
+        assert queries(load_letor(tmp_path, fold=3, split="train")) == of_parts(3)
+        assert queries(load_letor(tmp_path, fold=3, split="test")) == of_parts(2)
+
+    @pytest.mark.parametrize(
+        ("names", "said"),
+        [
+            (["S1.txt", "S2.txt", "S4.txt"], "has S1, S2 and S4, expected S1, S2, S3, …"),
+            (["S1.txt", "S2.txt"], "has S1 and S2, expected"),
+            (["S1.txt", "S1.dat", "S2.txt", "S3.txt"], "both S1.dat and S1.txt look like S1"),
+            (["notes.txt"], "no files named train, vali or test"),
+        ],
+    )
+    def test_what_cannot_be_told(self, tmp_path, names, said):
+        for name in names:
+            (tmp_path / name).touch()
+        with pytest.raises(DataError, match=said):
+            find_layout(tmp_path)
+
+
+class TestWhichFilesAreRead:
+    def test_the_others_are_named(self, letor):
+        (letor / ".hidden").touch()
+        found = find_layout(letor)
+        assert found.unused == ("docs/", "published.csv")
+        parts = "train is S2.txt, S3.txt and S4.txt; vali is S5.txt.xz; test is S1.txt"
+        assert found.notes(2) == [
+            f"{letor}: fold 2 of 5 is read ({parts})",
+            f"{letor}: not used: docs/ and published.csv",
+        ]
+        assert found.notes(every_fold=True) == found.notes(2)[1:]
+
+    def test_not_more_than_a_few_by_name(self, letor):
+        for k in range(20):
+            (letor / f"more{k:02}.csv").touch()
+        (said,) = find_layout(letor).notes(every_fold=True)
+        assert said.endswith("more06.csv and 14 more")
+
+    def test_folds_go_before_parts_and_splits_before_both(self, letor):
+        for k in (1, 2):
+            (letor / f"Fold{k}").mkdir()
+            save_letor(PARTS[k - 1], letor / f"Fold{k}" / "train.txt")
+            save_letor(PARTS[k], letor / f"Fold{k}" / "test.txt")
+        (letor / "Fold2" / "readme.md").touch()
+        found = find_layout(letor)
+        assert sorted(found.folds) == [1, 2]
+        assert "S1.txt" in found.unused
+        assert "Fold2/readme.md" in found.unused
+        assert queries(load_letor(letor, fold=2, split="train")) == of_parts(2)
+        save_letor(PARTS[4], letor / "train.txt")
+        assert list(load_letor(letor)) == ["train"]
+        assert "Fold1/" in find_layout(letor).unused
+
+    def test_a_fold_that_there_is_not(self, letor, tmp_path):
+        with pytest.raises(ParameterError, match="fold is 6, expected 1, 2, 3, 4 or 5"):
+            load_letor(letor, fold=6)
+        with pytest.raises(ParameterError, match="fold=1 goes with a folder"):
+            load_letor(letor / "S1.txt", fold=1)
+        (tmp_path / "plain").mkdir()
+        save_letor(WHOLE, tmp_path / "plain" / "train.txt")
+        with pytest.raises(ParameterError, match="has no folds"):
+            load_letor(tmp_path / "plain", fold=1)
+
+
+class TestStudies:
+    def test_every_fold_or_the_one_asked_for(self, letor):
+        source = find_source(str(letor))
+        assert [fold.name for fold in source.folds] == [f"Fold{k}" for k in range(1, 6)]
+        train, vali, test = source.folds[1].load()
+        assert [queries(part) for part in (train, vali, test)] == [
+            of_parts(2, 3, 4),
+            of_parts(5),
+            of_parts(1),
+        ]
+        assert source.notes == (f"{letor}: not used: docs/ and published.csv",)
+        (fold,) = find_source(str(letor), fold=4).folds
+        assert queries(fold.load()[2]) == of_parts(3)
+
+    def test_other_files_are_other_data(self, letor):
+        before = [fold.config for fold in find_source(str(letor)).folds]
+        save_letor(PARTS[0].subset([0]), letor / "S1.txt")
+        after = [fold.config for fold in find_source(str(letor)).folds]
+        assert all(one != other for one, other in zip(before, after, strict=True))
+
+    def test_a_fold_of_what_has_none(self):
+        with pytest.raises(ParameterError, match="tiny has no folds"):
+            find_source("tiny", fold=1)
+
+
+def test_commands_say_what_they_read(run, letor, tmp_path):
+    """`simulate`, `train`, `evaluate` on one fold; the names of files go to the error stream."""
+    log, ranker = tmp_path / "log.parquet", tmp_path / "ranker.json"
+    fold = ("--fold", "2")
+    for words in (
+        ("simulate", letor, "-o", log, "--clicks", "300", *fold),
+        ("train", letor, log, "-o", ranker, "--learning-rate", "0.01", "--steps", "50", *fold),
+        ("evaluate", ranker, letor, *fold),
+        ("rank", ranker, letor, "-o", tmp_path / "ranked.tsv", *fold),
+    ):
+        told = run(*words, told=True)
+        assert "fold 2 of 5 is read (train is S2.txt, S3.txt and S4.txt" in told
+        assert "not used: docs/ and published.csv" in told
+    assert list(json.loads(run("evaluate", ranker, letor, "--json", *fold))) == [
+        "train", "vali", "test"
+    ]  # fmt: skip
+    found = json.loads(run("data", "info", letor, "--json", *fold))
+    assert [found[part]["n_queries"] for part in ("train", "vali", "test")] == [6, 2, 2]
