@@ -174,6 +174,7 @@ def test_whole_sessions_follow_the_model(rng, click_model):
     check_cells({pattern: (counts.get(pattern, 0), n, p) for pattern, p in expected.items()})
 
 
+@pytest.mark.filterwarnings("ignore::countersample.clicks.FewRelevantWarning")
 def test_the_check_sees_a_wrong_model(data, rng):
     """The bound is tight enough: noise of 0.25 is not taken for 0.2."""
     scores = np.zeros(data.n_items)
@@ -334,6 +335,7 @@ def test_impressions_keep_integer_ids():
     assert set(table["query_id"].to_pylist()) == {30, 70}
 
 
+@pytest.mark.filterwarnings("ignore::countersample.clicks.FewRelevantWarning")
 def test_impressions_do_not_need_a_click(data):
     table = simulate_impressions(data, np.zeros(data.n_items), 20, relevant=9, noise=0, rng=SEED)
     assert sum(table["click"].to_pylist()) == 0

@@ -125,6 +125,7 @@ def simulate_clicks(
     found = (
         _plain_clicks(world, n_clicks, rng) if _is_plain(world) else _clicks(world, n_clicks, rng)
     )
+    warn_if_few(dataset, world.users[0].relevant, stacklevel=2)
     return ClickLog(
         query=found.query,
         item=found.row - dataset.offsets[found.query],
@@ -191,6 +192,7 @@ def simulate_impressions(
         raise DataError("the dataset has no queries, expected at least one")
     world = _world(dataset, policy, bias, relevant, noise, click_model, top, shares, contexts)
     rng = np.random.default_rng(rng)
+    warn_if_few(dataset, world.users[0].relevant, stacklevel=2)
     if _is_plain(world):
         return _plain_impressions(world, n_sessions, rng)
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
@@ -232,7 +234,6 @@ def _world(
         make_click_model(click_model, bias=curve, relevant=grade, noise=noise)
         for _, curve in known.values()
     )
-    warn_if_few(dataset, users[0].relevant, stacklevel=3)
     return World(
         dataset,
         as_policy(policy, shares),
