@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -59,6 +60,66 @@ FeatureColumns = Annotated[
 Drop = Annotated[
     str | None, typer.Option(help="The features to leave out, by name: title,ctr (or by number).")
 ]
+
+
+Features = Annotated[
+    Path,
+    typer.Option(
+        help="The features of items, by query_id and item_id: Parquet, CSV, TSV, LETOR text."
+    ),
+]
+
+# of commands that weigh clicks
+PropensityMethod = Annotated[
+    str,
+    typer.Option(
+        help="auto, logged, randomized, swaps, pivot, adjacent-chain, all-pairs, em, "
+        "regression-em or trust."
+    ),
+]
+Depth = Annotated[int | None, typer.Option(help="The last position to estimate a propensity of.")]
+Gamma = Annotated[
+    float | None,
+    typer.Option(
+        help="Estimate nothing: a position is examined with probability (1/position)^gamma."
+    ),
+]
+SavedPropensities = Annotated[
+    Path | None, typer.Option(help="Estimate nothing: propensities that were saved (.json).")
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="error or skip: refuse, or leave out, what is impossible or has no features or "
+        "propensity."
+    ),
+]
+Exposure = Annotated[
+    str,
+    typer.Option(
+        help="policy-aware or position-only: clicks weighted by how likely their item is examined "
+        "in a session of its query, or in its position."
+    ),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        help="dcg@k or precision@k; by default dcg@10, or down to the log's last position."
+    ),
+]
+
+
+def given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)
+    """Return what is known of propensities, where they are not to be estimated."""
+    from countersample import PositionBias
+    from countersample.errors import ParameterError
+    from countersample.propensity import load_propensities
+
+    if gamma is not None and path is not None:
+        raise ParameterError("--gamma and --propensities are both given, expected one of them")
+    if gamma is not None:
+        return PositionBias(gamma)
+    return None if path is None else load_propensities(path)
 
 
 def parse_columns(text: str | None) -> dict[str, str] | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from countersample._version import __version__
-from countersample.cli import clicks, data, demo, export, fit, logs, ranker, study
+from countersample.cli import clicks, data, demo, export, fit, judging, logs, ranker, study
 
 app = typer.Typer(
     name="countersample",
@@ -19,6 +19,8 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command()(demo.demo)
 app.command()(fit.fit)
+app.command()(judging.estimate)
+app.command()(judging.compare)
 app.add_typer(logs.app, name="log")
 app.command()(study.reproduce)
 app.add_typer(study.app, name="study")

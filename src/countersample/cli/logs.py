@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Raw logs: what was shown where, and clicked.", no_args_is_help=True)
 
+LOG_HELP = (
+    "The log: Parquet, CSV, TSV or JSON lines (compressed too): a file, a folder, a 'glob*'; or a "
+    "folder with ubi_queries and ubi_events."
+)
 _SHOWN = 20  # positions in the terminal; the picture and the JSON have all
 _BAR_WIDTH = 30
 _CONTEXTS = 6
@@ -48,10 +52,7 @@ def _group() -> None:
 def check(
     path: Annotated[
         str,
-        typer.Argument(
-            help="Parquet, CSV, TSV or JSON lines (compressed too): a file, a folder, a 'glob*'; "
-            "or a folder with ubi_queries and ubi_events."
-        ),
+        typer.Argument(help=LOG_HELP),
     ],
     *,
     reader: Reader = None,

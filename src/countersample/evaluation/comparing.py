@@ -203,7 +203,7 @@ def compare(
     >>> found.sentences[1]
     'as it was is not shown to differ from what was logged: +0.0% precision@1 (95% interval +0.0% to +0.0%), and that includes 0.'
     """  # noqa: E501 (a sentence as it is printed)
-    names = _names(candidates, reference)
+    names = names_to_judge(candidates, reference)
     rng = np.random.default_rng(rng)
     case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
     rewards = [
@@ -230,8 +230,8 @@ def compare(
     )
 
 
-def _names(candidates: Mapping[str, object], reference: str) -> list[str]:
-    """Return the names of all that is judged, the reference among them."""
+def names_to_judge(candidates: Mapping[str, object], reference: str) -> list[str]:
+    """Return the names of all that is judged, the reference among them; refuse what is not one."""
     for name, given in candidates.items():
         if (given is None) != (name == LOGGED):
             raise ParameterError(
@@ -323,5 +323,5 @@ def _warnings(estimates: dict[str, Estimate]) -> list[str]:
         for told in found.warnings:
             of.setdefault(told, []).append(name)
     everyone = list(estimates)
-    return [told if names == everyone else f"{', '.join(names)}: {told}"
+    return [told if names == everyone else f"{told} (of {', '.join(names)})"
             for told, names in of.items()]  # fmt: skip

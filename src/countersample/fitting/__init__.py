@@ -1,8 +1,17 @@
 """From a raw log to a ranker: propensities, tuning, training, and the gain to expect."""
 
+from countersample.fitting.comparing import JudgedCandidates, compare_from_impressions
 from countersample.fitting.leaks import Leak, find_leaks
 from countersample.fitting.page import write_page
 from countersample.fitting.pipeline import fit_from_impressions
 from countersample.fitting.results import Fit
 
-__all__ = ["Fit", "Leak", "find_leaks", "fit_from_impressions", "write_page"]
+__all__ = [
+    "Fit",
+    "JudgedCandidates",
+    "Leak",
+    "compare_from_impressions",
+    "find_leaks",
+    "fit_from_impressions",
+    "write_page",
+]

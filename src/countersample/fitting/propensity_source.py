@@ -69,6 +69,14 @@ class PropensitySource:
             return self.contexts.curves
         return {} if self.curve is None else {NO_CONTEXT: self.curve}
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        found = {"curve": self.curve, "contexts": self.contexts, "trust": self.trust,
+                 "cross_check": self.cross_check}  # fmt: skip
+        return {"source": self.source} | {
+            name: None if each is None else each.to_dict() for name, each in found.items()
+        }
+
     def at_ends(self) -> list[Examinable]:
         """Return all estimates at the lower, and at the upper, ends of their intervals.
 

@@ -132,7 +132,6 @@ class Fit:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; no id is among them."""
         trials = () if self.tuning is None else self.tuning.trials
-        source = self.propensity_source
         return {
             "verdict": self.verdict,
             "is_better": self.is_better,
@@ -143,13 +142,7 @@ class Fit:
             "warnings": list(self.warnings),
             "log": self.check.to_dict(),
             "join": self.join.to_dict(),
-            "propensities": {
-                "source": source.source,
-                "curve": None if source.curve is None else source.curve.to_dict(),
-                "contexts": None if source.contexts is None else source.contexts.to_dict(),
-                "trust": None if source.trust is None else source.trust.to_dict(),
-                "cross_check": None if source.cross_check is None else source.cross_check.to_dict(),
-            },
+            "propensities": self.propensity_source.to_dict(),
             "weights": self.weights.to_dict(),
             **self.chosen,
             "trials": [asdict(trial) for trial in trials if np.isfinite(trial.value)],

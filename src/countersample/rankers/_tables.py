@@ -110,7 +110,7 @@ def own_features(
 
     Refuse another number of features, or other names where both have names.
     """
-    if names is not None and dataset.n_features > n_features:
+    if names is not None and dataset.n_features != n_features:
         known = dataset.names_of_features
         if dataset.feature_names is not None or set(names) <= set(known):
             return dataset.select_features(names).features

@@ -1,0 +1,237 @@
+"""``countersample estimate`` and ``compare``: rankers that there are, judged by a raw log."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 (typer reads it)
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from countersample.cli import _show
+from countersample.cli._options import (
+    Columns,
+    Context,
+    Depth,
+    Drop,
+    Engine,
+    Exposure,
+    FeatureColumns,
+    Features,
+    Gamma,
+    JoinQueries,
+    Json,
+    Master,
+    Metric,
+    Missing,
+    PositionsFrom,
+    PropensityMethod,
+    Randomized,
+    Reader,
+    SavedPropensities,
+    Seed,
+    Suspicious,
+    Values,
+    given_propensities,
+    parse_names,
+)
+from countersample.cli.logs import LOG_HELP, open_log
+
+if TYPE_CHECKING:
+    from countersample.fitting import JudgedCandidates
+
+NOT_BETTER, WORSE = 3, 4  # exit codes, those of fit
+
+Log = Annotated[str, typer.Option("--log", help=LOG_HELP)]
+Estimator = Annotated[
+    str,
+    typer.Option(
+        help="ips, snips, clipped or dr, by which values are estimated; auto takes what the log "
+        "supports."
+    ),
+]
+
+
+def estimate(
+    ranker: Annotated[Path, typer.Argument(help="A ranker written by fit or train.")],
+    *,
+    log: Log,
+    features: Features,
+    feature_columns: FeatureColumns = None,
+    drop: Drop = None,
+    reader: Reader = None,
+    columns: Columns = None,
+    context: Context = None,
+    values: Values = None,
+    join_queries: JoinQueries = False,
+    positions_from: PositionsFrom = 1,
+    suspicious: Suspicious = "keep",
+    engine: Engine = None,
+    master: Master = None,
+    propensity_method: PropensityMethod = "auto",
+    randomized: Randomized = None,
+    depth: Depth = None,
+    gamma: Gamma = None,
+    propensities: SavedPropensities = None,
+    missing: Missing = "error",
+    exposure: Exposure = "policy-aware",
+    estimator: Estimator = "auto",
+    metric: Metric = None,
+    fail_unless_better: Annotated[
+        bool,
+        typer.Option(
+            "--fail-unless-better",
+            help="Exit with 3 where it is not shown to be better, and with 4 where it is worse.",
+        ),
+    ] = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Estimate the value of a ranker, and its gain over what was logged, from clicks."""
+    _judge([str(ranker)], "logged", json, fail_unless_better, **_named(locals()))
+
+
+def compare(
+    rankers: Annotated[
+        list[str],
+        typer.Argument(help="Rankers written by fit or train; 'logged' is what was logged."),
+    ],
+    *,
+    log: Log,
+    features: Features,
+    reference: Annotated[
+        str, typer.Option(help="The one that all others are compared with, or what was logged.")
+    ] = "logged",
+    feature_columns: FeatureColumns = None,
+    drop: Drop = None,
+    reader: Reader = None,
+    columns: Columns = None,
+    context: Context = None,
+    values: Values = None,
+    join_queries: JoinQueries = False,
+    positions_from: PositionsFrom = 1,
+    suspicious: Suspicious = "keep",
+    engine: Engine = None,
+    master: Master = None,
+    propensity_method: PropensityMethod = "auto",
+    randomized: Randomized = None,
+    depth: Depth = None,
+    gamma: Gamma = None,
+    propensities: SavedPropensities = None,
+    missing: Missing = "error",
+    exposure: Exposure = "policy-aware",
+    estimator: Estimator = "auto",
+    metric: Metric = None,
+    fail_unless_better: Annotated[
+        bool,
+        typer.Option(
+            "--fail-unless-better",
+            help="Exit with 3 where none is shown to be better, and with 4 where all are worse.",
+        ),
+    ] = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Compare rankers by the same clicks, which none of them was trained on."""
+    _judge(rankers, reference, json, fail_unless_better, **_named(locals()))
+
+
+def _named(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that both commands have."""
+    own = {"ranker", "rankers", "reference", "json", "fail_unless_better"}
+    return {name: value for name, value in given.items() if name not in own}
+
+
+def _judge(
+    rankers: list[str],
+    reference: str,
+    json: bool,
+    fail_unless_better: bool,
+    *,
+    log: str,
+    features: Path,
+    feature_columns: str | None,
+    drop: str | None,
+    propensity_method: str,
+    randomized: str | None,
+    depth: int | None,
+    gamma: float | None,
+    propensities: Path | None,
+    missing: Any,  # noqa: ANN401 (checked by the library)
+    exposure: str,
+    estimator: str,
+    metric: str | None,
+    seed: int,
+    **of_log: Any,  # noqa: ANN401 (of open_log)
+) -> None:
+    from countersample._progress import share_progress
+    from countersample.clicks.impressions import read_features
+    from countersample.evaluation.comparing import LOGGED
+    from countersample.fitting import compare_from_impressions
+    from countersample.rankers import load_ranker
+
+    candidates = {name: None if name == LOGGED else load_ranker(name) for name in rankers}
+    given = given_propensities(gamma, propensities)
+    table = read_features(
+        features, features=parse_names(feature_columns), drop=parse_names(drop),
+        join_queries=of_log["join_queries"],
+    )  # fmt: skip
+    with open_log(log, **of_log) as opened, share_progress("judging") as progress:
+        found = compare_from_impressions(
+            opened, table, candidates, reference=reference, propensities=given,
+            method=propensity_method, randomized=randomized, depth=depth, missing=missing,
+            exposure=exposure, estimator=estimator, metric=metric, seed=seed, progress=progress,
+        )  # fmt: skip
+    if json:
+        _show.as_json(found.to_dict())
+    else:
+        _show_judged(found)
+    verdicts = set(found.verdicts.values())
+    if fail_unless_better and "better" not in verdicts:
+        raise typer.Exit(WORSE if verdicts == {"worse"} else NOT_BETTER)
+
+
+def _show_judged(found: JudgedCandidates) -> None:
+    log, compared = found.log, found.comparison
+    counts = log.check.counts
+    size = (
+        f"{counts.n_impressions:,} impressions, {counts.n_clicks:,} clicks, "
+        f"{len(counts.query_ids):,} queries"
+    )
+    how = "estimated again in each draw" if found.is_joint else "taken as they are"
+    _show.pairs(
+        [
+            ("log", size),
+            ("clicks used", f"{log.join.n_joined:,} of {log.join.n_clicks:,}"),
+            ("propensities", f"{log.source.source}; in the intervals {how}"),
+            ("estimator", f"{found.estimator.name}: {found.estimator.reason}"),
+        ],
+        indent=0,
+    )
+    _show.line()
+    first = compared.estimates[compared.reference]
+    differences = {each.candidate: each for each in compared.differences}
+    rows: list[list[str]] = []
+    for name, each in compared.estimates.items():
+        row = [name, f"{each.value:.4g}", f"{each.low:.4g} to {each.high:.4g}"]
+        if name == compared.reference:
+            rows.insert(0, [*row, "", ""])
+            continue
+        one = differences[name]
+        within = f"{one.relative_low:+z.1%} to {one.relative_high:+z.1%}"
+        rows.append([*row, f"{one.relative:+z.1%}", within])
+    together = "interval" if len(differences) == 1 else "intervals, all at once"
+    _show.table(
+        [
+            f"{first.metric} a {first.per}",
+            "estimate",
+            f"{first.confidence:.0%} interval",
+            f"over {compared.reference}",
+            f"{compared.confidence:.0%} {together}",
+        ],
+        rows,
+    )
+    _show.line()
+    for text in found.sentences:
+        _show.paragraph(text)
+    for warning in found.warnings:
+        _show.paragraph(f"Warning: {warning}")

@@ -1,0 +1,122 @@
+"""A raw log made ready to judge by or to learn from: checked, weighted, joined to features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from countersample._params import choice
+from countersample.clicks.impressions.joining import Matched
+from countersample.errors import DataError, ParameterError
+from countersample.evaluation.ranking import parse_additive
+from countersample.fitting.propensity_source import find_propensities
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from countersample._arrays import Ints
+    from countersample._progress import Progress
+    from countersample.clicks import ClickLog
+    from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
+    from countersample.clicks.impressions.joining import Examinable
+    from countersample.fitting.propensity_source import PropensitySource
+
+WITHOUT_FEATURES = 0.01  # of the pairs that were shown: more is worth a warning
+
+
+@dataclass(frozen=True, eq=False)
+class SetUp:
+    """A log with its propensities and features."""
+
+    check: LogCheck
+    matched: Matched
+    source: PropensitySource
+    shown: ClickLog  # everything that was shown and has features
+    join: JoinReport
+    rows: Ints  # of the counts, that each row of `shown` is
+    metric: str
+    warnings: tuple[str, ...]
+
+
+def set_up(
+    impressions: Impressions,
+    features: FeatureTable,
+    *,
+    propensities: Examinable | None,
+    method: str,
+    randomized: str | None,
+    depth: int | None,
+    missing: str,
+    exposure: str,
+    metric: str | None,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> SetUp:
+    """Check a log, find its propensities, join it; the arguments of `fit_from_impressions`."""
+    choice("missing", missing, ("error", "skip"))
+    if metric is not None and not metric.startswith(("dcg", "precision")):
+        raise ParameterError(f"metric is {metric!r}, expected dcg@k or precision@k")
+    progress.part(0.4, "checking the log").update(0.0)
+    check = impressions.check(randomized=randomized)
+    _check_log(check, missing)
+    last_position = int(check.counts.position.max())
+    metric = f"dcg@{min(10, last_position)}" if metric is None else metric
+    matched = Matched.of(check.counts, features.dataset, features.item_ids)
+    progress.part(0.6, "estimating propensities").update(0.0)
+    source = find_propensities(
+        impressions, matched, given=propensities, method=method, randomized=randomized,
+        depth=depth, rng=rng,
+    )  # fmt: skip
+    shown, join, rows = matched.shown(source.propensities, exposure=exposure)
+    _check_join(join, missing)
+    warnings = (
+        *check.warnings, *([sentence(join.sentence())] if join.n_skipped else []),
+        *_of_features(join), *source.warnings, *_of_metric(metric, last_position),
+    )  # fmt: skip
+    return SetUp(check, matched, source, shown, join, rows, metric, warnings)
+
+
+def _check_log(check: LogCheck, missing: str) -> None:
+    wrong = check.problems.sentence(has_impressions="impressions" in check.columns)
+    if wrong is not None and missing == "error":
+        raise DataError(
+            f"{check.source}: {wrong}; correct them, or leave those rows out with missing='skip' "
+            "(--missing skip)"
+        )
+    if not check.counts.n_clicks:
+        raise DataError(f"{check.source}: the log has no click, so there is nothing to learn from")
+
+
+def _check_join(join: JoinReport, missing: str) -> None:
+    if join.n_skipped and missing == "error":
+        raise DataError(
+            f"{join.sentence()}; add them, or leave those clicks out with missing='skip' "
+            "(--missing skip)"
+        )
+
+
+def _of_features(join: JoinReport) -> list[str]:
+    share = join.n_pairs_without_features / join.n_pairs
+    if share <= WITHOUT_FEATURES:
+        return []
+    told = (
+        f"{share:.0%} of the query-item pairs that were shown have no features: the new ranking "
+        "leaves them out, and ranks what is below them higher than a page with them would."
+    )
+    return [told]
+
+
+def _of_metric(metric: str, last_position: int) -> list[str]:
+    cut_off = parse_additive(metric)[1]
+    if cut_off is None or cut_off <= last_position:
+        return []
+    told = (
+        f"The log shows no more than {last_position} items, and {metric} counts more ranks: what a "
+        "longer page would add is in the gain."
+    )
+    return [told]
+
+
+def sentence(text: str) -> str:
+    """Return a text as a sentence."""
+    return f"{text[0].upper()}{text[1:]}."

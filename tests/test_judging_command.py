@@ -1,0 +1,188 @@
+"""``countersample estimate`` and ``compare``: rankers judged by clicks that came later."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import SEED
+from pyarrow import parquet
+from shops import MAKE
+
+from countersample import ClickLog
+from countersample.clicks.impressions import read_features, read_impressions
+from countersample.errors import CounterSampleError
+from countersample.evaluation import estimate_gain
+from countersample.fitting import compare_from_impressions
+from countersample.rankers import CounterSampleRanker
+
+pytestmark = pytest.mark.usefixtures("folder")
+BY = ("--log", "april.parquet", "--features", "features.parquet")
+RANKERS = {"a.json": ["text_match", "reviews", "price"], "b.json": ["sales", "price"]}
+
+
+@pytest.fixture(scope="module")
+def shop():
+    """Two months of a shop, its features, and rankers that learned from the first month."""
+    rng = np.random.default_rng(SEED)
+    features, wanted = MAKE.make_shop(60, rng)
+    march, april = (MAKE.make_log(features, wanted, 2500, 1.0, rng) for _ in range(2))
+    return march, april, features
+
+
+def trained(names, march, features):
+    """A ranker that knows some of the features, as fit would leave it."""
+    table = read_features(features, features=names)
+    weights = dict(zip(MAKE.FEATURES, MAKE.WANTED, strict=True))
+    ranker = CounterSampleRanker(steps=10, learning_rate=0.1, random_state=0, normalize=None)
+    dataset = table.dataset
+    ranker.fit_log(dataset, ClickLog([0], [0], [1.0]))
+    ranker.scorer_.weights[:] = [weights[name] for name in names]
+    clicks = int(march["click"].to_numpy().sum())
+    ranker.provenance_["log"] = {
+        "file": "march.parquet", "impressions": len(march), "clicks": clicks,
+    }  # fmt: skip
+    return ranker
+
+
+@pytest.fixture
+def folder(shop, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    march, april, features = shop
+    parquet.write_table(march, "march.parquet")
+    parquet.write_table(april, "april.parquet")
+    parquet.write_table(features, "features.parquet")
+    for name, columns in RANKERS.items():
+        trained(columns, march, features).save(name)
+    return tmp_path
+
+
+class TestCompare:
+    def test_each_ranker_takes_its_own_features(self, run):
+        printed = run("compare", *RANKERS, *BY)
+        for part in (
+            "in the intervals estimated again in each draw",
+            "95% intervals, all at once",
+            "a.json is better than what was logged: +",
+            "b.json is ",
+        ):
+            assert part in printed
+        assert "trained on" not in printed
+
+    def test_a_reference_and_json(self, run):
+        found = json.loads(run("compare", *RANKERS, "logged", "--reference", "b.json", *BY,
+                               "--json"))  # fmt: skip
+        assert set(found["estimates"]) == {"a.json", "b.json", "logged"}
+        assert found["verdicts"]["a.json"] == "better"
+        assert found["is_joint"]
+        assert found["propensities"]["source"] == "estimated by all-pairs"
+        assert "item-0" not in str(found)
+
+    @pytest.mark.parametrize(
+        ("rankers", "reference", "code"),
+        [
+            (["a.json"], "logged", 0),
+            (["a.json", "b.json"], "b.json", 0),
+            (["b.json"], "a.json", 4),
+            (["b.json", "logged"], "a.json", 4),
+        ],
+    )
+    def test_exit_codes(self, run, rankers, reference, code):
+        names = [*rankers, *({reference} - {"logged", *rankers})]
+        run("compare", *names, "--reference", reference, *BY, "--gamma", "1",
+            "--fail-unless-better", code=code)  # fmt: skip
+
+    def test_who_was_trained_on_this_very_log_gets_no_verdict(self, run):
+        log = ("--log", "march.parquet", *BY[2:], "--gamma", "1")
+        printed = " ".join(run("compare", *RANKERS, *log, "--fail-unless-better", code=3).split())
+        assert "No verdict on a.json (+" in printed
+        assert "Warning: a.json was trained on this very log (march.parquet: " in printed
+        assert " is better than" not in printed
+        found = json.loads(run("estimate", "a.json", *log, "--json"))
+        assert found["verdicts"] == {"a.json": "none"}
+        assert found["has_seen"] == ["a.json"]
+
+    def test_a_log_of_the_same_name_is_told(self, run, folder):
+        (folder / "april.parquet").rename(folder / "march.parquet")
+        printed = " ".join(run("compare", "a.json", "--log", "march.parquet", *BY[2:]).split())
+        assert "a.json was trained on a log of this name (march.parquet): see that" in printed
+        assert "a.json is better" in printed
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (["a.json", "--reference", "c.json"], "reference is 'c.json', expected one of a.json"),
+            (["logged"], "there is nothing to compare 'logged' with"),
+            (["c.json"], "c.json: cannot be read: No such file"),
+            (["features.parquet"], "features.parquet: not a ranker file"),
+            (["a.json", "--drop", "price"], "a.json: no feature 'price': the features are text_m"),
+            (
+                ["a.json", "--estimator", "beta-ips"],
+                "one of auto, ips, snips, clipped, dr",
+            ),
+            (["a.json", "--metric", "ndcg"], "metric is 'ndcg', expected dcg@k or precision@k"),
+            (["a.json", "--gamma", "1", "--propensities", "x"], "both given, expected one of them"),
+        ],
+    )
+    def test_what_cannot_be_done(self, run, words, told):
+        assert told in run("compare", *words, *BY, fails=True)
+
+
+class TestEstimate:
+    @pytest.mark.parametrize("estimator", ["ips", "snips", "clipped", "dr"])
+    def test_by_any_estimator(self, run, estimator):
+        found = json.loads(run("estimate", "a.json", *BY, "--gamma", "1", "--estimator", estimator,
+                               "--metric", "dcg@5", "--json"))  # fmt: skip
+        estimate = found["estimates"]["a.json"]
+        assert (estimate["estimator"], estimate["metric"]) == (estimator, "dcg@5")
+        assert found["differences"][0]["relative"] > 0
+        assert not found["is_joint"]  # nothing was estimated
+
+    def test_summary(self, run):
+        printed = run("estimate", "a.json", *BY)
+        assert "a.json is better than what was logged: +" in printed
+        assert "over logged" in printed
+
+
+def test_an_unknown_log_is_one_sentence(run):
+    assert "nowhere.parquet" in run("estimate", "a.json", "--log", "nowhere.parquet", *BY[2:],
+                                    fails=True)  # fmt: skip
+
+
+def test_one_candidate_is_judged_as_a_gain(shop):
+    """The same value, and an interval that has propensities estimated again in it."""
+    march, april, features = shop
+    table = read_features(features)
+    ranker = trained(RANKERS["a.json"], march, features)
+    found = compare_from_impressions(read_impressions(april), table, {"a": ranker})
+    known = compare_from_impressions(
+        read_impressions(april), table, {"a": ranker}, propensities=found.log.source.curve
+    )
+    (one,), (fixed,) = found.comparison.differences, known.comparison.differences
+    gain = estimate_gain(ranker, found.log.shown, table.dataset, rng=0)
+    assert one.value == pytest.approx(fixed.value) == pytest.approx(gain.value)
+    assert found.is_joint
+    assert not known.is_joint
+    assert (one.low, one.high) != (fixed.low, fixed.high)
+
+
+def test_items_that_were_never_shown_ask_for_a_model(shop):
+    """One estimator for all candidates: dr, where one of them needs it."""
+    _, april, features = shop
+    top = april.filter(april["position"].to_numpy() <= 2)
+    table = read_features(features)
+    item = table.dataset.features
+    candidates = {"a": item[:, 0] - item[:, 2], "logged": None, "b": item[:, 3]}
+    found = compare_from_impressions(
+        read_impressions(top), table, candidates, propensities=[1.0, 0.5]
+    )
+    assert found.estimator.name == "dr"
+    assert "never showed" in found.estimator.reason
+    assert {each.estimator for each in found.comparison.estimates.values()} == {"dr"}
+
+
+def test_a_dataset_without_the_features_is_named(shop):
+    march, april, features = shop
+    ranker = trained(RANKERS["a.json"], march, features)
+    data = read_features(features, drop=["reviews"])
+    with pytest.raises(CounterSampleError, match=r"mine: no feature 'reviews'"):
+        compare_from_impressions(read_impressions(april), data, {"mine": ranker})
