@@ -162,7 +162,7 @@ def fit(
             exposure=exposure, estimator=estimator, metric=metric, seed=seed, progress=progress,
         )  # fmt: skip
     command = shlex.join(["countersample", *sys.argv[1:]])
-    write_page(page, found, command=command, show_ids=show_ids)
+    write_page(page, found, command=command, ranker=out, show_ids=show_ids)
     found.ranker.provenance_["data"] = features.name
     found.ranker.save(out)
     if json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -10,28 +11,19 @@ import numpy as np
 
 from countersample import pages
 from countersample._version import __version__
-from countersample.pages.drawing import MAIN, MARKED, figure_style, inline_figure, new_axes
-from countersample.plotting import (
-    plot_gain,
-    plot_learning_curve,
-    plot_propensities,
-    plot_weights,
-)
+from countersample.export.exporting import TARGETS
+from countersample.fitting.page_positions import SIZE, positions_card
+from countersample.pages.drawing import inline_figure, new_axes
+from countersample.plotting import plot_gain, plot_learning_curve, plot_weights
 from countersample.scorers import LinearScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from countersample.fitting.propensity_source import PropensitySource
     from countersample.fitting.results import Fit
-    from countersample.propensity import Propensities, TrustPropensities
 
 N_FEATURES = 15  # the largest weights that are shown
-N_POSITIONS = 10  # that have a line in the table
 _ENGINES = ("duckdb", "polars", "pandas", "pyspark")
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "narwhals", "pyarrow")
 EXPOSED = {
@@ -44,11 +36,15 @@ SESSIONS = {
     "sessions": "their ids",
     "first position": "the impressions of the first position, as the log has no ids of them",
 }
-_SIZE = (4.0, 2.5)  # of a plot, in inches: text can be read on a phone
 
 
 def write_page(
-    path: str | PathLike[str], fit: Fit, *, command: str, show_ids: bool = False
+    path: str | PathLike[str],
+    fit: Fit,
+    *,
+    command: str,
+    ranker: str | PathLike[str] = "ranker.json",
+    show_ids: bool = False,
 ) -> None:
     """Write what a fit found as one page, atomically.
 
@@ -58,17 +54,19 @@ def write_page(
     fit : Fit
     command : str
         What repeats it.
+    ranker : path
+        Where the ranker is saved: the command that exports it names that file.
     show_ids : bool
         Whether the rows with the most weight are told by their query and item id. Else the page
         has no id at all.
     """
-    sign: pages.Sign = "good" if fit.is_better else "bad" if fit.gain.high < 0 else "unsure"
     content = [
-        pages.notice(fit.verdict, sign),
+        pages.notice(fit.verdict, _sign(fit)),
+        pages.facts(_rests_on(fit)),
         pages.warning_list(fit.warnings),
         pages.cards(
             _gain(fit),
-            _positions(fit),
+            positions_card(fit),
             *([_learning(fit)] if fit.learning_curve else []),
             _weights(fit),
             _features(fit),
@@ -77,9 +75,55 @@ def write_page(
             _settings(fit),
         ),
         pages.section("To repeat it", pages.code(command), pages.small(_versions()), name="repeat"),
+        _next(fit, ranker),
     ]
     title = f"A ranker from {fit.check.counts.n_clicks:,} clicks"
     pages.write_page(path, pages.render_page(title, content, kind="countersample fit"))
+
+
+def _sign(fit: Fit) -> pages.Sign:
+    if fit.is_better:
+        return "good"
+    return "bad" if fit.gain.high < 0 else "unsure"
+
+
+def _rests_on(fit: Fit) -> list[tuple[str, str]]:
+    """Return what the verdict rests on, in a few lines: it is read on the first screen."""
+    gain = fit.gain
+    again = ", estimated again in each draw" if fit.is_joint else ""
+    return [
+        ("judged by", f"{gain.new.n_clicks:,.0f} clicks"),
+        ("propensities", f"{fit.propensity_source.source}{again}"),
+        ("as good as", f"{gain.new.effective_clicks:,.0f} clicks of equal weight"),
+    ]
+
+
+def _next(fit: Fit, ranker: str | PathLike[str]) -> str:
+    """Return what to do now: serve it, in an A/B test that is long enough; or not."""
+    target = "onnx" if fit.ranker.kind == "neural" else "elasticsearch"
+    others = [name for name, each in TARGETS.items() if fit.ranker.kind in each.kinds]
+    others.remove(target)
+    model = "model.onnx" if target == "onnx" else "model.json"
+    command = f"countersample export {shlex.quote(str(ranker))} --to {target} -o {model}"
+    return pages.section(
+        "What to do next",
+        pages.paragraphs([_advice(fit)]),
+        pages.code(command),
+        pages.small(f"Also --to {', '.join(others)}. The card beside it says this verdict, too."),
+        pages.paragraphs([f"An A/B test tells for sure. {fit.ab_plan.sentence}"]),
+        pages.small(
+            "Sessions are taken as independent: where the same users come back, plan for more."
+        ),
+        name="next",
+    )
+
+
+def _advice(fit: Fit) -> str:
+    if fit.is_better:
+        return "Export the ranker, and show it to a part of the users first."
+    if fit.gain.high < 0:
+        return "Do not use this ranker: what was logged is better. To look at it all the same:"
+    return "Log more clicks before you use it, or let an A/B test decide. To try it in one:"
 
 
 def _gain(fit: Fit) -> str:
@@ -106,7 +150,7 @@ def _gain(fit: Fit) -> str:
         f"is a bootstrap over {gain.new.resampled}. The value rests on as much as "
         f"{gain.new.effective_clicks:,.0f} clicks of equal weight. {if_wrong}."
     )
-    figure, axes = new_axes(_SIZE[0], 0.9)
+    figure, axes = new_axes(SIZE[0], 0.9)
     plot_gain(gain, ax=axes)
     drawn = inline_figure(
         figure,
@@ -117,128 +161,10 @@ def _gain(fit: Fit) -> str:
     return pages.card("The gain over what was logged", pages.paragraphs([text]), drawn, table)
 
 
-@figure_style()
-def _positions(fit: Fit) -> str:
-    source = fit.propensity_source
-    figure, axes = new_axes(*_SIZE)
-    if source.contexts is not None:
-        plot_propensities(source.contexts.curves, ax=axes)
-        first = next(iter(source.contexts.curves.values()))
-        text = (
-            "The probability to be examined, relative to position 1 of each context: "
-            f"{source.source}, with {first.confidence:.0%} intervals."
-        )
-        header, rows = _table_of_contexts(source.contexts.curves)
-    elif source.trust is not None:
-        text, header, rows = _of_trust(source.trust, axes)
-    elif source.curve is None:
-        positions, mean = _mean_propensities(fit)
-        axes.plot(positions, mean, "o-", color=MAIN, ms=4)
-        axes.set(xlabel="position", ylabel="propensity", ylim=(0, None))
-        text = f"Propensities: {source.source}. Shown is their mean over a position."
-        rows = [[str(k), f"{value:.3g}"] for k, value in zip(positions, mean, strict=True)]
-        header = ["position", "propensity"]
-    else:
-        text, header, rows = _of_curve(source.curve, source, axes)
-    drawn = inline_figure(figure, "Propensity by position")
-    table = pages.table(header, rows[:N_POSITIONS], caption="Propensity by position")
-    return pages.card("Examination by position", pages.paragraphs([text]), drawn, table)
-
-
-def _of_curve(
-    curve: Propensities, source: PropensitySource, axes: Axes
-) -> tuple[str, list[str], list[list[str]]]:
-    """Draw a curve beside those of other methods; return the text, and the table."""
-    check = source.cross_check
-    others = {} if check is None else dict(check.estimates)
-    others.pop(curve.method, None)
-    plot_propensities(curve, ax=axes)
-    for (colour, _), (name, other) in zip(MARKED, others.items(), strict=False):
-        axes.plot(other.position, other.value, color=colour, lw=0.8, alpha=0.8, label=name)
-    axes.legend()
-    thin = "; thin: the other methods" if others else ""
-    text = (
-        f"The probability to be examined, relative to position {curve.reference}: "
-        f"{curve.method}, {source.source}, with {curve.confidence:.0%} intervals{thin}. "
-        f"{'' if check is None else check.sentence}"
-    )
-    rows = [
-        [str(k + 1), f"{curve.value[k]:.3f}", f"{curve.low[k]:.3f} to {curve.high[k]:.3f}",
-         *(f"{other.value[k]:.3f}" for other in others.values())]
-        for k in range(len(curve.value))
-    ]  # fmt: skip
-    return text, ["position", curve.method, "interval", *others], rows
-
-
-def _of_trust(found: TrustPropensities, axes: Axes) -> tuple[str, list[str], list[list[str]]]:
-    """Draw α and β; return the text, and the table."""
-    for (colour, marker), name in zip(MARKED, ("alpha", "beta"), strict=False):
-        value, low, high = (getattr(found, name + end) for end in ("", "_low", "_high"))
-        error = np.abs(np.stack([low, high]) - value)
-        axes.errorbar(found.position, value, error, label="αβ"[name == "beta"], color=colour,
-                      marker=marker, ms=4, lw=1.2, elinewidth=0.9, capsize=2)  # fmt: skip
-    axes.set(xlabel="position", ylabel="α and β", xticks=found.position)
-    axes.legend()
-    text = (
-        "P(click) = β + α·relevance at each position, estimated from items that moved, with "
-        f"{found.confidence:.0%} intervals; α is 1 at position {found.reference}, β 0 at the last. "
-        f"{found.sentence}"
-    )
-    values = zip(
-        *(
-            getattr(found, name + end)
-            for name in ("alpha", "beta")
-            for end in ("", "_low", "_high")
-        ),
-        strict=True,
-    )
-    rows = [
-        [
-            str(k),
-            f"{a:.3f}",
-            f"{a_low:.3f} to {a_high:.3f}",
-            f"{b:.3f}",
-            f"{b_low:.3f} to {b_high:.3f}",
-        ]
-        for k, (a, a_low, a_high, b, b_low, b_high) in enumerate(values, 1)
-    ]
-    return text, ["position", "α", "interval", "β", "interval"], rows
-
-
-def _table_of_contexts(
-    curves: dict[str, Propensities],
-) -> tuple[list[str], list[list[str]]]:
-    """Return a row a position with the value and the interval of each context."""
-    rows = []
-    for k in range(max(len(curve.value) for curve in curves.values())):
-        cells = [
-            f"{c.value[k]:.3f} ({c.low[k]:.3f} to {c.high[k]:.3f})" if k < len(c.value) else "–"
-            for c in curves.values()
-        ]
-        rows.append([str(k + 1), *cells])
-    return ["position", *curves], rows
-
-
-def _mean_propensities(fit: Fit) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the positions, and the mean of θ over what was shown at each.
-
-    Of a log with its own propensities, clicks / Σ clicks/propensity.
-    """
-    log = fit.shown
-    assert log.position is not None  # noqa: S101 (it has both)
-    assert log.impressions is not None  # noqa: S101
-    above, below = log.clicks, log.clicks / log.propensity
-    if log.examination is not None:
-        above, below = log.impressions * log.examination, log.impressions
-    total = np.bincount(log.position, below)
-    positions = np.flatnonzero(total > 0)
-    return positions, np.bincount(log.position, above)[positions] / total[positions]
-
-
 def _learning(fit: Fit) -> str:
     metric = fit.gain.new.metric
     found = [each for _, each in fit.learning_curve]
-    figure, axes = new_axes(*_SIZE)
+    figure, axes = new_axes(*SIZE)
     plot_learning_curve(
         [steps for steps, _ in fit.learning_curve], [each.value for each in found],
         low=[each.low for each in found], high=[each.high for each in found],
@@ -254,7 +180,7 @@ def _learning(fit: Fit) -> str:
 
 def _weights(fit: Fit) -> str:
     found = fit.weights
-    figure, axes = new_axes(*_SIZE)
+    figure, axes = new_axes(*SIZE)
     plot_weights(found, ax=axes)
     text = (
         f"{EXPOSED[fit.exposure]} Sessions are counted by "

@@ -15,7 +15,7 @@ from countersample.clicks.impressions.counts import ranges
 from countersample.clicks.impressions.joining import Matched, clicked
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError, ParameterError
-from countersample.evaluation import estimate_gain
+from countersample.evaluation import estimate_gain, plan_ab_test
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.ranking import parse_additive
 from countersample.fitting.gain import (
@@ -176,6 +176,7 @@ def fit_from_impressions(
         gain=gain,
         is_joint=drawn is not None,
         gain_at_ends=at_ends,
+        ab_plan=plan_ab_test(scores, shown, dataset, rng=seed),
         estimator=judged_by,
         learning_curve=learning_curve(
             stages, shown, dataset, metric=metric, estimator=judged_by.name, relevance=relevance,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.clicks.diagnosis import Diagnosis
     from countersample.clicks.impressions import JoinReport, LogCheck
-    from countersample.evaluation import Estimate, Gain
+    from countersample.evaluation import ABPlan, Estimate, Gain
     from countersample.fitting.gain import ChosenEstimator
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.rankers import ClickRanker
@@ -50,6 +50,8 @@ class Fit:
     gain_at_ends : tuple of float, optional
         The relative gain with all propensities at the lower, or upper, ends of their intervals,
         where the interval of the gain takes them as they are.
+    ab_plan : ABPlan
+        The A/B test that would confirm it.
     estimator : ChosenEstimator
         How the gain was estimated, and why so.
     learning_curve : tuple of (steps, Estimate)
@@ -80,6 +82,7 @@ class Fit:
     gain: Gain
     is_joint: bool
     gain_at_ends: tuple[float, float] | None
+    ab_plan: ABPlan
     estimator: ChosenEstimator
     learning_curve: tuple[tuple[int, Estimate], ...]
     check: LogCheck
@@ -138,6 +141,7 @@ class Fit:
             "gain": asdict(self.gain),
             "is_joint": self.is_joint,
             "gain_at_ends": self.gain_at_ends,
+            "ab_plan": self.ab_plan.to_dict(),
             "estimator": asdict(self.estimator),
             "warnings": list(self.warnings),
             "log": self.check.to_dict(),

@@ -43,7 +43,7 @@ def warning_list(texts: Sequence[str]) -> str:
     if not texts:
         return ""
     items = "".join(f"<li>{escape(text)}</li>" for text in texts)
-    return f'<div class="warnings"><b>Read this first</b><ul>{items}</ul></div>'
+    return f'<div class="warnings"><b>Look at this first</b><ul>{items}</ul></div>'
 
 
 def section(title: str, *content: str, name: str) -> str:
