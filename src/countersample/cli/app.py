@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from countersample._version import __version__
-from countersample.cli import clicks, data, demo, export, fit, judging, logs, ranker, study
+from countersample.cli import (
+    clicks,
+    data,
+    demo,
+    export,
+    fit,
+    judging,
+    logs,
+    propensity,
+    ranker,
+    study,
+)
 
 app = typer.Typer(
     name="countersample",
@@ -22,6 +33,7 @@ app.command()(fit.fit)
 app.command()(judging.estimate)
 app.command()(judging.compare)
 app.add_typer(logs.app, name="log")
+app.command()(propensity.propensity)
 app.command()(study.reproduce)
 app.add_typer(study.app, name="study")
 app.command()(clicks.simulate)

@@ -5,23 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from countersample._params import choice
 from countersample.clicks.impressions.joining import Matched
+from countersample.data import RankingDataset
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.ranking import parse_additive
-from countersample.fitting.propensity_source import find_propensities
+from countersample.fitting.propensity_source import LOGGED, find_propensities
 
 if TYPE_CHECKING:
-    import numpy as np
+    from numpy.typing import NDArray
 
     from countersample._arrays import Ints
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
-    from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
+    from countersample.clicks.impressions import (
+        FeatureTable,
+        Impressions,
+        JoinReport,
+        LogCheck,
+        PositionCounts,
+    )
     from countersample.clicks.impressions.joining import Examinable
     from countersample.fitting.propensity_source import PropensitySource
 
 WITHOUT_FEATURES = 0.01  # of the pairs that were shown: more is worth a warning
+_NO_ITEMS = RankingDataset(
+    np.zeros((0, 0), np.float32), np.zeros(0, np.float32), np.zeros(1, np.int64), np.zeros(0)
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +86,47 @@ def set_up(
         *_of_features(join), *source.warnings, *_of_metric(metric, last_position),
     )  # fmt: skip
     return SetUp(check, matched, source, shown, join, rows, metric, warnings)
+
+
+@dataclass(frozen=True, eq=False)
+class _WithoutFeatures(Matched):
+    """Counts of a log of whose items no features are given."""
+
+    def with_features(self) -> tuple[PositionCounts, NDArray[np.float32]]:
+        raise DataError("regression-em needs the features of items: give them (--features)")
+
+
+def propensities_of(
+    impressions: Impressions,
+    features: FeatureTable | None,
+    *,
+    method: str,
+    randomized: str | None,
+    depth: int | None,
+    missing: str,
+    rng: np.random.Generator,
+) -> tuple[LogCheck, PropensitySource]:
+    """Check a log and estimate its propensities; features are for regression-em, and optional."""
+    choice("missing", missing, ("error", "skip"))
+    if method == LOGGED:
+        raise ParameterError(f"method is {LOGGED!r}, which estimates nothing: name another")
+    if method == "auto" and randomized is None and "propensity" in impressions.columns:
+        raise DataError(
+            f"{impressions.source}: the log has a column 'propensity', which fit takes as it is: "
+            "to estimate them name a method, such as all-pairs"
+        )
+    check = impressions.check(randomized=randomized)
+    _check_log(check, missing)
+    if features is None:
+        none = np.full(len(check.counts), -1, np.int64)
+        matched: Matched = _WithoutFeatures(check.counts, _NO_ITEMS, none, none)
+    else:
+        matched = Matched.of(check.counts, features.dataset, features.item_ids)
+    source = find_propensities(
+        impressions, matched, given=None, method=method, randomized=randomized, depth=depth,
+        rng=rng,
+    )  # fmt: skip
+    return check, source
 
 
 def _check_log(check: LogCheck, missing: str) -> None:
