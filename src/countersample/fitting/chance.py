@@ -36,6 +36,8 @@ FIRST = 5_000  # of these, which every feature is asked of
 WORTH_A_LOOK = -1.0  # log P(false alarm) of those: above it the others are not asked
 LEAST = 50  # pairs that anything is said of
 STEPS, LINES, SIZES = 32, 16, 4  # bins of a feature's values, and of the sizes of pairs
+OF_OTHERS = 3  # the base that is of other clicks on the page
+VARIOUS = 2.0  # the squared coefficient of variation of how often users click, at most
 N_TESTS = (4 * 3 + 2) + 3 * 3  # ways to predict, of pairs and of items
 
 
@@ -86,6 +88,7 @@ class Groups(NamedTuple):
     half: Ints  # 0 or 1, of the unit
     clicks: Floats
     chance: Floats  # v: its mean is at most that of Var(C | μ)
+    of_users: Floats  # the part of it that other clicks on the page may know
     spread: Floats  # Var((C − m)² − v) is about 2·m²·spread + m·single
     single: Floats
     bases: Floats  # what a prediction is proportional to, (3 or 4, n)
@@ -147,9 +150,8 @@ def _staged(groups: Groups, rng: np.random.Generator) -> list[tuple[Groups, floa
         stages = [first, groups] if len(first.row) >= LEAST else stages
     found = []
     for stage in stages:
-        one = np.zeros(len(stage.row), np.int64)
-        known = max(_closer(stage, _in_bins(stage, base, one))[0] for base in stage.bases)
-        found.append((stage, max(0.0, known)))
+        of_others = _in_bins(stage, stage.bases[-1], np.zeros(len(stage.row), np.int64))
+        found.append((stage, max(0.0, _closer(stage, of_others, of_page=True)[0])))
     return found
 
 
@@ -162,8 +164,8 @@ def _surest(groups: Groups, values: Floats, known: float) -> tuple[float, float]
     best = (0.0, 0.0)
     if values.min() == values.max():
         return best
-    for mean in _predictions(groups, values):
-        closer, variance, chance = _closer(groups, mean)
+    for mean, of_page in _predictions(groups, values):
+        closer, variance, chance = _closer(groups, mean, of_page=of_page)
         closer -= known
         if closer > 0:
             bound = -(closer**2) / 2 / (variance + closer / 3)
@@ -171,22 +173,25 @@ def _surest(groups: Groups, values: Floats, known: float) -> tuple[float, float]
     return best
 
 
-def _predictions(groups: Groups, values: Floats) -> Iterator[Floats]:
-    """Go through ways to predict clicks from a feature; NaN where one does not tell."""
+def _predictions(groups: Groups, values: Floats) -> Iterator[tuple[Floats, bool]]:
+    """Go through ways to predict clicks from a feature; NaN where one does not tell.
+
+    The second says whether also from clicks on the same pages.
+    """
     n = len(values)
     order = np.argsort(values, kind="stable")
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
     n_lines = min(SIZES, n // 200)
-    for base in groups.bases:
-        yield _in_bins(groups, base, rank * min(STEPS, n // 10) // n)
-        yield _in_bins(groups, base, rank * min(LINES, n // 50) // n, values)
+    for k, base in enumerate(groups.bases):
+        yield _in_bins(groups, base, rank * min(STEPS, n // 10) // n), k == OF_OTHERS
+        yield _in_bins(groups, base, rank * min(LINES, n // 50) // n, values), k == OF_OTHERS
         if n_lines > 1:
             bins = groups.size * n_lines + rank * n_lines // n
-            yield _in_bins(groups, base, bins, values)
+            yield _in_bins(groups, base, bins, values), k == OF_OTHERS
     order = order[np.argsort(groups.unit[order], kind="stable")]
     for base in groups.bases[:2]:
-        yield _of_neighbours(groups, base, order)
+        yield _of_neighbours(groups, base, order), True
 
 
 def _in_bins(groups: Groups, base: Floats, bins: Ints, values: Floats | None = None) -> Floats:
@@ -222,15 +227,16 @@ def _of_neighbours(groups: Groups, base: Floats, order: Ints) -> Floats:
     return mean
 
 
-def _closer(groups: Groups, mean: Floats) -> tuple[float, float, float]:
+def _closer(groups: Groups, mean: Floats, *, of_page: bool) -> tuple[float, float, float]:
     """Return Σ w·[v − (C − m)²], its variance where chance is not known, and Σ w·v.
 
-    w = 1/(m + ½), and 0 where m is NaN.
+    w = 1/(m + ½), and 0 where m is NaN. Some users click more than others, and more of them may
+    have come by chance: other clicks `of_page` know that, and it is taken off v.
     """
     weight = np.nan_to_num(1 / (mean + 0.5))
     mean = np.nan_to_num(mean)
     variance = weight**2 * mean * (2 * mean * groups.spread + groups.single)
-    chance = float((weight * groups.chance).sum())
+    chance = float((weight * (groups.chance - groups.of_users * of_page)).sum())
     error = float((weight * (groups.clicks - mean) ** 2).sum())
     return chance - error, float(variance.sum()), max(chance, 1e-300)
 
@@ -309,6 +315,8 @@ def _added_up(counted: Rows, member: Ints, row: Ints, unit: Ints, half: Ints) ->
     is_single = shown < 2
     often = np.where(is_single, 2.0, shown)
     chance = np.where(is_single, clicks * (1 - theta), clicks * (shown - clicks) / (often - 1))
+    # Of users who click a times as often, Var E(C | all a) = n·x²·Var(a), and x² ≤ θ·x.
+    squares = clicks * (clicks - 1) / (often - 1)
     examined = total(shown * theta)
     share = shown * theta / examined[member]
     return Groups(
@@ -317,6 +325,7 @@ def _added_up(counted: Rows, member: Ints, row: Ints, unit: Ints, half: Ints) ->
         half=half,
         clicks=total(clicks),
         chance=total(chance),
+        of_users=VARIOUS * total(np.where(is_single, clicks * theta, squares)),
         spread=1 + total(share**2 / (often - 1)),
         single=total(np.where(is_single, share * theta**2, 0.0)),
         bases=np.stack([examined, total(shown), np.ones(len(row))]),
