@@ -26,6 +26,7 @@ from countersample.clicks import (
 from countersample.clicks.models import Steps
 from countersample.data import RankingDataset, synthetic
 from countersample.errors import DataError, ParameterError
+from countersample.evaluation.ranking import item_ranks
 
 SIZES = [1, 2, 5, 12, 30]
 SETTING = {"bias": PositionBias(gamma=0.7, offset=1), "relevant": 3, "noise": 0.2}
@@ -432,3 +433,13 @@ def test_importing_is_cheap():
     code = "import countersample.clicks, sys; print({'numba', 'pyarrow'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_clicks_say_where_they_were_shown():
+    data = synthetic("tiny", rng=SEED)
+    scores, bias = data.features[:, 0], PositionBias(1.0)
+    ranks = item_ranks(scores, data)
+    plain = simulate_clicks(data, scores, 500, relevant=1, bias=bias, rng=SEED)
+    assert (plain.position == ranks[data.offsets[plain.query] + plain.item]).all()
+    mixed = simulate_clicks(data, [scores, -scores], 500, relevant=1, bias=bias, rng=SEED)
+    assert mixed.examination == pytest.approx(bias.propensity(mixed.position))

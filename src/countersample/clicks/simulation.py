@@ -94,9 +94,9 @@ def simulate_clicks(
     Returns
     -------
     ClickLog
-        A row a click in the order in which they happened, with the dataset's fingerprint. Where
-        sessions of a query differ, ``examination`` is how likely the item was examined where it
-        was shown: the propensity of weights by position alone.
+        A row a click in the order in which they happened, with the position it was shown at and
+        the dataset's fingerprint. Where sessions of a query differ, ``examination`` is how likely
+        the item was examined where it was shown: the propensity of weights by position alone.
 
     Raises
     ------
@@ -130,6 +130,7 @@ def simulate_clicks(
         query=found.query,
         item=found.row - dataset.offsets[found.query],
         propensity=found.propensity,
+        position=found.position,
         examination=found.examination,
         fingerprint=dataset.fingerprint,
     )
@@ -251,6 +252,7 @@ class _Clicks(NamedTuple):
     query: NDArray[Any]
     row: Ints
     propensity: Floats
+    position: Ints  # where it was shown, from 1
     examination: Floats | None  # None: the propensity
 
 
@@ -262,12 +264,13 @@ def _clicks(world: World, n_clicks: int, rng: np.random.Generator) -> _Clicks:
     while n_found < n_clicks:
         drawn = world.draw(rng, world.block)
         is_clicked = drawn.click == 1
-        blocks.append([part[is_clicked] for part in (drawn.query, drawn.row, drawn.examination)])
+        parts = (drawn.query, drawn.row, drawn.position, drawn.examination)
+        blocks.append([part[is_clicked] for part in parts])
         n_found += len(blocks[-1][0])
-    query, row, examination = (
+    query, row, position, examination = (
         np.concatenate(part)[:n_clicks] for part in zip(*blocks, strict=True)
     )
-    return _Clicks(query, row, examined[row], examination)
+    return _Clicks(query, row, examined[row], position, examination)
 
 
 def _plain_clicks(world: World, n_clicks: int, rng: np.random.Generator) -> _Clicks:
@@ -278,7 +281,8 @@ def _plain_clicks(world: World, n_clicks: int, rng: np.random.Generator) -> _Cli
     from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
     queries, rows = kernels.clicks_until(rng, offsets, *steps.walk, n_clicks)
-    return _Clicks(queries, order[rows], propensity[rows], None)
+    position = rows - offsets[queries] + 1
+    return _Clicks(queries, order[rows], propensity[rows], position, None)
 
 
 def _check_clicks(world: World, n_expected: float) -> None:
