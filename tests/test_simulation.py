@@ -441,5 +441,6 @@ def test_clicks_say_where_they_were_shown():
     ranks = item_ranks(scores, data)
     plain = simulate_clicks(data, scores, 500, relevant=1, bias=bias, rng=SEED)
     assert (plain.position == ranks[data.offsets[plain.query] + plain.item]).all()
-    mixed = simulate_clicks(data, [scores, -scores], 500, relevant=1, bias=bias, rng=SEED)
+    both = {"a": scores, "b": -scores}
+    mixed = simulate_clicks(data, both, 500, relevant=1, bias=bias, rng=SEED)
     assert mixed.examination == pytest.approx(bias.propensity(mixed.position))
