@@ -328,8 +328,9 @@ def _summary(
     clicks = case.log.clicks
     events = clicks if case.log.events is None else case.log.events
     shares = sums.weights * rewards.by_row * ratio(clicks, events)  # of one click
-    squares = float(events @ shares**2)
-    effective = float(events @ shares) ** 2 / squares if squares > 0 else 0.0
+    # Sums, not dot products: threads cost more than they save here.
+    squares = float((events * shares**2).sum())
+    effective = float((events * shares).sum()) ** 2 / squares if squares > 0 else 0.0
     unseen = never_shown(case, rewards)
     return Estimate(
         value=float(sums.value(sums.totals, case.controls.means if case.controls else np.empty(0))),

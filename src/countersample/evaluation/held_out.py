@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Fold", "HeldOut", "Scorer"]
 
 VALIDATION_QUERIES = 1_000  # so many parts are held out in turn that there are as many
-FEWEST_FOR_BETA = 100  # judged queries; with fewer, β* is a guess
+FEWEST_FOR_BETA = 500  # queries that judge; of fewer, estimating β* costs what it gains
 CONFIDENCE = 0.95
 N_BOOTSTRAP = 200
 
