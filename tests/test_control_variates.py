@@ -220,6 +220,25 @@ def test_without_sessions_it_is_per_click(tiny):
     assert by_log.high - by_log.low > by_mean.high - by_mean.low
 
 
+def test_a_control_that_cannot_be_of_the_same_sessions_is_doubted(tiny, logs):
+    log, scores = logs[0], other_scores(tiny)
+    mean = log.weights.sum() / log.n_sessions
+    x = np.bincount(log.session, log.weights, int(log.n_sessions))
+    error = x.std() / np.sqrt(log.n_sessions)
+    options = {"estimator": "beta-ips", "rng": 0, "n_bootstrap": 1}
+    for apart, doubted in ((3.9, False), (4.1, True), (-4.1, True)):
+        found = estimate(scores, log, tiny, control=mean + apart * error, **options)
+        assert any("4 standard errors apart" in told for told in found.warnings) == doubted
+
+    def doubts(control):
+        found = estimate(scores, log, tiny, control=control, **options)
+        return [told for told in found.warnings if "hardly the same kind of sessions" in told]
+
+    longer = ClickLog.concat(logs[:20])
+    assert not doubts(longer)
+    assert doubts(longer.replace(propensity=np.minimum(1, 2 * longer.propensity)))
+
+
 # -- candidates judged by a part of the queries ----------------------------------------------------
 
 

@@ -149,6 +149,7 @@ def compare(
     estimator: str = "ips",
     clip: float | None = None,
     baseline: ArrayLike | None = None,
+    control: float | ClickLog | None = None,
     confidence: float = 0.95,
     n_bootstrap: int = 1000,
     drawn: Floats | None = None,
@@ -175,7 +176,7 @@ def compare(
         The values of the candidates in n resampled logs, for intervals from a bootstrap of your
         own; in the order of `candidates`, and the last column of what was logged where that is the
         reference and not among them.
-    metric, estimator, clip, baseline, confidence, n_bootstrap, rng
+    metric, estimator, clip, baseline, control, confidence, n_bootstrap, rng
         As for `estimate`.
 
     Raises
@@ -205,7 +206,7 @@ def compare(
     """  # noqa: E501 (a sentence as it is printed)
     names = names_to_judge(candidates, reference)
     rng = np.random.default_rng(rng)
-    case = make_case(log, dataset, metric, estimator, clip, baseline, rng)
+    case = make_case(log, dataset, metric, estimator, clip, baseline, rng, control)
     rewards = [
         logged_rewards(case) if candidates.get(name) is None else rewards_of(candidates[name], case)  # type: ignore[arg-type]
         for name in names

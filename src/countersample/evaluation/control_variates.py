@@ -30,6 +30,7 @@ from countersample.evaluation.resampling import Clusters, resample
 if TYPE_CHECKING:
     from countersample._arrays import Floats
 
+APART = 4.0  # standard errors, by which means of the same kind of sessions hardly differ
 _SINGULAR = 1e-9  # of a correlation matrix: what is known twice counts once
 
 
@@ -149,19 +150,22 @@ class Controls:
     means: Floats  # X, (p,)
     longer: Floats | None = None  # n and x of each cluster of the longer log, (m', p + 1)
     n_empty: float = 0  # the sessions of it that have no row
+    doubt: str | None = None  # whether the log can be of sessions like those that the means are of
 
     @classmethod
     def of(cls, log: ClickLog, clusters: Clusters, control: float | ClickLog | None) -> Controls:
         """Return those of a log, by the mean of Σ 1/p or by a longer log; refuse to go without."""
-        _, per = clusters.sizes(log)
+        own_sizes, per = clusters.sizes(log)
         if control is None:
             raise ParameterError(
                 f"estimator 'beta-ips' needs control, the mean of Σ 1/p a {per} or a longer log "
                 "that tells it: where this log is all there is, take 'ips'"
             )
         weights = clusters.total(log.weights)
+        mean = _mean(own_sizes, weights, clusters.n_empty if per == "session" else 0)
         if not isinstance(control, ClickLog):
-            return cls(weights[:, None], np.array([number("control", control, above=0)]))
+            known = number("control", control, above=0)
+            return cls(weights[:, None], np.array([known]), doubt=_doubt(mean, (known, 0.0), per))
         whole = Clusters.of(control)
         sizes, longer_per = whole.sizes(control)
         if longer_per != per:
@@ -173,7 +177,8 @@ class Controls:
         longer = np.column_stack([sizes, whole.total(control.weights), whole.total(control.clicks)])
         own = np.column_stack([weights, clusters.total(log.clicks)])
         means = longer[:, 1:].sum(axis=0) / (sizes.sum() + n_empty)
-        return cls(own, means, longer, n_empty)
+        doubt = _doubt(mean, _mean(sizes, longer[:, 1], n_empty), per)
+        return cls(own, means, longer, n_empty, doubt)
 
     def resampled(self, n_bootstrap: int, rng: np.random.Generator) -> Floats:
         """Return X in as many resamples of the longer log, (n_bootstrap, p), or (p,) if known."""
@@ -183,3 +188,22 @@ class Controls:
         drawn = resample(self.longer, empty, self.n_empty, n_bootstrap=n_bootstrap, rng=rng)
         means: Floats = drawn[:, 1:] / drawn[:, :1]
         return means
+
+
+def _mean(n: Floats, x: Floats, n_empty: float) -> tuple[float, float]:
+    """Return Σx/Σn, and its variance as of a ratio."""
+    size = float(n.sum()) + n_empty
+    mean = float(x.sum()) / size
+    left = x - mean * n
+    return mean, (float((left**2).sum()) + n_empty * mean**2) / size**2
+
+
+def _doubt(own: tuple[float, float], known: tuple[float, float], per: str) -> str | None:
+    """Return what is to be said of two means, each with its variance, that are far apart."""
+    apart = abs(own[0] - known[0]) / (np.sqrt(own[1] + known[1]) or np.inf)
+    if apart < APART:
+        return None
+    return (
+        f"Σ 1/p is {own[0]:.3g} a {per} in the log and {known[0]:.3g} by control, {apart:.0f} "
+        "standard errors apart: these are hardly the same kind of sessions"
+    )

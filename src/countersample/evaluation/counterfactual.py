@@ -357,6 +357,8 @@ def _warnings(case: Case, effective: float, unseen: float | None) -> list[str]:
         )
     if len(case.clusters) < FEW:
         told.append(f"only {len(case.clusters)} {case.clusters.name}: the interval is rough")
+    if case.controls is not None and case.controls.doubt is not None:
+        told.append(case.controls.doubt)
     if unseen is not None and unseen > UNSEEN:
         means = (
             "of these the relevance model alone speaks"

@@ -51,7 +51,7 @@ class ClipChoice(Tabular):
     trials : tuple of Trial
         The best of each clip that was tried; a single one where there was nothing to choose.
     metric : str
-        What the values of the trials are of, by the ``snips`` estimate.
+        What the values of the trials are of, as `HeldOut` estimates it.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class TuningResult(Tabular):
     trials : tuple of Trial
         By steps, then clip, then learning rate.
     metric : str
-        What the values are of, by the ``snips`` estimate.
+        What the values are of, as `HeldOut` estimates it.
     n_queries : int
         How many queries were held out and judged by.
     seconds : float
