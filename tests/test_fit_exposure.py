@@ -13,7 +13,7 @@ from countersample.errors import DataError, ParameterError
 from countersample.evaluation import estimate_gain
 from countersample.evaluation.ranking import item_ranks, rank_values
 from countersample.fitting import fit_from_impressions, write_page
-from countersample.fitting.intervals import PropensityDraws, values_of_draws
+from countersample.fitting.intervals import Units, values_of_draws
 from countersample.propensity import Propensities
 from countersample.propensity.cells import QueryDraws
 
@@ -296,8 +296,8 @@ class TestIntervals:
         queries = _EachOnce(np.ones(len(matched.counts.query_ids), bool), 3, 0)
         curves = np.stack([curve.value, curve.value**2, curve.value**0.5])
         found = values_of_draws(
-            scores, matched, curve, PropensityDraws(queries, {"": curves}), metric="dcg@5",
-            exposure="policy-aware", relevance=relevance,
+            scores, matched, curve, {"": curves}, Units.of_queries(matched.counts, queries),
+            metric="dcg@5", exposure="policy-aware", relevance=relevance,
         )  # fmt: skip
         levels = []
         for theta, values in zip(curves, found, strict=True):
@@ -314,10 +314,10 @@ class TestIntervals:
         """With one curve, the values of logs in which queries are there several times."""
         matched, curve, scores, _ = parts
         queries = QueryDraws(np.ones(len(matched.counts.query_ids), bool), 4, SEED)
-        draws = PropensityDraws(queries, {"": np.tile(curve.value, (4, 1))})
         found = values_of_draws(
-            scores, matched, curve, draws, metric="dcg@5", exposure="policy-aware", relevance=None
-        )
+            scores, matched, curve, None, Units.of_queries(matched.counts, queries),
+            metric="dcg@5", exposure="policy-aware", relevance=None,
+        )  # fmt: skip
         shown, *_ = matched.shown(curve)
         weights = np.concatenate(list(queries.blocks()))
         for w, values in zip(weights, found, strict=True):

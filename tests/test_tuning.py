@@ -87,7 +87,7 @@ def test_a_clip_has_to_be_better_by_a_standard_error(data, log, rng):
         sums = plain + noise + errors_above * error * held_out.weight_sums
         assert held_out.z_score(sums, plain) == pytest.approx(errors_above)
         attempts = [
-            Attempt(RateGrid(clip), 0, 10, sums, held_out.value(sums))
+            Attempt(RateGrid(clip), 0, 10, sums[None], held_out.value(sums))
             for clip, sums in ((None, plain), (0.1, sums))
         ]
         return best_of(attempts, [0, 1], held_out)
@@ -212,7 +212,7 @@ def test_it_goes_on_while_the_best_is_at_an_end(data, log, monkeypatch):
 
     def tried(peak):
         def run(search, chosen, steps, _progress):
-            sums = np.zeros(search.held_out.n_queries)
+            sums = np.zeros((len(search.held_out.folds), search.held_out.n_queries))
             return [
                 Attempt(grid, k, steps, sums, -abs(np.log10(grid.rate(k)) - peak))
                 for grid, k in chosen

@@ -117,6 +117,19 @@ def fit(
             help="dcg@k or precision@k; by default dcg@10, or down to the log's last position."
         ),
     ] = None,
+    judge_by: Annotated[
+        str,
+        typer.Option(
+            help="time or queries: judge by the last days, or by queries that were held out; auto "
+            "is by time where the log has timestamps."
+        ),
+    ] = "auto",
+    judge_from: Annotated[
+        str | None, typer.Option(help="The first day that judges, such as 2026-03-31.")
+    ] = None,
+    judge_last: Annotated[
+        str | None, typer.Option(help="Or how many of the last days judge, such as 7d or 2w.")
+    ] = None,
     show_ids: Annotated[
         bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
     ] = False,
@@ -159,7 +172,9 @@ def fit(
         found = fit_from_impressions(
             log, table, ranker=ranker, propensities=given, method=propensity_method,
             randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
-            exposure=exposure, estimator=estimator, metric=metric, seed=seed, progress=progress,
+            exposure=exposure, estimator=estimator, metric=metric,
+            judge_by=judge_by, judge_from=judge_from, judge_last=judge_last,  # type: ignore[arg-type]
+            seed=seed, progress=progress,
         )  # fmt: skip
     command = shlex.join(["countersample", *sys.argv[1:]])
     write_page(page, found, command=command, ranker=out, show_ids=show_ids)
@@ -203,6 +218,7 @@ def _show_fit(found: Fit) -> None:
             ),
             ("settings", _settings_text(found.chosen)),
             ("estimator", f"{found.estimator.name}: {found.estimator.reason}"),
+            ("judged by", _judge_text(found)),
         ],
         indent=0,
     )
@@ -216,6 +232,7 @@ def _show_fit(found: Fit) -> None:
     )
     _show.line()
     _show.paragraph(found.verdict)
+    _show.paragraph(found.judged_by.sentence)
     for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")
 
@@ -228,6 +245,13 @@ def _sessions_text(found: Fit) -> str:
         "first position": "counted by the first position, as the log has no ids of them",
     }
     return f"{counts.sessions.sum():,.0f} sessions of a query, {by[counts.sessions_from]}"
+
+
+def _judge_text(found: Fit) -> str:
+    """Return whose clicks judge: the days from 2026-03-31 on, 1,234 clicks."""
+    by = found.judged_by
+    whose = "queries, held out in turn" if by.since is None else f"the days from {by.since} on"
+    return f"{whose}; {by.n_clicks:,} clicks"
 
 
 def _settings_text(chosen: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ compared pair by pair. A candidate is anything that scores items: see `Scorer`.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +119,8 @@ class HeldOut:
     least_queries : int or None
         As many parts are held out in turn as are needed for so many clicked queries; None holds out
         each of them, 1 a single one.
+    parts : sequence of int arrays, optional
+        The queries of each part that is held out, where they are cut already; see `cut`.
     rng : numpy Generator
 
     Attributes
@@ -153,6 +156,7 @@ class HeldOut:
         *,
         holdout: float = 0.2,
         least_queries: int | None = VALIDATION_QUERIES,
+        parts: Sequence[Ints] | None = None,
         rng: np.random.Generator,
     ) -> None:
         number("holdout", holdout, above=0, most=0.5)
@@ -162,9 +166,10 @@ class HeldOut:
         group_of_query = np.zeros(dataset.n_queries, np.int64)
         group_of_query[queries] = np.arange(len(queries)) % MOST_GROUPS
         self._query_sizes = dataset.query_sizes
+        others = np.setdiff1d(log.query, queries)
         self.folds = [
             _fold(dataset, clicked, part, metric, group_of_query, min(len(queries), MOST_GROUPS))
-            for part in _parts(queries, np.setdiff1d(log.query, queries), holdout, least_queries)
+            for part in parts or _parts(queries, others, holdout, least_queries)
         ]
         held_out = np.concatenate([fold.queries for fold in self.folds])
         judges = queries[np.isin(queries, held_out)]
@@ -179,6 +184,21 @@ class HeldOut:
     def weight_sums(self) -> Floats:
         """Σ 1/p over the clicks of each group that judge, (n_groups,)."""
         return self._judged[:, 1]
+
+    @staticmethod
+    def cut(log: ClickLog, n_parts: int, rng: np.random.Generator) -> list[Ints]:
+        """Cut the queries of a log into parts of the same size, those with clicks and others."""
+        queries = rng.permutation(np.unique(log.weighted().query))
+        others = np.setdiff1d(log.query, queries)
+        parts = np.array_split(queries, n_parts)
+        return [np.append(part, others[k::n_parts]) for k, part in enumerate(parts)]
+
+    def without(self, k: int) -> HeldOut:
+        """Return the same without one fold: a judge that has not seen its clicks."""
+        others = copy(self)
+        others.folds = [fold for n, fold in enumerate(self.folds) if n != k]
+        others.weight_sums = np.sum([fold.weight_sums for fold in others.folds], axis=0)
+        return others
 
     def sums(self, scorers: Sequence[Scorer]) -> Floats:
         """Return Σ λ(rank)/p over the clicks of each group, (n_groups,); a scorer for each fold."""

@@ -13,7 +13,9 @@ from countersample.evaluation import estimate, estimate_gain
 from countersample.evaluation.held_out import HeldOut
 
 if TYPE_CHECKING:
-    from countersample._arrays import Floats
+    from collections.abc import Sequence
+
+    from countersample._arrays import Floats, Ints
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.clicks.impressions.joining import Matched
@@ -30,8 +32,20 @@ PARTS = 5  # that queries are cut into
 CURVE_BOOTSTRAP = 200  # draws for each point of the learning curve
 
 
+def cut_queries(shown: ClickLog, rng: np.random.Generator) -> list[Ints]:
+    """Cut queries into the parts that are held out in turn."""
+    n_clicked = len(np.unique(shown.query[shown.clicks > 0]))
+    if n_clicked < 2:
+        raise DataError(
+            "the log has clicks on one query only, expected at least two: a ranker is judged by "
+            "queries that it was not trained on"
+        )
+    return HeldOut.cut(shown, min(PARTS, n_clicked), rng)
+
+
 def held_out_scores(
-    ranker: ClickRanker,
+    rankers: Sequence[ClickRanker],
+    parts: Sequence[Ints],
     dataset: RankingDataset,
     shown: ClickLog,
     *,
@@ -39,36 +53,33 @@ def held_out_scores(
     rng: np.random.Generator,
     progress: Progress,
 ) -> tuple[Floats, list[Stage]]:
-    """Score each item by a copy of the ranker that is trained without its query, (n_items,).
+    """Score each item by a ranker that is trained without its part of the queries, (n_items,).
 
-    The score is 0 for the items of queries that were never shown. The stages are the scores in the
-    course of training, where the kind of ranker has ``staged_predict``.
+    There is a ranker for each part. The score is 0 for the items of queries that were never shown.
+    The stages are the scores in the course of training, where the kind of ranker has
+    ``staged_predict``; their steps are the mean over parts.
     """
-    n_clicked = len(np.unique(shown.query[shown.clicks > 0]))
-    if n_clicked < 2:
-        raise DataError(
-            "the log has clicks on one query only, expected at least two: a ranker is judged by "
-            "queries that it was not trained on"
-        )
-    n_parts = min(PARTS, n_clicked)
-    held_out = HeldOut(dataset, shown, metric, holdout=1 / n_parts, least_queries=None, rng=rng)
+    held_out = HeldOut(dataset, shown, metric, parts=parts, rng=rng)
     trained = []
-    for fold in held_out.folds:
-        part = progress.part(1 / n_parts)
+    for ranker, fold in zip(rankers, held_out.folds, strict=True):
+        part = progress.part(1 / len(parts))
         copy = clone(ranker).set_params(random_state=int(rng.integers(2**31)))
         trained.append(
             copy.fit_log(
                 dataset, fold.train, progress=lambda _, share, part=part: part.update(share)
             )
         )
-    if not hasattr(ranker, "staged_predict"):
+    if not hasattr(rankers[0], "staged_predict"):
         return held_out.scores(trained), []
     by_fold = [
         each.staged_predict(fold.validation)
         for each, fold in zip(trained, held_out.folds, strict=True)
     ]
     stages = [
-        (of_stage[0][0], held_out.scores([scores for _, scores in of_stage]))
+        (
+            round(np.mean([steps for steps, _ in of_stage])),
+            held_out.scores([scores for _, scores in of_stage]),
+        )
         for of_stage in zip(*by_fold, strict=True)
     ]
     return stages[-1][1], stages

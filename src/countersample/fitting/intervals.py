@@ -1,8 +1,9 @@
-"""How sure a gain is: queries drawn again, and propensities estimated again from each draw.
+"""How sure a gain is: queries or sessions drawn again, and propensities estimated again.
 
 A log of other queries would have had other clicks, and would have told other propensities to weigh
 them by. For each draw of queries, with the propensities that this very draw tells, the values of
-the new ranking and of what was logged are computed anew, so that an interval has both in it.
+the new ranking and of what was logged are computed anew, so that an interval has both in it. Where
+later sessions judge, they are drawn again, and propensities are those of draws of what was before.
 """
 
 from __future__ import annotations
@@ -11,19 +12,69 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import sparse
 
 from countersample.clicks.impressions.exposure import EXPOSURES, examination_of_rows
 from countersample.evaluation.ranking import item_ranks, rank_values
-from countersample.evaluation.resampling import add_up
+from countersample.evaluation.resampling import MOST_GROUPS, add_up
+from countersample.propensity.cells import QueryDraws
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import ArrayLike
+
     from countersample._arrays import Bools, Floats, Ints
+    from countersample.clicks.bias import PositionBiasCurve
     from countersample.clicks.impressions import PositionCounts
+    from countersample.clicks.impressions.exposure import ClickProbabilities
     from countersample.clicks.impressions.joining import Matched
-    from countersample.propensity import ContextPropensities, Propensities
-    from countersample.propensity.cells import QueryDraws
+    from countersample.clicks.impressions.visits import Visits
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What is drawn: queries, or groups of sessions.
+
+    Attributes
+    ----------
+    draws : QueryDraws
+        How often each unit is in each log.
+    clicks : sparse array (n_rows of the counts, n_units)
+        The share of the clicks of a row that are in a unit.
+    sessions : sparse array (n_queries of the counts, n_units)
+        The sessions of a query in a unit.
+    """
+
+    draws: QueryDraws
+    clicks: sparse.csr_array
+    sessions: sparse.csr_array
+
+    @classmethod
+    def of_queries(cls, counts: PositionCounts, draws: QueryDraws) -> Units:
+        """Draw queries, with all of their sessions."""
+        rows, n_queries = np.arange(len(counts) + 1), len(counts.query_ids)
+        clicks = sparse.csr_array((np.ones(len(counts)), counts.query, rows))
+        clicks.resize(len(counts), n_queries)
+        return cls(draws, clicks, sparse.csr_array(sparse.diags_array(counts.sessions)))
+
+    @classmethod
+    def of_sessions(
+        cls, counts: PositionCounts, visits: Visits, n: int, rng: np.random.Generator
+    ) -> Units:
+        """Draw sessions, in groups of them at random where there are very many."""
+        n_units = min(visits.n_sessions, MOST_GROUPS)
+        unit = (np.arange(visits.n_sessions) % n_units)[rng.permutation(visits.n_sessions)]
+        value = np.maximum(counts.value[visits.row], 1e-300)
+        clicks = sparse.coo_array(
+            (visits.value / value, (visits.row, unit[visits.clicking])), (len(counts), n_units)
+        )
+        sessions = sparse.coo_array(
+            (np.ones(len(visits.query)), (visits.query, unit[visits.session])),
+            (len(counts.query_ids), n_units),
+        )
+        draws = QueryDraws(np.ones(n_units, np.bool_), n, int(rng.integers(2**63)))
+        return cls(draws, clicks.tocsr(), sessions.tocsr())
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,18 +96,20 @@ class PropensityDraws:
 def values_of_draws(
     scores: Floats,
     matched: Matched,
-    propensities: Propensities | ContextPropensities,
-    draws: PropensityDraws,
+    propensities: ArrayLike | PositionBiasCurve | ClickProbabilities,
+    curves: dict[str, Floats] | None,
+    units: Units,
     *,
     metric: str,
     exposure: str,
     relevance: Floats | None,
 ) -> Floats:
-    """Return Σ_q w_q·V_q / Σ_q w_q·S_q of the new and the logged ranking in each draw, (n, 2).
+    """Return Σ_u w_u·V_u / Σ_u w_u·S_u of the new and the logged ranking in each draw, (n, 2).
 
-    w are the weights of the queries, S_q their sessions, and V_q = Σ_clicks λ/ρ with the
-    propensities of the draw. With `relevance`, the r̂ of the doubly robust estimate, items that no
-    click tells of add λ·r̂·S_q, where r̂ rises and falls as the mean relevance of all others.
+    w are the weights of the units, S_u their sessions, and V_u = Σ_clicks λ/ρ with the propensities
+    of the draw; without `curves` those of the log itself. With `relevance`, the r̂ of the doubly
+    robust estimate, items that no click tells of add λ·r̂·S_q, where r̂ rises and falls as the mean
+    relevance of all others.
     """
     has_features = matched.row >= 0
     shown, row = matched.counts.take(has_features), matched.row[has_features]
@@ -64,13 +117,14 @@ def values_of_draws(
     rewards = rank_values(metric, item_ranks(scores, matched.dataset))
     logged = _by_pair(shown, shown.impressions * rank_values(metric, shown.position))
     both = np.stack([rewards[row], logged / shown.sessions[shown.query]])
-    sessions = matched.sessions
-    rest = np.zeros((2, len(sessions)))
+    judged = units.sessions.multiply((matched.sessions > 0)[:, None]).tocsr()
+    sessions, rest = judged.sum(axis=0), np.zeros((2, units.clicks.shape[1]))
     if relevance is not None:
         is_seen = _by_pair(shown, np.where(np.isnan(point), 0.0, 1.0)) > 0
-        rest = _unseen(matched, shown, row, is_seen, both[1], rewards, relevance) * sessions
+        rest = _unseen(matched, shown, row, is_seen, both[1], rewards, relevance) @ judged
     used = (_by_pair(shown, shown.value) > 0) & ~np.isnan(point)
     part, both, point = shown.take(used), both[:, used], point[used]
+    clicks = units.clicks[np.flatnonzero(has_features)[used]]
     # The doubly robust estimate asks for exposure, however clicks are weighted in training.
     weigh = EXPOSURES["policy-aware" if relevance is not None else exposure]
 
@@ -79,13 +133,14 @@ def values_of_draws(
         weights: Floats = part.value * exposed.share / exposed.propensity
         return weights
 
-    level = weight(point).sum() / sessions.sum()
-    again = _thetas(part, point, draws.curves)
-    found = np.empty((draws.queries.n, 2))
+    once = weight(point)
+    level = once.sum() / sessions.sum()
+    again = None if curves is None else _thetas(part, point, curves)
+    found = np.empty((units.draws.n, 2))
     at = 0
-    for weights in draws.queries.blocks():
+    for weights in units.draws.blocks():
         for w in weights:
-            drawn = w[part.query] * weight(next(again))
+            drawn = clicks @ w * (once if again is None else weight(next(again)))
             below = w @ sessions
             found[at] = (both @ drawn + rest @ w * (drawn.sum() / below / level)) / below
             at += 1
@@ -139,4 +194,4 @@ def _thetas(counts: PositionCounts, point: Floats, curves: dict[str, Floats]) ->
                 table[code, : curve.shape[1]] = curve[draw]
         table /= max(1.0, np.nanmax(table))
         theta = table[counts.context, place]
-        yield np.where(np.isnan(theta), point, theta)
+        yield np.where(theta > 0, theta, point)  # 0 where the draw has no click there

@@ -6,42 +6,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import clone
 
 from countersample._params import choice
 from countersample._progress import Progress
 from countersample.clicks import diagnose
 from countersample.clicks.impressions.counts import ranges
 from countersample.clicks.impressions.joining import Matched, clicked
-from countersample.data.normalize import Normalizer
 from countersample.errors import DataError, ParameterError
-from countersample.evaluation import estimate_gain, plan_ab_test
-from countersample.evaluation.doubly_robust import relevance_model
+from countersample.evaluation import plan_ab_test
 from countersample.evaluation.ranking import parse_additive
-from countersample.fitting.gain import (
-    ESTIMATORS_OF_GAIN,
-    PARTS,
-    by_clicked_alone,
-    choose_estimator,
-    gain_at_ends,
-    held_out_scores,
-    learning_curve,
-)
-from countersample.fitting.intervals import values_of_draws
+from countersample.fitting.gain import ESTIMATORS_OF_GAIN, PARTS, learning_curve
+from countersample.fitting.judging import UNSEEN, judge_by_queries, judge_by_time, judged_gain
 from countersample.fitting.propensity_source import find_propensities
 from countersample.fitting.results import Fit, HeavyPair
-from countersample.rankers import ClickRanker, CounterSampleRanker
-from countersample.tuning import choose_clip, clips_to_try, tune
+from countersample.fitting.settings import settle
+from countersample.rankers import ClickRanker
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
     from countersample.clicks.impressions.joining import Examinable
-    from countersample.data import RankingDataset
     from countersample.evaluation import Gain
     from countersample.fitting.propensity_source import PropensitySource
-    from countersample.tuning import ClipChoice, TuningResult
 
 HEAVIEST = 10  # pairs that are shown
 WITHOUT_FEATURES = 0.01  # of the pairs that were shown: more is worth a warning
@@ -60,16 +49,24 @@ def fit_from_impressions(
     exposure: str = "policy-aware",
     estimator: str = "auto",
     metric: str | None = None,
+    judge_by: Literal["auto", "time", "queries"] = "auto",
+    judge_from: date | str | None = None,
+    judge_last: str | None = None,
     seed: int = 0,
     progress: Progress | Show | None = None,
 ) -> Fit:
     """Check a log, estimate propensities, tune, train, and estimate the gain: no labels.
 
-    The gain is over what was logged, with each query ranked by a ranker that was trained without
-    the clicks on it: queries are cut into five parts, each held out in turn. The ranker that is
-    returned is trained on all of them. The interval tells how much other queries would change the
-    gain, and the propensities that are estimated from them. (Of propensities that are given,
-    or estimated by regression-em or with trust bias, it takes the values as they are.)
+    The gain is over what was logged, by clicks that the ranker has not seen. With timestamps they
+    are those of the last days, and all that is learned, propensities too, is from the days before.
+    Without, queries are cut into five parts, each held out in turn: a ranker that is trained on the
+    others, with settings that they chose, is judged by it. The ranker that is returned is trained
+    on everything.
+
+    The interval tells how much other sessions of the last days, or other queries, would change the
+    gain, and the propensities that are estimated: `Fit.judged_by` says of whom it speaks. (Of
+    propensities that are given, or estimated by regression-em or with trust bias, it takes the
+    values as they are.)
 
     Parameters
     ----------
@@ -82,11 +79,11 @@ def fit_from_impressions(
         linear one, whose learning rate, steps and clipping are tuned once on held-out queries. With
         ``clip="auto"`` the clipping of any other is chosen once as well; what else it finds from
         clicks it finds anew for each part. It is not changed: a copy of it is trained.
-    propensities : Propensities, PositionBiasCurve or array-like, optional
+    propensities : Propensities, ContextPropensities, PositionBiasCurve, … or array-like, optional
         What is known of examination probabilities, as `join_features` takes it. By default they are
         estimated.
     method : str
-        How: ``"auto"``, ``"logged"`` (the log's own column) or a name in
+        How: ``"auto"``, ``"logged"`` (the log's own column), ``"trust"`` or a name in
         `countersample.propensity.METHODS`. ``"auto"`` takes the log's own, else the first of
         randomized, all-pairs and regression-em that the log supports.
     randomized : str, optional
@@ -106,6 +103,13 @@ def fit_from_impressions(
         What is tuned for and estimated: ``"dcg@k"`` or ``"precision@k"``. By default ``"dcg@10"``,
         or down to the last position of the log where its pages are shorter: a ranker gains nothing
         by what the page would not show.
+    judge_by : {"auto", "time", "queries"}
+        Whose clicks judge. ``"auto"`` is by time where the log has timestamps of several days.
+    judge_from : date or str, optional
+        The first day that judges, such as ``"2026-03-31"``; by default one that leaves about a
+        fifth of the rows.
+    judge_last : str, optional
+        Or how many of the last days judge: ``"7d"``, ``"2w"``.
     seed : int
         With the same seed, the same linear ranker to the bit, on the same kind of CPU. It is the
         random_state of a ranker that has none.
@@ -116,89 +120,81 @@ def fit_from_impressions(
     DataError, ParameterError
         For a log that nothing can be learned from, naming what is missing and what to do.
     """
-    _check_arguments(missing, metric, ranker, estimator)
+    _check_arguments(missing, metric, ranker, estimator, judge_by)
     progress = Progress.of(progress)
-    streams = np.random.default_rng(seed).spawn(5)
+    streams = np.random.default_rng(seed).spawn(6)
     progress.part(0.1, "checking the log").update(0.0)
     check = impressions.check(randomized=randomized)
     _check_log(check, missing)
     last_position = int(check.counts.position.max())
     metric = f"dcg@{min(10, last_position)}" if metric is None else metric
-    matched = Matched.of(check.counts, features.dataset, features.item_ids)
-    progress.part(0.15, "estimating propensities").update(0.0)
-    source = find_propensities(
-        impressions, matched, given=propensities, method=method, randomized=randomized,
-        depth=depth, rng=streams[0],
-    )  # fmt: skip
+    since, reason = _first_judged(impressions, judge_by, judge_from, judge_last)
     dataset = features.dataset
+    matched = Matched.of(check.counts, dataset, features.item_ids)
+    progress.part(0.1, "estimating propensities").update(0.0)
+    asked: dict[str, Any] = {
+        "given": propensities, "method": method, "randomized": randomized, "depth": depth,
+    }  # fmt: skip
+    source = find_propensities(impressions, matched, **asked, rng=streams[0])
     shown, join, rows = matched.shown(source.propensities, exposure=exposure)
     _check_join(join, missing)
     log = clicked(shown)
-    to_train, clip, tuning = _with_settings(
-        ranker, dataset, log, metric=metric, seed=seed, rng=streams[1],
-        progress=progress.part(0.4, "trying settings on held-out queries"),
-    )  # fmt: skip
-    scores, stages = held_out_scores(
-        to_train, dataset, shown, metric=metric, rng=streams[2],
-        progress=progress.part(0.27, "judging held-out queries"),
-    )  # fmt: skip
-    judged_by = choose_estimator(
-        estimator, scores, shown, dataset, metric=metric, exposure=exposure,
-        knows_all=check.counts.rest is None,
-    )  # fmt: skip
-    relevance = None
-    if judged_by.name == "dr":
-        relevance = relevance_model(shown, dataset, rng=streams[3])
-    drawn = None
-    told = source.contexts if source.curve is None else source.curve
-    if source.draws is not None and told is not None and judged_by.name != "snips":
-        drawn = values_of_draws(
-            scores, matched, told, source.draws, metric=metric, exposure=exposure,
-            relevance=relevance,
+    judgement = None
+    if since is not None:
+        try:
+            judgement = judge_by_time(
+                ranker, impressions, features, since, asked=asked, exposure=exposure, metric=metric,
+                seed=seed, rng=streams[5], progress=progress.part(0.35),
+            )  # fmt: skip
+        except DataError as error:
+            if judge_by == "time" or judge_from is not None or judge_last is not None:
+                raise DataError(f"{error}; or judge by queries (--judge-by queries)") from error
+            reason = f"by time it could not be: {error}"
+    if judgement is not None:
+        settled = settle(
+            ranker, dataset, log, metric=metric, parts=None, seed=seed, rng=streams[1],
+            progress=progress.part(0.35, "trying settings on held-out queries"),
         )  # fmt: skip
-    gain = estimate_gain(
-        scores, shown, dataset, metric=metric, estimator=judged_by.name, baseline=relevance,
-        drawn=drawn, rng=streams[3],
-    )  # fmt: skip
-    if check.counts.rest is not None:
-        gain = by_clicked_alone(gain)
-    at_ends = None
-    if drawn is None:
-        at_ends = gain_at_ends(
-            scores, matched, source, metric=metric, estimator=judged_by.name, exposure=exposure
-        )
+    else:
+        judgement, settled = judge_by_queries(
+            ranker, matched, shown, source, reason=reason, metric=metric, seed=seed,
+            rngs=(streams[1], streams[2]), progress=progress.part(0.7),
+        )  # fmt: skip
+    judged = judged_gain(judgement, estimator, metric=metric, exposure=exposure, rng=streams[3])
     curve_seed = int(streams[4].integers(2**63))
-    last = progress.part(0.08, "training")
+    to_train, last = settled.ranker, progress.part(0.1, "training")
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
-    to_train.provenance_ |= _provenance(check, source, gain)
+    to_train.provenance_ |= _provenance(check, source, judged.gain)
     fit = Fit(
         ranker=to_train,
-        gain=gain,
-        is_joint=drawn is not None,
-        gain_at_ends=at_ends,
-        ab_plan=plan_ab_test(scores, shown, dataset, rng=seed),
-        estimator=judged_by,
+        gain=judged.gain,
+        judged_by=judgement.by,
+        is_joint=judged.is_joint,
+        gain_at_ends=judged.at_ends,
+        estimator=judged.estimator,
+        ab_plan=plan_ab_test(judgement.scores, judgement.shown, dataset, rng=seed),
         learning_curve=learning_curve(
-            stages, shown, dataset, metric=metric, estimator=judged_by.name, relevance=relevance,
-            seed=curve_seed,
+            judgement.stages, judgement.shown, dataset, metric=metric,
+            estimator=judged.estimator.name, relevance=judged.relevance, seed=curve_seed,
         ),
         check=check,
         propensity_source=source,
         join=join,
         shown=shown,
         weights=diagnose(log),
-        clip=clip,
-        tuning=tuning,
+        clip=settled.clip,
+        tuning=settled.tuning,
         heaviest=_heaviest(shown, rows, check),
         settings={
             "model": to_train.kind, "metric": metric, "method": method, "randomized": randomized,
             "depth": depth, "missing": missing, "exposure": exposure, "estimator": estimator,
-            "seed": seed, "parts": PARTS,
+            "judge_by": judge_by, "seed": seed, "parts": PARTS,
         },
         warnings=(
             *check.warnings, *([_sentence(join.sentence())] if join.n_skipped else []),
             *_of_features(join),
-            *source.warnings, *_of_metric(metric, last_position), *_of_gain(gain, at_ends),
+            *source.warnings, *_of_metric(metric, last_position),
+            *_of_gain(judged.gain, judged.at_ends),
         ),
     )  # fmt: skip
     # Wherever the ranker goes, what was said of it goes with it.
@@ -206,38 +202,39 @@ def fit_from_impressions(
     return fit
 
 
-def _with_settings(
-    ranker: ClickRanker | None,
-    dataset: RankingDataset,
-    log: ClickLog,
-    *,
-    metric: str,
-    seed: int,
-    rng: np.random.Generator,
-    progress: Progress,
-) -> tuple[ClickRanker, ClipChoice | None, TuningResult | None]:
-    """Return the ranker to train, with what is chosen once for all parts, and how it was chosen."""
-    if ranker is None:
-        tuning = tune(
-            Normalizer.fit(dataset, "minmax")(dataset), log.detached(), clips=clips_to_try(log),
-            metric=metric, rng=rng, progress=progress,
-        )  # fmt: skip
-        linear = CounterSampleRanker(
-            learning_rate=tuning.learning_rate, steps=tuning.steps, clip=tuning.clip,
-            random_state=seed,
-        )  # fmt: skip
-        return linear, tuning.clip_choice, tuning
-    given: ClickRanker = clone(ranker)
-    if given.random_state is None:
-        given.set_params(random_state=seed)
-    if given.get_params().get("clip") != "auto":
-        return given, None, None
-    clip = choose_clip(dataset, log, metric=metric, rng=rng, progress=progress)
-    return given.set_params(clip=clip.clip), clip, None
+def _first_judged(
+    impressions: Impressions, judge_by: str, judge_from: date | str | None, judge_last: str | None
+) -> tuple[date | None, str]:
+    """Return the first day that judges, or None and why queries do."""
+    is_asked = judge_by == "time" or judge_from is not None or judge_last is not None
+    if judge_by == "queries":
+        if judge_from is not None or judge_last is not None:
+            raise ParameterError(
+                "judge_from and judge_last are for judging by time, not by queries"
+            )
+        return None, f"as asked for; {UNSEEN}"
+    if "timestamp" not in impressions.columns and not is_asked:
+        return None, f"the log has no timestamps, so {UNSEEN}"
+    try:
+        days = impressions.days()
+    except DataError as error:
+        if is_asked:
+            raise
+        return None, f"{error}, so {UNSEEN}"
+    since = days.cut(judge_from, judge_last)
+    if since is None and is_asked:
+        raise DataError(
+            f"{impressions.source}: no day of the log leaves enough to learn from before it and to "
+            "judge by after it: name one with judge_from (--judge-from)"
+        )
+    return since, f"the log has too few days to judge by the last of them, so {UNSEEN}"
 
 
-def _check_arguments(missing: str, metric: str | None, ranker: object, estimator: str) -> None:
+def _check_arguments(
+    missing: str, metric: str | None, ranker: object, estimator: str, judge_by: str
+) -> None:
     choice("missing", missing, ("error", "skip"))
+    choice("judge_by", judge_by, ("auto", "time", "queries"))
     choice("estimator", estimator, ("auto", *ESTIMATORS_OF_GAIN))
     if metric is not None and not metric.startswith(("dcg", "precision")):
         raise ParameterError(f"metric is {metric!r}, expected dcg@k or precision@k")

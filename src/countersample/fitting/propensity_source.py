@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ LOGGED = "logged"  # the method that takes the log's own column
 CONFIDENCE = 0.95
 N_BOOTSTRAP = 200
 N_DRAWS = 500  # of queries, from which propensities and gain are estimated again
-FEW_BOOTSTRAP = 50  # of regression-em, whose every resample is a regression
+FEW_BOOTSTRAP = 50  # of the cross-check, of which regression-em takes a regression for each
 _INSTEAD = (
     "or give what you know of propensities (--gamma 1.0 or --propensities FILE), or shuffle the "
     "results of a small share of the traffic"
@@ -103,8 +104,12 @@ def find_propensities(
     randomized: str | None,
     depth: int | None,
     rng: np.random.Generator,
+    is_checked: bool = True,
 ) -> PropensitySource:
-    """Return the propensities to weigh clicks by; the arguments of `fit_from_impressions`."""
+    """Return the propensities to weigh clicks by; the arguments of `fit_from_impressions`.
+
+    `is_checked` is whether other methods are asked as well.
+    """
     if given is not None:
         if method != "auto" or randomized is not None or depth is not None:
             raise ParameterError(
@@ -121,7 +126,9 @@ def find_propensities(
     counts = matched.counts
     if randomized is not None:
         counts = impressions.of_policy(randomized).check().counts  # impossible rows are told
-    return _from_log(counts, matched, method, depth, rng, is_whole=randomized is None)
+    return _from_log(
+        counts, matched, method, depth, rng, is_whole=randomized is None, is_checked=is_checked
+    )
 
 
 def _from_log(
@@ -132,6 +139,7 @@ def _from_log(
     rng: np.random.Generator,
     *,
     is_whole: bool,
+    is_checked: bool,
 ) -> PropensitySource:
     """Estimate; the counts are those of the whole log, or of its randomized share."""
     if method in AFFINE:
@@ -155,10 +163,10 @@ def _from_log(
         if method != "auto" or not is_whole:
             raise DataError(f"{error}; {_INSTEAD}") from error
         return _last_resort(matched, depth, rng, error)
-    try:
-        checked = cross_check(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
-    except DataError:  # what is taken as told has nothing to be compared with
-        checked = None
+    checked = None
+    if is_checked:
+        with suppress(DataError):  # what is taken as told has nothing to be compared with
+            checked = cross_check(counts, n_bootstrap=FEW_BOOTSTRAP, depth=depth, rng=rng)
     found = _estimated(curve, checked)
     draws = PropensityDraws(replace(queries, index=None), {NO_CONTEXT: curves})
     return replace(found, draws=draws)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions import JoinReport, LogCheck
     from countersample.evaluation import ABPlan, Estimate, Gain
     from countersample.fitting.gain import ChosenEstimator
+    from countersample.fitting.judging import JudgedBy
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.rankers import ClickRanker
     from countersample.tuning import ClipChoice, TuningResult
@@ -43,7 +44,9 @@ class Fit:
     ranker : ClickRanker
         Trained on all clicks.
     gain : Gain
-        Over what was logged, each query ranked by a ranker that was trained without it.
+        Over what was logged, by clicks that the ranker which is judged has not seen.
+    judged_by : JudgedBy
+        Whose clicks these are, and of whom the interval speaks.
     is_joint : bool
         Whether the interval of the gain has in it that the propensities are estimates: they were
         estimated again from each draw of queries.
@@ -80,6 +83,7 @@ class Fit:
 
     ranker: ClickRanker
     gain: Gain
+    judged_by: JudgedBy
     is_joint: bool
     gain_at_ends: tuple[float, float] | None
     ab_plan: ABPlan
@@ -139,6 +143,7 @@ class Fit:
             "verdict": self.verdict,
             "is_better": self.is_better,
             "gain": asdict(self.gain),
+            "judged_by": self.judged_by.to_dict(),
             "is_joint": self.is_joint,
             "gain_at_ends": self.gain_at_ends,
             "ab_plan": self.ab_plan.to_dict(),

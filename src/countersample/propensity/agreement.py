@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from countersample.errors import DataError
 from countersample.pages.drawing import new_axes, save_picture, write_csv
 from countersample.plotting import plot_propensities
 from countersample.propensity.connections import positions_text
-from countersample.propensity.estimation import estimate
+from countersample.propensity.estimation import resample
 from countersample.propensity.methods import METHODS, needs_features
 from countersample.propensity.support import supported
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from countersample._arrays import Floats
     from countersample.clicks.impressions import PositionCounts
     from countersample.propensity.curve import Propensities
 
@@ -96,6 +98,9 @@ def cross_check(
     position k and b_k the smallest upper end (and 0.1 %), a_k ≤ min(b_1..b_k) for all k. A flat
     curve must not be within them: min b < max a.
 
+    The intervals are value·exp(±z·s), with s the standard deviation of log p over resamples, so
+    that few of them tell a high confidence.
+
     Parameters
     ----------
     counts : PositionCounts
@@ -138,12 +143,22 @@ def cross_check(
         if each.reason is not None:
             unsupported[name] = each.reason
             continue
-        options = {"features": features} if needs_features(name) else {}
-        estimates[name] = estimate(
+        options: dict[str, Any] = {"features": features} if needs_features(name) else {}
+        found, resamples = resample(
             counts, method=name, n_bootstrap=n_bootstrap, confidence=confidence,
             rng=np.random.default_rng(seed), reference=reference, depth=depth, **options,
         )  # fmt: skip
+        estimates[name] = _with_normal_ends(found, resamples)
     return CrossCheck(estimates, unsupported, *_verdict(estimates))
+
+
+def _with_normal_ends(found: Propensities, resamples: Floats) -> Propensities:
+    """Return an estimate with intervals as those of a normal distribution of log p."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = np.nanstd(np.where(resamples > 0, np.log(resamples), np.nan), axis=0, ddof=1)
+    width = NormalDist().inv_cdf((1 + found.confidence) / 2) * spread
+    low, high = found.value * np.exp(-width), found.value * np.exp(width)
+    return replace(found, low=low, high=high)
 
 
 def _verdict(estimates: dict[str, Propensities]) -> tuple[bool, str]:

@@ -17,18 +17,20 @@ import numpy as np
 from countersample._progress import Progress
 from countersample.data.normalize import Normalizer
 from countersample.errors import ParameterError
-from countersample.evaluation.held_out import HeldOut
+from countersample.evaluation.held_out import VALIDATION_QUERIES, HeldOut
 from countersample.plans import Examples
 from countersample.training import TrainingOptions
 from countersample.tuning.rates import make_grid
 from countersample.tuning.results import ClipChoice, TuningResult
-from countersample.tuning.search import Search, best_of, trials_of
+from countersample.tuning.search import Search, best_of, best_without, trials_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from countersample._arrays import Ints
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
+    from countersample.tuning.results import Trial
 
 CLIPS = (0.01, 0.03, 0.1)
 
@@ -48,6 +50,7 @@ def tune(
     fewer_steps: bool = True,
     metric: str = "dcg@10",
     holdout: float = 0.2,
+    parts: Sequence[Ints] | None = None,
     rng: np.random.Generator | int | None = None,
     progress: Progress | Callable[[str, float], None] | None = None,
     options: TrainingOptions | None = None,
@@ -71,6 +74,9 @@ def tune(
         What rankers are judged by: see `countersample.evaluation.estimate`.
     holdout : float in (0, 0.5]
         The share of the clicked queries that is held out at a time, as the nearest of 1/2, 1/3, ….
+    parts : sequence of int arrays, optional
+        The queries of each part that is held out, instead of `holdout`: see `HeldOut.cut`. The
+        first of them that have a thousand queries between them, and at least two, are tried on.
     rng : numpy Generator or seed
         Same seed, same choice.
     progress : function of (what is going on, share of all that is done), optional
@@ -102,7 +108,8 @@ def tune(
     options = _with_steps(log, options, settings)
     rng = np.random.default_rng(rng)
     steps = options.n_steps(log.n_rows)
-    held_out = HeldOut(dataset, log, metric, holdout=holdout, rng=rng)
+    some = None if parts is None else parts[: max(2, -(-VALIDATION_QUERIES // len(parts[0])))]
+    held_out = HeldOut(dataset, log, metric, holdout=holdout, parts=some, rng=rng)
     seed = int(rng.integers(2**63))
     grids = [
         make_grid(dataset, log, learning_rates, replace(options, clip=clip), seed)
@@ -115,8 +122,17 @@ def tune(
     trials = trials_of(attempts, held_out, rng)
     eligible = [n for n, each in enumerate(attempts) if fewer_steps or each.steps == steps]
     best = trials[best_of(attempts, eligible, held_out)]
+    without: list[Trial] = []
+    if len(held_out.folds) > 1:
+        without = [
+            trials[best_without(k, attempts, eligible, held_out)]
+            for k in range(len(held_out.folds))
+        ]
+        without += [best] * (0 if parts is None else len(parts) - len(without))
     seconds = time.perf_counter() - begin
-    return TuningResult(best, tuple(trials), metric, held_out.n_queries, seconds)
+    return TuningResult(
+        best, tuple(trials), metric, held_out.n_queries, seconds, without_part=tuple(without)
+    )
 
 
 def _with_steps(
@@ -167,6 +183,7 @@ def choose_clip(
     log: ClickLog,
     *,
     metric: str = "dcg@10",
+    parts: Sequence[Ints] | None = None,
     rng: np.random.Generator | int | None = None,
     progress: Progress | Callable[[str, float], None] | None = None,
 ) -> ClipChoice:
@@ -177,7 +194,7 @@ def choose_clip(
 
     Parameters
     ----------
-    dataset, log, metric, rng, progress
+    dataset, log, metric, parts, rng, progress
         As for `tune`; features may be of any scale.
 
     Examples
@@ -196,5 +213,7 @@ def choose_clip(
     if len(clips) == 1:
         return ClipChoice(None, (), metric)
     scaled = Normalizer.fit(dataset, "minmax")(dataset)
-    found = tune(scaled, log.detached(), clips=clips, metric=metric, rng=rng, progress=progress)
+    found = tune(
+        scaled, log.detached(), clips=clips, metric=metric, parts=parts, rng=rng, progress=progress
+    )
     return found.clip_choice

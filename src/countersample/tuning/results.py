@@ -52,6 +52,8 @@ class ClipChoice(Tabular):
         The best of each clip that was tried; a single one where there was nothing to choose.
     metric : str
         What the values of the trials are of, as `HeldOut` estimates it.
+    without_part : tuple of float or None
+        The clip by the clicks of all parts but one, for each; see `TuningResult`.
 
     Examples
     --------
@@ -65,6 +67,7 @@ class ClipChoice(Tabular):
     clip: float | None
     trials: tuple[Trial, ...]
     metric: str
+    without_part: tuple[float | None, ...] = ()
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the columns of `to_frame`: a row for each clip that was tried; NaN is none."""
@@ -106,6 +109,9 @@ class TuningResult(Tabular):
     n_queries : int
         How many queries were held out and judged by.
     seconds : float
+    without_part : tuple of Trial
+        For each part of the queries that was held out, what is best by the clicks of the others: a
+        ranker that is trained with that can be judged by the part. Empty where none was.
     """
 
     best: Trial
@@ -113,6 +119,7 @@ class TuningResult(Tabular):
     metric: str
     n_queries: int
     seconds: float = field(compare=False)
+    without_part: tuple[Trial, ...] = ()
 
     @property
     def learning_rate(self) -> float:
@@ -136,7 +143,8 @@ class TuningResult(Tabular):
         for trial in sorted(self.trials, key=lambda trial: -trial.value):
             by_clip.setdefault(trial.clip, trial)
         trials = sorted(by_clip.values(), key=lambda trial: trial.clip or 0.0)
-        return ClipChoice(self.clip, tuple(trials), self.metric)
+        without = tuple(trial.clip for trial in self.without_part)
+        return ClipChoice(self.clip, tuple(trials), self.metric, without)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the columns of `to_frame`: a row for each trial; a clip of NaN is none."""

@@ -32,8 +32,13 @@ class Attempt(NamedTuple):
     grid: RateGrid
     k: int
     steps: int
-    sums: Floats | None
+    by_fold: Floats | None  # (n_folds, n_groups)
     value: float
+
+    @property
+    def sums(self) -> Floats | None:
+        """The sums over the clicks of all folds, (n_groups,)."""
+        return None if self.by_fold is None else self.by_fold.sum(axis=0)
 
     @property
     def rate(self) -> float:
@@ -104,22 +109,24 @@ class Search:
         attempts = []
         for grid, ks in by_grid.items():
             runs = list(zip(*(next(results) for _ in folds), strict=True))
-            for k, sums in zip(ks, self._sums(runs), strict=True):
-                value = -np.inf if sums is None else self.held_out.value(sums)
-                attempts.append(Attempt(grid, k, steps, sums, value))
+            for k, by_fold in zip(ks, self._sums(runs), strict=True):
+                value = -np.inf if by_fold is None else self.held_out.value(by_fold.sum(axis=0))
+                attempts.append(Attempt(grid, k, steps, by_fold, value))
         return attempts
 
     def _sums(self, runs: Sequence[Sequence[TrainingResult]]) -> list[Floats | None]:
         """Return the sums over held-out clicks of each ranker, which is a result for each fold.
 
-        None where weights exploded. The scores of all are one matrix product a fold.
+        They are by fold, and None where weights exploded. The scores of all are one matrix product
+        a fold.
         """
         sound = [n for n, of_run in enumerate(runs) if all(r.diverged_at is None for r in of_run)]
-        sums = np.zeros((len(sound), len(self.held_out.weight_sums)))
-        for i, fold in enumerate(self.held_out.folds if sound else ()):
+        folds = self.held_out.folds
+        sums = np.zeros((len(sound), len(folds), len(self.held_out.weight_sums)))
+        for i, fold in enumerate(folds if sound else ()):
             weights = np.array([runs[n][i].weights for n in sound], np.float32)
             scores = (weights @ fold.validation.features.T).astype(np.float64)
-            sums += [fold.sums(of_ranker) for of_ranker in scores]
+            sums[:, i] = [fold.sums(of_ranker) for of_ranker in scores]
         by_run = dict(zip(sound, sums, strict=True))
         return [by_run.get(n) for n in range(len(runs))]
 
@@ -138,6 +145,19 @@ def best_of(attempts: Sequence[Attempt], eligible: Sequence[int], held_out: Held
     return plain if without is not None else by_value[0]
 
 
+def best_without(
+    k: int, attempts: Sequence[Attempt], eligible: Sequence[int], held_out: HeldOut
+) -> int:
+    """Return what is best by the clicks of all folds but one, whose own have no say."""
+    others = held_out.without(k)
+    judged = []
+    for each in attempts:
+        left = None if each.by_fold is None else np.delete(each.by_fold, k, axis=0)
+        value = -np.inf if left is None else others.value(left.sum(axis=0))
+        judged.append(each._replace(by_fold=left, value=value))
+    return best_of(judged, eligible, others)
+
+
 def trials_of(
     attempts: Sequence[Attempt], held_out: HeldOut, rng: np.random.Generator
 ) -> list[Trial]:
@@ -145,7 +165,7 @@ def trials_of(
     sums = [each.sums for each in attempts if each.sums is not None]
     intervals = iter(held_out.intervals(np.array(sums), rng).tolist() if sums else ())
     trials = []
-    for grid, k, steps, of_attempt, value in attempts:
-        low, high = (-np.inf, -np.inf) if of_attempt is None else next(intervals)
+    for grid, k, steps, by_fold, value in attempts:
+        low, high = (-np.inf, -np.inf) if by_fold is None else next(intervals)
         trials.append(Trial(grid.rate(k), steps, grid.clip, value, low, high))
     return trials

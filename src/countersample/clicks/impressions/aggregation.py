@@ -138,6 +138,24 @@ def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return visits.select("query_id", n=n).group_by("query_id").agg(sessions=nw.col("n").sum())
 
 
+def visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return each session with each of its queries, once, lazily, of possible rows."""
+    return frame.filter(_is_possible(frame)).select("query_id", "session").unique()
+
+
+def clicks_of_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return what was clicked by each session, lazily, of possible rows, and what it is worth."""
+    worth = nw.col("value") if "value" in frame.collect_schema() else nw.col("click")
+    by = [*keys(frame), "session"]
+    clicked = frame.filter(_is_possible(frame) & (nw.col("click") > 0))
+    rows = clicked.select(
+        *(key for key in by if key != "position"),
+        position=nw.col("position").cast(nw.Int32),
+        value=worth.cast(nw.Float64),
+    )
+    return rows.group_by(*by).agg(value=nw.col("value").sum())
+
+
 def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return Σ value/propensity of each group, lazily, over its possible rows that have clicks.
 

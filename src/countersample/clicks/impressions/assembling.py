@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.clicks.impressions.columns import INTEGER
-from countersample.clicks.impressions.counts import PositionCounts
+from countersample.clicks.impressions.counts import PositionCounts, row_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,6 +115,23 @@ def integers(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
     whole: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
     return whole
+
+
+def rows_of(table: pa.Table, counts: PositionCounts, *, has_text_ids: bool) -> NDArray[np.int64]:
+    """Return the row of `counts` that each group of the same log is."""
+    found = []
+    for name, known in (("query_id", counts.query_ids), ("item_id", counts.item_ids)):
+        code, ids = encode(table[name], has_text_ids=has_text_ids and known.dtype.kind == "i")
+        found.append(np.searchsorted(known, ids)[code])
+    found.append(table["position"].to_numpy().astype(np.int64))
+    own = [counts.query, counts.item, counts.position]
+    if "context" in table.column_names:
+        code, ids = encode(table["context"], has_text_ids=False)
+        found.append(np.searchsorted(counts.context_ids, ids)[code])
+        own.append(counts.context)
+    both = [np.concatenate([column, more]) for column, more in zip(own, found, strict=True)]
+    keys = row_keys(*both)
+    return np.searchsorted(keys[: len(counts)], keys[len(counts) :])
 
 
 def _with_rest(

@@ -12,10 +12,10 @@ import narwhals as nw
 import numpy as np
 
 from countersample.clicks.impressions import aggregation
-from countersample.clicks.impressions.assembling import encode, integers
+from countersample.clicks.impressions.assembling import integers, rows_of
 from countersample.clicks.impressions.checking import LogCheck, check
 from countersample.clicks.impressions.columns import IDS
-from countersample.clicks.impressions.counts import PositionCounts, row_keys
+from countersample.clicks.impressions.days import days_of, rows_of_days
 from countersample.clicks.impressions.engines import (
     ENGINES,
     Pandas,
@@ -38,10 +38,13 @@ from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import date
     from os import PathLike
 
     import pyarrow as pa
-    from numpy.typing import NDArray
+
+    from countersample.clicks.impressions.counts import PositionCounts
+    from countersample.clicks.impressions.days import Days
 
 _DEFAULT = next(iter(ENGINES))
 
@@ -148,6 +151,17 @@ class Impressions(AbstractContextManager["Impressions"]):
             raise DataError(f"{self.source}: no column 'policy', so its rows cannot be told apart")
         return replace(self, frame=self.frame.filter(nw.col("policy").is_in(policies)))
 
+    def days(self) -> Days:
+        """Return the days of the log, by its timestamps, and the rows of each."""
+        return days_of(self)
+
+    def of_days(self, *, since: date | None = None, until: date | None = None) -> Impressions:
+        """Return the rows from the day `since` on, and before the day `until`.
+
+        Rows without a timestamp are before every day.
+        """
+        return replace(self, frame=rows_of_days(self, since=since, until=until))
+
     def logged_propensities(self, counts: PositionCounts) -> RowPropensities:
         """Return the log's own propensity of each row of `counts`: Σ value / Σ value/propensity.
 
@@ -166,7 +180,7 @@ class Impressions(AbstractContextManager["Impressions"]):
                 "from the log"
             )
         weight = np.zeros(len(counts))
-        weight[_rows_of(table, counts, has_text_ids=self.has_text_ids)] = table["weight"].to_numpy()
+        weight[rows_of(table, counts, has_text_ids=self.has_text_ids)] = table["weight"].to_numpy()
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = counts.value / weight
         mean[(counts.clicks > 0) & (counts.value == 0)] = 1.0
@@ -311,20 +325,3 @@ def _check_objects(frame: nw.LazyFrame[Any]) -> None:
             raise DataError(
                 f"{name} has values of type {' and '.join(kinds)}, expected one type: make them one"
             )
-
-
-def _rows_of(table: Any, counts: PositionCounts, *, has_text_ids: bool) -> NDArray[np.int64]:  # noqa: ANN401 (an Arrow table)
-    """Return the row of `counts` that each group of the same log is."""
-    found = []
-    for name, known in (("query_id", counts.query_ids), ("item_id", counts.item_ids)):
-        code, ids = encode(table[name], has_text_ids=has_text_ids and known.dtype.kind == "i")
-        found.append(np.searchsorted(known, ids)[code])
-    found.append(table["position"].to_numpy().astype(np.int64))
-    own = [counts.query, counts.item, counts.position]
-    if "context" in table.column_names:
-        code, ids = encode(table["context"], has_text_ids=False)
-        found.append(np.searchsorted(counts.context_ids, ids)[code])
-        own.append(counts.context)
-    both = [np.concatenate([column, more]) for column, more in zip(own, found, strict=True)]
-    keys = row_keys(*both)
-    return np.searchsorted(keys[: len(counts)], keys[len(counts) :])

@@ -1,0 +1,170 @@
+"""The days of a log: how many rows each has, and the rows of some of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import narwhals as nw
+
+from countersample.clicks.impressions.assembling import integers
+from countersample.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countersample.clicks.impressions.reading import Impressions
+
+_EPOCH = date(1970, 1, 1)
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
+_NUMBER = re.compile(r"\d+(\.\d*)?")
+_LAST = re.compile(r"([1-9]\d*)\s*([dw])", re.IGNORECASE)
+#: Numbers below it are no times since 1970 in seconds; each further unit is a thousandth.
+_FIRST_SECOND = 1e8
+_SECONDS = 86_400
+
+USUAL_SHARE = 0.2  # of the rows: those of the last days that judge
+_SHARES = (0.1, 0.5)  # that it may be, as a day is not cut
+
+
+@dataclass(frozen=True)
+class Days:
+    """The days that a log has rows of, in UTC where its timestamps have a time zone.
+
+    Attributes
+    ----------
+    days : tuple of date
+    rows : tuple of int
+        The rows of each.
+    """
+
+    days: tuple[date, ...]
+    rows: tuple[int, ...]
+
+    def usual_cut(self) -> date | None:
+        """Return the day from which on there is a fifth of the rows, as near as days allow.
+
+        None where no day leaves a tenth to a half.
+        """
+        total = sum(self.rows)
+        after = [sum(self.rows[k:]) / total for k in range(len(self.rows))]
+        allowed = [k for k, share in enumerate(after) if _SHARES[0] <= share <= _SHARES[1]]
+        if not allowed:
+            return None
+        return self.days[min(allowed, key=lambda k: abs(after[k] - USUAL_SHARE))]
+
+    def cut(self, judge_from: date | str | None, judge_last: str | None) -> date | None:
+        """Return the first day that judges, as it was asked for; by default the usual one."""
+        if judge_from is not None and judge_last is not None:
+            raise ParameterError("judge_from and judge_last are both given, expected one of them")
+        if judge_from is not None:
+            found = _as_date(judge_from)
+        elif judge_last is not None:
+            found = self.days[-1] + timedelta(days=1) - _length(judge_last)
+        else:
+            return self.usual_cut()
+        if not self.days[0] < found <= self.days[-1]:
+            raise ParameterError(
+                f"judging from {found} on leaves nothing to learn from, or nothing to judge by: "
+                f"the log is of {self.days[0]} to {self.days[-1]}"
+            )
+        return found
+
+
+def _as_date(given: date | str) -> date:
+    if isinstance(given, date):
+        return given if type(given) is date else given.date()  # type: ignore[attr-defined]
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise ParameterError(
+            f"judge_from is {given!r}, expected a day such as '2026-03-31'"
+        ) from None
+
+
+def _length(given: str) -> timedelta:
+    found = _LAST.fullmatch(given.strip())
+    if found is None:
+        raise ParameterError(f"judge_last is {given!r}, expected days or weeks: '7d' or '2w'")
+    return timedelta(days=int(found[1]) * {"d": 1, "w": 7}[found[2].lower()])
+
+
+def days_of(log: Impressions) -> Days:
+    """Count the rows of each day; rows without a timestamp are left out.
+
+    Raises
+    ------
+    DataError
+        Where the log has no timestamps, or they are not times.
+    """
+    rows = log.frame.select(day=_clock(log).day).group_by("day").agg(nw.len().alias("rows"))
+    table = log.collect(rows.filter(~nw.col("day").is_null()))
+    found: dict[date, int] = {}
+    for value, n in zip(table["day"].to_pylist(), integers(table["rows"]).tolist(), strict=True):
+        when = _as_day(value)
+        if when is None:
+            raise DataError(
+                f"{log.source}: the timestamp {value!r} is no time, expected dates and times, text "
+                "such as 2026-03-31T12:00:00, or seconds since 1970"
+            )
+        found[when] = found.get(when, 0) + n
+    if not found:
+        raise DataError(f"{log.source}: no row has a timestamp")
+    return Days(tuple(sorted(found)), tuple(found[each] for each in sorted(found)))
+
+
+def rows_of_days(log: Impressions, *, since: date | None, until: date | None) -> nw.LazyFrame[Any]:
+    """Return the rows from a day on, or before one; those without a timestamp are before."""
+    clock, frame = _clock(log), log.frame
+    if since is not None:
+        frame = frame.filter(clock.day >= clock.literal(since))
+    if until is not None:
+        is_before = clock.day < clock.literal(until)
+        frame = frame.filter(is_before | nw.col("timestamp").is_null())
+    return frame
+
+
+class _Clock(NamedTuple):
+    """How the days of a log are told."""
+
+    day: nw.Expr  # of each row: a date, text as 2026-03-31, or a number since 1970
+    literal: Callable[[date], nw.Expr]  # a day like them
+
+
+def _clock(log: Impressions) -> _Clock:
+    if "timestamp" not in log.columns:
+        raise DataError(f"{log.source}: no column 'timestamp', so its days cannot be told")
+    kind, stamp = log.frame.collect_schema()["timestamp"], nw.col("timestamp")
+    if kind == nw.Date:
+        return _Clock(stamp, nw.lit)
+    if kind == nw.Datetime:
+        return _Clock(stamp.cast(nw.Date), nw.lit)
+    if not (kind == nw.String or kind.is_numeric()):
+        raise DataError(f"{log.source}: the timestamp is {kind}, expected times, text or numbers")
+    largest = log.collect(log.frame.select(stamp.max()))["timestamp"][0].as_py()
+    if kind == nw.String:
+        if largest is None or not _NUMBER.fullmatch(largest):
+            return _Clock(stamp.str.slice(0, 10), lambda when: nw.lit(when.isoformat()))
+        largest, stamp = float(largest), stamp.cast(nw.Float64)
+    unit = 1.0
+    while largest is not None and largest / unit >= 1000 * _FIRST_SECOND:
+        unit *= 1000
+    if largest is not None and largest < _FIRST_SECOND:
+        raise DataError(
+            f"{log.source}: the timestamps are numbers up to {largest:g}, too small for seconds "
+            "since 1970, so its days cannot be told"
+        )
+    return _Clock((stamp / (unit * _SECONDS)).floor(), lambda when: nw.lit((when - _EPOCH).days))
+
+
+def _as_day(value: Any) -> date | None:  # noqa: ANN401 (as an engine gives it)
+    if isinstance(value, date):
+        return value if type(value) is date else value.date()  # type: ignore[attr-defined]
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value) if _ISO.match(value) else None
+        except ValueError:
+            return None
+    return _EPOCH + timedelta(days=int(value)) if abs(value) < 4e6 else None

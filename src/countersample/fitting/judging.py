@@ -1,0 +1,246 @@
+"""Who judges the ranker: clicks that it has not seen, of other queries or of later days."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.clicks.impressions.joining import Matched, RowPropensities, clicked
+from countersample.clicks.impressions.tallying import tally
+from countersample.clicks.impressions.visits import visits_of
+from countersample.errors import DataError
+from countersample.evaluation import estimate_gain
+from countersample.evaluation.doubly_robust import relevance_model
+from countersample.fitting.gain import (
+    by_clicked_alone,
+    choose_estimator,
+    cut_queries,
+    gain_at_ends,
+    held_out_scores,
+)
+from countersample.fitting.intervals import Units, values_of_draws
+from countersample.fitting.propensity_source import N_DRAWS, find_propensities
+from countersample.fitting.settings import settle
+from countersample.propensity.cells import QueryDraws
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from countersample._arrays import Floats
+    from countersample._progress import Progress
+    from countersample.clicks import ClickLog
+    from countersample.clicks.impressions import FeatureTable, Impressions
+    from countersample.evaluation import Gain
+    from countersample.fitting.gain import ChosenEstimator, Stage
+    from countersample.fitting.propensity_source import PropensitySource
+    from countersample.fitting.settings import Settled
+    from countersample.rankers import ClickRanker
+
+FEWEST_QUERIES = 2  # with a click, to learn from and to judge by
+UNSEEN = "it cannot see that later days differ from those of the log"
+
+
+@dataclass(frozen=True)
+class JudgedBy:
+    """Whose clicks judge, and of whom the interval of the gain speaks.
+
+    Attributes
+    ----------
+    way : {"queries", "time"}
+        Whether a ranker is judged by queries that it has not learned from, or by later days.
+    since : date, optional
+        The first day that judges.
+    n_clicks : int
+        The clicks that judge.
+    population : str
+        What the interval speaks of.
+    reason : str
+        Why it is judged so, and what that cannot see.
+    """
+
+    way: str
+    since: date | None
+    n_clicks: int
+    population: str
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """All of it, in words."""
+        return f"The interval speaks of {self.population}. Judged by {self.way}: {self.reason}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self) | {"since": None if self.since is None else self.since.isoformat()}
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Scores of rankers, and the clicks that judge them."""
+
+    by: JudgedBy
+    scores: Floats  # of each item, by a ranker that has not seen what judges it
+    stages: list[Stage]
+    matched: Matched
+    shown: ClickLog
+    source: PropensitySource
+    units: Units | None  # what is drawn for the interval; None: queries, with propensities as told
+    curves: dict[str, Floats] | None  # propensities of each draw, by context; None: as they are
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedGain:
+    """The gain, and how it was estimated."""
+
+    gain: Gain
+    estimator: ChosenEstimator
+    relevance: Floats | None  # r̂ of `dr`
+    is_joint: bool  # whether its interval has in it that propensities are estimates
+    at_ends: tuple[float, float] | None
+
+
+def judge_by_queries(
+    ranker: ClickRanker | None,
+    matched: Matched,
+    shown: ClickLog,
+    source: PropensitySource,
+    *,
+    reason: str,
+    metric: str,
+    seed: int,
+    rngs: tuple[np.random.Generator, np.random.Generator],
+    progress: Progress,
+) -> tuple[Judgement, Settled]:
+    """Hold out each part of the queries in turn; return also what was chosen by all of them."""
+    parts = cut_queries(shown, rngs[1])
+    settled = settle(
+        ranker, matched.dataset, clicked(shown), metric=metric, parts=parts, seed=seed, rng=rngs[0],
+        progress=progress.part(0.6, "trying settings on held-out queries"),
+    )  # fmt: skip
+    scores, stages = held_out_scores(
+        settled.by_part, parts, matched.dataset, shown, metric=metric, rng=rngs[1],
+        progress=progress.part(0.4, "judging held-out queries"),
+    )  # fmt: skip
+    draws = source.draws
+    by = JudgedBy(
+        "queries", None, _n_clicks(shown), "queries like those of the log",
+        f"each by a ranker that was trained without its part of the queries; {reason}",
+    )  # fmt: skip
+    judgement = Judgement(
+        by, scores, stages, matched, shown, source,
+        units=None if draws is None else Units.of_queries(matched.counts, draws.queries),
+        curves=None if draws is None else draws.curves,
+    )  # fmt: skip
+    return judgement, settled
+
+
+def judge_by_time(
+    ranker: ClickRanker | None,
+    impressions: Impressions,
+    features: FeatureTable,
+    since: date,
+    *,
+    asked: dict[str, Any],
+    exposure: str,
+    metric: str,
+    seed: int,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Judgement:
+    """Learn from the days before one, propensities too, and judge by that day and later ones.
+
+    `asked` are the arguments of `find_propensities`.
+    """
+    dataset, item_ids = features.dataset, features.item_ids
+    before, after = impressions.of_days(until=since), impressions.of_days(since=since)
+    learned, judged = (
+        Matched.of(_counts(log, since), dataset, item_ids) for log in (before, after)
+    )
+    source = find_propensities(before, learned, **asked, rng=rng, is_checked=False)
+    own = source
+    if isinstance(source.propensities, RowPropensities):  # each row has its own
+        own = find_propensities(after, judged, **asked, rng=rng, is_checked=False)
+    to_learn, *_ = learned.shown(source.propensities, exposure=exposure)
+    shown, *_ = judged.shown(own.propensities, exposure=exposure)
+    for log, what in ((to_learn, "before"), (shown, "from")):
+        if len(np.unique(log.query[log.clicks > 0])) < FEWEST_QUERIES:
+            raise DataError(
+                f"fewer than {FEWEST_QUERIES} queries have clicks {what} {since}, which is too few "
+                "to judge by time"
+            )
+    settled = settle(
+        ranker, dataset, clicked(to_learn), metric=metric, parts=None, seed=seed, rng=rng,
+        progress=progress.part(0.8, "trying settings on held-out queries"),
+    )  # fmt: skip
+    part = progress.part(0.2, "judging later days")
+    trained = settled.ranker.fit_log(
+        dataset, clicked(to_learn), progress=lambda _, share: part.update(share)
+    )
+    stages = trained.staged_predict(dataset) if hasattr(trained, "staged_predict") else []
+    units, drawn = None, "queries"
+    is_drawn_here = own.trust is None and not isinstance(own.propensities, RowPropensities)
+    if is_drawn_here:
+        visits = visits_of(after, judged.counts)
+        if visits is not None:
+            units, drawn = Units.of_sessions(judged.counts, visits, N_DRAWS, rng), "sessions"
+        else:
+            shows = np.bincount(judged.counts.query, minlength=len(judged.counts.query_ids)) > 0
+            draws = QueryDraws(shows, N_DRAWS, int(rng.integers(2**63)))
+            units = Units.of_queries(judged.counts, draws)
+    by = JudgedBy(
+        "time", since, _n_clicks(shown), f"{drawn} like those from {since} on",
+        "the ranker that is judged was trained on the days before, and the one that is written on "
+        "all days",
+    )  # fmt: skip
+    return Judgement(
+        by, np.asarray(trained.predict(dataset), np.float64), stages, judged, shown, own, units,
+        curves=None if own.draws is None or not is_drawn_here else own.draws.curves,
+    )  # fmt: skip
+
+
+def judged_gain(
+    judgement: Judgement, asked: str, *, metric: str, exposure: str, rng: np.random.Generator
+) -> JudgedGain:
+    """Estimate the gain over what was logged, with its interval."""
+    scores, shown, matched, dataset = (
+        judgement.scores, judgement.shown, judgement.matched, judgement.matched.dataset,
+    )  # fmt: skip
+    knows_all = matched.counts.rest is None
+    chosen = choose_estimator(
+        asked, scores, shown, dataset, metric=metric, exposure=exposure, knows_all=knows_all
+    )
+    relevance = relevance_model(shown, dataset, rng=rng) if chosen.name == "dr" else None
+    drawn, told = None, judgement.source.propensities
+    if judgement.units is not None and chosen.name != "snips":
+        assert not isinstance(told, RowPropensities)  # noqa: S101 (of which nothing is drawn)
+        drawn = values_of_draws(
+            scores, matched, told, judgement.curves, judgement.units,
+            metric=metric, exposure=exposure, relevance=relevance,
+        )  # fmt: skip
+    gain = estimate_gain(
+        scores, shown, dataset, metric=metric, estimator=chosen.name, baseline=relevance,
+        drawn=drawn, rng=rng,
+    )  # fmt: skip
+    is_joint = drawn is not None and judgement.curves is not None
+    ends = None
+    if not is_joint:
+        ends = gain_at_ends(
+            scores, matched, judgement.source, metric=metric, estimator=chosen.name,
+            exposure=exposure,
+        )  # fmt: skip
+    return JudgedGain(
+        gain if knows_all else by_clicked_alone(gain), chosen, relevance, is_joint, ends
+    )
+
+
+def _counts(log: Impressions, since: date) -> Any:  # noqa: ANN401 (PositionCounts)
+    counts = tally(log).counts
+    if counts is None:
+        raise DataError(f"{log.source}: nothing to learn from before {since}, or to judge by after")
+    return counts
+
+
+def _n_clicks(shown: ClickLog) -> int:
+    return round(float((shown.clicks if shown.events is None else shown.events).sum()))

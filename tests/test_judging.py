@@ -1,0 +1,281 @@
+"""Judged by later days or by other queries: nothing that judges was learned from."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import SEED
+from shops import make, opened
+
+from countersample import CounterSampleRanker, PositionBias
+from countersample._progress import Progress
+from countersample.clicks.impressions import read_features, read_impressions
+from countersample.clicks.impressions.days import Days
+from countersample.clicks.impressions.joining import Matched
+from countersample.clicks.impressions.visits import visits_of
+from countersample.errors import DataError, ParameterError
+from countersample.evaluation.held_out import HeldOut
+from countersample.evaluation.ranking import item_ranks, rank_values
+from countersample.fitting import fit_from_impressions
+from countersample.fitting.intervals import Units, values_of_draws
+from countersample.fitting.judging import judge_by_time
+from countersample.propensity import Propensities
+from countersample.tuning import tune
+from countersample.tuning.rates import RateGrid
+from countersample.tuning.search import Attempt, best_of, best_without
+
+FIRST = datetime(2026, 3, 1)  # noqa: DTZ001 (a log without time zones)
+KINDS = {
+    "times": lambda stamps: pa.array(stamps, pa.timestamp("us")),
+    "in a zone": lambda stamps: pa.array([each.replace(tzinfo=UTC) for each in stamps]),
+    "dates": lambda stamps: pa.array([each.date() for each in stamps]),
+    "text": lambda stamps: pa.array([each.isoformat() for each in stamps]),
+    "seconds": lambda stamps: pa.array([_seconds(each) for each in stamps]),
+    "milliseconds": lambda stamps: pa.array([1000 * _seconds(each) for each in stamps]),
+    "seconds in text": lambda stamps: pa.array([str(_seconds(each)) for each in stamps]),
+    "fractions": lambda stamps: pa.array([_seconds(each) + 0.5 for each in stamps]),
+}
+
+
+def _seconds(stamp):
+    return int(stamp.replace(tzinfo=UTC).timestamp())
+
+
+def stamped(log, *, days=10, kind="times"):
+    """Return a log whose sessions are spread over days."""
+    codes = np.unique(log["session"].to_numpy(zero_copy_only=False), return_inverse=True)[1]
+    hours = codes * 24 * days // (codes.max() + 1)
+    stamps = [FIRST + timedelta(hours=int(hour)) for hour in hours]
+    return log.append_column("timestamp", KINDS[kind](stamps))
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return make(SEED)
+
+
+@pytest.fixture(scope="module")
+def by_time(shop):
+    log, features = shop
+    return fit_from_impressions(*opened(stamped(log), features), seed=SEED)
+
+
+class TestDays:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_days_and_their_rows(self, engine, shop, kind):
+        log = stamped(shop[0].slice(0, 500), days=4, kind=kind)
+        found = read_impressions(log, engine=engine)
+        stamps = stamped(shop[0].slice(0, 500), days=4)["timestamp"].to_pylist()
+        own = np.array([each.date() for each in stamps])
+        days = found.days()
+        assert days.days == tuple(FIRST.date() + timedelta(days=k) for k in range(4))
+        assert days.rows == tuple(int((own == day).sum()) for day in days.days)
+        cut = days.days[2]
+        before, after = found.of_days(until=cut), found.of_days(since=cut)
+        assert before.counts().n_impressions == (own < cut).sum()
+        assert after.counts().n_impressions == (own >= cut).sum()
+
+    def test_rows_without_a_time_are_learned_from(self, shop):
+        log = stamped(shop[0].slice(0, 100), days=2)
+        some = pa.array([None] * 10 + log["timestamp"].to_pylist()[10:], log["timestamp"].type)
+        found = read_impressions(log.set_column(log.num_columns - 1, "timestamp", some))
+        cut = found.days().days[-1]
+        total = found.of_days(until=cut).counts().n_impressions
+        assert total + found.of_days(since=cut).counts().n_impressions == 100
+        assert sum(found.days().rows) == 90
+
+    def test_the_usual_cut_leaves_a_fifth(self):
+        day = [date(2026, 1, 1) + timedelta(days=k) for k in range(10)]
+        assert Days(tuple(day), (10,) * 10).usual_cut() == day[8]
+        assert Days(tuple(day[:2]), (50, 50)).usual_cut() == day[1]
+        assert Days(tuple(day[:2]), (10, 90)).usual_cut() is None
+        assert Days(tuple(day[:1]), (10,)).usual_cut() is None
+
+    def test_a_cut_that_is_asked_for(self):
+        days = Days(tuple(date(2026, 1, k) for k in range(1, 31)), (1,) * 30)
+        assert days.cut("2026-01-20", None) == date(2026, 1, 20)
+        assert days.cut(datetime(2026, 1, 20, 12, tzinfo=UTC), None) == date(2026, 1, 20)
+        assert days.cut(None, "7d") == date(2026, 1, 24)
+        assert days.cut(None, "2w") == date(2026, 1, 17)
+        for asked, told in [
+            (("2026-01-01", None), "leaves nothing to learn from"),
+            (("2026-02-01", None), "nothing to judge by: the log is of 2026-01-01 to 2026-01-30"),
+            ((None, "31d"), "leaves nothing to learn from"),
+            (("today", None), "expected a day such as '2026-03-31'"),
+            ((None, "7h"), "expected days or weeks: '7d' or '2w'"),
+            (("2026-01-20", "7d"), "both given"),
+        ]:
+            with pytest.raises(ParameterError, match=told):
+                days.cut(*asked)
+
+    @pytest.mark.parametrize(
+        ("stamps", "told"),
+        [
+            ([17, 18, 19], "numbers up to 19, too small for seconds since 1970"),
+            (["Monday", "Tuesday", "Monday"], "the timestamp 'Monday' is no time"),
+            ([None, None, None], "no row has a timestamp|is Null|expected times"),
+        ],
+    )
+    def test_what_is_no_time(self, stamps, told):
+        log = pa.table({"query_id": [1, 1, 2], "item_id": [1, 2, 1], "position": [1, 2, 1],
+                        "click": [0, 1, 1], "timestamp": stamps})  # fmt: skip
+        with pytest.raises(DataError, match=told):
+            read_impressions(log).days()
+
+
+class TestVisits:
+    def test_as_counted_session_by_session(self, engine, shop):
+        log = read_impressions(shop[0].slice(0, 2000), engine=engine)
+        counts = log.counts()
+        found = visits_of(log, counts)
+        seen = {(row["session"], row["query_id"]) for row in shop[0].slice(0, 2000).to_pylist()}
+        assert len(found.session) == len(seen)
+        assert found.n_sessions == len({session for session, _ in seen})
+        sessions = np.bincount(found.query, minlength=len(counts.query_ids))
+        assert (sessions == counts.sessions).all()
+        value = np.bincount(found.row, found.value, len(counts))
+        assert (value == counts.value).all()
+
+    def test_rows_that_stand_for_several(self, shop):
+        log = shop[0].append_column("impressions", pa.array(np.ones(len(shop[0]), int)))
+        found = read_impressions(log)
+        assert visits_of(found, found.counts()) is None
+
+    @pytest.mark.parametrize("with_model", [False, True])
+    def test_draws_are_the_log_with_sessions_as_often_as_drawn(self, shop, rng, with_model):
+        """Row by row: Σ λ·w/ρ over clicks / Σ w over sessions, ρ that of the whole log."""
+        log, features = opened(shop[0].slice(0, 3000), shop[1])
+        matched = Matched.of(log.counts(), features.dataset, features.item_ids)
+        counts, data = matched.counts, features.dataset
+        value = 1 / np.arange(1, 11)
+        curve = Propensities(value, value, value, np.ones(10), "all-pairs")
+        scores, model = rng.random(data.n_items), rng.random(data.n_items)
+        visits = visits_of(log, counts)
+        units = Units.of_sessions(counts, visits, 5, rng)
+        found = values_of_draws(
+            scores, matched, curve, None, units, metric="dcg@5", exposure="policy-aware",
+            relevance=model if with_model else None,
+        )  # fmt: skip
+        shown, _, rows = matched.shown(curve)
+        assert (rows == np.arange(len(counts))).all()
+        reward = rank_values("dcg@5", item_ranks(scores, data))
+        of_row = data.offsets[shown.query] + shown.item
+        is_seen = np.zeros(data.n_items, bool)
+        is_seen[of_row] = True
+        unseen = np.add.reduceat(np.where(is_seen, 0, reward * model), data.offsets[:-1])
+        weights = np.concatenate(list(units.draws.blocks()))
+        assert weights.shape == (5, visits.n_sessions)  # so few that each is drawn by itself
+        clicks = units.clicks
+        once = (shown.weights.sum()) / counts.sessions.sum()
+        for w, values in zip(weights, found, strict=True):
+            mine = (clicks @ w) * shown.weights
+            below = w @ np.asarray(units.sessions.sum(axis=0))
+            level = mine.sum() / below / once
+            dataset_query = np.searchsorted(data.query_ids, counts.query_ids)
+            more = unseen[dataset_query] @ (units.sessions @ w) * level if with_model else 0.0
+            assert values[0] == pytest.approx((mine @ reward[of_row] + more) / below)
+
+
+class TestFit:
+    def test_timestamps_judge_by_the_last_days(self, by_time):
+        by = by_time.judged_by
+        assert by.way == "time"
+        assert by.since == date(2026, 3, 9)
+        assert by.population == "sessions like those from 2026-03-09 on"
+        assert 0.1 < by.n_clicks / by_time.check.counts.n_clicks < 0.3
+        assert by_time.is_joint
+        assert by_time.to_dict()["judged_by"]["since"] == "2026-03-09"
+
+    def test_the_ranker_is_that_of_all_days(self, shop, by_time):
+        """How it is judged does not change what is written."""
+        log, features = shop
+        found = fit_from_impressions(*opened(stamped(log), features), judge_by="queries", seed=SEED)
+        assert found.judged_by.way == "queries"
+        assert "as asked for" in found.judged_by.reason
+        told = [each.ranker.provenance_["log"]["clicks"] for each in (found, by_time)]
+        assert told[0] == told[1] == found.check.counts.n_clicks
+
+    def test_without_timestamps_the_reason_says_what_is_not_seen(self, shop):
+        found = fit_from_impressions(*opened(*shop), propensities=PositionBias(1.0), seed=SEED)
+        assert found.judged_by.way == "queries"
+        assert "no timestamps" in found.judged_by.sentence
+        assert "cannot see that later days differ" in found.judged_by.sentence
+
+    def test_what_is_later_does_not_teach(self, shop):
+        """Other clicks on the judged days: the scores that are judged stay as they were."""
+        log, features = shop
+        late, table = stamped(log), read_features(features)
+        since = date(2026, 3, 9)
+        is_after = np.array([each.date() >= since for each in late["timestamp"].to_pylist()])
+        click = late["click"].to_numpy().copy()
+        click[is_after] = np.random.default_rng(SEED).permutation(click[is_after])
+        other = late.set_column(late.column_names.index("click"), "click", pa.array(click))
+        asked = {"given": None, "method": "auto", "randomized": None, "depth": None}
+        first, second = (
+            judge_by_time(
+                CounterSampleRanker(learning_rate=0.01, steps=500), read_impressions(each), table,
+                since, asked=asked, exposure="policy-aware", metric="dcg@10", seed=SEED,
+                rng=np.random.default_rng(SEED), progress=Progress(),
+            )
+            for each in (late, other)
+        )  # fmt: skip
+        assert (first.scores == second.scores).all()
+        assert (first.curves[""] == second.curves[""]).all()
+        assert first.shown.clicks.tolist() != second.shown.clicks.tolist()
+        assert first.by.n_clicks == late["click"].to_numpy()[is_after].sum()
+
+    def test_one_day_is_judged_by_queries(self, shop):
+        log, features = shop
+        found = fit_from_impressions(
+            *opened(stamped(log, days=1), features), propensities=PositionBias(1.0), seed=SEED
+        )
+        assert found.judged_by.way == "queries"
+        assert "too few days" in found.judged_by.reason
+
+    def test_what_cannot_be_asked_for(self, shop):
+        log, features = shop
+        with pytest.raises(DataError, match="no column 'timestamp'"):
+            fit_from_impressions(*opened(log, features), judge_last="7d")
+        with pytest.raises(ParameterError, match="for judging by time, not by queries"):
+            fit_from_impressions(
+                *opened(stamped(log), features), judge_by="queries", judge_last="7d"
+            )
+        with pytest.raises(ParameterError, match="judge_by is 'clicks'"):
+            fit_from_impressions(*opened(log, features), judge_by="clicks")
+
+
+class TestSettings:
+    def test_there_is_a_choice_for_each_part(self, shop):
+        features = read_features(shop[1])
+        log, _, _ = Matched.of(
+            read_impressions(shop[0]).counts(), features.dataset, features.item_ids
+        ).shown(PositionBias(1.0))
+        parts = HeldOut.cut(log, 5, np.random.default_rng(SEED))
+        assert sorted(np.concatenate(parts)) == sorted(np.unique(log.query))
+        scaled = features.dataset.normalized("minmax")
+        found = tune(scaled, log.detached(), parts=parts, steps=400, rng=SEED)
+        assert len(found.without_part) == 5
+        assert set(found.without_part) <= set(found.trials)
+
+    def test_the_best_of_the_others_is_chosen(self):
+        class Judge:
+            def __init__(self, weights):
+                self.weight_sums = weights.sum(axis=0)
+                self.weights = weights
+
+            def value(self, sums):
+                return sums.sum() / self.weight_sums.sum()
+
+            def without(self, k):
+                return Judge(np.delete(self.weights, k, axis=0))
+
+        judge = Judge(np.ones((3, 4)))
+        grid = RateGrid(None)
+        by_fold = {0: [0.9, 0.1, 0.1], 1: [0.2, 0.3, 0.3], 2: [0.1, 0.2, 0.2]}
+        attempts = [
+            Attempt(grid, k, 10, np.repeat(np.array(values)[:, None], 4, axis=1), np.mean(values))
+            for k, values in by_fold.items()
+        ]
+        assert best_of(attempts, [0, 1, 2], judge) == 0  # for its first fold alone
+        assert [best_without(k, attempts, [0, 1, 2], judge) for k in range(3)] == [1, 0, 0]
