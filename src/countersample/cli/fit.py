@@ -130,6 +130,13 @@ def fit(
     judge_last: Annotated[
         str | None, typer.Option(help="Or how many of the last days judge, such as 7d or 2w.")
     ] = None,
+    accept_features: Annotated[
+        str | None,
+        typer.Option(
+            help="Features, by name, that seem to know the clicks they are judged by and were "
+            "computed before them: NAME,NAME. Without that there is no verdict."
+        ),
+    ] = None,
     show_ids: Annotated[
         bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
     ] = False,
@@ -174,7 +181,7 @@ def fit(
             randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
             exposure=exposure, estimator=estimator, metric=metric,
             judge_by=judge_by, judge_from=judge_from, judge_last=judge_last,  # type: ignore[arg-type]
-            seed=seed, progress=progress,
+            accept_features=parse_names(accept_features) or (), seed=seed, progress=progress,
         )  # fmt: skip
     command = shlex.join(["countersample", *sys.argv[1:]])
     write_page(page, found, command=command, ranker=out, show_ids=show_ids)
@@ -186,7 +193,7 @@ def fit(
         _show_fit(found)
         _show.line(f"The ranker is in {out}; the report is in {page}")
     if fail_unless_better and not found.is_better:
-        raise typer.Exit(WORSE if found.gain.high < 0 else NOT_BETTER)
+        raise typer.Exit(WORSE if found.is_worse else NOT_BETTER)
 
 
 def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)

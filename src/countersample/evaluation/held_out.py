@@ -171,14 +171,20 @@ class HeldOut:
             _fold(dataset, clicked, part, metric, group_of_query, min(len(queries), MOST_GROUPS))
             for part in parts or _parts(queries, others, holdout, least_queries)
         ]
+        self._clicked, self._queries, self._group_of_query = clicked, queries, group_of_query
+        self._count()
+
+    def _count(self) -> None:
+        """Count what judges, by group of queries."""
         held_out = np.concatenate([fold.queries for fold in self.folds])
-        judges = queries[np.isin(queries, held_out)]
+        judges = self._queries[np.isin(self._queries, held_out)]
         self.n_queries = len(judges)
         # Of each group, (n_groups, 3): queries, weights, clicks.
-        self._judged = _known(clicked.of_queries(judges), judges, group_of_query)
+        self._judged = _known(self._clicked.of_queries(judges), judges, self._group_of_query)
         self._all = self._judged
         if self.n_queries >= FEWEST_FOR_BETA:
-            self._all = _known(clicked, queries, group_of_query)
+            everything = self._clicked.of_queries(self._queries)
+            self._all = _known(everything, self._queries, self._group_of_query)
 
     @property
     def weight_sums(self) -> Floats:
@@ -197,7 +203,8 @@ class HeldOut:
         """Return the same without one fold: a judge that has not seen its clicks."""
         others = copy(self)
         others.folds = [fold for n, fold in enumerate(self.folds) if n != k]
-        others.weight_sums = np.sum([fold.weight_sums for fold in others.folds], axis=0)
+        others._queries = np.setdiff1d(self._queries, self.folds[k].queries)  # noqa: SLF001
+        others._count()  # noqa: SLF001
         return others
 
     def sums(self, scorers: Sequence[Scorer]) -> Floats:

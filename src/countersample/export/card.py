@@ -85,7 +85,7 @@ def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translat
         {
             "How to load it": translation.loading,
             "What it was learned from": [Grid(list(_sources(ranker, origin)))],
-            "Gain to expect": [_gain(origin.get("gain")), *_doubts(origin)],
+            "Gain to expect": [_gain(origin.get("gain"), origin.get("verdict")), *_doubts(origin)],
             "Method": [Grid(list(_method(ranker, spec)))],
             "Limits": [translation.limits],
             "Features": [_features(spec)],
@@ -116,18 +116,24 @@ def _sources(ranker: ClickRanker, origin: Mapping[str, Any]) -> Iterable[tuple[s
     yield "propensities", origin.get("propensities", _UNKNOWN)
 
 
-def _gain(gain: Mapping[str, Any] | None) -> str:
+def _gain(gain: Mapping[str, Any] | None, verdict: str | None) -> str:
+    if gain is None and verdict is not None:
+        return "**Not known**: there is no verdict."
     if gain is None:
         return (
             "Not estimated. `countersample fit` and `countersample.estimate_gain` estimate it from "
             "a log, without labels."
         )
-    return (
-        f"**{gain['relative']:+.1%} {gain['metric']}** over what was logged "
+    told = (
+        f"{gain['relative']:+.1%} {gain['metric']}** over what was logged "
         f"({gain['confidence']:.0%} interval {gain['relative_low']:+.1%} to "
         f"{gain['relative_high']:+.1%}): {gain['new']:.4g} a {gain['per']} instead of "
-        f"{gain['logged']:.4g}. Estimated from the log, for queries held out of training."
+        f"{gain['logged']:.4g}. Estimated from the log, by clicks held out of training."
     )
+    if not gain.get("is_identified", True):
+        told = told.replace("**", "")
+        return f"**Not known**: the log does not identify the propensities. Were they right: {told}"
+    return f"**{told}"
 
 
 def _doubts(origin: Mapping[str, Any]) -> list[str]:

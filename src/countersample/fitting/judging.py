@@ -85,6 +85,7 @@ class Judgement:
     stages: list[Stage]
     matched: Matched
     shown: ClickLog
+    learned: ClickLog | None  # what was learned from, where it is of other days
     source: PropensitySource
     units: Units | None  # what is drawn for the interval; None: queries, with propensities as told
     curves: dict[str, Floats] | None  # propensities of each draw, by context; None: as they are
@@ -129,7 +130,7 @@ def judge_by_queries(
         f"each by a ranker that was trained without its part of the queries; {reason}",
     )  # fmt: skip
     judgement = Judgement(
-        by, scores, stages, matched, shown, source,
+        by, scores, stages, matched, shown, None, source,
         units=None if draws is None else Units.of_queries(matched.counts, draws.queries),
         curves=None if draws is None else draws.curves,
     )  # fmt: skip
@@ -195,7 +196,8 @@ def judge_by_time(
         "all days",
     )  # fmt: skip
     return Judgement(
-        by, np.asarray(trained.predict(dataset), np.float64), stages, judged, shown, own, units,
+        by, np.asarray(trained.predict(dataset), np.float64), stages, judged, shown, to_learn, own,
+        units,
         curves=None if own.draws is None or not is_drawn_here else own.draws.curves,
     )  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +62,10 @@ class Leak:
     seen: Sight
     size: float
     false_alarm: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; a size without bounds is None."""
+        return asdict(self) | {"size": self.size if np.isfinite(self.size) else None}
 
     @property
     def sentence(self) -> str:

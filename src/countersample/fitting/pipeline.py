@@ -17,18 +17,21 @@ from countersample.evaluation import plan_ab_test
 from countersample.evaluation.ranking import parse_additive
 from countersample.fitting.gain import ESTIMATORS_OF_GAIN, PARTS, learning_curve
 from countersample.fitting.judging import UNSEEN, judge_by_queries, judge_by_time, judged_gain
+from countersample.fitting.leaks import find_leaks
 from countersample.fitting.propensity_source import find_propensities
 from countersample.fitting.results import Fit, HeavyPair
 from countersample.fitting.settings import settle
 from countersample.rankers import ClickRanker
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import date
 
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
     from countersample.clicks.impressions.joining import Examinable
+    from countersample.data import RankingDataset
     from countersample.evaluation import Gain
     from countersample.fitting.propensity_source import PropensitySource
 
@@ -52,6 +55,7 @@ def fit_from_impressions(
     judge_by: Literal["auto", "time", "queries"] = "auto",
     judge_from: date | str | None = None,
     judge_last: str | None = None,
+    accept_features: Sequence[str] = (),
     seed: int = 0,
     progress: Progress | Show | None = None,
 ) -> Fit:
@@ -110,6 +114,9 @@ def fit_from_impressions(
         fifth of the rows.
     judge_last : str, optional
         Or how many of the last days judge: ``"7d"``, ``"2w"``.
+    accept_features : sequence of str
+        Features that seem to know the clicks they are judged by (`Fit.leaks`), and do not: without
+        them named here there is no verdict.
     seed : int
         With the same seed, the same linear ranker to the bit, on the same kind of CPU. It is the
         random_state of a ranker that has none.
@@ -121,8 +128,9 @@ def fit_from_impressions(
         For a log that nothing can be learned from, naming what is missing and what to do.
     """
     _check_arguments(missing, metric, ranker, estimator, judge_by)
+    accepted = _accepted(accept_features, features.dataset)
     progress = Progress.of(progress)
-    streams = np.random.default_rng(seed).spawn(6)
+    streams = np.random.default_rng(seed).spawn(7)
     progress.part(0.1, "checking the log").update(0.0)
     check = impressions.check(randomized=randomized)
     _check_log(check, missing)
@@ -160,6 +168,11 @@ def fit_from_impressions(
             ranker, matched, shown, source, reason=reason, metric=metric, seed=seed,
             rngs=(streams[1], streams[2]), progress=progress.part(0.7),
         )  # fmt: skip
+    leaks = find_leaks(
+        judgement.shown if judgement.learned is None else judgement.learned, dataset,
+        item_ids=features.item_ids, judged=None if judgement.learned is None else judgement.shown,
+        rng=streams[6],
+    )  # fmt: skip
     judged = judged_gain(judgement, estimator, metric=metric, exposure=exposure, rng=streams[3])
     curve_seed = int(streams[4].integers(2**63))
     to_train, last = settled.ranker, progress.part(0.1, "training")
@@ -169,6 +182,8 @@ def fit_from_impressions(
         ranker=to_train,
         gain=judged.gain,
         judged_by=judgement.by,
+        leaks=leaks,
+        accepted=accepted,
         is_joint=judged.is_joint,
         gain_at_ends=judged.at_ends,
         estimator=judged.estimator,
@@ -188,18 +203,30 @@ def fit_from_impressions(
         settings={
             "model": to_train.kind, "metric": metric, "method": method, "randomized": randomized,
             "depth": depth, "missing": missing, "exposure": exposure, "estimator": estimator,
-            "judge_by": judge_by, "seed": seed, "parts": PARTS,
+            "judge_by": judge_by, "accept_features": list(accepted), "seed": seed, "parts": PARTS,
         },
         warnings=(
             *check.warnings, *([_sentence(join.sentence())] if join.n_skipped else []),
             *_of_features(join),
+            *(leak.sentence for leak in leaks),
             *source.warnings, *_of_metric(metric, last_position),
             *_of_gain(judged.gain, judged.at_ends),
         ),
     )  # fmt: skip
-    # Wherever the ranker goes, what was said of it goes with it.
+    # Wherever the ranker goes, what was said of it goes with it; and no gain that was not.
     to_train.provenance_ |= {"verdict": fit.verdict, "warnings": list(fit.warnings)}
+    if fit.is_withheld:
+        del to_train.provenance_["gain"]
     return fit
+
+
+def _accepted(names: Sequence[str], dataset: RankingDataset) -> tuple[str, ...]:
+    """Return the names of features that are accepted; refuse those that are none."""
+    known = dataset.feature_names or [f"feature {k + 1}" for k in range(dataset.n_features)]
+    for name in names:
+        if name not in known:
+            raise ParameterError(f"accept_features has {name!r}, expected names of features")
+    return tuple(names)
 
 
 def _first_judged(
@@ -281,6 +308,7 @@ def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[s
             "relative_low": gain.relative_low,
             "relative_high": gain.relative_high,
             "confidence": gain.new.confidence,
+            "is_identified": source.is_identified,
             "logged": gain.logged.value,
             "new": gain.new.value,
         },

@@ -52,6 +52,7 @@ class PropensitySource:
     cross_check: CrossCheck | None = None  # what all methods say, where they were estimated
     draws: PropensityDraws | None = None  # them estimated again, where that is for intervals
     warnings: tuple[str, ...] = ()
+    is_identified: bool = True  # whether the log tells them, without belief in its features
 
     @property
     def trust(self) -> TrustPropensities | None:
@@ -191,7 +192,7 @@ def _last_resort(
         "not tell where they were shown."
     )
     try:
-        return _by_features(matched, depth, rng, doubt)
+        return replace(_by_features(matched, depth, rng, doubt), is_identified=False)
     except DataError:
         raise DataError(f"{error}; {_INSTEAD}") from error
 

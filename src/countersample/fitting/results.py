@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample import pages
+from countersample.clicks.impressions.counts import named
 from countersample.rankers.chosen import chosen_settings
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from countersample.evaluation import ABPlan, Estimate, Gain
     from countersample.fitting.gain import ChosenEstimator
     from countersample.fitting.judging import JudgedBy
+    from countersample.fitting.leaks import Leak
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.rankers import ClickRanker
     from countersample.tuning import ClipChoice, TuningResult
@@ -47,6 +49,10 @@ class Fit:
         Over what was logged, by clicks that the ranker which is judged has not seen.
     judged_by : JudgedBy
         Whose clicks these are, and of whom the interval speaks.
+    leaks : tuple of Leak
+        Features that seem to know the clicks they are judged by.
+    accepted : tuple of str
+        Those of them that were said to be right.
     is_joint : bool
         Whether the interval of the gain has in it that the propensities are estimates: they were
         estimated again from each draw of queries.
@@ -84,6 +90,8 @@ class Fit:
     ranker: ClickRanker
     gain: Gain
     judged_by: JudgedBy
+    leaks: tuple[Leak, ...]
+    accepted: tuple[str, ...]
     is_joint: bool
     gain_at_ends: tuple[float, float] | None
     ab_plan: ABPlan
@@ -107,13 +115,40 @@ class Fit:
 
     @property
     def is_better(self) -> bool:
-        """Whether the whole interval of the gain is above 0."""
-        return self.gain.low > 0
+        """Whether the whole interval of the gain is above 0, and nothing speaks against it.
+
+        That a feature seems to know the clicks that judge does, and that the log does not identify
+        the propensities.
+        """
+        is_told = not self.is_withheld and self.propensity_source.is_identified
+        return is_told and self.gain.low > 0
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the whole interval of the gain is below 0, and there is a verdict."""
+        return not self.is_withheld and self.gain.high < 0
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether there is no verdict, as a feature seems to know the clicks it is judged by."""
+        return bool(self._suspects)
+
+    @property
+    def _suspects(self) -> list[str]:
+        return list(
+            dict.fromkeys(each.name for each in self.leaks if each.name not in self.accepted)
+        )
 
     @property
     def verdict(self) -> str:
         """What the gain says, in words."""
         gain = self.gain
+        if self.is_withheld:
+            names = named(self._suspects)
+            return (
+                f"No verdict: {names} knows the clicks that judge. Leave it out (--drop), compute "
+                "it from earlier clicks only, or, if it was, confirm that (--accept-features)."
+            )
         told = (
             f"{gain.relative:+.1%} {gain.new.metric} over what was logged "
             f"({gain.new.confidence:.0%} interval {gain.relative_low:+.1%} to "
@@ -121,7 +156,12 @@ class Fit:
         )
         if self.is_better:
             return f"The ranker is better: {told}."
-        if gain.high < 0:
+        if gain.low > 0:
+            return (
+                "Not shown to be better: the log does not identify the propensities. If those of "
+                f"{self.propensity_source.source.removeprefix('estimated by ')} are right, {told}."
+            )
+        if self.is_worse:
             return f"The ranker is worse: {told}. Do not use it."
         return (
             f"Not shown to be better: {told}, and that includes 0. A longer log would narrow the "
@@ -143,7 +183,9 @@ class Fit:
             "verdict": self.verdict,
             "is_better": self.is_better,
             "gain": asdict(self.gain),
+            "is_withheld": self.is_withheld,
             "judged_by": self.judged_by.to_dict(),
+            "leaks": [each.to_dict() for each in self.leaks],
             "is_joint": self.is_joint,
             "gain_at_ends": self.gain_at_ends,
             "ab_plan": self.ab_plan.to_dict(),

@@ -52,8 +52,11 @@ def visits_of(log: Impressions, counts: PositionCounts) -> Visits | None:
     if "session" not in log.columns or "impressions" in log.columns:
         return None
     visits = aggregation.visits(log.frame)
-    size = log.collect(visits.select(nw.len().alias("n"), none=nw.col("session").is_null().sum()))
-    if integers(size["n"])[0] > MOST_VISITS or (size["none"][0].as_py() or 0) > 0:
+    is_none = aggregation.mark(nw.col("session").is_null())
+    size = log.collect(
+        visits.select(none=is_none).select(nw.len().alias("n"), nw.col("none").sum())
+    )
+    if integers(size["n"])[0] > MOST_VISITS or integers(size["none"])[0]:
         return None
     seen = log.collect(visits)
     clicks = log.collect(aggregation.clicks_of_sessions(log.frame))
