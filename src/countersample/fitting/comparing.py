@@ -16,7 +16,7 @@ from countersample.evaluation import ESTIMATORS
 from countersample.evaluation.comparing import LOGGED, compare, names_to_judge
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.fitting.gain import choose_estimator
-from countersample.fitting.intervals import values_of_draws
+from countersample.fitting.intervals import Units, values_of_draws
 from countersample.fitting.setting_up import sentence, set_up
 
 if TYPE_CHECKING:
@@ -226,12 +226,13 @@ def _drawn(
     told = source.contexts if source.curve is None else source.curve
     if source.draws is None or told is None or estimator not in _WITH_DRAWS:
         return None
+    units = Units.of_queries(log.matched.counts, source.draws.queries)
     columns: dict[str, Floats] = {}
     for name, each in scores.items():
         if each is not None:
             columns[name], columns[LOGGED] = values_of_draws(  # of the same draws, whatever it is
-                each, log.matched, told, source.draws, metric=log.metric, exposure=exposure,
-                relevance=relevance,
+                each, log.matched, told, source.draws.curves, units, metric=log.metric,
+                exposure=exposure, relevance=relevance,
             ).T  # fmt: skip
     return np.stack([columns[name] for name in names], axis=1)
 

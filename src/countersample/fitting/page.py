@@ -84,7 +84,7 @@ def write_page(
 def _sign(fit: Fit) -> pages.Sign:
     if fit.is_better:
         return "good"
-    return "bad" if fit.gain.high < 0 else "unsure"
+    return "bad" if fit.is_worse else "unsure"
 
 
 def _rests_on(fit: Fit) -> list[tuple[str, str]]:
@@ -92,7 +92,8 @@ def _rests_on(fit: Fit) -> list[tuple[str, str]]:
     gain = fit.gain
     again = ", estimated again in each draw" if fit.is_joint else ""
     return [
-        ("judged by", f"{gain.new.n_clicks:,.0f} clicks"),
+        ("judged by", f"{fit.judged_by.n_clicks:,} clicks"),
+        ("speaks of", fit.judged_by.population),
         ("propensities", f"{fit.propensity_source.source}{again}"),
         ("as good as", f"{gain.new.effective_clicks:,.0f} clicks of equal weight"),
     ]
@@ -121,7 +122,7 @@ def _next(fit: Fit, ranker: str | PathLike[str]) -> str:
 def _advice(fit: Fit) -> str:
     if fit.is_better:
         return "Export the ranker, and show it to a part of the users first."
-    if fit.gain.high < 0:
+    if fit.is_worse:
         return "Do not use this ranker: what was logged is better. To look at it all the same:"
     return "Log more clicks before you use it, or let an A/B test decide. To try it in one:"
 

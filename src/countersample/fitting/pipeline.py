@@ -11,15 +11,14 @@ from countersample._params import choice
 from countersample._progress import Progress
 from countersample.clicks import diagnose
 from countersample.clicks.impressions.counts import ranges
-from countersample.clicks.impressions.joining import Matched, clicked
+from countersample.clicks.impressions.joining import clicked
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import plan_ab_test
-from countersample.evaluation.ranking import parse_additive
 from countersample.fitting.gain import ESTIMATORS_OF_GAIN, PARTS, learning_curve
 from countersample.fitting.judging import UNSEEN, judge_by_queries, judge_by_time, judged_gain
 from countersample.fitting.leaks import find_leaks
-from countersample.fitting.propensity_source import find_propensities
 from countersample.fitting.results import Fit, HeavyPair
+from countersample.fitting.setting_up import sentence, set_up
 from countersample.fitting.settings import settle
 from countersample.rankers import ClickRanker
 
@@ -29,14 +28,13 @@ if TYPE_CHECKING:
 
     from countersample._progress import Show
     from countersample.clicks import ClickLog
-    from countersample.clicks.impressions import FeatureTable, Impressions, JoinReport, LogCheck
+    from countersample.clicks.impressions import FeatureTable, Impressions, LogCheck
     from countersample.clicks.impressions.joining import Examinable
     from countersample.data import RankingDataset
     from countersample.evaluation import Gain
     from countersample.fitting.propensity_source import PropensitySource
 
 HEAVIEST = 10  # pairs that are shown
-WITHOUT_FEATURES = 0.01  # of the pairs that were shown: more is worth a warning
 
 
 def fit_from_impressions(
@@ -127,31 +125,24 @@ def fit_from_impressions(
     DataError, ParameterError
         For a log that nothing can be learned from, naming what is missing and what to do.
     """
-    _check_arguments(missing, metric, ranker, estimator, judge_by)
+    _check_arguments(ranker, estimator, judge_by)
     accepted = _accepted(accept_features, features.dataset)
     progress = Progress.of(progress)
     streams = np.random.default_rng(seed).spawn(7)
-    progress.part(0.1, "checking the log").update(0.0)
-    check = impressions.check(randomized=randomized)
-    _check_log(check, missing)
-    last_position = int(check.counts.position.max())
-    metric = f"dcg@{min(10, last_position)}" if metric is None else metric
+    asked: dict[str, Any] = {"method": method, "randomized": randomized, "depth": depth}
+    ready = set_up(
+        impressions, features, propensities=propensities, **asked, missing=missing,
+        exposure=exposure, metric=metric, rng=streams[0], progress=progress.part(0.2),
+    )  # fmt: skip
     since, reason = _first_judged(impressions, judge_by, judge_from, judge_last)
-    dataset = features.dataset
-    matched = Matched.of(check.counts, dataset, features.item_ids)
-    progress.part(0.1, "estimating propensities").update(0.0)
-    asked: dict[str, Any] = {
-        "given": propensities, "method": method, "randomized": randomized, "depth": depth,
-    }  # fmt: skip
-    source = find_propensities(impressions, matched, **asked, rng=streams[0])
-    shown, join, rows = matched.shown(source.propensities, exposure=exposure)
-    _check_join(join, missing)
+    dataset, metric, source, shown = features.dataset, ready.metric, ready.source, ready.shown
     log = clicked(shown)
     judgement = None
     if since is not None:
         try:
             judgement = judge_by_time(
-                ranker, impressions, features, since, asked=asked, exposure=exposure, metric=metric,
+                ranker, impressions, features, since,
+                asked=asked | {"given": propensities}, exposure=exposure, metric=metric,
                 seed=seed, rng=streams[5], progress=progress.part(0.35),
             )  # fmt: skip
         except DataError as error:
@@ -165,7 +156,7 @@ def fit_from_impressions(
         )  # fmt: skip
     else:
         judgement, settled = judge_by_queries(
-            ranker, matched, shown, source, reason=reason, metric=metric, seed=seed,
+            ranker, ready.matched, shown, source, reason=reason, metric=metric, seed=seed,
             rngs=(streams[1], streams[2]), progress=progress.part(0.7),
         )  # fmt: skip
     leaks = find_leaks(
@@ -177,7 +168,7 @@ def fit_from_impressions(
     curve_seed = int(streams[4].integers(2**63))
     to_train, last = settled.ranker, progress.part(0.1, "training")
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
-    to_train.provenance_ |= _provenance(check, source, judged.gain)
+    to_train.provenance_ |= _provenance(ready.check, source, judged.gain)
     fit = Fit(
         ranker=to_train,
         gain=judged.gain,
@@ -192,24 +183,21 @@ def fit_from_impressions(
             judgement.stages, judgement.shown, dataset, metric=metric,
             estimator=judged.estimator.name, relevance=judged.relevance, seed=curve_seed,
         ),
-        check=check,
+        check=ready.check,
         propensity_source=source,
-        join=join,
+        join=ready.join,
         shown=shown,
         weights=diagnose(log),
         clip=settled.clip,
         tuning=settled.tuning,
-        heaviest=_heaviest(shown, rows, check),
+        heaviest=_heaviest(shown, ready.rows, ready.check),
         settings={
             "model": to_train.kind, "metric": metric, "method": method, "randomized": randomized,
             "depth": depth, "missing": missing, "exposure": exposure, "estimator": estimator,
             "judge_by": judge_by, "accept_features": list(accepted), "seed": seed, "parts": PARTS,
         },
         warnings=(
-            *check.warnings, *([_sentence(join.sentence())] if join.n_skipped else []),
-            *_of_features(join),
-            *(leak.sentence for leak in leaks),
-            *source.warnings, *_of_metric(metric, last_position),
+            *(leak.sentence for leak in leaks), *ready.warnings,
             *_of_gain(judged.gain, judged.at_ends),
         ),
     )  # fmt: skip
@@ -257,36 +245,12 @@ def _first_judged(
     return since, f"the log has too few days to judge by the last of them, so {UNSEEN}"
 
 
-def _check_arguments(
-    missing: str, metric: str | None, ranker: object, estimator: str, judge_by: str
-) -> None:
-    choice("missing", missing, ("error", "skip"))
+def _check_arguments(ranker: object, estimator: str, judge_by: str) -> None:
     choice("judge_by", judge_by, ("auto", "time", "queries"))
     choice("estimator", estimator, ("auto", *ESTIMATORS_OF_GAIN))
-    if metric is not None and not metric.startswith(("dcg", "precision")):
-        raise ParameterError(f"metric is {metric!r}, expected dcg@k or precision@k")
     if ranker is not None and not isinstance(ranker, ClickRanker):
         raise ParameterError(
             f"ranker is {ranker!r}, expected a ranker of this package that is not fitted"
-        )
-
-
-def _check_log(check: LogCheck, missing: str) -> None:
-    wrong = check.problems.sentence(has_impressions="impressions" in check.columns)
-    if wrong is not None and missing == "error":
-        raise DataError(
-            f"{check.source}: {wrong}; correct them, or leave those rows out with missing='skip' "
-            "(--missing skip)"
-        )
-    if not check.counts.n_clicks:
-        raise DataError(f"{check.source}: the log has no click, so there is nothing to learn from")
-
-
-def _check_join(join: JoinReport, missing: str) -> None:
-    if join.n_skipped and missing == "error":
-        raise DataError(
-            f"{join.sentence()}; add them, or leave those clicks out with missing='skip' "
-            "(--missing skip)"
         )
 
 
@@ -315,40 +279,14 @@ def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[s
     }
 
 
-def _of_features(join: JoinReport) -> list[str]:
-    share = join.n_pairs_without_features / join.n_pairs
-    if share <= WITHOUT_FEATURES:
-        return []
-    told = (
-        f"{share:.0%} of the query-item pairs that were shown have no features: the new ranking "
-        "leaves them out, and ranks what is below them higher than a page with them would."
-    )
-    return [told]
-
-
-def _of_metric(metric: str, last_position: int) -> list[str]:
-    cut_off = parse_additive(metric)[1]
-    if cut_off is None or cut_off <= last_position:
-        return []
-    told = (
-        f"The log shows no more than {last_position} items, and {metric} counts more ranks: what a "
-        "longer page would add is in the gain."
-    )
-    return [told]
-
-
 def _of_gain(gain: Gain, at_ends: tuple[float, float] | None) -> list[str]:
-    told = [_sentence(text) for text in gain.warnings]
+    told = [sentence(text) for text in gain.warnings]
     if at_ends is not None and min(*at_ends, gain.relative) <= 0 < max(*at_ends, gain.relative):
         told.append(
             "Whether there is a gain hangs on the propensities: at the lower ends of their "
             f"intervals it would be {at_ends[0]:+.1%}, at the upper ends {at_ends[1]:+.1%}."
         )
     return told
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def _heaviest(
