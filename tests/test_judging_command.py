@@ -32,7 +32,7 @@ def shop():
 def trained(names, march, features):
     """A ranker that knows some of the features, as fit would leave it."""
     table = read_features(features, features=names)
-    weights = dict(zip(MAKE.FEATURES, MAKE.WANTED, strict=True))
+    weights = dict(zip(MAKE.FEATURES, MAKE.WANTED, strict=True)) | {"ctr": 1.0}
     ranker = CounterSampleRanker(steps=10, learning_rate=0.1, random_state=0, normalize=None)
     dataset = table.dataset
     ranker.fit_log(dataset, ClickLog([0], [0], [1.0]))
@@ -95,11 +95,29 @@ class TestCompare:
         log = ("--log", "march.parquet", *BY[2:], "--gamma", "1")
         printed = " ".join(run("compare", *RANKERS, *log, "--fail-unless-better", code=3).split())
         assert "No verdict on a.json (+" in printed
-        assert "Warning: a.json was trained on this very log (march.parquet: " in printed
+        assert "a.json was trained on this very log, and by clicks that it has learned" in printed
         assert " is better than" not in printed
         found = json.loads(run("estimate", "a.json", *log, "--json"))
         assert found["verdicts"] == {"a.json": "none"}
-        assert found["has_seen"] == ["a.json"]
+        assert "trained on this very log" in found["no_verdict"]["a.json"]
+
+    def test_who_knows_the_clicks_that_judge_gets_no_verdict(self, run, shop):
+        """A click rate of the very log as a feature, until it is said to be of an earlier one."""
+        march, april, features = shop
+        rates = april.group_by(["query_id", "item_id"]).aggregate([("click", "mean")])
+        rate = dict(zip(rates["item_id"].to_pylist(), rates["click_mean"].to_pylist(), strict=True))
+        column = [rate.get(item, 0.0) for item in features["item_id"].to_pylist()]
+        table = features.append_column("ctr", [column])
+        parquet.write_table(table, "features.parquet")
+        leaky = trained(["price", "ctr"], march, table)
+        leaky.save("c.json")
+        found = json.loads(run("compare", "a.json", "c.json", *BY, "--gamma", "1", "--json"))
+        assert found["verdicts"] == {"a.json": "better", "c.json": "none"}
+        assert "a feature that knows the clicks that judge, ctr" in found["no_verdict"]["c.json"]
+        assert any("'ctr' was computed from" in told for told in found["warnings"])
+        found = json.loads(run("compare", "a.json", "c.json", *BY, "--gamma", "1", "--json",
+                               "--accept-features", "ctr"))  # fmt: skip
+        assert found["no_verdict"] == {}
 
     def test_a_log_of_the_same_name_is_told(self, run, folder):
         (folder / "april.parquet").rename(folder / "march.parquet")

@@ -108,6 +108,14 @@ Metric = Annotated[
     ),
 ]
 
+AcceptFeatures = Annotated[
+    str | None,
+    typer.Option(
+        help="Features, by name, that seem to know the clicks they are judged by and were computed "
+        "before them: NAME,NAME. Without that there is no verdict."
+    ),
+]
+
 
 def given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)
     """Return what is known of propensities, where they are not to be estimated."""

@@ -9,6 +9,7 @@ import typer
 
 from countersample.cli import _show
 from countersample.cli._options import (
+    AcceptFeatures,
     Columns,
     Context,
     Depth,
@@ -76,6 +77,7 @@ def estimate(
     exposure: Exposure = "policy-aware",
     estimator: Estimator = "auto",
     metric: Metric = None,
+    accept_features: AcceptFeatures = None,
     fail_unless_better: Annotated[
         bool,
         typer.Option(
@@ -121,6 +123,7 @@ def compare(
     exposure: Exposure = "policy-aware",
     estimator: Estimator = "auto",
     metric: Metric = None,
+    accept_features: AcceptFeatures = None,
     fail_unless_better: Annotated[
         bool,
         typer.Option(
@@ -160,6 +163,7 @@ def _judge(
     exposure: str,
     estimator: str,
     metric: str | None,
+    accept_features: str | None,
     seed: int,
     **of_log: Any,  # noqa: ANN401 (of open_log)
 ) -> None:
@@ -179,7 +183,8 @@ def _judge(
         found = compare_from_impressions(
             opened, table, candidates, reference=reference, propensities=given,
             method=propensity_method, randomized=randomized, depth=depth, missing=missing,
-            exposure=exposure, estimator=estimator, metric=metric, seed=seed, progress=progress,
+            exposure=exposure, estimator=estimator, metric=metric,
+            accept_features=parse_names(accept_features) or (), seed=seed, progress=progress,
         )  # fmt: skip
     if json:
         _show.as_json(found.to_dict())

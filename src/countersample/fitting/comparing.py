@@ -10,6 +10,7 @@ import numpy as np
 
 from countersample._params import choice
 from countersample._progress import Progress
+from countersample.clicks.impressions.counts import named
 from countersample.data.scoring import scores_of
 from countersample.errors import DataError
 from countersample.evaluation import ESTIMATORS
@@ -17,10 +18,11 @@ from countersample.evaluation.comparing import LOGGED, compare, names_to_judge
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.fitting.gain import choose_estimator
 from countersample.fitting.intervals import Units, values_of_draws
+from countersample.fitting.leaks import find_leaks
 from countersample.fitting.setting_up import sentence, set_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from countersample.data.scoring import Ranker
     from countersample.evaluation import Comparison, Difference
     from countersample.fitting.gain import ChosenEstimator
+    from countersample.fitting.leaks import Leak
     from countersample.fitting.setting_up import SetUp
 
 JUDGING_ESTIMATORS = tuple(name for name in ESTIMATORS if name != "beta-ips")  # which need no more
@@ -46,8 +49,9 @@ class JudgedCandidates:
     ----------
     comparison : Comparison
         The values and their differences.
-    has_seen : tuple of str
-        The candidates that were trained on this very log: of them the clicks tell nothing.
+    no_verdict : dict of str, by candidate
+        Why these clicks tell nothing of a candidate: it was trained on this very log, or one of its
+        features was computed from the clicks that judge.
     estimator : ChosenEstimator
         How values were estimated, and why so.
     is_joint : bool
@@ -60,7 +64,7 @@ class JudgedCandidates:
     """
 
     comparison: Comparison
-    has_seen: tuple[str, ...]
+    no_verdict: dict[str, str]
     estimator: ChosenEstimator
     is_joint: bool
     log: SetUp
@@ -78,17 +82,17 @@ class JudgedCandidates:
     def sentences(self) -> tuple[str, ...]:
         """What each difference says, in words."""
         said = zip(self.comparison.differences, self.comparison.sentences, strict=True)
-        return tuple(self._no_verdict(each) if self._is_void(each) else told for each, told in said)
+        return tuple(self._void(each) if self._is_void(each) else told for each, told in said)
 
     def _is_void(self, found: Difference) -> bool:
-        return found.candidate in self.has_seen or found.reference in self.has_seen
+        return found.candidate in self.no_verdict or found.reference in self.no_verdict
 
-    def _no_verdict(self, found: Difference) -> str:
-        who = found.candidate if found.candidate in self.has_seen else found.reference
+    def _void(self, found: Difference) -> str:
+        who = found.candidate if found.candidate in self.no_verdict else found.reference
+        over = "" if who == found.candidate else f" over {who}"
         return (
-            f"No verdict on {found.candidate} ({found.relative:+z.1%}): {who} was trained on this "
-            "very log, and by clicks that it has learned from it looks better than it is. Judge it "
-            "by later clicks."
+            f"No verdict on {found.candidate}{over} ({found.relative:+z.1%}): {who} "
+            f"{self.no_verdict[who]}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +101,7 @@ class JudgedCandidates:
             **self.comparison.to_dict(),
             "verdicts": self.verdicts,
             "sentences": list(self.sentences),
-            "has_seen": list(self.has_seen),
+            "no_verdict": self.no_verdict,
             "estimator": asdict(self.estimator),
             "is_joint": self.is_joint,
             "warnings": list(self.warnings),
@@ -121,6 +125,7 @@ def compare_from_impressions(
     exposure: str = "policy-aware",
     estimator: str = "auto",
     metric: str | None = None,
+    accept_features: Sequence[str] = (),
     seed: int = 0,
     progress: Progress | Show | None = None,
 ) -> JudgedCandidates:
@@ -128,7 +133,8 @@ def compare_from_impressions(
 
     The log is checked, weighted and joined as `fit_from_impressions` does it, and the interval of a
     difference has in it that propensities were estimated, as that of a fit has. Nothing is trained.
-    A ranker that says that it was trained on this very log gets no verdict.
+    A ranker that says that it was trained on this very log gets no verdict, nor does one of whose
+    features `find_leaks` sees that it was computed from the clicks that judge.
 
     Parameters
     ----------
@@ -144,13 +150,15 @@ def compare_from_impressions(
         See `countersample.evaluation.estimate`. ``"auto"`` is ``"dr"`` where a candidate shows
         items that the log never showed, and else ``"ips"``. Intervals of the other two take
         propensities as they are.
+    accept_features : sequence of str
+        Features that look so and were computed from earlier clicks.
     propensities, method, randomized, depth, missing, exposure, metric, seed, progress
         As for `fit_from_impressions`.
     """
     choice("estimator", estimator, ("auto", *JUDGING_ESTIMATORS))
     names = names_to_judge(candidates, reference)
     progress = Progress.of(progress)
-    streams = np.random.default_rng(seed).spawn(2)
+    streams = np.random.default_rng(seed).spawn(3)
     log = set_up(
         impressions, features, propensities=propensities, method=method, randomized=randomized,
         depth=depth, missing=missing, exposure=exposure, metric=metric, rng=streams[0],
@@ -172,15 +180,16 @@ def compare_from_impressions(
     )  # fmt: skip
     if counts.rest is not None:  # how much of a ranking was never shown is not known then
         found = _by_clicked_alone(found)
-    seen = {name: _of_training(name, given, log.check) for name, given in candidates.items()}
+    leaks = find_leaks(log.shown, dataset, item_ids=features.item_ids, rng=streams[2])
+    suspects = {each.name: each for each in leaks if each.name not in accept_features}
     return JudgedCandidates(
         comparison=found,
-        has_seen=tuple(name for name, (is_this, _) in seen.items() if is_this),
+        no_verdict=_without_verdict(candidates, suspects, log.check),
         estimator=judged_by,
         is_joint=drawn is not None,
         log=log,
         warnings=(
-            *(told for _, told in seen.values() if told), *log.warnings,
+            *_of_names(candidates, log.check), *(each.sentence for each in leaks), *log.warnings,
             *map(sentence, found.warnings),
         ),
     )  # fmt: skip
@@ -248,19 +257,38 @@ def _by_clicked_alone(found: Comparison) -> Comparison:
     return replace(found, estimates=estimates, warnings=without(found.warnings))
 
 
-def _of_training(name: str, ranker: object, check: LogCheck) -> tuple[bool, str]:
-    """Return whether a ranker says that it was trained on this log, and what to say of it."""
-    log = getattr(ranker, "provenance_", {}).get("log", {})
-    counts, file = check.counts, Path(check.source).name
-    size = (log.get("impressions"), log.get("clicks"))
-    if size == (counts.n_impressions, counts.n_clicks):
-        return True, (
-            f"{name} was trained on this very log ({log.get('file')}: {size[0]:,} impressions, "
-            f"{size[1]:,} clicks)."
-        )
-    if log.get("file") == file:
-        return False, (
-            f"{name} was trained on a log of this name ({file}): see that the clicks that judge it "
-            "are not those that it has learned from."
-        )
-    return False, ""
+def _without_verdict(
+    candidates: Mapping[str, object], suspects: dict[str, Leak], check: LogCheck
+) -> dict[str, str]:
+    """Return why clicks tell nothing of candidates, by the names of these."""
+    counts, found = check.counts, {}
+    for name, given in candidates.items():
+        log = getattr(given, "provenance_", {}).get("log", {})
+        known = [str(each) for each in getattr(given, "feature_names_in_", suspects)]
+        used = [each for each in suspects if each in known]
+        if (log.get("impressions"), log.get("clicks")) == (counts.n_impressions, counts.n_clicks):
+            found[name] = (
+                "was trained on this very log, and by clicks that it has learned from it looks "
+                "better than it is: judge it by later clicks"
+            )
+        elif given is not None and used:
+            found[name] = (
+                f"has a feature that knows the clicks that judge, {named(used)}: take it from "
+                "earlier clicks only, or, if it was, confirm that (--accept-features)"
+            )
+    return found
+
+
+def _of_names(candidates: Mapping[str, object], check: LogCheck) -> list[str]:
+    """Return what to say of candidates that were trained on a log of this name."""
+    file, counts = Path(check.source).name, check.counts
+    told = []
+    for name, given in candidates.items():
+        log = getattr(given, "provenance_", {}).get("log", {})
+        is_other = log.get("clicks") not in {None, counts.n_clicks}
+        if log.get("file") == file and is_other:
+            told.append(
+                f"{name} was trained on a log of this name ({file}): see that the clicks that "
+                "judge it are not those that it has learned from."
+            )
+    return told
