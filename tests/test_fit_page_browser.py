@@ -6,7 +6,7 @@ import pytest
 from conftest import SEED
 from shops import make, opened
 
-from countersample.fitting import fit_from_impressions, write_page
+from countersample.fitting import Leak, fit_from_impressions, write_page
 
 PHONE = {"width": 375, "height": 667}
 LAPTOP = {"width": 1280, "height": 800}
@@ -58,9 +58,25 @@ def test_the_first_screen(visit, fit, viewport):
     [(0.1, 0.2, "good"), (-0.1, 0.2, "unsure"), (-0.2, -0.1, "bad")],
 )
 def test_only_what_is_better_is_green(visit, fit, low, high, sign):
-    page = visit(replace(fit, gain=replace(fit.gain, low=low, high=high)), LAPTOP)
+    page = visit(replace(fit, gain=replace(fit.gain, low=low, high=high), leaks=()), LAPTOP)
     assert page.locator(".notice").get_attribute("class") == f"notice {sign}"
     assert page.locator(".good").count() == (sign == "good")
+
+
+def test_a_verdict_that_is_withheld_promises_nothing(visit, fit):
+    """However good the gain looks: nothing is green, and there is nothing to export or to plan."""
+    leak = Leak(0, "click_rate", "log", "chance", 0.97, 1e-30)
+    withheld = replace(fit, leaks=(leak,), warnings=(leak.sentence, *WARNINGS))
+    assert withheld.gain.low > 0
+    page = visit(withheld, PHONE)
+    assert page.locator(".notice").get_attribute("class") == "notice unsure"
+    assert page.locator(".notice").text_content().startswith("No verdict: click_rate")
+    assert bottom(page.locator(".warnings li").first) <= PHONE["height"]
+    assert page.locator(".good").count() == 0
+    assert page.locator(".card:has-text('The gain over') svg").count() == 0
+    last = page.locator("section").last
+    assert "--accept-features" in last.text_content()
+    assert last.locator("pre").count() == 0
 
 
 def test_the_curve_in_use_is_not_cut_off_on_a_phone(visit, fit):

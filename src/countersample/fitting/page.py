@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 N_FEATURES = 15  # the largest weights that are shown
 _ENGINES = ("duckdb", "polars", "pandas", "pyspark")
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "narwhals", "pyarrow")
+WITHHELD = (
+    "Ask where the feature comes from that is named above. If it was computed from these clicks, "
+    "fit again without it (--drop), or with one from earlier days. If it was not, say so "
+    "(--accept-features), and there is a verdict."
+)
 EXPOSED = {
     "as logged": "A click weighs 1/propensity, as the log has it.",
     "policy-aware": "A click weighs 1/ρ, with ρ the probability that its item is examined in a "
@@ -89,18 +94,19 @@ def _sign(fit: Fit) -> pages.Sign:
 
 def _rests_on(fit: Fit) -> list[tuple[str, str]]:
     """Return what the verdict rests on, in a few lines: it is read on the first screen."""
-    gain = fit.gain
+    alike = f"{fit.gain.new.effective_clicks:,.0f}"
     again = ", estimated again in each draw" if fit.is_joint else ""
     return [
-        ("judged by", f"{fit.judged_by.n_clicks:,} clicks"),
+        ("judged by", f"{fit.judged_by.n_clicks:,} clicks, worth {alike} of equal weight"),
         ("speaks of", fit.judged_by.population),
         ("propensities", f"{fit.propensity_source.source}{again}"),
-        ("as good as", f"{gain.new.effective_clicks:,.0f} clicks of equal weight"),
     ]
 
 
 def _next(fit: Fit, ranker: str | PathLike[str]) -> str:
     """Return what to do now: serve it, in an A/B test that is long enough; or not."""
+    if fit.is_withheld:
+        return pages.section("What to do next", pages.paragraphs([WITHHELD]), name="next")
     target = "onnx" if fit.ranker.kind == "neural" else "elasticsearch"
     others = [name for name, each in TARGETS.items() if fit.ranker.kind in each.kinds]
     others.remove(target)
@@ -145,21 +151,22 @@ def _gain(fit: Fit) -> str:
             f"{low:+.1%}, at the upper ends {high:+.1%}"
         )
     text = (
-        f"{gain.new.metric} a {gain.new.per}, from clicks weighted by 1/propensity. Each query is "
-        f"ranked by a ranker that was trained without it. The estimator is {fit.estimator.name}: "
-        f"{fit.estimator.reason}. The {gain.new.confidence:.0%} interval "
-        f"is a bootstrap over {gain.new.resampled}. The value rests on as much as "
-        f"{gain.new.effective_clicks:,.0f} clicks of equal weight. {if_wrong}."
+        f"{gain.new.metric} a {gain.new.per}, from clicks weighted by 1/propensity. "
+        f"{fit.judged_by.sentence} The estimator is {fit.estimator.name}: {fit.estimator.reason}. "
+        f"The {gain.new.confidence:.0%} interval is a bootstrap. {if_wrong}."
     )
-    figure, axes = new_axes(SIZE[0], 0.9)
-    plot_gain(gain, ax=axes)
-    drawn = inline_figure(
-        figure,
-        f"{gain.relative:+.1%}, interval {gain.relative_low:+.1%} to {gain.relative_high:+.1%}",
-    )
+    drawn, doubt = "", ""
+    if fit.is_withheld:
+        doubt = "These are the numbers that a feature has which knows the clicks: do not use them."
+    else:
+        figure, axes = new_axes(SIZE[0], 0.9)
+        plot_gain(gain, ax=axes)
+        ends = f"{gain.relative_low:+.1%} to {gain.relative_high:+.1%}"
+        drawn = inline_figure(figure, f"{gain.relative:+.1%}, interval {ends}")
     caption = f"{gain.new.metric} a {gain.new.per}"
     table = pages.table(("", "estimate", "low", "high"), rows, caption=caption)
-    return pages.card("The gain over what was logged", pages.paragraphs([text]), drawn, table)
+    told = pages.paragraphs([doubt, text])
+    return pages.card("The gain over what was logged", told, drawn, table)
 
 
 def _learning(fit: Fit) -> str:
