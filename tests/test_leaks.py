@@ -333,7 +333,7 @@ class TestRealData:
 def test_the_gain_of_a_log_where_nothing_can_be_gained():
     """All items are equally relevant. The click rate of the same log promises a gain; it is found.
 
-    With that of an earlier log nothing is named, and nothing promised.
+    That of an earlier log is not named.
     """
     rng = np.random.default_rng(SEED)
     log, features = make([SEED, 1], sessions=2000)
@@ -351,9 +351,17 @@ def test_the_gain_of_a_log_where_nothing_can_be_gained():
         told = features.append_column("click_rate", pa.array(rate, pa.float32()))
         impressions, table = opened(log, told)
         fit = fit_from_impressions(impressions, table, propensities=PositionBias(1.0))
-        leaks = find_leaks(fit.shown, table.dataset, item_ids=table.item_ids, rng=rng)
-        assert names(leaks) == ({"click_rate"} if promised else set())
-        assert (fit.gain.low > 0) == promised
+        assert names(fit.leaks) == ({"click_rate"} if promised else set())
+        assert fit.is_withheld == fit.verdict.startswith("No verdict: click_rate") == promised
+        assert ("gain" in fit.ranker.provenance_) == (not promised)
+        if promised:
+            assert fit.gain.low > 0
+            assert not fit.is_better
+            assert fit.leaks[0].sentence in fit.warnings
+            accepted = fit_from_impressions(
+                impressions, table, propensities=PositionBias(1.0), accept_features=["click_rate"]
+            )
+            assert accepted.is_better
 
 
 def test_sentences():
