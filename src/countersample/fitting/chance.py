@@ -123,9 +123,10 @@ def knows_chance(
         return
     asked = [_staged(pairs, rng)]
     if items is not None and knows_all:
-        together = _by_item(counted, items, rng)
-        if LEAST <= len(together.row) < 0.9 * len(np.unique(counted.row)):
-            asked.append(_staged(together, rng))
+        n_pairs = np.count_nonzero(np.bincount(counted.row))
+        n_items = np.count_nonzero(np.bincount(items[counted.row]))
+        if LEAST <= n_items < 0.9 * n_pairs:
+            asked.append(_staged(_by_item(counted, items, rng), rng))
     for feature in range(dataset.n_features):
         best = (0.0, 0.0)
         for stages in asked:
@@ -233,8 +234,9 @@ def _closer(groups: Groups, mean: Floats, *, of_page: bool) -> tuple[float, floa
     w = 1/(m + ½), and 0 where m is NaN. Some users click more than others, and more of them may
     have come by chance: other clicks `of_page` know that, and it is taken off v.
     """
-    weight = np.nan_to_num(1 / (mean + 0.5))
-    mean = np.nan_to_num(mean)
+    weight = 1 / (mean + 0.5)
+    if np.isnan(mean).any():
+        weight, mean = np.nan_to_num(weight), np.nan_to_num(mean)
     variance = weight**2 * mean * (2 * mean * groups.spread + groups.single)
     chance = float((weight * (groups.chance - groups.of_users * of_page)).sum())
     error = float((weight * (groups.clicks - mean) ** 2).sum())
@@ -270,14 +272,14 @@ def _of_queries(
 
     Where they are not, all other items of these queries are added, without a click.
     """
-    row, member = np.unique(counted.row, return_inverse=True)
-    query = np.searchsorted(dataset.offsets, row, side="right") - 1
-    clicks = add_up(member, counted.clicks, len(row))
+    is_shown = np.bincount(counted.row, minlength=dataset.n_items) > 0
+    clicks = add_up(counted.row, counted.clicks, dataset.n_items)[is_shown]
     # At least once²/(2·twice) that were shown have no click (Chao 1984). Are they there?
     once, twice = int((clicks == 1).sum()), int((clicks == 2).sum())
     knows_all = not clicks.all() or once**2 <= 10 * twice
-    sizes = np.bincount(query, minlength=dataset.n_queries) if knows_all else dataset.query_sizes
-    drawn = rng.permutation(np.unique(query))
+    n_shown = np.add.reduceat(is_shown.astype(np.int64), dataset.offsets[:-1])
+    sizes = n_shown if knows_all else dataset.query_sizes
+    drawn = rng.permutation(np.flatnonzero(n_shown))
     drawn = drawn[np.cumsum(sizes[drawn]) <= max(MOST, sizes[drawn[:1]].sum())]
     is_drawn = np.zeros(dataset.n_queries, np.bool_)
     is_drawn[drawn] = True
@@ -294,10 +296,10 @@ def _of_queries(
 def _by_item(counted: Rows, items: Ints, rng: np.random.Generator) -> Groups:
     """Return items, each with all of its queries; of many, some are drawn."""
     item = items[counted.row]
-    distinct = np.unique(item)
-    if len(distinct) > MOST:
-        kept = np.zeros(int(distinct[-1]) + 1, np.bool_)
-        kept[rng.permutation(distinct)[:MOST]] = True
+    shown = np.bincount(item) > 0
+    if np.count_nonzero(shown) > MOST:
+        kept = np.zeros(len(shown), np.bool_)
+        kept[rng.permutation(np.flatnonzero(shown))[:MOST]] = True
         counted = counted.take(kept[item])
         item = items[counted.row]
     _, first, member = np.unique(item, return_index=True, return_inverse=True)

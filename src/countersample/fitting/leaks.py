@@ -185,11 +185,12 @@ def _knows_days(
     U₁ − 2·U₂ has a mean of −u, and the sign of U₁ only by chance. Of its sums by query, S_q, if
     they are symmetric, P(|Σ S_q| > z·√Σ S_q²) ≤ 2·exp(−z²/2).
     """
+    n_rows = min(len(rows.row) for rows in both)
+    if n_rows > MOST:
+        is_drawn = rng.random(dataset.n_queries) < MOST / n_rows
+        kept = np.repeat(is_drawn, dataset.query_sizes)
+        both = [rows.take(kept[rows.row]) for rows in both]
     place, shown, clicks = _in_both(both)
-    if len(place) > MOST:
-        query = np.searchsorted(dataset.offsets, place // _PLACES, side="right") - 1
-        kept = (rng.random(dataset.n_queries) < MOST / len(place))[query]
-        place, shown, clicks = place[kept], shown[:, kept], clicks[:, kept]
     row, position = np.divmod(place, _PLACES)
     if len(row) < LEAST:
         return
