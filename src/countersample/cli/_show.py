@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from countersample.evaluation import Gain
+
 _BAR_WIDTH = 30
 
 
@@ -50,6 +52,21 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns:
     line("  ".join("─" * width for width in widths))
     for row in cells[1:]:
         line(aligned(row))
+
+
+def gain(found: Gain) -> None:
+    """Print the values of what was logged and of a new ranker, with their intervals."""
+    table(
+        [
+            f"{found.new.metric} a {found.new.per}",
+            "estimate",
+            f"{found.new.confidence:.0%} interval",
+        ],
+        [
+            [name, f"{each.value:.4g}", f"{each.low:.4g} to {each.high:.4g}"]
+            for name, each in (("logged", found.logged), ("new ranker", found.new))
+        ],
+    )
 
 
 def pairs(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> None:

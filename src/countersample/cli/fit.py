@@ -13,47 +13,50 @@ from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import (
+    NOT_BETTER,
+    WORSE,
+    AcceptFeatures,
     Columns,
     Context,
+    Depth,
     Drop,
     Engine,
+    Exposure,
     FeatureColumns,
+    Features,
+    Gamma,
     JoinQueries,
     Json,
     Master,
+    Metric,
+    Missing,
     PositionsFrom,
+    PropensityMethod,
     Randomized,
     Reader,
+    SavedPropensities,
     Seed,
     Suspicious,
     Values,
+    given_propensities,
     parse_names,
 )
-from countersample.cli.logs import open_log
+from countersample.cli.logs import LOG_HELP, open_log
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
     from countersample.fitting import Fit
 
-NOT_BETTER, WORSE = 3, 4  # exit codes
 MOST_CONTEXTS = 3  # that the summary tells of; the page has all
 
 
 def fit(
     impressions: Annotated[
         str,
-        typer.Argument(
-            help="The log: Parquet, CSV, TSV or JSON lines (compressed too): a file, a folder, a "
-            "'glob*'; or a folder with ubi_queries and ubi_events."
-        ),
+        typer.Argument(help=LOG_HELP),
     ],
     *,
-    features: Annotated[
-        Path,
-        typer.Option(
-            help="The features of items, by query_id and item_id: Parquet, CSV, TSV, LETOR text."
-        ),
-    ],
+    features: Features,
     out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write (.json).")],
     report: Annotated[
         Path | None, typer.Option(help="The page to write; beside the ranker where left out.")
@@ -70,40 +73,13 @@ def fit(
     suspicious: Suspicious = "keep",
     engine: Engine = None,
     master: Master = None,
-    propensity_method: Annotated[
-        str,
-        typer.Option(
-            help="auto, logged, randomized, swaps, pivot, adjacent-chain, all-pairs, em, "
-            "regression-em or trust."
-        ),
-    ] = "auto",
+    propensity_method: PropensityMethod = "auto",
     randomized: Randomized = None,
-    depth: Annotated[
-        int | None, typer.Option(help="The last position to estimate a propensity of.")
-    ] = None,
-    gamma: Annotated[
-        float | None,
-        typer.Option(
-            help="Estimate nothing: a position is examined with probability (1/position)^gamma."
-        ),
-    ] = None,
-    propensities: Annotated[
-        Path | None, typer.Option(help="Estimate nothing: propensities that were saved (.json).")
-    ] = None,
-    missing: Annotated[
-        str,
-        typer.Option(
-            help="error or skip: refuse, or leave out, what is impossible or has no features or "
-            "propensity."
-        ),
-    ] = "error",
-    exposure: Annotated[
-        str,
-        typer.Option(
-            help="policy-aware or position-only: clicks weighted by how likely their item is "
-            "examined in a session of its query, or in its position."
-        ),
-    ] = "policy-aware",
+    depth: Depth = None,
+    gamma: Gamma = None,
+    propensities: SavedPropensities = None,
+    missing: Missing = "error",
+    exposure: Exposure = "policy-aware",
     estimator: Annotated[
         str,
         typer.Option(
@@ -111,12 +87,7 @@ def fit(
             "supports."
         ),
     ] = "auto",
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="dcg@k or precision@k; by default dcg@10, or down to the log's last position."
-        ),
-    ] = None,
+    metric: Metric = None,
     judge_by: Annotated[
         str,
         typer.Option(
@@ -130,13 +101,7 @@ def fit(
     judge_last: Annotated[
         str | None, typer.Option(help="Or how many of the last days judge, such as 7d or 2w.")
     ] = None,
-    accept_features: Annotated[
-        str | None,
-        typer.Option(
-            help="Features, by name, that seem to know the clicks they are judged by and were "
-            "computed before them: NAME,NAME. Without that there is no verdict."
-        ),
-    ] = None,
+    accept_features: AcceptFeatures = None,
     show_ids: Annotated[
         bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
     ] = False,
@@ -165,7 +130,7 @@ def fit(
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
     for path in (out, page):
         check_writable(path)
-    given = _given_propensities(gamma, propensities)
+    given = given_propensities(gamma, propensities)
     table = read_features(
         features, features=parse_names(feature_columns), drop=parse_names(drop),
         join_queries=join_queries,
@@ -196,19 +161,8 @@ def fit(
         raise typer.Exit(WORSE if found.is_worse else NOT_BETTER)
 
 
-def _given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)
-    from countersample import PositionBias
-    from countersample.propensity import load_propensities
-
-    if gamma is not None and path is not None:
-        raise ParameterError("--gamma and --propensities are both given, expected one of them")
-    if gamma is not None:
-        return PositionBias(gamma)
-    return None if path is None else load_propensities(path)
-
-
 def _show_fit(found: Fit) -> None:
-    gain, counts = found.gain, found.check.counts
+    counts = found.check.counts
     size = (
         f"{counts.n_impressions:,} impressions, {counts.n_clicks:,} clicks, "
         f"{len(counts.query_ids):,} queries"
@@ -230,13 +184,7 @@ def _show_fit(found: Fit) -> None:
         indent=0,
     )
     _show.line()
-    _show.table(
-        [f"{gain.new.metric} a {gain.new.per}", "estimate", "95% interval"],
-        [
-            [name, f"{each.value:.4g}", f"{each.low:.4g} to {each.high:.4g}"]
-            for name, each in (("logged", gain.logged), ("new ranker", gain.new))
-        ],
-    )
+    _show.gain(found.gain)
     _show.line()
     _show.paragraph(found.verdict)
     _show.paragraph(found.judged_by.sentence)

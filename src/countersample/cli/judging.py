@@ -9,6 +9,8 @@ import typer
 
 from countersample.cli import _show
 from countersample.cli._options import (
+    NOT_BETTER,
+    WORSE,
     AcceptFeatures,
     Columns,
     Context,
@@ -39,8 +41,6 @@ from countersample.cli.logs import LOG_HELP, open_log
 
 if TYPE_CHECKING:
     from countersample.fitting import JudgedCandidates
-
-NOT_BETTER, WORSE = 3, 4  # exit codes, those of fit
 
 Log = Annotated[str, typer.Option("--log", help=LOG_HELP)]
 Estimator = Annotated[

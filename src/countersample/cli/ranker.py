@@ -10,7 +10,14 @@ import typer
 from countersample._files import atomic_path, check_writable
 from countersample.cli import _show
 from countersample.cli._models import Model, make_ranker
-from countersample.cli._options import Fold, Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._options import (
+    Drop,
+    FeatureColumns,
+    Fold,
+    Json,
+    Seed,
+    parse_names,
+)
 from countersample.cli.clicks import DataPath, note_files
 
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by train.")]
@@ -46,6 +53,15 @@ def train(
     normalize: Annotated[
         str | None, typer.Option(help="minmax, standard, query-minmax or none.")
     ] = None,
+    feature_columns: FeatureColumns = None,
+    drop: Drop = None,
+    judge: Annotated[
+        bool,
+        typer.Option(
+            help="Estimate the gain over what was logged: five trainings more, each without a "
+            "part of the queries."
+        ),
+    ] = True,
     fold: Fold = None,
     seed: Seed = 0,
     json: Json = False,
@@ -54,6 +70,7 @@ def train(
     from countersample import ClickLog
     from countersample._progress import share_progress
     from countersample.data.load import load_train
+    from countersample.fitting import judge_training
     from countersample.rankers.chosen import chosen_settings
 
     given = {
@@ -63,8 +80,11 @@ def train(
     check_writable(out)
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     note_files(data, fold)
-    dataset = load_train(data, fold=fold, progress=True)
-    clicks = ClickLog.load(log, dataset)
+    whole = load_train(data, fold=fold, progress=True)
+    dataset = whole.select_features(parse_names(feature_columns), drop=parse_names(drop))
+    clicks = ClickLog.load(log, whole)
+    if dataset is not whole:
+        clicks = clicks.replace(fingerprint=dataset.fingerprint)
     with share_progress(f"training {out.name}") as report:
         ranker.fit_log(dataset, clicks, progress=report)
     ranker.provenance_ |= {
@@ -72,6 +92,11 @@ def train(
         "log": {"file": log.name},
         "propensities": "as in the log",
     }
+    judged = None
+    if judge:
+        with share_progress(f"judging {out.name}") as report:
+            judged = judge_training(ranker, dataset, clicks, seed=seed, progress=report)
+        ranker.provenance_ |= judged.provenance
     ranker.save(out)
     found = chosen_settings(ranker)
     if json:
@@ -82,12 +107,21 @@ def train(
                 "n_clicks": clicks.n_clicks,
                 "n_features": ranker.n_features_in_,
                 **found,
+                **({} if judged is None else judged.to_dict()),
             }
         )
         return
     _show_trained(model, clicks.n_clicks, ranker.get_params(), found)
     if ranker.clip_choice_ is not None:
         _show.paragraph(ranker.clip_choice_.sentence)
+    if judged is not None:
+        if judged.gain is not None:
+            _show.line()
+            _show.gain(judged.gain)
+            _show.line()
+        _show.paragraph(judged.verdict)
+        for warning in judged.warnings:
+            _show.paragraph(f"Warning: {warning}")
     _show.line(f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA")
 
 

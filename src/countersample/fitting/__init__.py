@@ -5,13 +5,16 @@ from countersample.fitting.leaks import Leak, find_leaks
 from countersample.fitting.page import write_page
 from countersample.fitting.pipeline import fit_from_impressions
 from countersample.fitting.results import Fit
+from countersample.fitting.training import JudgedTraining, judge_training
 
 __all__ = [
     "Fit",
     "JudgedCandidates",
+    "JudgedTraining",
     "Leak",
     "compare_from_impressions",
     "find_leaks",
     "fit_from_impressions",
+    "judge_training",
     "write_page",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -187,3 +187,41 @@ def gain_at_ends(
         )
         ends.append(gain.relative)
     return (ends[0], ends[1]) if ends else None
+
+
+def gain_in_figures(gain: Gain) -> str:
+    """Return the relative gain and its interval, in words."""
+    return (
+        f"{gain.relative:+.1%} {gain.new.metric} over what was logged "
+        f"({gain.new.confidence:.0%} interval {gain.relative_low:+.1%} to "
+        f"{gain.relative_high:+.1%})"
+    )
+
+
+def gain_in_words(gain: Gain) -> str:
+    """Return what a gain says of a ranker: better, worse, or not shown to be better."""
+    told = gain_in_figures(gain)
+    if gain.low > 0:
+        return f"The ranker is better: {told}."
+    if gain.high < 0:
+        return f"The ranker is worse: {told}. Do not use it."
+    return (
+        f"Not shown to be better: {told}, and that includes 0. A longer log would narrow the "
+        "interval."
+    )
+
+
+def gain_on_card(gain: Gain, *, is_identified: bool) -> dict[str, Any]:
+    """Return what a ranker's file and its card keep of a gain."""
+    return {
+        "metric": gain.new.metric,
+        "estimator": gain.new.estimator,
+        "per": gain.new.per,
+        "relative": gain.relative,
+        "relative_low": gain.relative_low,
+        "relative_high": gain.relative_high,
+        "confidence": gain.new.confidence,
+        "is_identified": is_identified,
+        "logged": gain.logged.value,
+        "new": gain.new.value,
+    }

@@ -14,7 +14,12 @@ from countersample.clicks.impressions.counts import ranges
 from countersample.clicks.impressions.joining import clicked
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import plan_ab_test
-from countersample.fitting.gain import ESTIMATORS_OF_GAIN, PARTS, learning_curve
+from countersample.fitting.gain import (
+    ESTIMATORS_OF_GAIN,
+    PARTS,
+    gain_on_card,
+    learning_curve,
+)
 from countersample.fitting.judging import UNSEEN, judge_by_queries, judge_by_time, judged_gain
 from countersample.fitting.leaks import find_leaks
 from countersample.fitting.results import Fit, HeavyPair
@@ -264,18 +269,7 @@ def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[s
             "sessions": check.n_sessions,
         },
         "propensities": source.source,
-        "gain": {
-            "metric": gain.new.metric,
-            "estimator": gain.new.estimator,
-            "per": gain.new.per,
-            "relative": gain.relative,
-            "relative_low": gain.relative_low,
-            "relative_high": gain.relative_high,
-            "confidence": gain.new.confidence,
-            "is_identified": source.is_identified,
-            "logged": gain.logged.value,
-            "new": gain.new.value,
-        },
+        "gain": gain_on_card(gain, is_identified=source.is_identified),
     }
 
 

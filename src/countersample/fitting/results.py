@@ -9,6 +9,7 @@ import numpy as np
 
 from countersample import pages
 from countersample.clicks.impressions.counts import named
+from countersample.fitting.gain import gain_in_figures, gain_in_words
 from countersample.rankers.chosen import chosen_settings
 
 if TYPE_CHECKING:
@@ -149,24 +150,13 @@ class Fit:
                 f"No verdict: {names} knows the clicks that judge. Leave it out (--drop), compute "
                 "it from earlier clicks only, or, if it was, confirm that (--accept-features)."
             )
-        told = (
-            f"{gain.relative:+.1%} {gain.new.metric} over what was logged "
-            f"({gain.new.confidence:.0%} interval {gain.relative_low:+.1%} to "
-            f"{gain.relative_high:+.1%})"
-        )
-        if self.is_better:
-            return f"The ranker is better: {told}."
-        if gain.low > 0:
+        if gain.low > 0 and not self.propensity_source.is_identified:
             return (
                 "Not shown to be better: the log does not identify the propensities. If those of "
-                f"{self.propensity_source.source.removeprefix('estimated by ')} are right, {told}."
+                f"{self.propensity_source.source.removeprefix('estimated by ')} are right, "
+                f"{gain_in_figures(gain)}."
             )
-        if self.is_worse:
-            return f"The ranker is worse: {told}. Do not use it."
-        return (
-            f"Not shown to be better: {told}, and that includes 0. A longer log would narrow the "
-            "interval."
-        )
+        return gain_in_words(gain)
 
     def _repr_html_(self) -> str:
         return f"{pages.paragraphs([self.verdict])}{self.gain._repr_html_()}"
