@@ -180,11 +180,10 @@ class HeldOut:
         judges = self._queries[np.isin(self._queries, held_out)]
         self.n_queries = len(judges)
         # Of each group, (n_groups, 3): queries, weights, clicks.
-        self._judged = _known(self._clicked.of_queries(judges), judges, self._group_of_query)
+        self._judged = _known(self._clicked, judges, self._group_of_query)
         self._all = self._judged
-        if self.n_queries >= FEWEST_FOR_BETA:
-            everything = self._clicked.of_queries(self._queries)
-            self._all = _known(everything, self._queries, self._group_of_query)
+        if FEWEST_FOR_BETA <= len(judges) < len(self._queries):
+            self._all = _known(self._clicked, self._queries, self._group_of_query)
 
     @property
     def weight_sums(self) -> Floats:
@@ -272,12 +271,14 @@ class HeldOut:
 
 
 def _known(log: ClickLog, queries: Ints, group_of_query: Ints) -> Floats:
-    """Return the number of queries, the weights and the clicks of each group, (n_groups, 3)."""
+    """Return how many of the queries a group has, their weights and their clicks, (n_groups, 3)."""
     n_groups = int(group_of_query.max()) + 1
-    group = group_of_query[log.query]
+    counts = np.zeros(len(group_of_query))
+    counts[queries] = 1
+    group, is_counted = group_of_query[log.query], counts[log.query]
     size = add_up(group_of_query[queries], np.ones(len(queries)), n_groups)
-    sums = [add_up(group, column, n_groups) for column in (log.weights, log.clicks)]
-    return np.column_stack([size, *sums])
+    columns = (log.weights * is_counted, log.clicks * is_counted)
+    return np.column_stack([size, *(add_up(group, column, n_groups) for column in columns)])
 
 
 def _value(known: Floats, outcome: Floats, everything: Floats) -> Floats:
