@@ -8,7 +8,7 @@ from conftest import SEED
 from test_counterfactual import other_scores, relevance_of, shown_log, truth
 
 from countersample import ClickLog, PositionBias, RankingDataset, simulate_clicks, synthetic
-from countersample.evaluation import HeldOut, estimate, estimate_gain
+from countersample.evaluation import HeldOut, compare, estimate, estimate_gain
 from countersample.evaluation.control_variates import (
     best_beta,
     control_moments,
@@ -200,6 +200,9 @@ def test_a_gain_has_the_difference_of_both(tiny, logs, resampled):
     assert (gain.new.low, gain.new.high) == pytest.approx((new.low, new.high), rel=1e-9)
     assert gain.value == new.value - old.value
     assert gain.new.resampled == resampled
+    found = compare({"new": scores, "old": tiny.features[:, 0]}, log, tiny, reference="old",
+                    rng=3, **options)  # fmt: skip
+    assert found.differences[0].value == gain.value
     none = estimate_gain(scores, log, tiny, logging=scores, rng=3, **options)
     assert (none.low, none.value, none.high) == pytest.approx((0, 0, 0), abs=1e-12)
 
