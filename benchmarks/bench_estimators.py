@@ -24,6 +24,7 @@ values, and of the difference between two candidates.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -270,6 +271,9 @@ def main() -> None:
         "choices": choose(arguments.choices, arguments.seed),
     }
     output(report, show, as_json=arguments.json)
+    for result, (name, *_) in product(report["conditions"], PAIRS):
+        if result[name]["share"] > 1 + 2 * result[name]["standard error"]:
+            raise SystemExit(f"beta-ips is worse than snips: {result['condition']}, {name}")
 
 
 if __name__ == "__main__":
