@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import SEED
 from pyarrow import parquet
@@ -124,6 +125,32 @@ class TestCompare:
         printed = " ".join(run("compare", "a.json", "--log", "march.parquet", *BY[2:]).split())
         assert "a.json was trained on a log of this name (march.parquet): see that" in printed
         assert "a.json is better" in printed
+
+    def test_the_days_that_judge(self, run, shop):
+        """Of one log of two months, the last days judge; its name is that of what was learned."""
+        march, april, _ = shop
+        days = [np.datetime64("2026-03-01"), np.datetime64("2026-04-01")]
+        both = [
+            table.append_column("timestamp", pa.array(np.full(len(table), day)))
+            for table, day in zip((march, april), days, strict=True)
+        ]
+        parquet.write_table(pa.concat_tables(both), "march.parquet")
+        log = ("--log", "march.parquet", *BY[2:], "--gamma", "1", "--json")
+        alone = json.loads(run("estimate", "a.json", *BY, "--gamma", "1", "--json"))
+        for asked in (["--judge-from", "2026-04-01"], ["--judge-last", "1d"]):
+            found = json.loads(run("estimate", "a.json", *log, *asked))
+            assert found["estimates"] == alone["estimates"]
+            assert any("trained on a log of this name" in told for told in found["warnings"])
+        told = run("estimate", "a.json", *log, "--judge-from", "tomorrow", fails=True)
+        assert "tomorrow" in told
+
+    def test_nothing_is_better_where_propensities_are_not_identified(self, run, shop):
+        log = shop[1]
+        one = log.filter(np.array(log["policy"].to_pylist()) == "by-price")
+        parquet.write_table(one, "april.parquet")
+        printed = " ".join(run("compare", "a.json", *BY, "--fail-unless-better", code=3).split())
+        assert "a.json is not shown to be better: the log does not identify the prop" in printed
+        assert "If those of regression-em are right, a.json is better than what was l" in printed
 
     @pytest.mark.parametrize(
         ("words", "told"),

@@ -110,6 +110,12 @@ Metric = Annotated[
     ),
 ]
 
+JudgeFrom = Annotated[
+    str | None, typer.Option(help="The first day that judges, such as 2026-03-31.")
+]
+JudgeLast = Annotated[
+    str | None, typer.Option(help="Or how many of the last days judge, such as 7d or 2w.")
+]
 AcceptFeatures = Annotated[
     str | None,
     typer.Option(

@@ -27,6 +27,8 @@ from countersample.cli._options import (
     Gamma,
     JoinQueries,
     Json,
+    JudgeFrom,
+    JudgeLast,
     Master,
     Metric,
     Missing,
@@ -95,12 +97,8 @@ def fit(
             "is by time where the log has timestamps."
         ),
     ] = "auto",
-    judge_from: Annotated[
-        str | None, typer.Option(help="The first day that judges, such as 2026-03-31.")
-    ] = None,
-    judge_last: Annotated[
-        str | None, typer.Option(help="Or how many of the last days judge, such as 7d or 2w.")
-    ] = None,
+    judge_from: JudgeFrom = None,
+    judge_last: JudgeLast = None,
     accept_features: AcceptFeatures = None,
     show_ids: Annotated[
         bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")

@@ -23,6 +23,8 @@ from countersample.cli._options import (
     Gamma,
     JoinQueries,
     Json,
+    JudgeFrom,
+    JudgeLast,
     Master,
     Metric,
     Missing,
@@ -77,6 +79,8 @@ def estimate(
     exposure: Exposure = "policy-aware",
     estimator: Estimator = "auto",
     metric: Metric = None,
+    judge_from: JudgeFrom = None,
+    judge_last: JudgeLast = None,
     accept_features: AcceptFeatures = None,
     fail_unless_better: Annotated[
         bool,
@@ -123,6 +127,8 @@ def compare(
     exposure: Exposure = "policy-aware",
     estimator: Estimator = "auto",
     metric: Metric = None,
+    judge_from: JudgeFrom = None,
+    judge_last: JudgeLast = None,
     accept_features: AcceptFeatures = None,
     fail_unless_better: Annotated[
         bool,
@@ -163,6 +169,8 @@ def _judge(
     exposure: str,
     estimator: str,
     metric: str | None,
+    judge_from: str | None,
+    judge_last: str | None,
     accept_features: str | None,
     seed: int,
     **of_log: Any,  # noqa: ANN401 (of open_log)
@@ -184,6 +192,7 @@ def _judge(
             opened, table, candidates, reference=reference, propensities=given,
             method=propensity_method, randomized=randomized, depth=depth, missing=missing,
             exposure=exposure, estimator=estimator, metric=metric,
+            judge_from=judge_from, judge_last=judge_last,
             accept_features=parse_names(accept_features) or (), seed=seed, progress=progress,
         )  # fmt: skip
     if json:
@@ -238,5 +247,6 @@ def _show_judged(found: JudgedCandidates) -> None:
     _show.line()
     for text in found.sentences:
         _show.paragraph(text)
+    _show.paragraph(f"The intervals speak of {found.population}.")
     for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")

@@ -23,6 +23,7 @@ from countersample.fitting.setting_up import sentence, set_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import date
 
     from numpy.typing import ArrayLike
 
@@ -72,17 +73,40 @@ class JudgedCandidates:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """By candidate: better, worse, not shown, or none."""
-        return {
-            each.candidate: "none" if self._is_void(each) else each.verdict
-            for each in self.comparison.differences
-        }
+        """By candidate: better, worse, not shown, or none.
+
+        Nothing is shown to be better where the log does not identify the propensities.
+        """
+        return {each.candidate: self._verdict(each) for each in self.comparison.differences}
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What each difference says, in words."""
         said = zip(self.comparison.differences, self.comparison.sentences, strict=True)
-        return tuple(self._void(each) if self._is_void(each) else told for each, told in said)
+        return tuple(self._in_words(each, told) for each, told in said)
+
+    @property
+    def population(self) -> str:
+        """What the intervals speak of."""
+        found = self.comparison
+        return f"{found.estimates[found.reference].resampled} like those of the log"
+
+    def _verdict(self, found: Difference) -> str:
+        if self._is_void(found):
+            return "none"
+        is_told = self.log.source.is_identified
+        return "not shown" if found.verdict == "better" and not is_told else found.verdict
+
+    def _in_words(self, found: Difference, told: str) -> str:
+        if self._is_void(found):
+            return self._void(found)
+        if self._verdict(found) == found.verdict:
+            return told
+        method = self.log.source.source.removeprefix("estimated by ")
+        return (
+            f"{found.candidate} is not shown to be better: the log does not identify the "
+            f"propensities. If those of {method} are right, {told}"
+        )
 
     def _is_void(self, found: Difference) -> bool:
         return found.candidate in self.no_verdict or found.reference in self.no_verdict
@@ -104,6 +128,7 @@ class JudgedCandidates:
             "no_verdict": self.no_verdict,
             "estimator": asdict(self.estimator),
             "is_joint": self.is_joint,
+            "population": self.population,
             "warnings": list(self.warnings),
             "log": self.log.check.to_dict(),
             "join": self.log.join.to_dict(),
@@ -125,6 +150,8 @@ def compare_from_impressions(
     exposure: str = "policy-aware",
     estimator: str = "auto",
     metric: str | None = None,
+    judge_from: date | str | None = None,
+    judge_last: str | None = None,
     accept_features: Sequence[str] = (),
     seed: int = 0,
     progress: Progress | Show | None = None,
@@ -150,6 +177,9 @@ def compare_from_impressions(
         See `countersample.evaluation.estimate`. ``"auto"`` is ``"dr"`` where a candidate shows
         items that the log never showed, and else ``"ips"``. Intervals of the other two take
         propensities as they are.
+    judge_from, judge_last : optional
+        The first day of the log that judges, such as ``"2026-03-31"``, or how many of its last days
+        do: ``"7d"``. By default all of it does.
     accept_features : sequence of str
         Features that look so and were computed from earlier clicks.
     propensities, method, randomized, depth, missing, exposure, metric, seed, progress
@@ -157,6 +187,8 @@ def compare_from_impressions(
     """
     choice("estimator", estimator, ("auto", *JUDGING_ESTIMATORS))
     names = names_to_judge(candidates, reference)
+    if judge_from is not None or judge_last is not None:
+        impressions = impressions.of_days(since=impressions.days().cut(judge_from, judge_last))
     progress = Progress.of(progress)
     streams = np.random.default_rng(seed).spawn(3)
     log = set_up(
