@@ -310,6 +310,23 @@ class TestIntervals:
             )  # fmt: skip
             assert values == pytest.approx([gain.new.value, gain.logged.value])
 
+    @pytest.mark.parametrize("estimator", ["ips", "dr"])
+    def test_several_rankings_are_each_as_if_alone(self, parts, estimator):
+        matched, curve, scores, model = parts
+        queries = QueryDraws(np.ones(len(matched.counts.query_ids), bool), 4, SEED)
+        curves = {"": np.stack([curve.value ** (1 + k / 10) for k in range(4)])}
+        units = Units.of_queries(matched.counts, queries)
+
+        def drawn(of):
+            return values_of_draws(
+                of, matched, curve, curves, units, metric="dcg@5", exposure="policy-aware",
+                relevance=model if estimator == "dr" else None,
+            )  # fmt: skip
+
+        together = drawn(np.stack([scores, model, -scores]))
+        for k, one in enumerate((scores, model, -scores)):
+            assert together[:, [k, 3]] == pytest.approx(drawn(one))
+
     def test_queries_count_as_often_as_they_are_drawn(self, parts, data):
         """With one curve, the values of logs in which queries are there several times."""
         matched, curve, scores, _ = parts

@@ -20,7 +20,7 @@ from countersample.cli._options import (
 )
 from countersample.cli.clicks import DataPath, note_files
 
-RankerPath = Annotated[Path, typer.Argument(help="A ranker written by train.")]
+RankerPath = Annotated[Path, typer.Argument(help="A ranker written by fit or train.")]
 METRICS = "ndcg@10,ndcg@5,precision@10,mrr"
 
 

@@ -268,14 +268,12 @@ def _drawn(
     if source.draws is None or told is None or estimator not in _WITH_DRAWS:
         return None
     units = Units.of_queries(log.matched.counts, source.draws.queries)
-    columns: dict[str, Floats] = {}
-    for name, each in scores.items():
-        if each is not None:
-            columns[name], columns[LOGGED] = values_of_draws(  # of the same draws, whatever it is
-                each, log.matched, told, source.draws.curves, units, metric=log.metric,
-                exposure=exposure, relevance=relevance,
-            ).T  # fmt: skip
-    return np.stack([columns[name] for name in names], axis=1)
+    given = {name: each for name, each in scores.items() if each is not None}
+    values = values_of_draws(
+        np.stack(list(given.values())), log.matched, told, source.draws.curves, units,
+        metric=log.metric, exposure=exposure, relevance=relevance,
+    )  # fmt: skip
+    return values[:, [([*given, LOGGED]).index(name) for name in names]]
 
 
 def _by_clicked_alone(found: Comparison) -> Comparison:

@@ -104,9 +104,10 @@ def values_of_draws(
     exposure: str,
     relevance: Floats | None,
 ) -> Floats:
-    """Return Σ_u w_u·V_u / Σ_u w_u·S_u of the new and the logged ranking in each draw, (n, 2).
+    """Return Σ_u w_u·V_u / Σ_u w_u·S_u of new and logged rankings in each draw, (n, k + 1).
 
-    w are the weights of the units, S_u their sessions, and V_u = Σ_clicks λ/ρ with the propensities
+    There are k new ones, with scores of (n_items,) or (k, n_items); what was logged is last. w are
+    the weights of the units, S_u their sessions, and V_u = Σ_clicks λ/ρ with the propensities
     of the draw; without `curves` those of the log itself. With `relevance`, the r̂ of the doubly
     robust estimate, items that no click tells of add λ·r̂·S_q, where r̂ rises and falls as the mean
     relevance of all others.
@@ -114,16 +115,18 @@ def values_of_draws(
     has_features = matched.row >= 0
     shown, row = matched.counts.take(has_features), matched.row[has_features]
     point = examination_of_rows(propensities, matched.counts).alpha[has_features]
-    rewards = rank_values(metric, item_ranks(scores, matched.dataset))
+    rewards = np.stack(
+        [rank_values(metric, item_ranks(each, matched.dataset)) for each in np.atleast_2d(scores)]
+    )
     logged = _by_pair(shown, shown.impressions * rank_values(metric, shown.position))
-    both = np.stack([rewards[row], logged / shown.sessions[shown.query]])
+    values = np.vstack([rewards[:, row], logged / shown.sessions[shown.query]])
     judged = units.sessions.multiply((matched.sessions > 0)[:, None]).tocsr()
-    sessions, rest = judged.sum(axis=0), np.zeros((2, units.clicks.shape[1]))
+    sessions, rest = judged.sum(axis=0), np.zeros((len(values), units.clicks.shape[1]))
     if relevance is not None:
         is_seen = _by_pair(shown, np.where(np.isnan(point), 0.0, 1.0)) > 0
-        rest = _unseen(matched, shown, row, is_seen, both[1], rewards, relevance) @ judged
+        rest = _unseen(matched, shown, row, is_seen, values[-1], rewards, relevance) @ judged
     used = (_by_pair(shown, shown.value) > 0) & ~np.isnan(point)
-    part, both, point = shown.take(used), both[:, used], point[used]
+    part, values, point = shown.take(used), values[:, used], point[used]
     clicks = units.clicks[np.flatnonzero(has_features)[used]]
     # The doubly robust estimate asks for exposure, however clicks are weighted in training.
     weigh = EXPOSURES["policy-aware" if relevance is not None else exposure]
@@ -136,13 +139,13 @@ def values_of_draws(
     once = weight(point)
     level = once.sum() / sessions.sum()
     again = None if curves is None else _thetas(part, point, curves)
-    found = np.empty((units.draws.n, 2))
+    found = np.empty((units.draws.n, len(values)))
     at = 0
     for weights in units.draws.blocks():
         for w in weights:
             drawn = clicks @ w * (once if again is None else weight(next(again)))
             below = w @ sessions
-            found[at] = (both @ drawn + rest @ w * (drawn.sum() / below / level)) / below
+            found[at] = (values @ drawn + rest @ w * (drawn.sum() / below / level)) / below
             at += 1
     return found
 
@@ -156,18 +159,18 @@ def _unseen(
     rewards: Floats,
     relevance: Floats,
 ) -> Floats:
-    """Return Σ λ·r̂ over the items of each query that no click tells of, new and logged, (2, n)."""
+    """Return Σ λ·r̂ over the items of each query that no click tells of, (k + 1, n_queries)."""
     dataset, n_queries = matched.dataset, len(shown.query_ids)
     is_told = np.zeros(dataset.n_items, np.bool_)
     is_told[row[is_seen]] = True
-    by_query = np.add.reduceat(rewards * relevance * ~is_told, dataset.offsets[:-1])
+    by_query = np.add.reduceat(rewards * (relevance * ~is_told), dataset.offsets[:-1], axis=1)
     own = np.full(n_queries, -1)
     own[shown.query] = np.searchsorted(dataset.offsets, row, side="right") - 1
-    new = np.where(own >= 0, by_query[own], 0.0)
+    new = np.where(own >= 0, by_query[:, own], 0.0)
     first = shown.pair_starts[:-1]
     once = first[~is_seen[first]]
     old = add_up(shown.query[once].astype(np.int64), (logged * relevance[row])[once], n_queries)
-    return np.stack([new, old])
+    return np.vstack([new, old])
 
 
 def _by_pair(counts: PositionCounts, column: Floats) -> Floats:
