@@ -66,6 +66,7 @@ CONDITIONS = (
     Condition("weak policy", 0.2),
     Condition("random policy", None),
     Condition("few clicks: 100 sessions", 0.5, n_sessions=100),
+    Condition("few clicks, weak policy", 0.2, n_sessions=100),
     Condition("many: 4,000 sessions", 0.5, n_sessions=4000),
     Condition("top 10 shown", 0.5, top=10),
     Condition("a fifth of the queries judges", 0.5, n_queries=1000, n_sessions=4000, part=0.2),
