@@ -64,7 +64,7 @@ def test_by_context(run):
 
 
 def test_with_trust(run):
-    printed = run(*LOG, "--method", "trust", "-o", "looks.json")
+    printed = run(*LOG, "--method", "trust", "--depth", 4, "-o", "looks.json")
     assert printed.startswith("Estimated with trust bias.")
     assert "α" in printed
     assert isinstance(load_propensities("looks.json"), TrustPropensities)
