@@ -74,7 +74,7 @@ def make(sizes, rng):
     )
     table = simulate_impressions(
         dataset, rankers, sizes["sessions"], shares=SHARES, top=sizes["shown"], bias=BIAS,
-        click_model=AsLabelled, rng=rng,
+        click_model=AsLabelled, relevant=0.01, rng=rng,  # labels are relevance
     )  # fmt: skip
     return dataset, table
 

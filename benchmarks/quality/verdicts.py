@@ -107,7 +107,7 @@ def simulated(condition, dataset, scores, rng):
         more["shares"] = {"old": 0.9, "tried": 0.1}
     table = simulate_impressions(
         dataset, served(condition, scores), condition.sessions, top=condition.top,
-        click_model=AsLabelled, rng=rng, **more,
+        click_model=AsLabelled, relevant=0.01, rng=rng, **more,  # labels are relevance
     )  # fmt: skip
     if condition.days:
         import pyarrow as pa
