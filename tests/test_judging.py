@@ -200,7 +200,7 @@ class TestFit:
         found = fit_from_impressions(*opened(*shop), propensities=PositionBias(1.0), seed=SEED)
         assert found.judged_by.way == "queries"
         assert "no timestamps" in found.judged_by.sentence
-        assert "cannot see that later days differ" in found.judged_by.sentence
+        assert "how later days differ" in found.judged_by.sentence
 
     def test_what_is_later_does_not_teach(self, shop):
         """Other clicks on the judged days: the scores that are judged stay as they were."""

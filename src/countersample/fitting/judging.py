@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from countersample.rankers import ClickRanker
 
 FEWEST_QUERIES = 2  # with a click, to learn from and to judge by
-UNSEEN = "it cannot see that later days differ from those of the log"
+UNSEEN = "how later days differ from those of the log is not seen"
 
 
 @dataclass(frozen=True)

@@ -234,20 +234,20 @@ def _first_judged(
             )
         return None, f"as asked for; {UNSEEN}"
     if "timestamp" not in impressions.columns and not is_asked:
-        return None, f"the log has no timestamps, so {UNSEEN}"
+        return None, f"the log has no timestamps: {UNSEEN}"
     try:
         days = impressions.days()
     except DataError as error:
         if is_asked:
             raise
-        return None, f"{error}, so {UNSEEN}"
+        return None, f"{error}: {UNSEEN}"
     since = days.cut(judge_from, judge_last)
     if since is None and is_asked:
         raise DataError(
             f"{impressions.source}: no day of the log leaves enough to learn from before it and to "
             "judge by after it: name one with judge_from (--judge-from)"
         )
-    return since, f"the log has too few days to judge by the last of them, so {UNSEEN}"
+    return since, f"the log has too few days to judge by the last of them: {UNSEEN}"
 
 
 def _check_arguments(ranker: object, estimator: str, judge_by: str) -> None:

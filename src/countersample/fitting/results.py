@@ -147,7 +147,7 @@ class Fit:
         if self.is_withheld:
             names = named(self._suspects)
             return (
-                f"No verdict: {names} knows the clicks that judge. Leave it out (--drop), compute "
+                f"No verdict: {names} knows the clicks themselves. Leave it out (--drop), compute "
                 "it from earlier clicks only, or, if it was, confirm that (--accept-features)."
             )
         if gain.low > 0 and not self.propensity_source.is_identified:

@@ -1,0 +1,89 @@
+"""How long `countersample fit` takes, start to end, on a log of 1,000,000 impressions.
+
+``python benchmarks/bench_fit.py`` writes the log of 100,000 sessions, each of which showed 10 of 40
+items, and runs the command on it, in a process of its own, as a user does: reading, checking,
+propensities, tuning, held-out judging with intervals, training, the page. The first run on a machine
+also compiles; it is told apart. Beside it is the time of reading the same file with DuckDB and
+counting it by query, item and position, which any tool has to do.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parent / "quality"))
+from top_k_log import make
+
+QUERIES, ITEMS, SHOWN = 2000, 40, 10
+WAYS = {
+    "by queries": [],
+    "by time": [],
+    "propensities given": ["--gamma", "1"],
+}
+
+
+def write(folder, sessions):
+    """Write the log, with and without timestamps, and the features."""
+    sizes = {"queries": QUERIES, "items": ITEMS, "shown": SHOWN, "sessions": sessions}
+    dataset, table = make(sizes, np.random.default_rng(0))
+    pq.write_table(table, folder / "by queries.parquet")
+    pq.write_table(table, folder / "propensities given.parquet")
+    session = table["session"].to_numpy()
+    seconds = session * (14 * 86_400) // (session.max() + 1)
+    stamps = np.datetime64("2026-01-05", "s") + seconds.astype("timedelta64[s]")
+    pq.write_table(table.append_column("timestamp", pa.array(stamps)), folder / "by time.parquet")
+    columns = {f"f{k}": column for k, column in enumerate(dataset.features.T)}
+    query = np.repeat(np.arange(QUERIES), ITEMS)
+    ids = {"query_id": query, "item_id": np.tile(np.arange(ITEMS), QUERIES)}
+    pq.write_table(pa.table(ids | columns), folder / "features.parquet")
+
+
+def seconds_of(work):
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sessions", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, options.sessions)
+        print(f"{options.sessions * SHOWN:,} impressions, {QUERIES:,} queries of {ITEMS} items\n")
+        print(f"{'fit':20} {'first s':>8} {'s':>6} {'counting alone s':>17}")
+        for way, more in WAYS.items():
+            log = folder / f"{way}.parquet"
+            command = [
+                sys.executable, "-m", "countersample", "fit", str(log), "--features",
+                str(folder / "features.parquet"), "-o", str(folder / "ranker.json"), *more,
+            ]  # fmt: skip
+            runs = [
+                seconds_of(lambda command=command: subprocess.run(
+                    command, check=True, capture_output=True
+                ))
+                for _ in range(options.rounds)
+            ]  # fmt: skip
+            query = (
+                "select query_id, item_id, position, count(*), sum(click) "
+                f"from '{log}' group by all"
+            )
+            counted = min(
+                seconds_of(lambda query=query: duckdb.sql(query).to_arrow_table())
+                for _ in range(options.rounds)
+            )
+            print(f"{way:20} {runs[0]:8.1f} {min(runs):6.1f} {counted:17.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
