@@ -7,8 +7,8 @@ what makes items relevant, rankers, users and sessions are drawn anew. A conditi
 thing of a log of 200 queries and 4,000 sessions; `CONDITIONS` has all of them.
 
 Other methods are not asked for their propensities (the cross-check), which changes no number and
-takes half of the time. A log is a line of JSON in the results file, so that a stopped run goes on; ``--table`` only prints,
-``--markdown`` in Markdown.
+takes half of the time. A log is a line of JSON in the results file, so that a stopped run goes on;
+``--table`` only prints, ``--markdown`` in Markdown.
 """
 
 import argparse
