@@ -3,8 +3,8 @@
 ``python benchmarks/bench_fit.py`` writes the log of 100,000 sessions, each of which showed 10 of 40
 items, and runs the command on it, in a process of its own, as a user does: reading, checking,
 propensities, tuning, held-out judging with intervals, training, the page. The first run on a
-machine also compiles; it is told apart. Beside it is the time of reading the same file with DuckDB and
-counting it by query, item and position, which any tool has to do.
+machine also compiles; it is told apart. Beside it is the time of reading the same file with DuckDB
+and counting it by query, item and position, which any tool has to do.
 """
 
 import argparse

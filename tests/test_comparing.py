@@ -12,8 +12,7 @@ from countersample import ClickLog, PositionBias, RankingDataset, synthetic
 from countersample.clicks import simulate_impressions
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import compare, estimate_gain
-from countersample.evaluation.comparing import simultaneous_intervals
-from countersample.evaluation.resampling import interval
+from countersample.evaluation.resampling import interval, ratio_intervals
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +66,11 @@ def test_drawn_values_are_used(tiny, log):
     drawn = np.random.default_rng(0).normal(1, 0.01, (500, 3))
     scores = {"a": tiny.features[:, 0], "b": tiny.features[:, 1]}
     found = compare(scores, log, tiny, drawn=drawn, rng=0)
-    low, high = simultaneous_intervals(drawn[:, :2] - drawn[:, 2:], 0.95, tiny.n_queries)
-    assert [each.low for each in found.differences] == pytest.approx(low)
-    assert [each.high for each in found.differences] == pytest.approx(high)
+    logged = found.estimates["logged"].value
+    ratios = np.array([found.estimates[name].value / logged for name in scores])
+    low, high = ratio_intervals(ratios, drawn[:, :2], drawn[:, 2], 0.95, tiny.n_queries)
+    assert [each.relative_low for each in found.differences] == pytest.approx(low)
+    assert [each.high for each in found.differences] == pytest.approx(logged * high)
     with pytest.raises(DataError, match="drawn has 3 columns, expected 2: of a, logged"):
         compare({"a": scores["a"]}, log, tiny, drawn=drawn)
 
@@ -122,11 +123,18 @@ def test_a_reference_without_clicks_within_the_cut_off(tiny):
 # -- intervals that hold at once
 
 
+def of_logs(centre, drawn, n_clusters):
+    """Return intervals of log R, whose draws these are."""
+    ratios = np.exp(np.broadcast_to(np.asarray(centre, float), drawn.shape[1:]))
+    low, high = ratio_intervals(ratios, np.exp(drawn), np.ones(len(drawn)), 0.95, n_clusters)
+    return np.log1p(low), np.log1p(high)
+
+
 @pytest.mark.parametrize("k", [2, 5, 20])
 def test_independent_differences_are_as_sidak_has_them(k, rng):
     """Each at 0.95^(1/k), so that all hold with 0.95."""
     n = 20_000
-    low, high = simultaneous_intervals(rng.normal(3, 2, (n, k)), 0.95, 10**9)
+    low, high = of_logs(3, rng.normal(3, 2, (n, k)), 10**9)
     alone = (1 + 0.95 ** (1 / k)) / 2
     half = 2 * norm.ppf(alone)
     # An extreme quantile of n draws has a relative error of some √(1/(n·tail)).
@@ -136,7 +144,7 @@ def test_independent_differences_are_as_sidak_has_them(k, rng):
 
 def test_candidates_that_move_together_cost_nothing(rng):
     one = rng.normal(size=20_000)
-    low, high = simultaneous_intervals(np.stack([one, 2 * one, one + 7], axis=1), 0.95, 10**9)
+    low, high = of_logs([0, 0, 7], np.stack([one, 2 * one, one + 7], axis=1), 10**9)
     alone = np.array(interval(one, 0.95))
     np.testing.assert_allclose(low, [alone[0], 2 * alone[0], alone[0] + 7], atol=0.1)
     np.testing.assert_allclose(high, [alone[1], 2 * alone[1], alone[1] + 7], atol=0.1)
@@ -144,7 +152,7 @@ def test_candidates_that_move_together_cost_nothing(rng):
 
 def test_few_queries_widen_as_student_says(rng):
     drawn = rng.normal(size=(20_000, 2))
-    (low, _), (high, _) = simultaneous_intervals(drawn, 0.95, n_clusters=11)
+    (low, _), (high, _) = of_logs(0, drawn, 11)
     tail = (1 - 0.95**0.5) / 2
     assert high - low == pytest.approx(2 * t.isf(tail, 10), rel=0.05)
 

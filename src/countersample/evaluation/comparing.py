@@ -3,16 +3,16 @@
 Of each candidate j the difference Δ_j = V_j − V_reference is estimated from the same sessions in
 every draw b of the bootstrap, so that what the two have in common falls out. Intervals that are
 each right with 95 % would be wrong for one of twenty candidates that are all equal. So they are
-widened until they hold together, by the draws themselves (max-t): with m_j the median and σ_j the
-standard deviation of the draws of Δ_j,
+widened until they hold together, by the draws themselves (max-t): with R_j = V_j / V_reference, and
+m_j the median and σ_j the standard deviation of the draws of log R_j,
 
-    c = the 95 % quantile over b of max_j |Δ_j(b) − m_j| / σ_j
+    c = the 95 % quantile over b of max_j |log R_j(b) − m_j| / σ_j
 
-    low_j = m_j − f·c·σ_j        high_j = m_j + f·c·σ_j
+    R_j · exp(∓ f·c·σ_j)
 
-where f, hardly above 1, is by how much Student's quantile for the number of queries (or sessions)
-drawn is above the normal one at c. One candidate has its own interval, the percentiles of its
-draws, as `estimate_gain` has it.
+is the interval of R_j, where f, hardly above 1, is by how much Student's quantile for the number of
+queries (or sessions) drawn is above the normal one at c. One candidate has c = 1.96, as
+`estimate_gain` has it; that of Δ_j is V_reference · (R_j − 1).
 
 Of candidates that have nothing in common this is about as wide as Bonferroni's correction; of
 candidates that are nearly alike it is hardly wider than for one, where Bonferroni and Holm, who do
@@ -32,7 +32,7 @@ from countersample._frames import Tabular
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.counterfactual import Estimate, paired_estimates
 from countersample.evaluation.estimators import logged_rewards, make_case, rewards_of
-from countersample.evaluation.resampling import interval
+from countersample.evaluation.resampling import ratio_intervals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -260,11 +260,10 @@ def _differences(
     others = [k for k, name in enumerate(names) if name != reference]
     base, of_base = drawn[:, names.index(reference)], estimates[reference].value
     values = np.array([estimates[names[k]].value for k in others])
-    # Of a handful of clicks a draw may have none within the cut-off; then the log itself counts.
-    ratios = np.tile(values / of_base, (len(drawn), 1))
-    np.divide(drawn[:, others], base[:, None], out=ratios, where=base[:, None] > 0)
-    low, high = simultaneous_intervals(drawn[:, others] - base[:, None], confidence, n_clusters)
-    relative_low, relative_high = simultaneous_intervals(ratios - 1, confidence, n_clusters)
+    relative_low, relative_high = ratio_intervals(
+        values / of_base, drawn[:, others], base, confidence, n_clusters
+    )
+    low, high = of_base * relative_low, of_base * relative_high
     sign = -1 if estimates[reference].metric == "arp" else 1
     found = []
     for j, k in enumerate(others):
@@ -285,36 +284,6 @@ def _differences(
             )
         )
     return tuple(found)
-
-
-def simultaneous_intervals(
-    drawn: Floats, confidence: float, n_clusters: int
-) -> tuple[Floats, Floats]:
-    """m_j ∓ f·c·σ_j, both (k,): intervals that hold for all columns of draws, (n, k), at once.
-
-    See the top of this module. `n_clusters` is how many queries or sessions the draws are of.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample.evaluation.comparing import simultaneous_intervals
-    >>> drawn = np.random.default_rng(0).normal(size=(10_000, 5))
-    >>> low, high = simultaneous_intervals(drawn, 0.95, n_clusters=100_000)
-    >>> bool(((drawn > low) & (drawn < high)).all(axis=1).mean().round(3) == 0.95)
-    True
-    """
-    if drawn.shape[1] == 1:
-        low, high = interval(drawn[:, 0], confidence)
-        return np.array([low]), np.array([high])
-    from scipy.stats import norm, t  # noqa: PLC0415 (heavy, only where used)
-
-    middle, spread = np.median(drawn, axis=0), drawn.std(axis=0)
-    steps = np.zeros_like(drawn)
-    np.divide(np.abs(drawn - middle), spread, out=steps, where=spread > 0)
-    widest = float(np.quantile(steps.max(axis=1), confidence))
-    tail = norm.sf(widest)
-    half = max(widest, float(t.isf(tail, max(1, n_clusters - 1)))) * spread
-    return middle - half, middle + half
 
 
 def _warnings(estimates: dict[str, Estimate]) -> list[str]:

@@ -42,7 +42,7 @@ from countersample.evaluation.estimators import (
     never_shown,
     rewards_of,
 )
-from countersample.evaluation.resampling import interval, resample
+from countersample.evaluation.resampling import interval, ratio_intervals, resample
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -126,7 +126,9 @@ class Gain(Tabular):
         The difference of the two values, and its bootstrap interval: both are estimated from the
         same sessions in every draw, so what they have in common falls out.
     relative, relative_low, relative_high : float
-        The difference as a share of the logged ranker's value.
+        The difference as a share of the logged ranker's value, with the interval of the ratio of
+        the two: see `countersample.evaluation.resampling.ratio_intervals`. That of the difference
+        is as many times the logged ranker's value.
     new, logged : Estimate
     """
 
@@ -291,14 +293,15 @@ def estimate_gain(
             f"the logged ranking has a {metric} of 0, expected clicks within its cut-off: there is "
             "nothing to compare with"
         )
-    low, high = interval(drawn[:, 0] - drawn[:, 1], confidence)
     difference = of_new.value - of_old.value
-    # Of a handful of clicks a draw may have none within the cut-off; then the log itself counts.
-    ratios = np.full(len(drawn), difference / of_old.value + 1)
-    np.divide(drawn[:, 0], drawn[:, 1], out=ratios, where=drawn[:, 1] > 0)
-    relative_low, relative_high = interval(ratios - 1, confidence)
-    return Gain(difference, low, high, difference / of_old.value, relative_low, relative_high,
-                of_new, of_old)  # fmt: skip
+    (low,), (high,) = ratio_intervals(
+        np.array([of_new.value / of_old.value]), drawn[:, :1], drawn[:, 1], confidence,
+        len(case.clusters),
+    )  # fmt: skip
+    return Gain(
+        difference, of_old.value * low, of_old.value * high, difference / of_old.value, float(low),
+        float(high), of_new, of_old,
+    )  # fmt: skip
 
 
 def paired_estimates(

@@ -139,6 +139,57 @@ def resample(
     return drawn
 
 
+def ratio_intervals(
+    ratios: Floats, above: Floats, below: Floats, confidence: float, n_clusters: int
+) -> tuple[Floats, Floats]:
+    """R_j · exp(∓ f·c·σ_j) − 1, both (k,): intervals of k ratios that hold at once.
+
+    σ_j is the standard deviation of log R_j over draws, c the normal quantile or, of several
+    ratios, that of max_j |log R_j(b) − median_j| / σ_j over draws b, and f by how much Student's
+    quantile is above the normal one. They are around the estimate: weights 1/p of estimated
+    propensities are too large on average, and draws from the log are so once more, so that
+    percentiles of the draws would be off by that twice. Where a ratio is not above 0, the
+    same is of R itself.
+
+    Parameters
+    ----------
+    ratios : float (k,)
+        The estimates R.
+    above, below : float (n, k) and (n,)
+        What they are ratios of in each draw.
+    confidence : float in (0, 1)
+    n_clusters : int
+        How many queries or sessions the draws are of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample.evaluation.resampling import ratio_intervals
+    >>> drawn = np.exp(np.random.default_rng(0).normal(size=(10_000, 5)))
+    >>> low, high = ratio_intervals(np.ones(5), drawn, np.ones(10_000), 0.95, n_clusters=100_000)
+    >>> held = ((drawn - 1 > low) & (drawn - 1 < high)).all(axis=1).mean()
+    >>> bool(abs(held - 0.95) < 0.005)
+    True
+    """
+    number("confidence", confidence, above=0, below=1)
+    # Of a handful of clicks a draw may have none within the cut-off; then the log itself counts.
+    drawn = np.tile(ratios, (len(above), 1))
+    np.divide(above, below[:, None], out=drawn, where=below[:, None] > 0)
+    is_positive = bool((ratios > 0).all() and (drawn > 0).all())
+    centre, drawn = (np.log(ratios), np.log(drawn)) if is_positive else (ratios, drawn)
+    from scipy.stats import norm, t  # noqa: PLC0415 (heavy, only where used)
+
+    spread = drawn.std(axis=0)
+    widest = float(norm.isf((1 - confidence) / 2))
+    if len(ratios) > 1:
+        steps = np.zeros_like(drawn)
+        np.divide(np.abs(drawn - np.median(drawn, axis=0)), spread, out=steps, where=spread > 0)
+        widest = float(np.quantile(steps.max(axis=1), confidence))
+    half = max(widest, float(t.isf(norm.sf(widest), max(1, n_clusters - 1)))) * spread
+    low, high = centre - half, centre + half
+    return (np.exp(low) - 1, np.exp(high) - 1) if is_positive else (low - 1, high - 1)
+
+
 def interval(values: Floats, confidence: float) -> tuple[float, float]:
     """Return the percentiles between which the middle share of the values lies."""
     number("confidence", confidence, above=0, below=1)

@@ -195,6 +195,6 @@ def _thetas(counts: PositionCounts, point: Floats, curves: dict[str, Floats]) ->
             curve = curves.get(str(name), curves.get(""))
             if curve is not None:
                 table[code, : curve.shape[1]] = curve[draw]
-        table /= max(1.0, np.nanmax(table))
+        table /= np.maximum(1.0, np.nanmax(table, axis=1, keepdims=True, initial=0.0))
         theta = table[counts.context, place]
         yield np.where(theta > 0, theta, point)  # 0 where the draw has no click there
