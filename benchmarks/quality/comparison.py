@@ -1,108 +1,186 @@
 """nDCG@10 on true labels of every ranker, learned from the same biased clicks.
 
 ``python benchmarks/quality/comparison.py`` runs what is not in its results file yet (a line of JSON
-for each run, so that a stopped comparison goes on), and prints a table. ``--table`` only prints,
-``--markdown`` in Markdown. What is compared is in `methods.py`, on which data in `worlds.py`.
+for each ranking, so that a stopped comparison goes on), and prints a table: the mean over logs with
+its 95 % interval, and the seconds of one core. ``--table`` only prints, ``--markdown`` in Markdown;
+``--against`` prints differences to the best of the libraries' own, log by log. What is compared is
+in `methods.py` and `libraries.py`, on which data in `worlds.py`. ``--order shown`` hands the
+libraries their held-out rows in the order shown, to see what that does.
 """
 
 import argparse
 import json
+import os
 import time
+from collections import defaultdict
 from itertools import product
 from pathlib import Path
 
-import numpy as np
-from methods import METHODS
-from worlds import MQ2008, make
+for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # before anything reads them
+    os.environ.setdefault(name, "1")
 
-from countersample import evaluate
+import numpy as np  # noqa: E402
+from methods import FROM_CLICKS, FROM_LABELS, METHODS  # noqa: E402
+from scipy import stats  # noqa: E402
+from worlds import is_here, make  # noqa: E402
+
+from countersample import evaluate  # noqa: E402
 
 METRIC = "ndcg@10"
-GAMMAS = (1.0, 1.5)
-
-
-def cases(options):
-    """Yield the worlds of the comparison: name, case, γ."""
-    for name in options.data:
-        if name == "MQ2008" and not MQ2008.is_dir():
-            print("MQ2008 is not beside the project (../shared/data): left out")
-            continue
-        yield from product([name], range(5 if name == "MQ2008" else options.seeds), GAMMAS)
+DATA = ("MQ2008", "OHSUMED", "yahoo-like", "istella-like")
+CONDITIONS = {  # γ, and how many items are shown
+    "all, γ = 1": (1.0, None),
+    "all, γ = 1.5": (1.5, None),
+    "top 10, γ = 1": (1.0, 10),
+}
+LABELS = "labels"  # the condition of full supervision, which looks at no click
+PEERS = ("LightGBM lambdarank", "XGBoost")
+KEY = ("data", "case", "condition", "order", "method")
 
 
 def read(path):
     if not path.exists():
-        return {}
-    rows = map(json.loads, path.read_text("utf-8").splitlines())
-    return {(row["data"], row["case"], row["gamma"], row["method"]): row for row in rows}
+        return []
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def run(options):
-    done = read(options.out)
-    for name, case, gamma in cases(options):
-        left = [each for each in options.methods if (name, case, gamma, each) not in done]
-        if not left:
+    done = {tuple(row[name] for name in KEY) for row in read(options.out)}
+    # Log by log, so that columns have equally many wherever it is stopped
+    for data, case in sorted(product(options.data, range(options.logs)), key=lambda each: each[1]):
+        if not is_here(data):
+            print(f"{data} is not beside the project (../shared/data): left out")
             continue
-        world = make(
-            name, case=case, gamma=gamma, n_sessions=options.sessions, n_queries=options.queries
-        )
-        for method in left:
-            begin = time.perf_counter()
-            scores = METHODS[method](world, case)
-            seconds = time.perf_counter() - begin
-            row = {
-                "data": name, "case": case, "gamma": gamma, "method": method,
-                METRIC: evaluate(scores, world.test, METRIC)[METRIC], "seconds": round(seconds, 2),
-            }  # fmt: skip
-            with options.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-            print(f"{name} {case} γ={gamma:g} {method}: {row[METRIC]:.4f} ({seconds:.1f} s)",
-                  flush=True)  # fmt: skip
+        for condition in options.conditions:
+            todo = [(condition, each) for each in FROM_CLICKS]
+            if condition == options.conditions[0]:
+                todo += [(LABELS, each) for each in FROM_LABELS]
+            todo = [
+                (under, each) for under, each in todo
+                if each in options.methods and (data, case, under, options.order, each) not in done
+            ]  # fmt: skip
+            if todo:
+                gamma, top = CONDITIONS[condition]
+                world = make(data, case=case, gamma=gamma, top=top)
+                for under, method in todo:
+                    rank(world, data, case, under, method, options)
+
+
+def rank(world, data, case, condition, method, options):
+    begin = time.process_time()
+    found = METHODS[method](world, case, order=options.order)
+    seconds = round(time.process_time() - begin, 2)
+    for way, ranked in found.items():
+        value = evaluate(ranked.scores, world.test, METRIC, ties="expected")[METRIC]
+        row = {
+            "data": data, "case": case, "condition": condition, "order": options.order,
+            "method": method, "way": way, METRIC: round(value, 5), "seconds": seconds,
+        } | ranked.chosen  # fmt: skip
+        with options.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        print(*row.values(), flush=True)
+
+
+def table_of(rows, order):
+    """Return the values of each log by name of the row, data and condition; and the seconds."""
+    values, seconds = defaultdict(dict), defaultdict(list)
+    names = list(METHODS)
+    for row in sorted(rows, key=lambda row: names.index(row["method"])):
+        if row["order"] == order:
+            name = row["method"] + (f", trees {row['way']}" if row["way"] else "")
+            for condition in CONDITIONS if row["condition"] == LABELS else [row["condition"]]:
+                key = name, row["data"], condition
+                values[key][row["case"]] = row[METRIC]
+                seconds[key].append(row["seconds"])
+    return values, seconds
+
+
+def with_interval(values, sign=""):
+    """Write the mean, ± half of its 95 % interval (Student's t, over logs)."""
+    if len(values) < 2:
+        return f"{np.mean(values):{sign}.4f}"
+    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+    return f"{np.mean(values):{sign}.4f} ± {half:.4f}"
+
+
+def best_peer(values, data, condition):
+    """Return the row of the libraries' own that has the best mean in a column."""
+    means = {
+        name: np.mean(list(found.values()))
+        for (name, *column), found in values.items()
+        if column == [data, condition] and name.startswith(PEERS)
+    }
+    return max(means, key=means.get)
+
+
+def against(values, name, data, condition):
+    """Write the difference to the best of the libraries' own, paired by log."""
+    own = values[name, data, condition]
+    other = values[best_peer(values, data, condition), data, condition]
+    return with_interval([own[case] - other[case] for case in own if case in other], sign="+")
 
 
 def show(options):
-    rows = list(read(options.out).values())
-    names = [name for name in options.data if any(row["data"] == name for row in rows)]
-    columns = list(product(names, GAMMAS))
-    head = ["nDCG@10 (seconds)", *(f"{name}, γ = {gamma:g}" for name, gamma in columns)]
-    lines = []
-    for method in METHODS:
-        line = [method]
-        for name, gamma in columns:
-            found = [
-                row for row in rows
-                if (row["data"], row["gamma"], row["method"]) == (name, gamma, method)
-            ]  # fmt: skip
-            if not found:
-                line.append("–")
-                continue
-            mean = np.mean([row[METRIC] for row in found])
-            seconds = np.mean([row["seconds"] for row in found])
-            line.append(f"{mean:.4f} ({seconds:.1f})")
-        lines.append(line)
-    if options.markdown:
-        print("| " + " | ".join(head) + " |\n|---|" + "--:|" * len(columns))
-        print("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    values, seconds = table_of(read(options.out), options.order)
+    for data in options.data:
+        conditions = [each for each in options.conditions if any(
+            column == [data, each] for _, *column in values)]  # fmt: skip
+        if not conditions:
+            continue
+        names = list(dict.fromkeys(key[0] for key in values if key[1] == data))
+        lines = [[data, *conditions]]
+        for name in names:
+            line = [name]
+            for condition in conditions:
+                key = name, data, condition
+                if key not in values:
+                    line.append("–")
+                elif options.against:
+                    line.append(against(values, *key))
+                else:
+                    mean = np.mean(seconds[key])
+                    line.append(f"{with_interval(list(values[key].values()))} ({mean:.1f})")
+            lines.append(line)
+        if options.against:
+            best = [best_peer(values, data, each) for each in conditions]
+            lines.append(["the best of the libraries", *best])
+        write(lines, markdown=options.markdown)
+
+
+def write(lines, *, markdown):
+    if markdown:
+        print(f"| {' | '.join(lines[0])} |\n|---|{'--:|' * (len(lines[0]) - 1)}")
+        print("\n".join(f"| {' | '.join(line)} |" for line in lines[1:]), end="\n\n")
         return
-    widths = [max(len(line[k]) for line in [head, *lines]) for k in range(len(head))]
-    for line in [head, *lines]:
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    for line in lines:
         cells = [line[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
         print("  ".join(cells))
+    print()
+
+
+def warm_up():
+    """Compile and import what a first run would pay for."""
+    world = make("tiny", case=0, gamma=1.0)
+    for method in METHODS.values():
+        method(world, 0, order="shuffled")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("comparison.jsonl"))
-    parser.add_argument("--data", nargs="*", default=["MQ2008", "yahoo-like", "istella-like"])
+    parser.add_argument("--data", nargs="*", default=DATA, choices=DATA)
+    parser.add_argument("--conditions", nargs="*", default=list(CONDITIONS), choices=CONDITIONS)
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--sessions", type=int, default=100_000)
-    parser.add_argument("--queries", type=int, default=1500, help="of synthetic data")
-    parser.add_argument("--seeds", type=int, default=3, help="of synthetic data")
+    parser.add_argument("--logs", type=int, default=5, help="folds of real data, at most 5")
+    parser.add_argument("--order", choices=["shuffled", "shown"], default="shuffled")
     parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--against", action="store_true", help="differences to the best library")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     if not options.table:
+        warm_up()
         run(options)
     show(options)
 

@@ -2,11 +2,12 @@
 
 A world is labelled data, cut into a part to train on and one to test on, and the log of users on
 the first. In nine of ten sessions they were shown the items of a query in the order of one policy,
-in one of ten in that of another (an A/B test). They examined rank r with probability (1/r)^γ, and
-clicked one in ten of the items that are not relevant.
+in one of ten in that of another (an A/B test): all of them, or the top 10. They examined rank r
+with probability (1/r)^γ, and clicked one in ten of the items that are not relevant.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,15 @@ from countersample import (
     train,
 )
 from countersample.clicks import simulate_impressions
-from countersample.clicks.impressions import PositionCounts
+from countersample.clicks.impressions import PositionCounts, join_features
 
-MQ2008 = Path(__file__).resolve().parents[3] / "shared" / "data" / "mq2008"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+FOLDERS = {"MQ2008": DATA / "mq2008", "OHSUMED": DATA / "ohsumed"}
+FOLDS = 5
 TRAFFIC = (0.9, 0.1)  # of each policy
 DEPTH = 10  # positions that say how fast attention falls
+N_TRAIN, N_TEST = 120, 300  # queries of synthetic data
+SESSIONS = 160  # a query
 FEW = 3  # queries, whose labels a policy is trained on
 
 
@@ -48,58 +53,74 @@ class World:
     `policy` holds the scores of the first policy on the test data, (n_items,).
     """
 
+    name: str
     train: RankingDataset
     test: RankingDataset
-    relevant: float
     gamma: float
     policy: np.ndarray
     shown: Shown
 
+    @cached_property
+    def counts(self):
+        """What `fit` comes down to: impressions and clicks of each query, item and position."""
+        shown = self.shown
+        return PositionCounts.from_columns(
+            self.train.query_ids[shown.query], shown.item, shown.position, shown.clicks,
+            shown.impressions,
+        )  # fmt: skip
+
     def log(self, propensities):
-        """Return the click log, with propensities "known", "estimated" or "none" (all 1)."""
-        rows = self.shown.clicks > 0
-        position = self.shown.position[rows]
-        law = {
-            "known": lambda: PositionBias(self.gamma).propensity(position),
-            "estimated": lambda: self.estimated().propensity(position),
-            "none": lambda: np.ones(len(position)),
-        }[propensities]()
-        return ClickLog(self.shown.query[rows], self.shown.item[rows], law, self.shown.clicks[rows])
+        """Return the click log, with propensities "known", "estimated" or "none" (all 1).
+
+        A click weighs 1/ρ, with ρ the probability that its item is examined in a session of its
+        query: by both policies, in as many sessions as each had.
+        """
+        if propensities == "none":
+            ones = np.ones(self.shown.position.max())
+            return join_features(self.counts, ones, self.train, exposure="position-only")[0]
+        bias = PositionBias(self.gamma) if propensities == "known" else self.estimated()
+        return join_features(self.counts, bias, self.train, exposure="policy-aware")[0]
 
     def estimated(self):
         """Return the position-bias curve by what the log says: `estimate_gamma`."""
-        shown = self.shown
-        counts = PositionCounts.from_columns(
-            shown.query, shown.item, shown.position, shown.clicks, shown.impressions
-        )
-        return propensity.estimate_gamma(counts, depth=DEPTH, rng=0).bias
+        return propensity.estimate_gamma(self.counts, depth=DEPTH, rng=0).bias
 
 
-def make(name, *, case, gamma, n_sessions, n_queries):
-    """Return a world by the name of its data; `case` is the fold of MQ2008, or a seed."""
-    if name == "MQ2008":
-        train, test, relevant = _fold_of_mq2008(case)
+def is_here(name):
+    """Return whether the data can be had: real data lies beside the project."""
+    return name not in FOLDERS or FOLDERS[name].is_dir()
+
+
+def make(name, *, case, gamma, top=None):
+    """Return a world by the name of its data; `case` is the fold of real data, or a seed."""
+    if name in FOLDERS:
+        train, test, relevant = (*_fold(FOLDERS[name], case), 1)
     else:
-        dataset = synthetic(name, n_queries=n_queries, rng=case)
+        share = N_TRAIN / (N_TRAIN + N_TEST)
+        dataset = synthetic(name, n_queries=N_TRAIN + N_TEST, rng=case)
         train, test = (
-            part.normalized("query-minmax") for part in dataset.split(0.6, 0.4, rng=case)
+            part.normalized("query-minmax") for part in dataset.split(share, 1 - share, rng=case)
         )
         relevant = 3
     rng = np.random.default_rng(case)
     weights = [_policy(train, relevant, rng) for _ in TRAFFIC]
+    n_sessions = SESSIONS * train.n_queries
     parts = [
-        _show(train, train.features @ w, gamma, relevant, round(share * n_sessions), rng)
+        _show(train, train.features @ w, gamma, relevant, top, round(share * n_sessions), rng)
         for w, share in zip(weights, TRAFFIC, strict=True)
     ]
     policy = np.repeat(np.arange(len(TRAFFIC)), [len(part[0]) for part in parts])
     shown = Shown(policy, *(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    return World(train, test, relevant, gamma, test.features @ weights[0], shown)
+    return World(name, train, test, gamma, test.features @ weights[0], shown)
 
 
-def _fold_of_mq2008(fold):
-    parts = [load_letor(MQ2008 / f"S{k}.txt.xz").normalized("query-minmax") for k in range(1, 6)]
-    turned = [parts[(fold + k) % 5] for k in range(5)]
-    return joined(turned[:4]), turned[4], 1  # no part to choose by: nothing looks at labels
+def _fold(folder, fold):
+    """Return four parts to train on and one to test on: nothing looks at labels to choose."""
+    parts = [
+        load_letor(folder / f"S{k + 1}.txt.xz").normalized("query-minmax") for k in range(FOLDS)
+    ]
+    turned = [parts[(fold + k) % FOLDS] for k in range(FOLDS)]
+    return joined(turned[:-1]), turned[-1]
 
 
 def joined(parts):
@@ -120,11 +141,11 @@ def _policy(dataset, relevant, rng):
     return train(few, labels, learning_rate=0.01, steps=1000, rng=rng).weights
 
 
-def _show(dataset, scores, gamma, relevant, n_sessions, rng):
+def _show(dataset, scores, gamma, relevant, top, n_sessions, rng):
     """Return query, item, position, impressions and clicks of each item, in the order shown."""
     table = simulate_impressions(
         dataset, scores, n_sessions,
-        bias=PositionBias(gamma), relevant=relevant, top=None, rng=rng,
+        bias=PositionBias(gamma), relevant=relevant, top=top, rng=rng,
     )  # fmt: skip
     order = {query: k for k, query in enumerate(dataset.query_ids.tolist())}
     ids, code = np.unique(table["query_id"].to_numpy(), return_inverse=True)
