@@ -41,7 +41,7 @@ class Spy:
         if whole is not None:
             Spy.given.append(self)
 
-    def begin(self, _seed):
+    def begin(self, _growth, _seed):
         return self
 
     def advance(self):

@@ -5,7 +5,8 @@ for each ranking, so that a stopped comparison goes on), and prints a table: the
 its 95 % interval, and the seconds of one core. ``--table`` only prints, ``--markdown`` in Markdown;
 ``--against`` prints differences to the best of the libraries' own, log by log. What is compared is
 in `methods.py` and `libraries.py`, on which data in `worlds.py`. ``--order shown`` hands the
-libraries their held-out rows in the order shown, to see what that does.
+libraries their held-out rows in the order shown, ``--growth whole`` grows their trees on all rows
+and features, to see what that does.
 """
 
 import argparse
@@ -20,6 +21,7 @@ for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # before anything reads t
     os.environ.setdefault(name, "1")
 
 import numpy as np  # noqa: E402
+from libraries import GROWTHS  # noqa: E402
 from methods import FROM_CLICKS, FROM_LABELS, METHODS  # noqa: E402
 from scipy import stats  # noqa: E402
 from worlds import is_here, make  # noqa: E402
@@ -35,7 +37,7 @@ CONDITIONS = {  # γ, and how many items are shown
 }
 LABELS = "labels"  # the condition of full supervision, which looks at no click
 PEERS = ("LightGBM lambdarank", "XGBoost")
-KEY = ("data", "case", "condition", "order", "method")
+KEY = ("data", "case", "condition", "order", "growth", "method")
 
 
 def read(path):
@@ -57,7 +59,8 @@ def run(options):
                 todo += [(LABELS, each) for each in FROM_LABELS]
             todo = [
                 (under, each) for under, each in todo
-                if each in options.methods and (data, case, under, options.order, each) not in done
+                if each in options.methods
+                and (data, case, under, options.order, options.growth, each) not in done
             ]  # fmt: skip
             if todo:
                 gamma, top = CONDITIONS[condition]
@@ -68,25 +71,26 @@ def run(options):
 
 def rank(world, data, case, condition, method, options):
     begin = time.process_time()
-    found = METHODS[method](world, case, order=options.order)
+    found = METHODS[method](world, case, order=options.order, growth=options.growth)
     seconds = round(time.process_time() - begin, 2)
     for way, ranked in found.items():
         value = evaluate(ranked.scores, world.test, METRIC, ties="expected")[METRIC]
         row = {
             "data": data, "case": case, "condition": condition, "order": options.order,
-            "method": method, "way": way, METRIC: round(value, 5), "seconds": seconds,
+            "growth": options.growth, "method": method, "way": way, METRIC: round(value, 5),
+            "seconds": seconds,
         } | ranked.chosen  # fmt: skip
         with options.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         print(*row.values(), flush=True)
 
 
-def table_of(rows, order):
+def table_of(rows, order, growth):
     """Return the values of each log by name of the row, data and condition; and the seconds."""
     values, seconds = defaultdict(dict), defaultdict(list)
     names = list(METHODS)
     for row in sorted(rows, key=lambda row: names.index(row["method"])):
-        if row["order"] == order:
+        if (row["order"], row["growth"]) == (order, growth):
             name = row["method"] + (f", trees {row['way']}" if row["way"] else "")
             for condition in CONDITIONS if row["condition"] == LABELS else [row["condition"]]:
                 key = name, row["data"], condition
@@ -121,7 +125,7 @@ def against(values, name, data, condition):
 
 
 def show(options):
-    values, seconds = table_of(read(options.out), options.order)
+    values, seconds = table_of(read(options.out), options.order, options.growth)
     for data in options.data:
         conditions = [each for each in options.conditions if any(
             column == [data, each] for _, *column in values)]  # fmt: skip
@@ -164,7 +168,7 @@ def warm_up():
     """Compile and import what a first run would pay for."""
     world = make("tiny", case=0, gamma=1.0)
     for method in METHODS.values():
-        method(world, 0, order="shuffled")
+        method(world, 0, order="shuffled", growth="sampled")
 
 
 def main():
@@ -175,6 +179,7 @@ def main():
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--logs", type=int, default=5, help="folds of real data, at most 5")
     parser.add_argument("--order", choices=["shuffled", "shown"], default="shuffled")
+    parser.add_argument("--growth", choices=GROWTHS, default="sampled")
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--against", action="store_true", help="differences to the best library")
     parser.add_argument("--markdown", action="store_true")

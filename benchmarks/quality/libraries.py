@@ -27,8 +27,12 @@ ROUNDS, PATIENCE = 500, 20
 METRIC = "dcg@10"
 JUDGES = 0.6  # of the queries, in three parts that are held out in turn
 CHOOSING = 0.7  # of the time: three times on four fifths, and then once on everything
-# The trees of `GBDTRanker`: few rows and features for each.
-RATE, LEAVES, LEAST, BAGGING, BINS = 0.1, 15, 50, 0.5, 64
+LEAVES, LEAST, BINS = 15, 50, 64
+# As trees of `GBDTRanker` grow, on half of the rows and few features each; or slower, on all.
+GROWTHS = {
+    "sampled": {"rate": 0.1, "rows": 0.5, "features": 20},
+    "whole": {"rate": 0.05, "rows": 1.0, "features": np.inf},
+}
 BY_NDCG, BY_ESTIMATE = "by their nDCG", "by our estimate"
 
 
@@ -75,9 +79,9 @@ def _rows(train, row, label, position, group, order, rng):
     )
 
 
-def share_of_features(n_features):
-    """Return the share of the features that a tree is grown on: a fifth, but at least 20."""
-    return min(1.0, max(0.2, 20 / n_features))
+def share_of_features(growth, n_features):
+    """Return the share of the features that a tree is grown on: a fifth, but not too few."""
+    return min(1.0, max(0.2, growth["features"] / n_features))
 
 
 class LightGBM:
@@ -113,16 +117,16 @@ class LightGBM:
             "label_gain": {"n": gains, "2^n - 1": 2.0**gains - 1}[gain].tolist(), "num_threads": 1,
         } | params  # fmt: skip
 
-    def begin(self, seed):
+    def begin(self, growth, seed):
         """Forget the trees."""
         import lightgbm as lgb
 
         self.train.construct()
         self._booster = lgb.Booster(
             self._params | {
-                "learning_rate": RATE, "num_leaves": LEAVES, "seed": seed,
-                "bagging_fraction": BAGGING, "bagging_freq": 1,
-                "feature_fraction": share_of_features(self.train.num_feature()),
+                "learning_rate": growth["rate"], "num_leaves": LEAVES, "seed": seed,
+                "bagging_fraction": growth["rows"], "bagging_freq": 1,
+                "feature_fraction": share_of_features(growth, self.train.num_feature()),
             },
             self.train,
         )  # fmt: skip
@@ -171,7 +175,7 @@ class XGBoost:
             self._valid.append(table(held_out.features, held_out.label, held_out.group))
             self._valid.append(table(to_score))
 
-    def begin(self, seed):
+    def begin(self, growth, seed):
         """Forget the trees."""
         import xgboost as xgb
 
@@ -180,8 +184,8 @@ class XGBoost:
                 "objective": "rank:ndcg", "eval_metric": "ndcg@10", "lambdarank_unbiased": True,
                 "ndcg_exp_gain": False, "tree_method": "hist", "max_bin": BINS, "seed": seed,
                 "grow_policy": "lossguide", "max_depth": 0, "max_leaves": LEAVES,
-                "eta": RATE, "subsample": BAGGING,
-                "colsample_bytree": share_of_features(self.train.num_col()),
+                "eta": growth["rate"], "subsample": growth["rows"],
+                "colsample_bytree": share_of_features(growth, self.train.num_col()),
                 "verbosity": 0, "nthread": 1,
             },
             [self.train, *self._valid],
@@ -207,13 +211,13 @@ class XGBoost:
         return self._booster.predict(xgb.DMatrix(features), output_margin=True)
 
 
-def curves(folds, held_out, seed, *, until):
+def curves(folds, held_out, growth, seed, *, until):
     """Grow a tree for each part in turn, until neither value has been better for a while.
 
     Returns both values after each tree, (n_trees, 2): by their nDCG and by our estimate. No tree is
     begun after `until`, in seconds of this process.
     """
-    growing = [fold.begin(seed) for fold in folds]
+    growing = [fold.begin(growth, seed) for fold in folds]
     values = []
     while len(values) < ROUNDS and (not values or time.process_time() < until):
         for each in growing:
@@ -225,12 +229,15 @@ def curves(folds, held_out, seed, *, until):
     return np.array(values)
 
 
-def learn(library, world, seed, *, budget, order="shuffled", rows_of=clicked_rows):
+def learn(
+    library, world, seed, *, budget, order="shuffled", growth="sampled", rows_of=clicked_rows
+):
     """Return the number of trees that each way chose, and their scores of the test items.
 
-    ``order`` is that of held-out rows, ``budget`` in seconds of this process.
+    ``order`` is that of held-out rows, ``growth`` how a tree grows, ``budget`` in seconds of this
+    process.
     """
-    begin = time.process_time()
+    begin, growth = time.process_time(), GROWTHS[growth]
     rng = np.random.default_rng(seed)
     n_queries, trains_in = world.train.n_queries, library.func.trains_in
     log = world.log("estimated") if rows_of is clicked_rows else ClickLog.from_labels(world.train)
@@ -244,10 +251,10 @@ def learn(library, world, seed, *, budget, order="shuffled", rows_of=clicked_row
         rows = rows_of(world, ~is_held_out, order=trains_in, rng=rng)
         judged = rows_of(world, is_held_out, order=order, rng=rng)
         folds.append(library(rows, whole, judged, fold.validation.features))
-    values = curves(folds, held_out, seed, until=begin + CHOOSING * budget)
+    values = curves(folds, held_out, growth, seed, until=begin + CHOOSING * budget)
     ways = zip((BY_NDCG, BY_ESTIMATE), 1 + values.argmax(axis=0), strict=True)
     n_trees = {way: int(found) for way, found in ways}
-    grown, scores = whole.begin(seed), {}
+    grown, scores = whole.begin(growth, seed), {}
     for tree in range(1, max(n_trees.values()) + 1):
         grown.advance()
         for way, last in n_trees.items():

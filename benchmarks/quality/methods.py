@@ -89,9 +89,9 @@ def theirs(library, world, seed, **options):
     return {way: Ranked(scores[way], {"trees": n_trees[way]}) for way in n_trees}
 
 
-def supervised_lambdarank(world, seed, **_):
+def supervised_lambdarank(world, seed, *, growth, **_):
     library = partial(libraries.LightGBM, gain="2^n - 1")
-    return theirs(library, world, seed, rows_of=libraries.labelled_rows)
+    return theirs(library, world, seed, growth=growth, rows_of=libraries.labelled_rows)
 
 
 # A method may give several rankings, by how it chose.
