@@ -88,14 +88,15 @@ def rank(world, data, case, condition, method, options):
 def table_of(rows, order, growth):
     """Return the values of each log by name of the row, data and condition; and the seconds."""
     values, seconds = defaultdict(dict), defaultdict(list)
+    rows = [row for row in rows if (row["order"], row["growth"]) == (order, growth)]
+    columns = {(row["data"], row["condition"]) for row in rows}
     names = list(METHODS)
     for row in sorted(rows, key=lambda row: names.index(row["method"])):
-        if (row["order"], row["growth"]) == (order, growth):
-            name = row["method"] + (f", trees {row['way']}" if row["way"] else "")
-            for condition in CONDITIONS if row["condition"] == LABELS else [row["condition"]]:
-                key = name, row["data"], condition
-                values[key][row["case"]] = row[METRIC]
-                seconds[key].append(row["seconds"])
+        name = row["method"] + (f", trees {row['way']}" if row["way"] else "")
+        for condition in CONDITIONS if row["condition"] == LABELS else [row["condition"]]:
+            if (row["data"], condition) in columns:
+                values[name, row["data"], condition][row["case"]] = row[METRIC]
+                seconds[name, row["data"], condition].append(row["seconds"])
     return values, seconds
 
 
@@ -131,7 +132,8 @@ def show(options):
             column == [data, each] for _, *column in values)]  # fmt: skip
         if not conditions:
             continue
-        names = list(dict.fromkeys(key[0] for key in values if key[1] == data))
+        wanted = dict.fromkeys(name for name, of, _ in values if of == data)
+        names = [each for each in wanted if each.split(", trees by")[0] in options.methods]
         lines = [[data, *conditions]]
         for name in names:
             line = [name]

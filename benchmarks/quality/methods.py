@@ -51,29 +51,36 @@ def logging(world, _seed, **_):
     return {"": Ranked(world.policy)}
 
 
-def from_clicks(propensities, world, seed, *, method="countersample", **_):
+@lru_cache(maxsize=1)
+def linear_of(world, seed):
+    """Return the linear ranker with estimated propensities, and the seconds that it took."""
+    begin = time.process_time()
+    ranker = linear(world, clip="auto", random_state=seed)
+    ranker.fit_log(world.train, world.log("estimated"))
+    return ranker, time.process_time() - begin
+
+
+def with_estimated(world, seed, **_):
+    ranker, seconds = linear_of(world, seed)
+    chosen = {"clip": ranker.clip_, "seconds": round(seconds, 2)}
+    return {"": Ranked(ranker.predict(world.test), chosen)}
+
+
+def with_others(propensities, method, world, seed, **_):
     ranker = linear(world, method=method, clip="auto", random_state=seed)
     ranker.fit_log(world.train, world.log(propensities))
     return {"": Ranked(ranker.predict(world.test), {"clip": ranker.clip_})}
 
 
-@lru_cache(maxsize=1)
-def clip_of(world, seed):
-    """Return how far a linear ranker found it best to clip, and the seconds that this took."""
-    begin = time.process_time()
-    ranker = linear(world, clip="auto", random_state=seed)
-    ranker.fit_log(world.train, world.log("estimated"))
-    return ranker.clip_, time.process_time() - begin
-
-
 def clipped(make, world, seed, **_):
-    """As ``clip="auto"`` does, but the choice is made once for all rankers of a log."""
-    clip, seconds = clip_of(world, seed)
+    """As ``clip="auto"`` does, but a linear ranker chooses once for all rankers of a log."""
+    chooser, seconds = linear_of(world, seed)
     begin = time.process_time()
-    ranker = make(world, clip=clip, random_state=seed)
+    ranker = make(world, clip=chooser.clip_, random_state=seed)
     ranker.fit_log(world.train, world.log("estimated"))
     seconds += time.process_time() - begin
-    return {"": Ranked(ranker.predict(world.test), {"clip": clip, "seconds": round(seconds, 2)})}
+    chosen = {"clip": chooser.clip_, "seconds": round(seconds, 2)}
+    return {"": Ranked(ranker.predict(world.test), chosen)}
 
 
 def supervised(make, world, seed, **_):
@@ -97,9 +104,9 @@ def supervised_lambdarank(world, seed, *, growth, **_):
 # A method may give several rankings, by how it chose.
 FROM_CLICKS = {
     "logging policy": logging,
-    "linear, naive": partial(from_clicks, "none", method="naive"),
-    "linear, known propensities": partial(from_clicks, "known"),
-    "linear": partial(from_clicks, "estimated"),
+    "linear, naive": partial(with_others, "none", "naive"),
+    "linear, known propensities": partial(with_others, "known", "countersample"),
+    "linear": with_estimated,
     "neural": partial(clipped, network),
     "trees": partial(clipped, trees),
     "LightGBM lambdarank": partial(theirs, partial(libraries.LightGBM)),
