@@ -70,9 +70,11 @@ def surprise(rows):
 
 
 @pytest.mark.parametrize("trains_in", ["shown", "shuffled"])
-def test_held_out_rows_tell_nothing_of_their_position(quality, world, trains_in):
+@pytest.mark.parametrize("rows_of", ["clicked_rows", "candidate_rows"])
+def test_held_out_rows_tell_nothing_of_their_position(quality, world, trains_in, rows_of):
     Spy.given, Spy.trains_in = [], trains_in
-    quality[0].learn(partial(Spy), world, 0, budget=1.0)
+    libraries = quality[0]
+    libraries.learn(partial(Spy), world, 0, budget=1.0, rows_of=getattr(libraries, rows_of))
     assert len(Spy.given) >= 2
     for given in Spy.given:
         assert abs(surprise(given.held_out)) < MANY
@@ -98,3 +100,19 @@ def test_every_row_is_held_out_or_learned_from(quality, world):
         assert sum(len(part.label) for part in parts) == len(world.shown.query)
         assert sum(part.label.sum() for part in parts) == world.shown.clicks.sum()
         assert all(part.sizes.sum() == len(part.label) for part in parts)
+
+
+def test_what_was_not_shown_is_there_once_a_policy_and_not_clicked(quality, world):
+    everything = np.ones(world.train.n_queries, bool)
+    rng = np.random.default_rng(0)
+    shown = quality[0].clicked_rows(world, everything, order="shown", rng=rng)
+    rows = quality[0].candidate_rows(world, everything, order="shown", rng=rng)
+    n_policies = np.bincount(
+        np.unique(np.stack([world.shown.query, world.shown.policy]), axis=1)[0]
+    )
+    assert len(rows.label) == n_policies @ world.train.query_sizes
+    assert len(rows.sizes) == len(shown.sizes)
+    is_shown = rows.position <= shown.position.max()
+    np.testing.assert_array_equal(rows.label[is_shown], shown.label)
+    np.testing.assert_array_equal(rows.features[is_shown], shown.features)
+    assert not rows.label[~is_shown].any()

@@ -22,7 +22,7 @@ for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # before anything reads t
 
 import numpy as np  # noqa: E402
 from libraries import GROWTHS  # noqa: E402
-from methods import FROM_CLICKS, FROM_LABELS, METHODS  # noqa: E402
+from methods import FROM_CLICKS, FROM_LABELS, METHODS, WITH_UNSHOWN  # noqa: E402
 from scipy import stats  # noqa: E402
 from worlds import is_here, make  # noqa: E402
 
@@ -54,7 +54,8 @@ def run(options):
             print(f"{data} is not beside the project (../shared/data): left out")
             continue
         for condition in options.conditions:
-            todo = [(condition, each) for each in FROM_CLICKS]
+            gamma, top = CONDITIONS[condition]
+            todo = [(condition, each) for each in FROM_CLICKS if top or each not in WITH_UNSHOWN]
             if condition == options.conditions[0]:
                 todo += [(LABELS, each) for each in FROM_LABELS]
             todo = [
@@ -63,7 +64,6 @@ def run(options):
                 and (data, case, under, options.order, options.growth, each) not in done
             ]  # fmt: skip
             if todo:
-                gamma, top = CONDITIONS[condition]
                 world = make(data, case=case, gamma=gamma, top=top)
                 for under, method in todo:
                     rank(world, data, case, under, method, options)

@@ -1,9 +1,10 @@
 """What LightGBM and XGBoost do themselves with the same clicks.
 
 They get a row for each policy, query and item that was shown, with the number of clicks as label
-and as gain; the rows of a policy and query are a group. The number of trees is chosen as
-it is for our own trees: parts of the queries are held out in turn, and what is best for all of them
-together is grown on everything. It is chosen in two ways:
+and as gain; the rows of a policy and query are a group. Where a page shows the top 10, they may get
+all other items of the query as well, as not clicked. The number of trees is chosen as it is for our
+own trees: parts of the queries are held out in turn, and what is best for all of them together is
+grown on everything. It is chosen in two ways:
 
 by their nDCG
     the library's own nDCG@10 of the clicks on the held-out rows, as its early stopping has it
@@ -60,6 +61,22 @@ def clicked_rows(world, is_wanted, *, order, rng):
     return _rows(train, row, shown.clicks[kept], shown.position[kept], group, order, rng)
 
 
+def candidate_rows(world, is_wanted, *, order, rng):
+    """Return what was shown, and below it as not clicked what the page had no room for."""
+    train, shown = world.train, world.shown
+    query = np.repeat(np.arange(train.n_queries), train.query_sizes)
+    n_policies = shown.policy.max() + 1
+    clicks = np.zeros((n_policies, train.n_items), int)
+    position = np.full((n_policies, train.n_items), shown.position.max() + 1)
+    row = train.offsets[shown.query] + shown.item
+    clicks[shown.policy, row], position[shown.policy, row] = shown.clicks, shown.position
+    is_there = np.zeros((n_policies, train.n_queries), bool)
+    is_there[shown.policy, shown.query] = True  # a policy may have had no session of a query
+    policy, row = np.nonzero(is_there[:, query] & is_wanted[query])
+    group = policy * train.n_queries + query[row]
+    return _rows(train, row, clicks[policy, row], position[policy, row], group, order, rng)
+
+
 def labelled_rows(world, is_wanted, *, order, rng):
     """Return each query once, with its labels: full supervision."""
     train = world.train
@@ -69,8 +86,9 @@ def labelled_rows(world, is_wanted, *, order, rng):
 
 
 def _rows(train, row, label, position, group, order, rng):
-    within = {"shown": position, "shuffled": rng.random(len(row))}[order]
-    sort = np.lexsort((within, group))
+    by_chance = rng.random(len(row))
+    keys = (by_chance, position, group) if order == "shown" else (by_chance, group)
+    sort = np.lexsort(keys)
     return Rows(
         train.features[row[sort]],
         label[sort].astype(int),
@@ -240,7 +258,8 @@ def learn(
     begin, growth = time.process_time(), GROWTHS[growth]
     rng = np.random.default_rng(seed)
     n_queries, trains_in = world.train.n_queries, library.func.trains_in
-    log = world.log("estimated") if rows_of is clicked_rows else ClickLog.from_labels(world.train)
+    is_labelled = rows_of is labelled_rows
+    log = ClickLog.from_labels(world.train) if is_labelled else world.log("estimated")
     held_out = HeldOut(world.train, log, METRIC, least_queries=int(JUDGES * n_queries), rng=rng)
     everything = rows_of(world, np.ones(n_queries, bool), order=trains_in, rng=rng)
     whole = library(everything)

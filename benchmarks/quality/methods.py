@@ -101,6 +101,16 @@ def supervised_lambdarank(world, seed, *, growth, **_):
     return theirs(library, world, seed, growth=growth, rows_of=libraries.labelled_rows)
 
 
+LIBRARIES = {
+    "LightGBM lambdarank": partial(libraries.LightGBM),
+    "LightGBM lambdarank, position": partial(libraries.LightGBM, position=True),
+    "XGBoost rank:ndcg, unbiased": partial(libraries.XGBoost),
+}
+# Of a page that shows the top 10
+WITH_UNSHOWN = {
+    f"{name}, with what was not shown": partial(theirs, library, rows_of=libraries.candidate_rows)
+    for name, library in LIBRARIES.items()
+}
 # A method may give several rankings, by how it chose.
 FROM_CLICKS = {
     "logging policy": logging,
@@ -109,9 +119,8 @@ FROM_CLICKS = {
     "linear": with_estimated,
     "neural": partial(clipped, network),
     "trees": partial(clipped, trees),
-    "LightGBM lambdarank": partial(theirs, partial(libraries.LightGBM)),
-    "LightGBM lambdarank, position": partial(theirs, partial(libraries.LightGBM, position=True)),
-    "XGBoost rank:ndcg, unbiased": partial(theirs, partial(libraries.XGBoost)),
+    **{name: partial(theirs, library) for name, library in LIBRARIES.items()},
+    **WITH_UNSHOWN,
 }
 FROM_LABELS = {
     "full supervision: linear": partial(supervised, linear),
