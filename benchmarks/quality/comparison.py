@@ -89,7 +89,7 @@ def table_of(rows, order, growth):
     """Return the values of each log by name of the row, data and condition; and the seconds."""
     values, seconds = defaultdict(dict), defaultdict(list)
     rows = [row for row in rows if (row["order"], row["growth"]) == (order, growth)]
-    columns = {(row["data"], row["condition"]) for row in rows}
+    columns = {(row["data"], row["condition"]) for row in rows if row["method"].startswith(PEERS)}
     names = list(METHODS)
     for row in sorted(rows, key=lambda row: names.index(row["method"])):
         name = row["method"] + (f", trees {row['way']}" if row["way"] else "")
@@ -105,7 +105,7 @@ def with_interval(values, sign=""):
     if len(values) < 2:
         return f"{np.mean(values):{sign}.4f}"
     half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
-    return f"{np.mean(values):{sign}.4f} ± {half:.4f}"
+    return f"{np.mean(values):{sign}.4f} ± {half:.4f}".replace("-", "−")
 
 
 def best_peer(values, data, condition):
