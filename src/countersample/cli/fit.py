@@ -186,6 +186,8 @@ def _show_fit(found: Fit) -> None:
     _show.line()
     _show.paragraph(found.verdict)
     _show.paragraph(found.judged_by.sentence)
+    if found.is_better:
+        _show.paragraph(found.ab_plan.sentence)
     for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")
 

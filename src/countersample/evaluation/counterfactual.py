@@ -294,13 +294,14 @@ def estimate_gain(
             "nothing to compare with"
         )
     difference = of_new.value - of_old.value
-    (low,), (high,) = ratio_intervals(
+    ends = ratio_intervals(
         np.array([of_new.value / of_old.value]), drawn[:, :1], drawn[:, 1], confidence,
         len(case.clusters),
     )  # fmt: skip
+    low, high = (float(end[0]) for end in ends)
     return Gain(
-        difference, of_old.value * low, of_old.value * high, difference / of_old.value, float(low),
-        float(high), of_new, of_old,
+        difference, of_old.value * low, of_old.value * high, difference / of_old.value, low, high,
+        of_new, of_old,
     )  # fmt: skip
 
 
