@@ -187,7 +187,7 @@ def _show_fit(found: Fit) -> None:
     _show.paragraph(found.verdict)
     _show.paragraph(found.judged_by.sentence)
     if found.is_better:
-        _show.paragraph(found.ab_plan.sentence)
+        _show.paragraph(f"An A/B test tells for sure. {found.ab_plan.sentence}")
     for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")
 
