@@ -1,5 +1,6 @@
 """Judged by later days or by other queries: nothing that judges was learned from."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -19,7 +20,7 @@ from countersample.evaluation.held_out import HeldOut
 from countersample.evaluation.ranking import item_ranks, rank_values
 from countersample.fitting import fit_from_impressions
 from countersample.fitting.intervals import Units, values_of_draws
-from countersample.fitting.judging import judge_by_time
+from countersample.fitting.judging import _of_the_written, judge_by_time
 from countersample.propensity import Propensities
 from countersample.tuning import tune
 from countersample.tuning.rates import RateGrid
@@ -243,6 +244,23 @@ class TestFit:
             )
         with pytest.raises(ParameterError, match="judge_by is 'clicks'"):
             fit_from_impressions(*opened(log, features), judge_by="clicks")
+
+
+def test_the_interval_is_of_the_ranker_that_is_written(shop):
+    """√(1 + 1/5) times as wide, by the logarithm, as that of the rankers which are judged."""
+    log, features = opened(*shop)
+    fit = fit_from_impressions(log, features, propensities=PositionBias(1.0), seed=SEED)
+    gain = fit.gain
+    ends = np.log1p([gain.relative_low, gain.relative, gain.relative_high])
+    assert ends[2] - ends[1] == pytest.approx(ends[1] - ends[0])
+    assert gain.low == pytest.approx(gain.relative_low * gain.logged.value)
+    narrow = replace(
+        gain, relative_low=np.expm1(ends[1] - 0.01), relative_high=np.expm1(ends[1] + 0.01)
+    )
+    found = _of_the_written(narrow)
+    assert np.log1p(found.relative_high) - ends[1] == pytest.approx(0.01 * np.sqrt(1.2))
+    empty = replace(gain, relative_low=-1.5)
+    assert _of_the_written(empty) is empty
 
 
 class TestSettings:
