@@ -6,7 +6,7 @@ its 95 % interval, and the seconds of one core. ``--table`` only prints, ``--mar
 ``--against`` prints differences to the best of the libraries' own, log by log. What is compared is
 in `methods.py` and `libraries.py`, on which data in `worlds.py`. ``--order shown`` hands the
 libraries their held-out rows in the order shown, ``--growth whole`` grows their trees on all rows
-and features, to see what that does.
+and features, ``--budget`` gives them other seconds, to see what that does.
 """
 
 import argparse
@@ -22,7 +22,7 @@ for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # before anything reads t
 
 import numpy as np  # noqa: E402
 from libraries import GROWTHS  # noqa: E402
-from methods import FROM_CLICKS, FROM_LABELS, METHODS, WITH_UNSHOWN  # noqa: E402
+from methods import BUDGET, FROM_CLICKS, FROM_LABELS, METHODS, WITH_UNSHOWN  # noqa: E402
 from scipy import stats  # noqa: E402
 from worlds import is_here, make  # noqa: E402
 
@@ -37,7 +37,8 @@ CONDITIONS = {  # γ, and how many items are shown
 }
 LABELS = "labels"  # the condition of full supervision, which looks at no click
 PEERS = ("LightGBM lambdarank", "XGBoost")
-KEY = ("data", "case", "condition", "order", "growth", "method")
+SETTINGS = ("order", "growth", "budget")  # of the libraries
+KEY = ("data", "case", "condition", *SETTINGS, "method")
 
 
 def read(path):
@@ -48,6 +49,7 @@ def read(path):
 
 def run(options):
     done = {tuple(row[name] for name in KEY) for row in read(options.out)}
+    settings = {name: getattr(options, name) for name in SETTINGS}
     # Log by log, so that columns have equally many wherever it is stopped
     for data, case in sorted(product(options.data, range(options.logs)), key=lambda each: each[1]):
         if not is_here(data):
@@ -61,34 +63,33 @@ def run(options):
             todo = [
                 (under, each) for under, each in todo
                 if each in options.methods
-                and (data, case, under, options.order, options.growth, each) not in done
+                and (data, case, under, *settings.values(), each) not in done
             ]  # fmt: skip
             if todo:
                 world = make(data, case=case, gamma=gamma, top=top)
                 for under, method in todo:
-                    rank(world, data, case, under, method, options)
+                    rank(world, data, case, under, method, settings, options.out)
 
 
-def rank(world, data, case, condition, method, options):
+def rank(world, data, case, condition, method, settings, out):
     begin = time.process_time()
-    found = METHODS[method](world, case, order=options.order, growth=options.growth)
+    found = METHODS[method](world, case, **settings)
     seconds = round(time.process_time() - begin, 2)
     for way, ranked in found.items():
         value = evaluate(ranked.scores, world.test, METRIC, ties="expected")[METRIC]
         row = {
-            "data": data, "case": case, "condition": condition, "order": options.order,
-            "growth": options.growth, "method": method, "way": way, METRIC: round(value, 5),
-            "seconds": seconds,
+            "data": data, "case": case, "condition": condition, **settings,
+            "method": method, "way": way, METRIC: round(value, 5), "seconds": seconds,
         } | ranked.chosen  # fmt: skip
-        with options.out.open("a", encoding="utf-8") as file:
+        with out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         print(*row.values(), flush=True)
 
 
-def table_of(rows, order, growth):
+def table_of(rows, settings):
     """Return the values of each log by name of the row, data and condition; and the seconds."""
     values, seconds = defaultdict(dict), defaultdict(list)
-    rows = [row for row in rows if (row["order"], row["growth"]) == (order, growth)]
+    rows = [row for row in rows if all(row[name] == settings[name] for name in SETTINGS)]
     columns = {(row["data"], row["condition"]) for row in rows if row["method"].startswith(PEERS)}
     names = list(METHODS)
     for row in sorted(rows, key=lambda row: names.index(row["method"])):
@@ -126,7 +127,7 @@ def against(values, name, data, condition):
 
 
 def show(options):
-    values, seconds = table_of(read(options.out), options.order, options.growth)
+    values, seconds = table_of(read(options.out), vars(options))
     for data in options.data:
         conditions = [each for each in options.conditions if any(
             column == [data, each] for _, *column in values)]  # fmt: skip
@@ -170,7 +171,7 @@ def warm_up(names):
     """Compile and import what a first run would pay for."""
     world = make("tiny", case=0, gamma=1.0)
     for name in names:
-        METHODS[name](world, 0, order="shuffled", growth="sampled")
+        METHODS[name](world, 0, order="shuffled", growth="sampled", budget=BUDGET)
 
 
 def main():
@@ -182,6 +183,7 @@ def main():
     parser.add_argument("--logs", type=int, default=5, help="folds of real data, at most 5")
     parser.add_argument("--order", choices=["shuffled", "shown"], default="shuffled")
     parser.add_argument("--growth", choices=GROWTHS, default="sampled")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of the libraries")
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--against", action="store_true", help="differences to the best library")
     parser.add_argument("--markdown", action="store_true")

@@ -92,13 +92,14 @@ def supervised(make, world, seed, **_):
 
 def theirs(library, world, seed, **options):
     """Return the scores by how the number of trees was chosen."""
-    n_trees, scores = libraries.learn(library, world, seed, budget=BUDGET, **options)
+    n_trees, scores = libraries.learn(library, world, seed, **options)
     return {way: Ranked(scores[way], {"trees": n_trees[way]}) for way in n_trees}
 
 
-def supervised_lambdarank(world, seed, *, growth, **_):
+def supervised_lambdarank(world, seed, *, growth, budget, **_):
     library = partial(libraries.LightGBM, gain="2^n - 1")
-    return theirs(library, world, seed, growth=growth, rows_of=libraries.labelled_rows)
+    options = {"growth": growth, "budget": budget, "rows_of": libraries.labelled_rows}
+    return theirs(library, world, seed, **options)
 
 
 LIBRARIES = {
