@@ -216,7 +216,8 @@ class TestFit:
         first, second = (
             judge_by_time(
                 CounterSampleRanker(learning_rate=0.01, steps=500), read_impressions(each), table,
-                since, asked=asked, exposure="policy-aware", metric="dcg@10", seed=SEED,
+                since, asked=asked, missing="error", exposure="policy-aware", estimator="auto",
+                metric="dcg@10", seed=SEED,
                 rng=np.random.default_rng(SEED), progress=Progress(),
             )
             for each in (late, other)
@@ -225,6 +226,35 @@ class TestFit:
         assert (first.curves[""] == second.curves[""]).all()
         assert first.shown.clicks.tolist() != second.shown.clicks.tolist()
         assert first.by.n_clicks == late["click"].to_numpy()[is_after].sum()
+
+    def test_propensities_that_only_the_last_days_tell(self, shop):
+        """One policy before, several after: what judges is not identified, and said not to be."""
+        late, features = stamped(shop[0]), shop[1]
+        is_early = np.array([each.day < 9 for each in late["timestamp"].to_pylist()])
+        policy = np.array(late["policy"].to_pylist())
+        first = np.unique(policy[is_early])[0]
+        log = late.filter(pa.array(~is_early | (policy == first)))
+        found = fit_from_impressions(
+            *opened(log, features), judge_from="2026-03-09", seed=SEED, metric="dcg@10"
+        )
+        assert found.propensity_source.is_identified
+        assert not found.is_identified
+        assert not found.is_better
+        assert not found.is_worse
+        assert not found.ranker.provenance_["gain"]["is_identified"]
+        assert any(told.startswith("Of the days before 2026-03-09") for told in found.warnings)
+
+    def test_clicks_of_the_last_days_that_cannot_be_used(self, shop):
+        """Pages of the first days show five items: deeper clicks of the last ones are told of."""
+        late, features = stamped(shop[0]), shop[1]
+        is_early = np.array([each.day < 9 for each in late["timestamp"].to_pylist()])
+        log = late.filter(pa.array(~is_early | (late["position"].to_numpy() <= 5)))
+        with pytest.raises(DataError, match=r"of the days from 2026-03-09 on, .* cannot be used"):
+            fit_from_impressions(*opened(log, features), judge_from="2026-03-09", seed=SEED)
+        some = fit_from_impressions(
+            *opened(log, features), judge_from="2026-03-09", missing="skip", seed=SEED
+        )
+        assert any("Of the days from 2026-03-09 on" in told for told in some.warnings)
 
     def test_one_day_is_judged_by_queries(self, shop):
         log, features = shop

@@ -382,3 +382,22 @@ def test_sentences():
         "were learned from, at the same positions of the same queries and items: it was computed "
         "from them."
     )
+
+
+def test_pairs_that_were_chosen_by_their_clicks_say_nothing_of_other_days(rng):
+    """Of a very large log only clicked pairs are known: true relevance is not accused."""
+    query, item = np.divmod(np.arange(20_000), 20)
+    relevance = rng.random(20_000) * 0.05
+    data = RankingDataset.from_arrays(X=relevance[:, None], y=np.zeros(20_000), qid=query)
+
+    def period(n, only_clicked):
+        clicks = rng.binomial(n, relevance)
+        kept = clicks > 0 if only_clicked else np.ones(20_000, bool)
+        return ClickLog(
+            query[kept], item[kept], np.ones(kept.sum()), clicks[kept],
+            impressions=np.full(kept.sum(), n), position=np.ones(kept.sum(), int),
+        )  # fmt: skip
+
+    learned, judged = period(40, True), period(10, False)
+    assert find_leaks(learned, data, judged=judged, rng=rng)  # as if everything were there
+    assert not find_leaks(learned, data, judged=judged, is_whole=False, rng=rng)

@@ -24,6 +24,7 @@ from countersample.fitting.gain import (
 )
 from countersample.fitting.intervals import Units, values_of_draws
 from countersample.fitting.propensity_source import N_DRAWS, find_propensities
+from countersample.fitting.setting_up import sentence
 from countersample.fitting.settings import settle
 from countersample.propensity.cells import QueryDraws
 
@@ -94,6 +95,8 @@ class Judgement:
     source: PropensitySource
     units: Units | None  # what is drawn for the interval; None: queries, with propensities as told
     curves: dict[str, Floats] | None  # propensities of each draw, by context; None: as they are
+    is_whole: bool = True  # whether items that were shown and never clicked are known one by one
+    warnings: tuple[str, ...] = ()  # what is of the judging alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +152,9 @@ def judge_by_time(
     since: date,
     *,
     asked: dict[str, Any],
+    missing: str,
     exposure: str,
+    estimator: str,
     metric: str,
     seed: int,
     rng: np.random.Generator,
@@ -157,7 +162,8 @@ def judge_by_time(
 ) -> Judgement:
     """Learn from the days before one, propensities too, and judge by that day and later ones.
 
-    `asked` are the arguments of `find_propensities`.
+    `asked` are the arguments of `find_propensities`. Clicks of the judging days that cannot be used
+    are an error, or with ``missing="skip"`` a warning.
     """
     dataset, item_ids = features.dataset, features.item_ids
     before, after = impressions.of_days(until=since), impressions.of_days(since=since)
@@ -168,8 +174,11 @@ def judge_by_time(
     own = source
     if isinstance(source.propensities, RowPropensities):  # each row has its own
         own = find_propensities(after, judged, **asked, rng=rng, is_checked=False)
-    to_learn, *_ = learned.shown(source.propensities, exposure=exposure)
-    shown, *_ = judged.shown(own.propensities, exposure=exposure)
+    to_learn, _, _ = learned.shown(source.propensities, exposure=exposure)
+    shown, report, _ = judged.shown(own.propensities, exposure=exposure)
+    lost = f"of the days from {since} on, {report.sentence()}"
+    if report.n_skipped and missing == "error":
+        raise DataError(lost)
     for log, what in ((to_learn, "before"), (shown, "from")):
         if len(np.unique(log.query[log.clicks > 0])) < FEWEST_QUERIES:
             raise DataError(
@@ -186,7 +195,11 @@ def judge_by_time(
     )
     stages = trained.staged_predict(dataset) if hasattr(trained, "staged_predict") else []
     units, drawn = None, "queries"
-    is_drawn_here = own.trust is None and not isinstance(own.propensities, RowPropensities)
+    is_drawn_here = (
+        own.trust is None
+        and not isinstance(own.propensities, RowPropensities)
+        and estimator != "snips"
+    )
     if is_drawn_here:
         visits = visits_of(after, judged.counts)
         if visits is not None:
@@ -204,6 +217,11 @@ def judge_by_time(
         by, np.asarray(trained.predict(dataset), np.float64), stages, judged, shown, to_learn, own,
         units,
         curves=None if own.draws is None or not is_drawn_here else own.draws.curves,
+        is_whole=learned.counts.rest is None and judged.counts.rest is None,
+        warnings=(
+            *(f"Of the days before {since}: {told}" for told in own.warnings),
+            *([sentence(lost)] if report.n_skipped else []),
+        ),
     )  # fmt: skip
 
 

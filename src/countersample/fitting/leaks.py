@@ -92,6 +92,7 @@ def find_leaks(
     *,
     item_ids: ArrayLike | None = None,
     judged: ClickLog | None = None,
+    is_whole: bool = True,
     rng: np.random.Generator,
 ) -> tuple[Leak, ...]:
     """Return the features that know the clicks themselves, the surest first.
@@ -120,6 +121,9 @@ def find_leaks(
         The id of the item in each row of the dataset, the same in all queries.
     judged : ClickLog, optional
         Of later days, which judge, where `shown` has those that were learned from.
+    is_whole : bool
+        Whether both have everything that was shown. Else they are not compared or put together:
+        pairs that were chosen by their clicks say nothing of other days.
     rng : numpy Generator
         Draws queries from a large log, and cuts them into halves.
 
@@ -147,7 +151,9 @@ def find_leaks(
     asked: dict[Period, list[Rows]] = {"log": [Rows.of(shown, dataset)]}
     if judged is not None:
         both = [Rows.of(log, dataset) for log in (shown, judged)]
-        asked = {"learned": both[:1], "judged": both[1:], "log": both}
+        asked = {"learned": both[:1], "judged": both[1:]}
+        if is_whole:
+            asked["log"] = both
     found: dict[int, Leak] = {}
 
     def add(feature: int, period: Period, seen: Sight, size: float, log_bound: float) -> None:
@@ -162,7 +168,7 @@ def find_leaks(
     for period, rows in asked.items():
         for feature, size, log_bound in knows_chance(Rows.joined(rows), dataset, items, rng):
             add(feature, period, "chance", size, log_bound)
-    if judged is not None:
+    if judged is not None and is_whole:
         for feature, period, size, log_bound in _knows_days(both, dataset, rng):
             add(feature, period, "days", size, log_bound)
     return tuple(sorted(found.values(), key=lambda leak: leak.false_alarm))

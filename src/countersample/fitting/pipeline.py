@@ -147,7 +147,8 @@ def fit_from_impressions(
         try:
             judgement = judge_by_time(
                 ranker, impressions, features, since,
-                asked=asked | {"given": propensities}, exposure=exposure, metric=metric,
+                asked=asked | {"given": propensities}, missing=missing, exposure=exposure,
+                estimator=estimator, metric=metric,
                 seed=seed, rng=streams[5], progress=progress.part(0.35),
             )  # fmt: skip
         except DataError as error:
@@ -167,19 +168,22 @@ def fit_from_impressions(
     leaks = find_leaks(
         judgement.shown if judgement.learned is None else judgement.learned, dataset,
         item_ids=features.item_ids, judged=None if judgement.learned is None else judgement.shown,
-        rng=streams[6],
+        is_whole=judgement.is_whole, rng=streams[6],
     )  # fmt: skip
     judged = judged_gain(judgement, estimator, metric=metric, exposure=exposure, rng=streams[3])
     curve_seed = int(streams[4].integers(2**63))
     to_train, last = settled.ranker, progress.part(0.1, "training")
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
-    to_train.provenance_ |= _provenance(ready.check, source, judged.gain)
+    is_identified = source.is_identified and judgement.source.is_identified
+    to_train.provenance_ |= _provenance(ready.check, source, judged.gain, is_identified)
     fit = Fit(
         ranker=to_train,
         gain=judged.gain,
         judged_by=judgement.by,
         leaks=leaks,
         accepted=accepted,
+        judging_source=judgement.source.source,
+        is_identified=is_identified,
         is_joint=judged.is_joint,
         gain_at_ends=judged.at_ends,
         estimator=judged.estimator,
@@ -199,10 +203,12 @@ def fit_from_impressions(
         settings={
             "model": to_train.kind, "metric": metric, "method": method, "randomized": randomized,
             "depth": depth, "missing": missing, "exposure": exposure, "estimator": estimator,
-            "judge_by": judge_by, "accept_features": list(accepted), "seed": seed, "parts": PARTS,
+            "judge_by": judge_by, "judge_from": None if judge_from is None else str(judge_from),
+            "judge_last": judge_last, "accept_features": list(accepted), "seed": seed,
+            "parts": PARTS,
         },
         warnings=(
-            *(leak.sentence for leak in leaks), *ready.warnings,
+            *(leak.sentence for leak in leaks), *ready.warnings, *judgement.warnings,
             *_of_gain(judged.gain, judged.at_ends),
         ),
     )  # fmt: skip
@@ -259,7 +265,9 @@ def _check_arguments(ranker: object, estimator: str, judge_by: str) -> None:
         )
 
 
-def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[str, Any]:
+def _provenance(
+    check: LogCheck, source: PropensitySource, gain: Gain, is_identified: bool
+) -> dict[str, Any]:
     """Return what the ranker's card will say of the log, the propensities and the gain."""
     return {
         "log": {
@@ -269,7 +277,7 @@ def _provenance(check: LogCheck, source: PropensitySource, gain: Gain) -> dict[s
             "sessions": check.n_sessions,
         },
         "propensities": source.source,
-        "gain": gain_on_card(gain, is_identified=source.is_identified),
+        "gain": gain_on_card(gain, is_identified=is_identified),
     }
 
 

@@ -24,6 +24,7 @@ from countersample.propensity.cells import QueryDraws
 from countersample.propensity.contexts import resample_by_context
 from countersample.propensity.estimation import resample
 from countersample.propensity.methods import AFFINE
+from countersample.propensity.support import supported
 
 if TYPE_CHECKING:
     from countersample.clicks.impressions import Impressions, PositionCounts
@@ -152,7 +153,10 @@ def _from_log(
     if counts.has_contexts:
         return _by_context(counts, matched, method, depth, rng, declared)
     if method == "regression-em":
-        return _by_features(matched, depth, rng)
+        told = supported(counts, depth=depth)
+        is_identified = any(told[name].is_supported for name in METHODS)
+        found = _by_features(matched, depth, rng, is_checked=is_checked)
+        return replace(found, is_identified=is_identified)
     queries = _query_draws(matched.counts, counts, rng)
     asked: dict[str, Any] = {
         "n_bootstrap": N_BOOTSTRAP, "confidence": CONFIDENCE, "depth": depth, "draws": queries,
@@ -163,7 +167,7 @@ def _from_log(
     except DataError as error:
         if method != "auto" or not is_whole:
             raise DataError(f"{error}; {_INSTEAD}") from error
-        return _last_resort(matched, depth, rng, error)
+        return _last_resort(matched, depth, rng, error, is_checked=is_checked)
     checked = None
     if is_checked:
         with suppress(DataError):  # what is taken as told has nothing to be compared with
@@ -183,7 +187,12 @@ def _query_draws(
 
 
 def _last_resort(
-    matched: Matched, depth: int | None, rng: np.random.Generator, error: DataError
+    matched: Matched,
+    depth: int | None,
+    rng: np.random.Generator,
+    error: DataError,
+    *,
+    is_checked: bool,
 ) -> PropensitySource:
     """Ask the features, where the log alone does not tell."""
     doubt = (
@@ -192,7 +201,8 @@ def _last_resort(
         "not tell where they were shown."
     )
     try:
-        return replace(_by_features(matched, depth, rng, doubt), is_identified=False)
+        found = _by_features(matched, depth, rng, doubt, is_checked=is_checked)
+        return replace(found, is_identified=False)
     except DataError:
         raise DataError(f"{error}; {_INSTEAD}") from error
 
@@ -261,9 +271,19 @@ def _logged(impressions: Impressions, matched: Matched) -> PropensitySource:
 
 
 def _by_features(
-    matched: Matched, depth: int | None, rng: np.random.Generator, *doubts: str
+    matched: Matched,
+    depth: int | None,
+    rng: np.random.Generator,
+    *doubts: str,
+    is_checked: bool,
 ) -> PropensitySource:
     counts, features = matched.with_features()
+    if not is_checked:
+        alone, _ = resample(
+            counts, method="regression-em", features=features, n_bootstrap=FEW_BOOTSTRAP,
+            confidence=CONFIDENCE, depth=depth, rng=rng,
+        )  # fmt: skip
+        return _estimated(alone, None, *doubts)
     checked = cross_check(  # the usual intervals, as one of its curves is the answer
         counts, features=features, n_bootstrap=FEW_BOOTSTRAP, confidence=0.95, depth=depth, rng=rng
     )

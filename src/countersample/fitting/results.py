@@ -54,6 +54,10 @@ class Fit:
         Features that seem to know the clicks they are judged by.
     accepted : tuple of str
         Those of them that were said to be right.
+    judging_source : str
+        Where the propensities are from that the judging clicks are weighted by.
+    is_identified : bool
+        Whether the log tells these, and those that are learned with, without belief in features.
     is_joint : bool
         Whether the interval of the gain has in it that the propensities are estimates: they were
         estimated again from each draw of queries.
@@ -93,6 +97,8 @@ class Fit:
     judged_by: JudgedBy
     leaks: tuple[Leak, ...]
     accepted: tuple[str, ...]
+    judging_source: str
+    is_identified: bool
     is_joint: bool
     gain_at_ends: tuple[float, float] | None
     ab_plan: ABPlan
@@ -121,13 +127,13 @@ class Fit:
         That a feature seems to know the clicks that judge does, and that the log does not identify
         the propensities.
         """
-        is_told = not self.is_withheld and self.propensity_source.is_identified
+        is_told = not self.is_withheld and self.is_identified
         return is_told and self.gain.low > 0
 
     @property
     def is_worse(self) -> bool:
         """Whether the whole interval of the gain is below 0, and there is a verdict."""
-        return not self.is_withheld and self.gain.high < 0
+        return not self.is_withheld and self.is_identified and self.gain.high < 0
 
     @property
     def is_withheld(self) -> bool:
@@ -150,10 +156,11 @@ class Fit:
                 f"No verdict: {names} knows the clicks themselves. Leave it out (--drop), compute "
                 "it from earlier clicks only, or, if it was, confirm that (--accept-features)."
             )
-        if gain.low > 0 and not self.propensity_source.is_identified:
+        if not self.is_identified and not gain.low <= 0 <= gain.high:
+            which = "better" if gain.low > 0 else "worse"
             return (
-                "Not shown to be better: the log does not identify the propensities. If those of "
-                f"{self.propensity_source.source.removeprefix('estimated by ')} are right, "
+                f"Not shown to be {which}: the log does not identify the propensities. If those of "
+                f"{self.judging_source.removeprefix('estimated by ')} are right, "
                 f"{gain_in_figures(gain)}."
             )
         return gain_in_words(gain)
@@ -176,9 +183,10 @@ class Fit:
             "is_withheld": self.is_withheld,
             "judged_by": self.judged_by.to_dict(),
             "leaks": [each.to_dict() for each in self.leaks],
+            "is_identified": self.is_identified,
             "is_joint": self.is_joint,
             "gain_at_ends": self.gain_at_ends,
-            "ab_plan": self.ab_plan.to_dict(),
+            "ab_plan": None if self.is_withheld else self.ab_plan.to_dict(),
             "estimator": asdict(self.estimator),
             "warnings": list(self.warnings),
             "log": self.check.to_dict(),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._progress import Progress
+from countersample.clicks.impressions.counts import named
 from countersample.errors import DataError
 from countersample.evaluation import estimate_gain
 from countersample.fitting.gain import (
@@ -17,6 +18,7 @@ from countersample.fitting.gain import (
     gain_on_card,
     held_out_scores,
 )
+from countersample.fitting.leaks import find_leaks
 from countersample.fitting.setting_up import sentence
 
 if TYPE_CHECKING:
@@ -119,6 +121,13 @@ def judge_training(
     warnings = [sentence(text) for text in gain.warnings]
     if log.impressions is None:
         warnings.append(
-            "The log has clicks only: how much of the ranking was never shown is not known."
+            "The log has clicks only: how much of the ranking was never shown, and whether a "
+            "feature was computed from these clicks, is not known."
         )
+    leaks = () if log.impressions is None else find_leaks(log, dataset, rng=rng)
+    if leaks:
+        names = named(list(dict.fromkeys(each.name for each in leaks)))
+        told = tuple(each.sentence for each in leaks)
+        verdict = f"No verdict: {names} knows the clicks themselves."
+        return JudgedTraining(None, verdict, (*told, *warnings))
     return JudgedTraining(gain, gain_in_words(gain), tuple(warnings))
