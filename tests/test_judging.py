@@ -104,6 +104,8 @@ class TestDays:
             (("2026-02-01", None), "nothing to judge by: the log is of 2026-01-01 to 2026-01-30"),
             ((None, "31d"), "leaves nothing to learn from"),
             (("today", None), "expected a day such as '2026-03-31'"),
+            ((None, "900000d"), "judge_last is '900000d', expected less than the log has: it is"),
+            ((None, "99999999999999d"), "of 2026-01-01 to 2026-01-30"),
             ((None, "7h"), "expected days or weeks: '7d' or '2w'"),
             (("2026-01-20", "7d"), "both given"),
         ]:

@@ -1,6 +1,7 @@
 """``countersample estimate`` and ``compare``: rankers judged by clicks that came later."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -100,6 +101,7 @@ class TestCompare:
         assert " is better than" not in printed
         found = json.loads(run("estimate", "a.json", *log, "--json"))
         assert found["verdicts"] == {"a.json": "none"}
+        assert [each["verdict"] for each in found["differences"]] == ["none"]
         assert "trained on this very log" in found["no_verdict"]["a.json"]
 
     def test_who_knows_the_clicks_that_judge_gets_no_verdict(self, run, shop):
@@ -144,6 +146,17 @@ class TestCompare:
         told = run("estimate", "a.json", *log, "--judge-from", "tomorrow", fails=True)
         assert "tomorrow" in told
 
+    def test_some_days_of_a_log_that_was_learned_from_tell_nothing(self, run, shop):
+        march = shop[0]
+        days = np.datetime64("2026-03-01") + 10 * np.arange(len(march)) // len(march)
+        parquet.write_table(march.append_column("timestamp", pa.array(days)), "march.parquet")
+        log = ("--log", "march.parquet", *BY[2:], "--gamma", "1", "--judge-last", "3d", "--json")
+        found = json.loads(run("estimate", "a.json", *log))
+        assert found["join"]["n_clicks"] < march["click"].to_numpy().sum()
+        assert found["verdicts"] == {"a.json": "none"}
+        assert "trained on this very log" in found["no_verdict"]["a.json"]
+        assert not any("trained on a log" in told for told in found["warnings"])
+
     def test_nothing_is_better_where_propensities_are_not_identified(self, run, shop):
         log = shop[1]
         one = log.filter(np.array(log["policy"].to_pylist()) == "by-price")
@@ -151,6 +164,9 @@ class TestCompare:
         printed = " ".join(run("compare", "a.json", *BY, "--fail-unless-better", code=3).split())
         assert "a.json is not shown to be better: the log does not identify the prop" in printed
         assert "If those of regression-em are right, a.json is better than what was l" in printed
+        found = json.loads(run("compare", "a.json", *BY, "--json"))
+        assert found["verdicts"] == {"a.json": "not shown"}
+        assert [each["verdict"] for each in found["differences"]] == ["not shown"]
 
     @pytest.mark.parametrize(
         ("words", "told"),
@@ -165,6 +181,10 @@ class TestCompare:
                 "one of auto, ips, snips, clipped, dr",
             ),
             (["a.json", "--metric", "ndcg"], "metric is 'ndcg', expected dcg@k or precision@k"),
+            (
+                ["a.json", "--accept-features", "nonsense"],
+                "accept_features has 'nonsense', expected names of features",
+            ),
             (["a.json", "--gamma", "1", "--propensities", "x"], "both given, expected one of them"),
         ],
     )
@@ -231,3 +251,20 @@ def test_a_dataset_without_the_features_is_named(shop):
     data = read_features(features, drop=["reviews"])
     with pytest.raises(CounterSampleError, match=r"mine: no feature 'reviews'"):
         compare_from_impressions(read_impressions(april), data, {"mine": ranker})
+
+
+def test_a_comparison_says_no_more_than_its_verdicts(shop):
+    """Its numbers may be above 0; where they tell nothing, no view of it calls anything better."""
+    march, _, features = shop
+    ranker = trained(RANKERS["a.json"], march, features)
+    found = compare_from_impressions(
+        read_impressions(march), read_features(features), {"a": ranker}, propensities=[1.0] * 10
+    )
+    compared = found.comparison
+    assert compared.differences[0].low > 0
+    assert compared.better == ()
+    assert compared.to_frame("pandas")["verdict"].tolist() == ["none"]
+    assert compared.sentences[0].startswith("No verdict on a over what was logged: +")
+    (each,) = compared.differences
+    unsure = replace(compared, differences=(replace(each, verdict="not shown"),))
+    assert "includes 0" not in unsure.sentences[0]

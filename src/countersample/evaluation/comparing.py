@@ -61,9 +61,9 @@ class Difference:
         V(candidate) − V(reference), and an interval that holds for all candidates at once.
     relative, relative_low, relative_high : float
         That as a share of V(reference).
-    verdict : {"better", "worse", "not shown"}
+    verdict : {"better", "worse", "not shown", "none"}
         Whether the whole interval is above 0, below 0, or neither (of arp, for which small is good,
-        the other way round).
+        the other way round). `compare_from_impressions` gives none where the clicks tell nothing.
     """
 
     candidate: str
@@ -120,8 +120,12 @@ class Comparison(Tabular):
             f"{found.relative_high:+z.1%})"
         )
         who = "What was logged" if found.candidate == LOGGED else found.candidate
+        if found.verdict == "none":
+            return f"No verdict on {who} over {other}: {told}."
         if found.verdict == "not shown":
-            return f"{who} is not shown to differ from {other}: {told}, and that includes 0."
+            is_at_zero = found.relative_low <= _ROUNDING and found.relative_high >= -_ROUNDING
+            why = ", and that includes 0" if is_at_zero else ""
+            return f"{who} is not shown to differ from {other}: {told}{why}."
         return f"{who} is {found.verdict} than {other}: {told}."
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:

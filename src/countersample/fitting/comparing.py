@@ -11,6 +11,7 @@ import numpy as np
 from countersample._params import choice
 from countersample._progress import Progress
 from countersample.clicks.impressions.counts import named
+from countersample.clicks.impressions.tallying import tally
 from countersample.data.scoring import scores_of
 from countersample.errors import DataError
 from countersample.evaluation import ESTIMATORS
@@ -18,7 +19,7 @@ from countersample.evaluation.comparing import LOGGED, compare, names_to_judge
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.fitting.gain import choose_estimator
 from countersample.fitting.intervals import Units, values_of_draws
-from countersample.fitting.leaks import find_leaks
+from countersample.fitting.leaks import accepted_names, find_leaks
 from countersample.fitting.setting_up import sentence, set_up
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample._progress import Show
     from countersample.clicks.impressions import FeatureTable, Impressions, LogCheck
+    from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.joining import Examinable
     from countersample.data import RankingDataset
     from countersample.data.scoring import Ranker
-    from countersample.evaluation import Comparison, Difference
+    from countersample.evaluation import Comparison
     from countersample.fitting.gain import ChosenEstimator
     from countersample.fitting.leaks import Leak
+    from countersample.fitting.propensity_source import PropensitySource
     from countersample.fitting.setting_up import SetUp
 
 JUDGING_ESTIMATORS = tuple(name for name in ESTIMATORS if name != "beta-ips")  # which need no more
@@ -49,7 +52,11 @@ class JudgedCandidates:
     Attributes
     ----------
     comparison : Comparison
-        The values and their differences.
+        The values and their differences, with the verdicts that hold: none on a candidate that
+        these clicks tell nothing of, and nothing is shown to be better where the log does not
+        identify the propensities.
+    sentences : tuple of str
+        What each difference says, in words.
     no_verdict : dict of str, by candidate
         Why these clicks tell nothing of a candidate: it was trained on this very log, or one of its
         features was computed from the clicks that judge.
@@ -65,6 +72,7 @@ class JudgedCandidates:
     """
 
     comparison: Comparison
+    sentences: tuple[str, ...]
     no_verdict: dict[str, str]
     estimator: ChosenEstimator
     is_joint: bool
@@ -73,51 +81,14 @@ class JudgedCandidates:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """By candidate: better, worse, not shown, or none.
-
-        Nothing is shown to be better where the log does not identify the propensities.
-        """
-        return {each.candidate: self._verdict(each) for each in self.comparison.differences}
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """What each difference says, in words."""
-        said = zip(self.comparison.differences, self.comparison.sentences, strict=True)
-        return tuple(self._in_words(each, told) for each, told in said)
+        """By candidate: better, worse, not shown, or none."""
+        return {each.candidate: each.verdict for each in self.comparison.differences}
 
     @property
     def population(self) -> str:
         """What the intervals speak of."""
         found = self.comparison
         return f"{found.estimates[found.reference].resampled} like those of the log"
-
-    def _verdict(self, found: Difference) -> str:
-        if self._is_void(found):
-            return "none"
-        is_told = self.log.source.is_identified
-        return "not shown" if found.verdict == "better" and not is_told else found.verdict
-
-    def _in_words(self, found: Difference, told: str) -> str:
-        if self._is_void(found):
-            return self._void(found)
-        if self._verdict(found) == found.verdict:
-            return told
-        method = self.log.source.source.removeprefix("estimated by ")
-        return (
-            f"{found.candidate} is not shown to be better: the log does not identify the "
-            f"propensities. If those of {method} are right, {told}"
-        )
-
-    def _is_void(self, found: Difference) -> bool:
-        return found.candidate in self.no_verdict or found.reference in self.no_verdict
-
-    def _void(self, found: Difference) -> str:
-        who = found.candidate if found.candidate in self.no_verdict else found.reference
-        over = "" if who == found.candidate else f" over {who}"
-        return (
-            f"No verdict on {found.candidate}{over} ({found.relative:+z.1%}): {who} "
-            f"{self.no_verdict[who]}."
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; no id is among them."""
@@ -187,7 +158,10 @@ def compare_from_impressions(
     """
     choice("estimator", estimator, ("auto", *JUDGING_ESTIMATORS))
     names = names_to_judge(candidates, reference)
+    accepted = accepted_names(accept_features, features.dataset)
+    whole = None
     if judge_from is not None or judge_last is not None:
+        whole = tally(impressions).counts
         impressions = impressions.of_days(since=impressions.days().cut(judge_from, judge_last))
     progress = Progress.of(progress)
     streams = np.random.default_rng(seed).spawn(3)
@@ -213,16 +187,20 @@ def compare_from_impressions(
     if counts.rest is not None:  # how much of a ranking was never shown is not known then
         found = _by_clicked_alone(found)
     leaks = find_leaks(log.shown, dataset, item_ids=features.item_ids, rng=streams[2])
-    suspects = {each.name: each for each in leaks if each.name not in accept_features}
+    suspects = {each.name: each for each in leaks if each.name not in accepted}
+    learned = _learned_from(candidates, [counts, whole])
+    no_verdict = _without_verdict(candidates, suspects, learned)
+    found, sentences = _with_verdicts(found, no_verdict, log.source)
     return JudgedCandidates(
         comparison=found,
-        no_verdict=_without_verdict(candidates, suspects, log.check),
+        sentences=sentences,
+        no_verdict=no_verdict,
         estimator=judged_by,
         is_joint=drawn is not None,
         log=log,
         warnings=(
-            *_of_names(candidates, log.check), *(each.sentence for each in leaks), *log.warnings,
-            *map(sentence, found.warnings),
+            *_of_names(candidates, learned, log.check), *(each.sentence for each in leaks),
+            *log.warnings, *map(sentence, found.warnings),
         ),
     )  # fmt: skip
 
@@ -287,16 +265,32 @@ def _by_clicked_alone(found: Comparison) -> Comparison:
     return replace(found, estimates=estimates, warnings=without(found.warnings))
 
 
+def _learned_from(
+    candidates: Mapping[str, object], logs: Sequence[PositionCounts | None]
+) -> set[str]:
+    """Return the candidates that say that they were trained on one of these logs."""
+    sizes = {(each.n_impressions, each.n_clicks) for each in logs if each is not None}
+    told = {name: _log_of(given) for name, given in candidates.items()}
+    return {
+        name for name, log in told.items() if (log.get("impressions"), log.get("clicks")) in sizes
+    }
+
+
+def _log_of(candidate: object) -> dict[str, Any]:
+    """Return what a candidate says of the log that it was trained on."""
+    log: dict[str, Any] = getattr(candidate, "provenance_", {}).get("log", {})
+    return log
+
+
 def _without_verdict(
-    candidates: Mapping[str, object], suspects: dict[str, Leak], check: LogCheck
+    candidates: Mapping[str, object], suspects: dict[str, Leak], learned: set[str]
 ) -> dict[str, str]:
     """Return why clicks tell nothing of candidates, by the names of these."""
-    counts, found = check.counts, {}
+    found = {}
     for name, given in candidates.items():
-        log = getattr(given, "provenance_", {}).get("log", {})
         known = [str(each) for each in getattr(given, "feature_names_in_", suspects)]
         used = [each for each in suspects if each in known]
-        if (log.get("impressions"), log.get("clicks")) == (counts.n_impressions, counts.n_clicks):
+        if name in learned:
             found[name] = (
                 "was trained on this very log, and by clicks that it has learned from it looks "
                 "better than it is: judge it by later clicks"
@@ -309,16 +303,39 @@ def _without_verdict(
     return found
 
 
-def _of_names(candidates: Mapping[str, object], check: LogCheck) -> list[str]:
-    """Return what to say of candidates that were trained on a log of this name."""
-    file, counts = Path(check.source).name, check.counts
-    told = []
-    for name, given in candidates.items():
-        log = getattr(given, "provenance_", {}).get("log", {})
-        is_other = log.get("clicks") not in {None, counts.n_clicks}
-        if log.get("file") == file and is_other:
-            told.append(
-                f"{name} was trained on a log of this name ({file}): see that the clicks that "
-                "judge it are not those that it has learned from."
+def _with_verdicts(
+    found: Comparison, no_verdict: dict[str, str], source: PropensitySource
+) -> tuple[Comparison, tuple[str, ...]]:
+    """Return the comparison with the verdicts that hold, and what its differences say in words."""
+    differences, sentences = [], []
+    for each, told in zip(found.differences, found.sentences, strict=True):
+        who = next((one for one in (each.candidate, each.reference) if one in no_verdict), None)
+        verdict, said = each.verdict, told
+        if who is not None:
+            over = "" if who == each.candidate else f" over {who}"
+            verdict = "none"
+            said = (
+                f"No verdict on {each.candidate}{over} ({each.relative:+z.1%}): {who} "
+                f"{no_verdict[who]}."
             )
-    return told
+        elif verdict == "better" and not source.is_identified:
+            method = source.source.removeprefix("estimated by ")
+            verdict = "not shown"
+            said = (
+                f"{each.candidate} is not shown to be better: the log does not identify the "
+                f"propensities. If those of {method} are right, {told}"
+            )
+        differences.append(replace(each, verdict=verdict))
+        sentences.append(said)
+    return replace(found, differences=tuple(differences)), tuple(sentences)
+
+
+def _of_names(candidates: Mapping[str, object], learned: set[str], check: LogCheck) -> list[str]:
+    """Return what to say of candidates that were trained on another log of this name."""
+    file = Path(check.source).name
+    return [
+        f"{name} was trained on a log of this name ({file}): see that the clicks that judge it are "
+        "not those that it has learned from."
+        for name, given in candidates.items()
+        if name not in learned and _log_of(given).get("file") == file
+    ]

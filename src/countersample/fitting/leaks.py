@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from countersample.errors import ParameterError
 from countersample.evaluation.resampling import add_up
 from countersample.fitting.chance import LEAST, MOST, N_TESTS, Rows, knows_chance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -172,6 +173,15 @@ def find_leaks(
         for feature, period, size, log_bound in _knows_days(both, dataset, rng):
             add(feature, period, "days", size, log_bound)
     return tuple(sorted(found.values(), key=lambda leak: leak.false_alarm))
+
+
+def accepted_names(names: Sequence[str], dataset: RankingDataset) -> tuple[str, ...]:
+    """Return the names of features that are accepted; refuse those that are none."""
+    known = dataset.feature_names or [f"feature {k + 1}" for k in range(dataset.n_features)]
+    for name in names:
+        if name not in known:
+            raise ParameterError(f"accept_features has {name!r}, expected names of features")
+    return tuple(names)
 
 
 def _numbered(ids: ArrayLike) -> Ints:

@@ -21,7 +21,7 @@ from countersample.fitting.gain import (
     learning_curve,
 )
 from countersample.fitting.judging import UNSEEN, judge_by_queries, judge_by_time, judged_gain
-from countersample.fitting.leaks import find_leaks
+from countersample.fitting.leaks import accepted_names, find_leaks
 from countersample.fitting.results import Fit, HeavyPair
 from countersample.fitting.setting_up import sentence, set_up
 from countersample.fitting.settings import settle
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.clicks.impressions import FeatureTable, Impressions, LogCheck
     from countersample.clicks.impressions.joining import Examinable
-    from countersample.data import RankingDataset
     from countersample.evaluation import Gain
     from countersample.fitting.propensity_source import PropensitySource
 
@@ -131,7 +130,7 @@ def fit_from_impressions(
         For a log that nothing can be learned from, naming what is missing and what to do.
     """
     _check_arguments(ranker, estimator, judge_by)
-    accepted = _accepted(accept_features, features.dataset)
+    accepted = accepted_names(accept_features, features.dataset)
     progress = Progress.of(progress)
     streams = np.random.default_rng(seed).spawn(7)
     asked: dict[str, Any] = {"method": method, "randomized": randomized, "depth": depth}
@@ -217,15 +216,6 @@ def fit_from_impressions(
     if fit.is_withheld:
         del to_train.provenance_["gain"]
     return fit
-
-
-def _accepted(names: Sequence[str], dataset: RankingDataset) -> tuple[str, ...]:
-    """Return the names of features that are accepted; refuse those that are none."""
-    known = dataset.feature_names or [f"feature {k + 1}" for k in range(dataset.n_features)]
-    for name in names:
-        if name not in known:
-            raise ParameterError(f"accept_features has {name!r}, expected names of features")
-    return tuple(names)
 
 
 def _first_judged(

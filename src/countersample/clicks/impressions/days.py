@@ -33,6 +33,8 @@ _SHARES = (0.1, 0.5)  # that it may be, as a day is not cut
 class Days:
     """The days that a log has rows of, in UTC where its timestamps have a time zone.
 
+    Text is read to its day, so that with an offset (``+05:00``) is of the local day.
+
     Attributes
     ----------
     days : tuple of date
@@ -62,7 +64,13 @@ class Days:
         if judge_from is not None:
             found = _as_date(judge_from)
         elif judge_last is not None:
-            found = self.days[-1] + timedelta(days=1) - _length(judge_last)
+            try:
+                found = self.days[-1] - (_length(judge_last) - timedelta(days=1))
+            except OverflowError:  # before the year 1
+                raise ParameterError(
+                    f"judge_last is {judge_last!r}, expected less than the log has: it is of "
+                    f"{self.days[0]} to {self.days[-1]}"
+                ) from None
         else:
             return self.usual_cut()
         if not self.days[0] < found <= self.days[-1]:
