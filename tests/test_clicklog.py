@@ -129,6 +129,10 @@ def test_from_labels(data):
     assert log.fingerprint == data.fingerprint
     assert columns_of(ClickLog.from_labels(data, relevant=2))[1] == [1, 2]
     assert len(ClickLog.from_labels(data, relevant=0)) == 3  # no clicks on label 0
+    # 2^2 − 1, 2^1 − 1, 2^4 − 1
+    assert ClickLog.from_labels(data, gain="exponential").count.tolist() == [3, 1, 15]
+    with pytest.raises(ParameterError, match="gain is 'log', expected one of linear"):
+        ClickLog.from_labels(data, gain="log")
     with pytest.raises(DataError, match="no item has a label of at least 5"):
         ClickLog.from_labels(data, relevant=5)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from study_results import make_result
 
-from countersample.study.demo import HEADER, Demo, run_demo, write_demo
+from countersample.study.demo import HEADER, USERS, Demo, Users, run_demo, write_demo
 from countersample.study.design.config import PAPER
 from countersample.study.results import Cell
 
@@ -25,10 +25,21 @@ def made(curves, *, best=0.8, batch_size=1):
         )
         for method, runs in curves.items()
     }
+    runs = next(iter(curves.values()))
     settings = {"clicks": 30 * batch_size, "epochs": 1.0, "batch_size": batch_size, "seeds": 2}
     config = PAPER.with_settings(settings)
     return Demo(
-        make_result(cells), config, True, 7, 70, 5, 20.0, 4.0, "abc", "Items count as relevant …."
+        make_result(cells),
+        config,
+        True,
+        7,
+        70,
+        5,
+        20.0,
+        4.0,
+        "abc",
+        Users(25, np.full(len(runs), 0.71), (3e-5,)),
+        "Items count as relevant ….",
     )
 
 
@@ -52,17 +63,19 @@ class TestTheTable:
             "Biased-SGD": [[0.1, 0.1, 0.1], [0.1, 0.1, 0.1]],
         }
         rows = [dict(zip(HEADER, row, strict=True)) for row in made(curves).rows()]
-        assert [row["method"] for row in rows] == list(curves)
-        assert [row["nDCG@10"] for row in rows] == ["0.7000", "0.7000", "0.1000"]
+        assert [row["method"] for row in rows] == [*curves, USERS]
+        assert [row["nDCG@10"] for row in rows] == ["0.7000", "0.7000", "0.1000", "0.7100"]
         # 100 · ((0.3 + 0.2 + 0.1)/3 + 0.1)/2; t with one degree of freedom is 12.706: · 10/2
         assert rows[0]["regret ×100"] == "15.00 ± 63.53"
-        assert [row["steps to 99 %"] for row in rows] == ["30", "10", "not reached"]
-        assert [row["seconds"] for row in rows] == ["0.50", "0.17", "–"]  # of 0.5 s for 30 steps
-        assert [row["speed-up"] for row in rows] == ["1.0×", "3.0×", "–"]
+        steps = ["30", "10", "not reached", "ends at 25"]
+        assert [row["steps to 99 %"] for row in rows] == steps
+        # of 0.5 s for 30 steps
+        assert [row["seconds"] for row in rows] == ["0.50", "0.17", "–", "–"]
+        assert [row["speed-up"] for row in rows] == ["1.0×", "3.0×", "–", "–"]
 
     def test_a_reference_that_never_gets_there(self):
         demo = made({"IPS-SGD": [[0.1, 0.1, 0.1]], "CounterSample": [[0.7, 0.7, 0.7]]})
-        assert [row[5] for row in demo.rows()] == ["–", "> 3.0×"]
+        assert [row[5] for row in demo.rows()] == ["–", "> 3.0×", "–"]
 
 
 def test_the_page_has_everything_and_needs_no_network(tmp_path):
@@ -74,7 +87,18 @@ def test_the_page_has_everything_and_needs_no_network(tmp_path):
     assert all(cell in page for row in demo.rows() for cell in row[:1])
     assert not re.search(r"(src|href)=\"http", page)
     rows = (tmp_path / "out" / "curves.csv").read_text().splitlines()
-    assert len(rows) == 1 + 2 * 3
+    assert len(rows) == 1 + 2 * 3 + 1
+    assert rows[-1] == f"mine,sgd,{USERS},25,0.71,0.71,0.71"
+
+
+@pytest.mark.parametrize(("end", "is_told"), [(0.75, False), (0.749, False), (0.74, True)])
+def test_why_a_curve_falls_is_said_where_it_does(end, is_told):
+    demo = made({"IPS-SGD": [[0.5, 0.6, 0.7]], "CounterSample": [[0.7, 0.75, end]]})
+    told = [text for text in demo.story() if "the noise of the clicks" in text]
+    assert len(told) == is_told
+    if told:
+        assert told[0].startswith("CounterSample has its highest nDCG@10, 0.7500, after 20 steps")
+        assert "after 25 steps, with 0.7100 (the diamond)" in told[0]
 
 
 def test_what_the_paper_shows():

@@ -50,7 +50,7 @@ class TestTheWorkList:
         work = experiment.work()
         stages = [job.stage for job in work.jobs.values()]
         assert {stage: stages.count(stage) for stage in set(stages)} == {
-            "data": 1, "references": 1,
+            "data": 1, "relevance": 1, "references": 1,
             "clicks": 2 * 2,  # values × seeds
             "diagnosis": 2,
             "tuning": 2 * 2,  # values × methods
@@ -183,6 +183,7 @@ class TestRunning:
     def test_jobs_at_once_count_to_the_end_together(self, finished):
         _, _, work = finished
         jobs = list(work.jobs.values())
+        jobs = jobs[: len(jobs) // 2 * 2]  # two at a time
         told = []
         tally = Tally(jobs, Progress(lambda what, share: told.append((what, share))))
         for first, second in zip(jobs[::2], jobs[1::2], strict=True):

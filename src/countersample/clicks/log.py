@@ -152,11 +152,20 @@ class ClickLog(Tabular):
                 check_rows(column, name, "a number of at least 0", good)
 
     @classmethod
-    def from_labels(cls, dataset: RankingDataset, *, relevant: float = 1) -> ClickLog:
-        """Return the log of a user who sees everything and clicks an item as often as its label.
+    def from_labels(
+        cls, dataset: RankingDataset, *, relevant: float = 1, gain: str = "linear"
+    ) -> ClickLog:
+        """Return the log of a user who sees everything and clicks an item gain(label) times.
 
-        Training on it is full supervision: the objective becomes Σ label · rank. `relevant` is the
-        smallest label that is clicked.
+        Training on it is full supervision: the objective becomes Σ gain(label) · λ(rank).
+
+        Parameters
+        ----------
+        dataset : RankingDataset
+        relevant : float
+            The smallest label that is clicked.
+        gain : {"linear", "exponential"}
+            The label, or 2^label − 1: what nDCG pays for it, for a ranker that nDCG judges.
 
         Examples
         --------
@@ -164,7 +173,10 @@ class ClickLog(Tabular):
         >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 2], qid=["a", "a"])
         >>> ClickLog.from_labels(data)
         ClickLog(n_clicks=2, max_weight=1, mean_weight=1)
+        >>> ClickLog.from_labels(data, gain="exponential").count
+        array([3.])
         """
+        choice("gain", gain, ("linear", "exponential"))
         rows = np.flatnonzero((dataset.labels >= relevant) & (dataset.labels > 0))
         if not len(rows):
             raise DataError(f"no item has a label of at least {relevant:g}: nothing to learn from")
@@ -173,7 +185,7 @@ class ClickLog(Tabular):
             query=query,
             item=rows - dataset.offsets[query],
             propensity=np.ones(len(rows)),
-            count=dataset.labels[rows],
+            count=dataset.labels[rows] if gain == "linear" else np.exp2(dataset.labels[rows]) - 1,
             fingerprint=dataset.fingerprint,
         )
 

@@ -14,7 +14,7 @@ from countersample._version import __version__
 from countersample.pages.drawing import inline_figure
 from countersample.study.design import grids
 from countersample.study.experiment import plan
-from countersample.study.findings.figures import draw_panels
+from countersample.study.findings.figures import Mark, draw_panels, whole_band
 from countersample.study.findings.statistics import independent, interval
 from countersample.study.running.gather import gather, warnings_of
 from countersample.study.running.runner import run
@@ -23,10 +23,12 @@ from countersample.study.running.store import Store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from countersample._arrays import Floats
     from countersample._progress import Progress, Show
     from countersample.study.design.config import ExperimentConfig
     from countersample.study.results import Cell, StudyResult
 
+USERS = "CounterSampleRanker"  # with nothing set: what a user gets
 HEADER = (
     "method", "nDCG@10", "regret ×100", "steps to 99 %", "seconds", "speed-up", "learning rate"
 )  # fmt: skip
@@ -41,7 +43,25 @@ NOTES = (
         "Seconds: those steps at the speed of one run on one core. Speed-up: steps of IPS-SGD over "
         "steps of this method (at least, where IPS-SGD never got there)."
     ),
+    (
+        f"{USERS} has nothing set and no labels. Held-out clicks of the first log choose "
+        "its learning rate, and the size of the log where it ends."
+    ),
 )
+_CAPTION = (
+    "Lines are means over click logs, in 95 % intervals; the diamond is where a ranker with "
+    "nothing set ends; curves.csv has the numbers."
+)
+_FALL = 0.002  # of nDCG@10 from a curve's highest point to its end, which is worth a word
+
+
+@dataclass(frozen=True)
+class Users:
+    """What users get from the click logs: a `CounterSampleRanker` with nothing set."""
+
+    steps: int  # where it ends
+    ndcg: Floats  # (n_runs,): on test data, by fold and log as the runs of a cell
+    learning_rates: tuple[float, ...]  # of each fold
 
 
 @dataclass(frozen=True)
@@ -57,6 +77,7 @@ class Demo:
     max_weight: float  # M of the first click log
     mean_weight: float  # and its M̄
     fingerprint: str  # of the training data
+    users: Users
     relevance: str  # from which grade on items are relevant, and how many are: a sentence
     warnings: tuple[str, ...] = ()  # where too few are
     notes: tuple[str, ...] = ()  # on the files of the data
@@ -110,11 +131,36 @@ class Demo:
                 f"{self.best:.4f}. A click weighs up to M = {self.max_weight:.0f}, on average M̄ = "
                 f"{self.mean_weight:.2f}."
             ),
+            *self._falls(),
         ]
+
+    def _falls(self) -> list[str]:
+        """Say of the method with the highest point why its curve falls after it, if it does."""
+        method, cell = max(self.cells.items(), key=lambda each: each[1].mean_curve.max())
+        curve = cell.mean_curve
+        if curve.max() - curve[-1] < _FALL:
+            return []
+        steps = int(cell.drawn[curve.argmax()]) // self.config.batch_size
+        users = self.users
+        text = (
+            f"{method} has its highest nDCG@10, {curve.max():.4f}, after {steps:,} steps, and "
+            f"falls to {curve[-1]:.4f}: trained on, it fits the noise of the clicks, and what is "
+            "peculiar to the queries it learns from. A user has no labels to see that by. "
+            "CounterSampleRanker with nothing set has its learning rate chosen by held-out clicks, "
+            f"which judge it where it ends: after {users.steps:,} steps, with "
+            f"{users.ndcg.mean():.4f} (the diamond)."
+        )
+        return [text]
 
     def rows(self) -> list[list[str]]:
         """Return the table, a row a method: see `HEADER`."""
-        return [self._row(method) for method in self.cells]
+        users = self.users
+        rates = " ".join(f"{rate:.1g}" for rate in users.learning_rates)
+        ends = f"ends at {users.steps:,}"
+        return [
+            *(self._row(method) for method in self.cells),
+            [USERS, f"{users.ndcg.mean():.4f}", "–", ends, "–", "–", rates],
+        ]
 
     def _row(self, method: str) -> list[str]:
         cell = self.cells[method]
@@ -152,6 +198,11 @@ class Demo:
                 }
                 for method, cell in self.cells.items()
             },
+            "nothing_set": {
+                "ndcg@10": float(self.users.ndcg.mean()),
+                "steps": self.users.steps,
+                "learning_rates": list(self.users.learning_rates),
+            },
         }
 
 
@@ -173,12 +224,14 @@ def run_demo(
         [grids.folder() / "demo.toml"], scale="paper", datasets=own, settings=settings, fold=fold
     )
     (study,), work = experiment.studies, experiment.work()
+    rankers = [work.ranker(fold, study.config) for fold in study.sources[0].folds]
     with TemporaryDirectory(prefix="countersample-", ignore_cleanup_errors=True) as folder:
         store = Store(Path(folder))
         run(work.jobs.values(), store, workers=workers, progress=progress)
         by_stage = {job.stage: job for job in reversed(work.jobs.values())}  # the first of each
         train_set = store.data(by_stage["data"])[0]
         weights = store.read(by_stage["diagnosis"])
+        users = [store.read(job) for job in rankers]
         return Demo(
             result=gather(study, work, store),
             config=study.config,
@@ -189,6 +242,11 @@ def run_demo(
             max_weight=weights["max_weight"],
             mean_weight=weights["mean_weight"],
             fingerprint=train_set.fingerprint,
+            users=Users(
+                users[0]["steps"],
+                np.concatenate([each["ndcg"] for each in users]),
+                tuple(each["learning_rate"] for each in users),
+            ),
             relevance=store.read(by_stage["relevance"])["sentence"],
             warnings=tuple(warnings_of(work.jobs.values(), store)),
             notes=tuple(experiment.notes),
@@ -198,15 +256,15 @@ def run_demo(
 def write_demo(demo: Demo, folder: Path, *, command: str) -> None:
     """Write curves.png (and .svg, .pdf), curves.csv and index.html into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    figure = draw_panels(demo.result, folder / "curves")
+    cell = next(iter(demo.cells.values()))  # all have the same runs
+    mark = Mark(USERS, demo.users.steps, *whole_band(demo.users.ndcg, cell))
+    figure = draw_panels(demo.result, folder / "curves", mark=mark)
     page = pages.render_page(
         demo.result.grid.title,
         [
             pages.paragraphs(demo.story()),
             inline_figure(figure, "Learning curves: nDCG@10 on held-out queries, by method"),
-            pages.paragraphs(
-                ["Lines are means over click logs, in 95 % intervals; curves.csv has the numbers."]
-            ),
+            pages.paragraphs([_CAPTION]),
             pages.table(HEADER, demo.rows(), caption="Every method at its best learning rate"),
             pages.paragraphs(NOTES),
             pages.section("To repeat it", pages.code(command), name="repeat"),

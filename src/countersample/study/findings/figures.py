@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -41,15 +41,28 @@ def panel_title(grid: Grid, value: Value) -> str:
     return before + column_title(value)
 
 
+class Mark(NamedTuple):
+    """A ranker beside the curves: its name, the clicks it drew, nDCG@10 and its interval."""
+
+    name: str
+    drawn: int
+    mean: float
+    low: float
+    high: float
+
+
 # -- learning curves -----------------------------------------------------------------------------
 
 
 @figure_style()
-def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> Figure:
+def draw_panels(
+    result: StudyResult, stem: Path, *, log_x: bool = False, mark: Mark | None = None
+) -> Figure:
     """Draw nDCG@10 against clicks drawn: a row a dataset, a column a value of the axis.
 
     A line is the mean over runs, its band the 95 % interval of that mean. Runs that diverged count
     with an nDCG of 0 from there on; the panel says how many did and has each run as a thin line.
+    A mark, of a study with one panel, is a diamond: at the right end where it drew more clicks.
     """
     values = result.grid.values
     figure, panels = new_panels(
@@ -73,13 +86,21 @@ def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> Figu
         else:
             axes.locator_params(axis="x", nbins=5)
             axes.xaxis.set_major_formatter(short_number)
+    if mark is not None:
+        axes = panels[0, 0]
+        axes.errorbar(min(mark.drawn, axes.get_xlim()[1]), mark.mean,
+                      [[mark.mean - mark.low], [mark.high - mark.mean]], color="black", ls="none",
+                      marker="D", ms=5, mfc="white", mew=1.2, capsize=2, elinewidth=0.9,
+                      zorder=5, label=mark.name)  # fmt: skip
     figure.supxlabel("clicks drawn", fontsize=9)
     add_legend(figure, panels[0, 0])
-    rows = (
+    rows = [
         (dataset, value, method.name, *point)
         for dataset, value, method, cell in _in_order(result)
         for point in zip(cell.drawn, *band(cell.ndcg, cell.runs), strict=True)
-    )
+    ]
+    if mark is not None:
+        rows.append((result.datasets[0], values[0], *mark))
     save_figure(figure, stem, ("dataset", "value", "method", "drawn", "mean", "low", "high"), rows)
     return figure
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countersample.study.running import stages
+from countersample.tuning.choosing import FEWEST_DRAWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -34,6 +35,7 @@ _TRAINING = ("optimizer", "objective", "batch_size", "epochs", "clip", "trained_
              "evaluate_every", "no_relevant")  # fmt: skip
 _REFERENCES = ("policy_fraction", "no_relevant")
 _BATCHED_RUNS = 8  # learning rates that share a pass over the data
+_TUNED_AS = 15  # runs of a ranker that its tuning takes as long as
 _BATCH_COST = 3.0  # of such a pass, in passes with one learning rate (see estimate.py)
 
 
@@ -106,6 +108,14 @@ class WorkList:
         clicks = self.clicks(fold, config, seed)
         title = f"weights of {clicks.title}"
         return self.add(Job("diagnosis", title, {}, stages.diagnosis, (clicks,)))
+
+    def ranker(self, fold: Fold, config: ExperimentConfig) -> Job:
+        """Plan what users get from the click logs: a ranker with nothing set."""
+        logs = tuple(self.clicks(fold, config, seed) for seed in range(config.seeds))
+        title = f"a ranker with nothing set on {fold.title}"
+        known = _chosen(config, ("no_relevant",))
+        draws = FEWEST_DRAWS * (_TUNED_AS + len(logs))
+        return self.add(Job("ranker", title, known, stages.ranker, logs, draws))
 
     def runs(self, fold: Fold, config: ExperimentConfig, method: Method) -> list[RunOf]:
         """Tuning of a method, and a run for each click log."""

@@ -13,7 +13,8 @@ from countersample.clicks import ClickLog, PositionBias, diagnose, simulate_clic
 from countersample.clicks.relevance import relevance_of, smallest_relevant
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError
-from countersample.evaluation import learning_curve
+from countersample.evaluation import evaluate, learning_curve
+from countersample.rankers import CounterSampleRanker
 from countersample.study.design.config import PAPER
 from countersample.study.design.sources import PARTS, Fold
 from countersample.study.running.references import METRIC, logging_policy, supervised
@@ -187,6 +188,25 @@ def run(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
         "max_weight": log.max_weight,
         "mean_weight": log.mean_weight,
     }
+
+
+def ranker(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
+    """Train what users get, `CounterSampleRanker` with nothing set, and evaluate on test data.
+
+    It looks at no label: held-out clicks choose its learning rate, and the size of the log its
+    number of steps. As with every method, the learning rate of the first log is used on all.
+    """
+    train_set, _, test = bench.data_of(job.needs[0])
+    rate: float | str = "auto"
+    values = []
+    for clicks in job.needs:
+        fitted = CounterSampleRanker(learning_rate=rate, random_state=clicks.config["seed"])
+        part = progress.part(0.8 if rate == "auto" else 0.2 / len(job.needs))
+        fitted.fit_log(train_set, bench.clicks(clicks), progress=part)
+        rate = fitted.learning_rate_
+        found = evaluate(fitted, test, METRIC, no_relevant=job.config["no_relevant"])
+        values.append(found[METRIC])
+    return {"steps": fitted.n_steps_, "learning_rate": rate, "ndcg": values}
 
 
 def _train(
