@@ -50,7 +50,7 @@ def test_console(page, run):
 def test_the_readme_shows_what_the_demo_prints(run):
     """The same lines, whatever the numbers: those of a small demo differ."""
     (shown,) = blocks(ROOT / "README.md", "text")
-    small = ("queries=80", "clicks=2000", "epochs=0.5", "seeds=2")
+    small = ("queries=80", "clicks=2000", "epochs=2", "seeds=2", "learning_rates=[1e-3]")
     settings = [word for setting in small for word in ("--set", setting)]
     assert words(shown) == words(run("demo", *settings))
 

@@ -93,11 +93,12 @@ def test_the_page_has_everything_and_needs_no_network(tmp_path):
 
 @pytest.mark.parametrize(("end", "is_told"), [(0.75, False), (0.749, False), (0.74, True)])
 def test_why_a_curve_falls_is_said_where_it_does(end, is_told):
-    demo = made({"IPS-SGD": [[0.5, 0.6, 0.7]], "CounterSample": [[0.7, 0.75, end]]})
+    by_query = "CounterSample by query"
+    demo = made({"IPS-SGD": [[0.5, 0.8, 0.7]], by_query: [[0.7, 0.75, end]]})
     told = [text for text in demo.story() if "the noise of the clicks" in text]
     assert len(told) == is_told
     if told:
-        assert told[0].startswith("CounterSample has its highest nDCG@10, 0.7500, after 20 steps")
+        assert told[0].startswith(f"{by_query} has its highest nDCG@10, 0.7500, after 20 steps")
         assert "after 25 steps, with 0.7100 (the diamond)" in told[0]
 
 
