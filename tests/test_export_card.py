@@ -160,7 +160,7 @@ def test_a_fit_remembers_its_origin(tmp_path):
     card = card_of(ranker, tmp_path, to="solr", feature_names=names)
     assert f"**{gain.relative:+.1%} dcg@10** over what was logged" in card
     assert f"| propensities | {fit.propensity_source.source} |" in card
-    assert f"In the words of `countersample fit`: {fit.verdict}" in card
+    assert f"What was said when it was trained: {fit.verdict}" in card
     assert all(f"Warning: {text}" in card for text in fit.warnings)
 
 

@@ -141,7 +141,7 @@ def _doubts(origin: Mapping[str, Any]) -> list[str]:
     if "verdict" not in origin:
         return []
     warned = [f"Warning: {text}" for text in origin["warnings"]]
-    return [f"In the words of `countersample fit`: {origin['verdict']}", *warned]
+    return [f"What was said when it was trained: {origin['verdict']}", *warned]
 
 
 def _method(ranker: ClickRanker, spec: ModelSpecification) -> Iterable[tuple[str, str]]:
