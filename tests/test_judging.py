@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from time import tzset
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +77,27 @@ class TestDays:
         before, after = found.of_days(until=cut), found.of_days(since=cut)
         assert before.counts().n_impressions == (own < cut).sum()
         assert after.counts().n_impressions == (own >= cut).sum()
+
+    @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+    @pytest.mark.parametrize("here", ["Asia/Tokyo", "America/New_York"])
+    @pytest.mark.parametrize("engine", ["duckdb", "polars", "pandas"])
+    def test_days_are_of_utc_whatever_the_zones(self, engine, zone, here, monkeypatch):
+        """Of the column, and of the machine, by which DuckDB shows times."""
+        stamps = [datetime(2026, 3, 1, hour, tzinfo=UTC) for hour in (0, 2, 23)]
+        when = pa.array([*stamps, None], pa.timestamp("us", zone))
+        log = pa.table({"query_id": [1] * 4, "item_id": [1, 2, 3, 4], "position": [1, 2, 3, 4],
+                        "click": [0, 1, 1, 0], "timestamp": when})  # fmt: skip
+        try:
+            with monkeypatch.context() as patch:
+                patch.setenv("TZ", here)
+                tzset()
+                found = read_impressions(log, engine=engine)
+                days = found.days()
+                assert days == Days((date(2026, 3, 1),), (3,))
+                assert found.of_days(since=days.days[0]).counts().n_impressions == 3
+                assert found.of_days(until=days.days[0]).counts().n_impressions == 1
+        finally:
+            tzset()
 
     def test_rows_without_a_time_are_learned_from(self, shop):
         log = stamped(shop[0].slice(0, 100), days=2)

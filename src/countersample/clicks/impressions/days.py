@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
@@ -147,8 +147,10 @@ def _clock(log: Impressions) -> _Clock:
     kind, stamp = log.frame.collect_schema()["timestamp"], nw.col("timestamp")
     if kind == nw.Date:
         return _Clock(stamp, nw.lit)
-    if kind == nw.Datetime:
-        return _Clock(stamp.cast(nw.Date), nw.lit)
+    if isinstance(kind, nw.Datetime):
+        if kind.time_zone is None:
+            return _Clock(stamp.cast(nw.Date), nw.lit)
+        return _Clock((_seconds(log, stamp) / _SECONDS).floor(), _number)
     if not (kind == nw.String or kind.is_numeric()):
         raise DataError(f"{log.source}: the timestamp is {kind}, expected times, text or numbers")
     largest = log.collect(log.frame.select(stamp.max()))["timestamp"][0].as_py()
@@ -164,7 +166,23 @@ def _clock(log: Impressions) -> _Clock:
             f"{log.source}: the timestamps are numbers up to {largest:g}, too small for seconds "
             "since 1970, so its days cannot be told"
         )
-    return _Clock((stamp / (unit * _SECONDS)).floor(), lambda when: nw.lit((when - _EPOCH).days))
+    return _Clock((stamp / (unit * _SECONDS)).floor(), _number)
+
+
+def _seconds(log: Impressions, stamp: nw.Expr) -> nw.Expr:
+    """Return the seconds since 1970 of times with a zone, of whatever zone the engine shows them.
+
+    A cast to a date would take the day of the zone of DuckDB's connection or of Spark's session.
+    """
+    if log.engine == "spark":
+        return stamp.cast(nw.Int64)
+    if log.engine != "duckdb":  # where a zone is the column's own
+        stamp = stamp.dt.convert_time_zone("UTC")
+    return (stamp - nw.lit(datetime.combine(_EPOCH, time(), UTC))).dt.total_seconds()
+
+
+def _number(when: date) -> nw.Expr:
+    return nw.lit((when - _EPOCH).days)
 
 
 def _as_day(value: Any) -> date | None:  # noqa: ANN401 (as an engine gives it)
