@@ -59,10 +59,12 @@ class Relevance:
         >>> from countersample import RankingDataset
         >>> from countersample.clicks.relevance import relevance_of
         >>> data = RankingDataset.from_arrays(X=[[1], [2], [3], [4]], y=[0, 0, 1, 2], qid=[7] * 4)
-        >>> for text in relevance_of(data, 3).warnings():
-        ...     print(text)
-        no item is relevant, every click is noise: relevant=3, and labels are 0 (50 %), 1 (25 %) and
-        2 (25 %): give relevant=1
+        >>> (text,) = relevance_of(data, 3).warnings()
+        >>> for part in text.split(": "):
+        ...     print(part)
+        no item is relevant, every click is noise
+        relevant=3, and labels are 0 (50 %), 1 (25 %) and 2 (25 %)
+        give relevant=1
         """
         if self.share >= FEW:
             return []
