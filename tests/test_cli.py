@@ -338,10 +338,10 @@ class TestDemo:
         titles = ["Biased-SGD", "IPS-SGD", "CounterSample", "CounterSample by query"]
         assert list(figures["methods"]) == titles
         page = (tmp_path / "demo" / "index.html").read_text()
-        assert page.count('<th scope="row">') == 4
+        assert page.count('<th scope="row">') == 4 + 1  # the ranker that a user gets
         assert (tmp_path / "demo" / "curves.png").read_bytes().startswith(b"\x89PNG")
         rows = (tmp_path / "demo" / "curves.csv").read_text().splitlines()
-        assert len(rows) == 1 + 4 * 20  # methods × points
+        assert len(rows) == 1 + 4 * 20 + 1  # methods × points, and where the ranker ends
 
     def test_own_data(self, run, tmp_path):
         save_letor(synthetic("tiny", n_queries=120, rng=0), tmp_path / "own.txt")
