@@ -67,6 +67,18 @@ def test_clip():
             small().clip(bad)
 
 
+def test_temper():
+    log = small(fingerprint="f", examination=[0.0, 0.5, 1.0, 1.0])
+    np.testing.assert_allclose(log.temper(0.5).propensity, np.sqrt(log.propensity))
+    np.testing.assert_array_equal(log.temper(0).weights, log.clicks)  # naive
+    np.testing.assert_array_equal(log.temper(1).weights, log.weights)
+    assert log.temper(0.5).fingerprint == "f"
+    np.testing.assert_array_equal(log.temper(0).examination, log.examination)
+    for bad in (-0.1, 1.1, np.nan, "half"):
+        with pytest.raises(ParameterError, match="temper is"):
+            small().temper(bad)
+
+
 def test_head():
     assert columns_of(small(count=[1, 2, 3, 4]).head(2)) == [[0, 1], [1, 2], [0.25, 0.5], [1, 2]]
     assert len(small().head(99)) == 4

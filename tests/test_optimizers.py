@@ -1,5 +1,7 @@
 """Every optimizer takes the steps of its NumPy twin, and of torch.optim."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import twins_training
@@ -11,7 +13,9 @@ from countersample.errors import ParameterError
 from countersample.training import OPTIMIZERS, TrainingOptions, train
 
 WIDTH, STEPS = 7, 500
-OTHER = {"momentum": 0.9, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3}  # than the defaults
+OTHER = {  # than the defaults
+    "momentum": 0.9, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3, "first_distance": 0.5,
+}  # fmt: skip
 CASES = [
     *((name, {}) for name in OPTIMIZERS),
     *((o.name, {setting: OTHER[setting] for setting in o.defaults}) for o in OPTIMIZERS.values()),
@@ -24,16 +28,27 @@ def gradients(seed):
     return (rng.normal(size=(STEPS, WIDTH)) * 10.0 ** rng.integers(-2, 3)).astype(np.float32)
 
 
-def by_kernel(name, given, rate, l2, seed):
-    """The weights after each step."""
+@cache
+def compiled_update():
+    """A part of kernels, here as a kernel of its own."""
+    from numba import njit
+
     from countersample._kernels.updates import update
 
+    return njit(error_model="numpy")(update)
+
+
+def by_kernel(name, given, rate, l2, seed):
+    """The weights after each step."""
     w, total, first, second = np.zeros((4, WIDTH))
+    numbers = np.zeros(2)
     small = np.zeros(WIDTH, np.float32)
     array = TrainingOptions(optimizer=name, l2=l2, **given).kernel_settings(rate)
     found = []
     for step, g in enumerate(gradients(seed), 1):
-        assert update(w, total, small, g, first, second, step, OPTIMIZERS[name].code, array)
+        assert compiled_update()(
+            w, total, small, g, first, second, numbers, step, OPTIMIZERS[name].code, array
+        )
         found.append(w.copy())
     np.testing.assert_array_equal(small, w.astype(np.float32))
     np.testing.assert_allclose(total, np.sum(found[:-1], axis=0), rtol=1e-9)
@@ -42,8 +57,8 @@ def by_kernel(name, given, rate, l2, seed):
 
 def by_twin(name, given, rate, l2, seed):
     w, found = np.zeros(WIDTH), []
-    with_l2 = (g + l2 * w for g in gradients(seed).astype(np.float64))  # w as it is by then
-    for change in twins_training.OPTIMIZERS[name](with_l2, rate, **given):
+    points = ((w.copy(), g + l2 * w) for g in gradients(seed).astype(np.float64))  # w by then
+    for change in twins_training.OPTIMIZERS[name](points, rate, **given):
         w -= change
         found.append(w.copy())
     return np.array(found)
@@ -56,7 +71,10 @@ def by_torch(name, given, rate, l2, seed):
     theirs = {"momentum": settings.get("momentum"), "eps": settings.get("epsilon")}
     theirs["betas"] = (settings["beta1"], settings["beta2"]) if "beta1" in settings else None
     theirs = {name: value for name, value in theirs.items() if value is not None}
-    kind = next(kind for kind in dir(torch.optim) if kind.lower() == name and kind != name)
+    kinds = [kind for kind in dir(torch.optim) if kind.lower() == name and kind != name]
+    if not kinds:
+        pytest.skip(f"PyTorch has no {name}")
+    (kind,) = kinds
     optimizer = getattr(torch.optim, kind)([w], lr=rate, weight_decay=l2, **theirs)
     found = []
     for g in gradients(seed):
@@ -101,6 +119,9 @@ def test_a_step_that_is_huge_but_projected_is_no_divergence():
         ("sgd", {"momentum": 1.0}, "momentum is 1.0, expected a number of at least 0 and below 1"),
         ("adam", {"beta2": np.nan}, "beta2 is nan"),
         ("adam", {"epsilon": 0}, "epsilon is 0, expected a number above 0"),
+        ("dog", {"first_distance": 0}, "first_distance is 0, expected a number above 0"),
+        ("sgd", {"first_distance": 1}, "sgd takes no setting 'first_distance'"),
+        ("adam", {"learning_rate": None}, "adam needs a learning rate, got none: give"),
         ("sgd", {"l2": -1.0}, "l2 is -1.0"),
         ("sgd", {"radius": 0.0}, "radius is 0.0"),
         ("sgd", {"learning_rate": "fast"}, "learning_rate is 'fast', expected a number above 0"),
@@ -115,5 +136,5 @@ def test_refusals(optimizer, given, message):
 
 
 def test_unknown():
-    with pytest.raises(ParameterError, match="expected one of sgd, adam, adagrad"):
+    with pytest.raises(ParameterError, match="expected one of sgd, adam, adagrad, dog"):
         TrainingOptions(optimizer="lbfgs")

@@ -63,12 +63,17 @@ def test_killed_at_random_moments(shop, tmp_path, rng):
     assert everything(resumed) == everything(whole)
 
 
-@pytest.mark.parametrize("bits", ["PCG64", "MT19937", "Philox", "SFC64"])
-def test_stopped_after_any_chunk(shop, tmp_path, monkeypatch, bits):
+@pytest.mark.parametrize(
+    ("bits", "optimizer"),
+    [("PCG64", {"optimizer": "sgd", "momentum": 0.5}), ("MT19937", {"optimizer": "adam"}),
+     ("Philox", {"optimizer": "dog", "start": [1.0, 0, 0, 0, 0], "scale": [3.0] * 5}),
+     ("SFC64", {"optimizer": "adagrad"})],
+)  # fmt: skip
+def test_stopped_after_any_chunk(shop, tmp_path, monkeypatch, bits, optimizer):
     monkeypatch.setattr(resuming, "SECONDS_BETWEEN_SAVES", 0)
     monkeypatch.setattr("countersample.training.runs.CHUNK", 100)
     data, log = shop
-    options = OPTIONS | {"steps": 1050, "batch_size": 3, "optimizer": "sgd", "momentum": 0.5}
+    options = OPTIONS | {"steps": 1050, "batch_size": 3, **optimizer}
 
     def generator():
         return np.random.Generator(getattr(np.random, bits)(SEED))
@@ -96,7 +101,8 @@ def test_a_diverged_run_stays_diverged(shop, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [{"rng": 1}, {"learning_rate": 2e-4}, {"steps": 99}, {"unit": "click"}, {"checkpoints": 6},
-     {"method": "ips"}, {"beta1": 0.5}, {"l2": 0.1}, {"clip": 0.5}, {"objective": "dcg"}],
+     {"method": "ips"}, {"beta1": 0.5}, {"l2": 0.1}, {"clip": 0.5}, {"objective": "dcg"},
+     {"temper": 0.5}, {"start": [0.0, 0.0, 1e-9, 0.0, 0.0]}, {"scale": [1.0] * 5}],
     ids=lambda change: next(iter(change)),
 )  # fmt: skip
 def test_other_settings_are_refused(shop, tmp_path, change):

@@ -8,8 +8,17 @@ import twins_training
 from conftest import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_training import (
+    METHODS,
+    RATES,
+    calm,
+    close,
+    plan_settings,
+    random_problem,
+    small_shop,
+)
 
-from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic
+from countersample import ClickLog, RankingDataset
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.objectives import OBJECTIVES, Objective
 from countersample.plans import PLANS, UNITS, Examples
@@ -23,37 +32,6 @@ from countersample.training import (
 )
 from countersample.training.runs import Run, Setup
 
-RATES = {"sgd": 0.003, "adam": 0.005, "adagrad": 0.02}  # a step of about the same length
-METHODS = ("naive", "ips", "countersample")  # which need no settings
-
-
-def random_problem(rng, n_rows=30):
-    """A small dataset and a log of it, with features far from ties."""
-    n_queries, width = int(rng.integers(1, 6)), int(rng.integers(1, 40))
-    sizes = rng.integers(1, 20, n_queries)
-    qid = np.repeat(np.arange(n_queries), sizes)
-    data = RankingDataset.from_arrays(
-        X=rng.normal(size=(len(qid), width)) / np.sqrt(width), y=np.zeros(len(qid)), qid=qid
-    )
-    query = rng.integers(0, n_queries, n_rows)
-    item = rng.integers(0, sizes[query])
-    return data, ClickLog(query=query, item=item, propensity=rng.uniform(0.05, 1, n_rows))
-
-
-def epsilon(optimizer):
-    """Where gradients cancel out, float32 leaves 1e-9 or so: by default, a whole step of some."""
-    return {"epsilon": 0.01} if "epsilon" in OPTIMIZERS[optimizer].defaults else {}
-
-
-def plan_settings(method, log, unit, rng):
-    name = {"bounded": "bounds", "proposal": "probabilities"}.get(method)
-    return {} if name is None else {name: rng.uniform(1, 2, len(Examples.of(log, unit)))}
-
-
-def close(ours, twin, tolerance=1e-4):
-    np.testing.assert_allclose(ours, twin, rtol=tolerance, atol=tolerance * np.abs(twin).max())
-
-
 # -- the algorithms ---------------------------------------------------------------------------
 
 
@@ -65,14 +43,20 @@ def close(ours, twin, tolerance=1e-4):
     seed=st.integers(0, 2**32 - 1),
     objective=st.sampled_from(sorted(OBJECTIVES)),
     batch_size=st.sampled_from([1, 2, 7]),
+    limits=st.sampled_from([{}, {"l2": 0.1}, {"radius": 0.05}, {"l2": 0.1, "radius": 0.2}]),
+    has_start=st.booleans(),
 )
-def test_equals_the_twin(unit, method, optimizer, seed, objective, batch_size):
+def test_equals_the_twin(unit, method, optimizer, seed, objective, batch_size, limits, has_start):
     rng = np.random.default_rng(seed)
     data, log = random_problem(rng)
+    if has_start:
+        start = rng.normal(size=data.n_features)
+        limits = limits | {"start": start / np.linalg.norm(start) * rng.uniform(0, 0.05)}
     options = {
+        **limits,
         "unit": unit, "method": method, "optimizer": optimizer, "objective": objective,
         "batch_size": batch_size, "learning_rate": RATES[optimizer], "steps": 40,
-        **epsilon(optimizer), **plan_settings(method, log, unit, rng),
+        **calm(optimizer), **plan_settings(method, log, unit, rng),
     }  # fmt: skip
     ours = train(data, log, **options, checkpoints=40, rng=seed)
     weights, averages = twins_training.train(data, log, **options, seed=seed)
@@ -138,7 +122,7 @@ def test_chunks_do_not_show(rng, monkeypatch):
     data, log = random_problem(rng)
     options = {
         "unit": "click", "method": "ips", "optimizer": "adam", "objective": "rank",
-        "batch_size": 3, "learning_rate": 0.02, "steps": 25, **epsilon("adam"),
+        "batch_size": 3, "learning_rate": 0.02, "steps": 25, **calm("adam"),
     }  # fmt: skip
     kept = [1, 3, 4, 7, 10, 25]
     ours = train(data, log, **options, checkpoints=kept, rng=1)
@@ -241,6 +225,14 @@ def test_progress(rng):
         ({"momentun": 0.9}, "training takes no option 'momentun', expected 'momentum'"),
         ({"clip": 0.0}, "clip is 0.0, expected a number above 0 and at most 1"),
         ({"resume": "x"}, "resume needs rng"),
+        ({"learning_rate": None}, "sgd needs a learning rate, got none: .* optimizer='dog'"),
+        ({"temper": 1.5}, "temper is 1.5, expected a number of at least 0 and at most 1"),
+        (
+            {"start": [0.0] * 99},
+            r"start has shape \(99,\), expected \(\d+,\): one for each feature",
+        ),
+        ({"start": ["a"]}, "start must be a number for each feature"),
+        ({"scale": 2.0}, r"scale has shape \(\), expected \(\d+,\)"),
     ],
 )
 def test_refusals(options, message, rng):
@@ -312,8 +304,7 @@ def test_divergence_of_one_run_leaves_the_others_alone(rng):
 
 @pytest.fixture(scope="module")
 def shop():
-    data = synthetic("tiny", n_queries=60, rng=SEED).normalized()
-    return data, simulate_clicks(data, data.features[:, 0], 3000, rng=SEED)
+    return small_shop()
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -1,4 +1,7 @@
-"""Algorithms 1 and 2, slow, in float64: w₁ = 0, w_{t+1} = w_t − step, w̄ = (w₁ + … + w_T)/T."""
+"""Algorithms 1 and 2, slow, in float64: w₁ = 0, w_{t+1} = w_t − step, w̄ = (w₁ + … + w_T)/T.
+
+An optimizer takes the points of a path, (w, gradient there) each, and gives the steps.
+"""
 
 import numpy as np
 from twins_plans import click_gradient, features_of
@@ -40,51 +43,60 @@ def nearest_kink(dataset, examples, batch, w):
     return min(distances)
 
 
-def sgd(gradients, rate, momentum=0.0):
+def sgd(points, rate, momentum=0.0):
     velocity = 0.0
-    for g in gradients:
+    for _, g in points:
         velocity = momentum * velocity + g
         yield rate * velocity
 
 
-def adam(gradients, rate, beta1=0.9, beta2=0.999, epsilon=1e-8):
+def adam(points, rate, beta1=0.9, beta2=0.999, epsilon=1e-8):
     m = v = 0.0
-    for t, g in enumerate(gradients, 1):
+    for t, (_, g) in enumerate(points, 1):
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g**2
         yield rate * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + epsilon)
 
 
-def adagrad(gradients, rate, epsilon=1e-10):
+def adagrad(points, rate, epsilon=1e-10):
     total = 0.0
-    for g in gradients:
+    for _, g in points:
         total = total + g**2
         yield rate * g / (np.sqrt(total) + epsilon)
 
 
-OPTIMIZERS = {each.__name__: each for each in (sgd, adam, adagrad)}
+def dog(points, rate, first_distance=1e-3):
+    path, squares = [], []
+    for w, g in points:
+        path.append(w)
+        squares.append(np.sum(g**2))
+        reach = max(first_distance, *(np.linalg.norm(other - path[0]) for other in path))
+        yield rate * reach / np.sqrt(np.sum(squares)) * g if np.any(squares) else np.zeros_like(g)
+
+
+OPTIMIZERS = {each.__name__: each for each in (sgd, adam, adagrad, dog)}
 
 
 def train(
     dataset, log, *, learning_rate, steps, method, unit, objective, optimizer, batch_size, seed,
-    l2=0.0, radius=np.inf, **settings,
+    l2=0.0, radius=np.inf, start=0.0, **settings,
 ):  # fmt: skip
     """Return w and w̄ after each step, two arrays (n, n_features), up to the first kink."""
     examples = Examples.of(log, unit)
     of_plan = {name: settings.pop(name) for name in ("bounds", "probabilities") if name in settings}
     plan = make_plan(method, examples, **of_plan)
-    w = np.zeros(dataset.n_features)
+    w = np.zeros(dataset.n_features) + start
     current = [w]
 
-    def gradients():
+    def points():
         for batch in draws(plan, steps, batch_size, seed):
             w = current[0]
             if nearest_kink(dataset, examples, batch, w) < KINK:
                 return
-            yield step_gradient(dataset, examples, plan, batch, w, objective) + l2 * w
+            yield w, step_gradient(dataset, examples, plan, batch, w, objective) + l2 * w
 
     weights, averages, total = [], [], np.zeros_like(w)
-    for step in OPTIMIZERS[optimizer](gradients(), learning_rate, **settings):
+    for step in OPTIMIZERS[optimizer](points(), learning_rate, **settings):
         total += current[0]
         w = current[0] - step
         current[0] = w * min(1.0, radius / max(np.linalg.norm(w), 1e-300))

@@ -126,7 +126,7 @@ def coefficients(scores: ArrayLike, item: int, *, objective: str = "rank") -> ND
     >>> coefficients([2.0, 0.0, 1.5], item=0)
     array([-1.,  0.,  1.], dtype=float32)
     """
-    from countersample._kernels.objectives import add_coefficients  # noqa: PLC0415 (numba)
+    from countersample._kernels import objectives as kernels  # noqa: PLC0415 (imports numba)
 
     given = np.asarray(scores, np.float32)
     if given.ndim != 1:
@@ -135,7 +135,7 @@ def coefficients(scores: ArrayLike, item: int, *, objective: str = "rank") -> ND
         raise ParameterError(f"item is {item}, expected one of 0 to {len(given) - 1}")
     out = np.zeros(len(given), np.float32)
     code = get_objective(objective).code
-    add_coefficients(given[None], 0, len(given), item, np.float32(1), code, out[None])
+    kernels.coefficients(given[None], item, code, out[None])
     return out
 
 

@@ -1,12 +1,12 @@
 """The alias method (Walker 1977): O(n) to build, O(1) a draw."""
 
 import numpy as np
-from numba import njit
 
 from countersample._arrays import Floats, Ints
+from countersample._kernels.compiling import kernel, part
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def build(threshold: Floats, alias: Ints) -> None:
     """Turn n weights of mean 1 into an alias table, in place and without further memory.
 
@@ -49,14 +49,14 @@ def build(threshold: Floats, alias: Ints) -> None:
             threshold[index] = 1.0
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _next_large(threshold: Floats, index: int) -> int:
     while index < len(threshold) and threshold[index] < 1.0:
         index += 1
     return index
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _two_sum(a: float, b: float) -> tuple[float, float]:
     """Return fl(a + b) and its rounding error, exactly (Knuth)."""
     total = a + b
@@ -64,7 +64,7 @@ def _two_sum(a: float, b: float) -> tuple[float, float]:
     return total, (a - (total - added)) + (b - added)
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def draw(threshold: Floats, alias: Ints, indices: Ints, uniforms: Floats) -> None:
     """Turn uniform indices into draws: ``indices[k]`` becomes its alias if uniforms[k] ≥ threshold.
 
@@ -76,7 +76,7 @@ def draw(threshold: Floats, alias: Ints, indices: Ints, uniforms: Floats) -> Non
             indices[k] = alias[index]
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def probabilities(threshold: Floats, alias: Ints) -> Floats:
     """π_i = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n, with compensated sums."""
     n = len(threshold)

@@ -17,13 +17,13 @@ the callers pass checked arrays.
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from countersample._arrays import Floats, Ints
+from countersample._kernels.compiling import kernel, part
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def reach(offsets: Ints, click: Floats, after_click: Floats, after_skip: Floats) -> Floats:
     """Π over the items above of click · after_click + (1 − click) · after_skip, (n_items,).
 
@@ -38,7 +38,7 @@ def reach(offsets: Ints, click: Floats, after_click: Floats, after_skip: Floats)
     return reached
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def clicks_until(
     rng: np.random.Generator,
     offsets: Ints,
@@ -53,20 +53,21 @@ def clicks_until(
     """
     queries = np.empty(n_clicks, np.int32)
     rows = np.empty(n_clicks, np.int64)
-    passed = (1.0 - click) * after_skip
-    to_end = _to_end(offsets, passed)
+    passed, to_end = np.empty(len(click)), np.empty(len(click))
+    _pass(offsets, click, after_skip, passed, to_end)
     n_queries = len(offsets) - 1
     n_found = 0
     while n_found < n_clicks:
-        query = int(rng.random() * n_queries)
+        query = np.int64(rng.random() * n_queries)
         start, end = offsets[query], offsets[query + 1]
         n_before = n_found
         n_found = _walk(rng, start, end, click, after_click, passed, to_end, rows, n_found)
-        queries[n_before:n_found] = query
+        for k in range(n_before, n_found):
+            queries[k] = query
     return queries, rows
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def clicks_shown(
     rng: np.random.Generator,
     offsets: Ints,
@@ -79,34 +80,37 @@ def clicks_shown(
 
     The items of the first session come first, then those of the second, and so on.
     """
-    passed = (1.0 - click) * after_skip
-    to_end = _to_end(offsets, passed)
-    sizes = offsets[1:] - offsets[:-1]
-    clicked = np.zeros(np.sum(sizes[queries]), np.int8)
-    rows = np.empty(np.max(sizes), np.int64)
+    passed, to_end = np.empty(len(click)), np.empty(len(click))
+    _pass(offsets, click, after_skip, passed, to_end)
+    n_shown = most = 0
+    for k in range(len(queries)):
+        size = offsets[queries[k] + 1] - offsets[queries[k]]
+        n_shown += size
+        most = max(most, size)
+    clicked = np.zeros(n_shown, np.int8)
+    rows = np.empty(most, np.int64)
     first = 0
-    for query in queries:
-        start, end = offsets[query], offsets[query + 1]
+    for k in range(len(queries)):
+        start, end = offsets[queries[k]], offsets[queries[k] + 1]
         n_found = _walk(rng, start, end, click, after_click, passed, to_end, rows, 0)
-        for row in rows[:n_found]:
-            clicked[first + row - start] = 1
+        for found in range(n_found):
+            clicked[first + rows[found] - start] = 1
         first += end - start
     return clicked
 
 
-@njit(nogil=True, cache=True)
-def _to_end(offsets: Ints, passed: Floats) -> Floats:
-    """Π of ``passed`` from each item to the last of its query, (n_items,)."""
-    products = np.empty(len(passed))
+@part()
+def _pass(offsets: Ints, click: Floats, after_skip: Floats, passed: Floats, to_end: Floats) -> None:
+    """Write (1 − click) · after_skip of each item, and its product from there to the last."""
     for query in range(len(offsets) - 1):
         product = 1.0
         for row in range(offsets[query + 1] - 1, offsets[query] - 1, -1):
+            passed[row] = (1.0 - click[row]) * after_skip[row]
             product *= passed[row]
-            products[row] = product
-    return products
+            to_end[row] = product
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _walk(
     rng: np.random.Generator,
     start: int,

@@ -5,8 +5,9 @@
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from countersample._kernels.compiling import kernel, part
 
 Text = NDArray[np.uint8]
 Matrix = NDArray[np.float32]
@@ -37,19 +38,19 @@ _LARGEST = np.finfo(np.float32).max
 _SLACK = 2.0**-50  # relative error allowed for a product of two rounded numbers
 
 
-@njit(nogil=True, cache=True, inline="always")
+@part()
 def _byte(text: Text, at: int) -> np.uint8:
     """Return ``text[at]``; an unsigned index spares the question whether it counts from the end."""
     return text[np.uintp(at)]
 
 
-@njit(nogil=True, cache=True, inline="always")
+@part()
 def _is_end(byte: np.uint8) -> bool:
     """Tell whether a byte ends a token: white space, line end, or the start of a comment."""
     return byte == _SPACE or byte == _LF or byte == _TAB or byte == _CR or byte == _HASH
 
 
-@njit(nogil=True, cache=True)
+@part()
 def float32_of(mantissa: np.uint64, power: int, more_digits: bool) -> tuple[np.float32, bool]:
     """Return float32(mantissa · 10^power) and whether that is certain.
 
@@ -76,7 +77,7 @@ def float32_of(mantissa: np.uint64, power: int, more_digits: bool) -> tuple[np.f
     return low, low == np.float32(value * (1.0 + _SLACK))
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _long_number(text: Text, at: int) -> tuple[np.uint64, int, bool, int]:
     """Read a number of any length at `at`: mantissa, power of ten, digits cut off, and its end.
 
@@ -129,7 +130,7 @@ def _long_number(text: Text, at: int) -> tuple[np.uint64, int, bool, int]:
     return mantissa, power, cut, at
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _number(text: Text, at: int) -> tuple[np.float32, bool, int]:
     """Read a number at `at`: its float32, whether that is certain, and its end (−1: no number)."""
     negative = _byte(text, at) == _MINUS
@@ -165,7 +166,7 @@ def _number(text: Text, at: int) -> tuple[np.float32, bool, int]:
     return value, certain, at
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _same_bytes(text: Text, one: int, other: int, length: int) -> bool:
     for k in range(length):
         if _byte(text, one + k) != _byte(text, other + k):
@@ -173,7 +174,7 @@ def _same_bytes(text: Text, one: int, other: int, length: int) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def parse_rows(
     text: Text,
     start: int,
@@ -273,7 +274,8 @@ def parse_rows(
                 n_runs += 1
             at = end
 
-        features[row, :] = 0.0
+        for column in range(width):
+            features[row, column] = 0.0
         last = -1
         while True:
             while _byte(text, at) == _SPACE or _byte(text, at) == _TAB:
@@ -330,7 +332,7 @@ def parse_rows(
     return row, n_runs, n_uncertain, min_index, max_index, OK, at
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def widen_rows(flat: Matrix, n_rows: int, width: int, new_width: int, shift: int) -> None:
     """Lay `n_rows` rows of `width` out anew, in place, at `new_width`, moved right by `shift`.
 
@@ -343,23 +345,29 @@ def widen_rows(flat: Matrix, n_rows: int, width: int, new_width: int, shift: int
         new = row * new_width
         for column in range(kept - 1, -1, -1):
             flat[new + shift + column] = flat[old + column]
-        flat[new : new + shift] = 0.0
-        flat[new + shift + kept : new + new_width] = 0.0
+        for column in range(shift):
+            flat[new + column] = 0.0
+        for column in range(shift + kept, new_width):
+            flat[new + column] = 0.0
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def permute_rows(matrix: Matrix, order: Table) -> None:
     """Put row ``order[i]`` at index i, in place; `order` is used up (set to −1)."""
-    kept = np.empty(matrix.shape[1], matrix.dtype)
+    width = matrix.shape[1]
+    kept = np.empty(width, np.float32)
     for first in range(len(order)):
         if order[first] < 0 or order[first] == first:
             continue
-        kept[:] = matrix[first]
+        for column in range(width):
+            kept[column] = matrix[first, column]
         row = first
         while order[row] != first:
             source = order[row]
-            matrix[row] = matrix[source]
+            for column in range(width):
+                matrix[row, column] = matrix[source, column]
             order[row] = -1
             row = source
-        matrix[row] = kept
+        for column in range(width):
+            matrix[row, column] = kept[column]
         order[row] = -1

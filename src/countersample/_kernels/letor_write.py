@@ -4,16 +4,17 @@ A number is written with the fewest digits that read back as the same float32.
 """
 
 import numpy as np
-from numba import njit
 
+from countersample._kernels.compiling import kernel, part
 from countersample._kernels.letor import Matrix, Table, Text, float32_of
 
 LONGEST_NUMBER = 24  # sign, 17 digits, point, e, sign, 2 digits, and one to spare
 _POWERS = np.array([float(f"1e{k}") for k in range(64)])
+_QID = np.frombuffer(b" qid:", np.uint8)
 _SPACE, _COLON, _MINUS, _POINT, _ZERO, _LOWER_E = 32, 58, 45, 46, 48, 101
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _shortest(value: np.float32) -> tuple[np.uint64, int]:
     """Return (mantissa, power) with the fewest digits such that float32(mantissa·10^power) = value.
 
@@ -34,7 +35,7 @@ def _shortest(value: np.float32) -> tuple[np.uint64, int]:
     return mantissa, power
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _write_integer(out: Text, at: int, number: np.uint64) -> int:
     """Write a number that is not negative; return where it ends."""
     length = 1
@@ -48,7 +49,7 @@ def _write_integer(out: Text, at: int, number: np.uint64) -> int:
     return at + length
 
 
-@njit(nogil=True, cache=True)
+@part()
 def write_number(out: Text, at: int, value: np.float32) -> int:
     """Write a finite float32 at ``out[at:]``; return where it ends."""
     if value == 0.0:
@@ -64,7 +65,8 @@ def write_number(out: Text, at: int, value: np.float32) -> int:
     if power == 0:
         return end
     if power > 0 and digits + power <= 9:  # 12000
-        out[end : end + power] = _ZERO
+        for k in range(end, end + power):
+            out[k] = _ZERO
         return end + power
     whole = digits + power  # digits before the point
     if power < 0 and whole > 0:  # 12.5
@@ -76,7 +78,8 @@ def write_number(out: Text, at: int, value: np.float32) -> int:
         shift = 2 - whole
         for k in range(end - 1, at - 1, -1):
             out[k + shift] = out[k]
-        out[at : at + shift] = _ZERO
+        for k in range(at, at + shift):
+            out[k] = _ZERO
         out[at + 1] = _POINT
         return end + shift
     out[end] = _LOWER_E  # 125e-9
@@ -88,7 +91,7 @@ def write_number(out: Text, at: int, value: np.float32) -> int:
     return _write_integer(out, end, np.uint64(power))
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def write_rows(
     out: Text,
     features: Matrix,
@@ -107,8 +110,9 @@ def write_rows(
     at, width = 0, features.shape[1]
     for row in range(len(labels)):
         at = write_number(out, at, labels[row])
-        out[at : at + 5] = np.array([32, 113, 105, 100, 58], np.uint8)  # " qid:"
-        at += 5
+        for k in range(len(_QID)):
+            out[at + k] = _QID[k]
+        at += len(_QID)
         query = query_of_row[row]
         for k in range(id_starts[query], id_starts[query + 1]):
             out[at] = ids[k]

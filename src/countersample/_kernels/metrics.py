@@ -15,14 +15,14 @@ not checked here; the callers pass checked arrays.
 """
 
 import numpy as np
-from numba import njit
 
 from countersample._arrays import Floats, Ints
+from countersample._kernels.compiling import kernel, part
 
 _RUN = 32  # so many items are sorted faster by insertion than by merging
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def rank(values: Floats, scores: Floats, offsets: Ints, depth: int, favour: int) -> Ints:
     """``order[offsets[q] + r - 1]`` is the row at rank r of query q, for r = 1..depth; (n_items,).
 
@@ -33,14 +33,14 @@ def rank(values: Floats, scores: Floats, offsets: Ints, depth: int, favour: int)
     spare = np.empty(len(scores) if depth > _RUN else 0, np.int64)
     for query in range(len(offsets) - 1):
         start, end = offsets[query], offsets[query + 1]
-        if depth <= _RUN:
-            _insert(values, scores, start, end, depth, favour, order)
-        else:
-            _merge_sort(values, scores, start, end, favour, order, spare)
+        width = _RUN if depth > _RUN else max(end - start, 1)
+        for run in range(start, end, width):
+            _insert(values, scores, run, min(run + width, end), min(depth, width), favour, order)
+        _merge(values, scores, start, end, width, favour, order, spare)
     return order
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def additive(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
 ) -> Floats:
@@ -51,7 +51,7 @@ def additive(
     return _added_up(values, scores, offsets, order, weights, average, False)
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def precision_sum(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
 ) -> Floats:
@@ -62,7 +62,7 @@ def precision_sum(
     return _added_up(values, scores, offsets, order, weights, average, True)
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _added_up(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
     is_cumulative: bool,
@@ -93,7 +93,7 @@ def _added_up(
     return result
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def cascade(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
 ) -> Floats:
@@ -133,7 +133,7 @@ def cascade(
     return result
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _block_end(scores: Floats, order: Ints, first: int, end: int, average: bool) -> int:
     stop = first + 1
     if average:
@@ -142,7 +142,7 @@ def _block_end(scores: Floats, order: Ints, first: int, end: int, average: bool)
     return stop
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _insert(
     values: Floats, scores: Floats, start: int, end: int, depth: int, favour: int, order: Ints
 ) -> None:
@@ -157,14 +157,12 @@ def _insert(
         order[position] = row
 
 
-@njit(nogil=True, cache=True)
-def _merge_sort(
-    values: Floats, scores: Floats, start: int, end: int, favour: int, order: Ints, spare: Ints
-) -> None:
-    """Put the rows start:end in rank order at ``order[start:end]``: sorted runs, then merged."""
-    for run in range(start, end, _RUN):
-        _insert(values, scores, run, min(run + _RUN, end), _RUN, favour, order)
-    width = _RUN
+@part()
+def _merge(
+    values: Floats, scores: Floats, start: int, end: int, width: int, favour: int, order: Ints,
+    spare: Ints,
+) -> None:  # fmt: skip
+    """Merge the runs of this width that ``order[start:end]`` has in rank order."""
     while width < end - start:
         for row in range(start, end):
             spare[row] = order[row]
@@ -183,7 +181,7 @@ def _merge_sort(
         width *= 2
 
 
-@njit(nogil=True, cache=True)
+@part()
 def _is_above(row: int, other: int, values: Floats, scores: Floats, favour: int) -> bool:
     """Whether ``row`` ranks above ``other``; a total order, so that nothing is left to chance."""
     # Compiles without branches in this order; asking for favour first takes twice the time.

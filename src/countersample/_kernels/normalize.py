@@ -1,11 +1,12 @@
 """Min-max normalisation over ragged blocks of rows."""
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from countersample._kernels.compiling import kernel
 
-@numba.njit(nogil=True, cache=True)
+
+@kernel()
 def query_minmax(
     features: NDArray[np.float32], offsets: NDArray[np.int64], out: NDArray[np.float32]
 ) -> None:

@@ -1,18 +1,18 @@
 """λ of every objective, and the hinge bound: one clicked item's coefficient for every item."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from countersample._arrays import Floats
 from countersample._kernels.codes import DCG, LOG_RANK, RANK
+from countersample._kernels.compiling import kernel, part
 
 LN2 = np.log(2.0)
 
 Matrix = NDArray[np.float32]
 
 
-@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+@part(error_model="numpy")
 def weighting(code: int, bound: float) -> tuple[float, float]:
     """λ(bound) and λ'(bound) of the objective with this code."""
     if code == RANK:
@@ -25,7 +25,7 @@ def weighting(code: int, bound: float) -> tuple[float, float]:
     raise ValueError("no objective has this code")
 
 
-@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+@kernel(error_model="numpy")
 def weightings(code: int, bounds: Floats) -> tuple[Floats, Floats]:
     """λ and λ' of each of many bounds, two arrays (n,)."""
     values, slopes = np.empty(len(bounds)), np.empty(len(bounds))
@@ -34,7 +34,7 @@ def weightings(code: int, bounds: Floats) -> tuple[Floats, Floats]:
     return values, slopes
 
 
-@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+@part(error_model="numpy")
 def _rank_bound(scores: Matrix, run: int, n_items: int, item: int) -> np.float32:
     """1 + Σ_{d'≠d} max(0, 1 − (s_d − s_d')) for the item d."""
     one = np.float32(1.0)
@@ -44,7 +44,7 @@ def _rank_bound(scores: Matrix, run: int, n_items: int, item: int) -> np.float32
     return bound
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc"}, error_model="numpy")
+@part(fastmath={"reassoc"}, error_model="numpy")
 def add_coefficients(
     scores: Matrix, run: int, n_items: int, item: int, share: np.float32, code: int, out: Matrix
 ) -> None:
@@ -67,3 +67,9 @@ def add_coefficients(
         overflow += zero * margin  # 0, or NaN for a margin that is not finite: it compares as any
     # The item itself is among the violated, so that its own share drops out.
     out[run, item] -= share * n_violated + overflow
+
+
+@kernel(error_model="numpy")
+def coefficients(scores: Matrix, item: int, code: int, out: Matrix) -> None:
+    """Add ∂λ(bound)/∂score to ``out[0]`` for one click, of scores (1, n_items)."""
+    add_coefficients(scores, 0, scores.shape[1], item, np.float32(1.0), code, out)

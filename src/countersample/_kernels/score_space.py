@@ -8,10 +8,10 @@ apart, each pair is worked out by itself.
 """
 
 import numpy as np
-from numba import njit
 
 from countersample._arrays import Floats, Ints
 from countersample._kernels.codes import HINGE, LAMBDA, LOGISTIC, SOFTMAX
+from countersample._kernels.compiling import kernel, part
 from countersample._kernels.objectives import LN2, weighting
 from countersample._kernels.sums import total
 
@@ -19,7 +19,7 @@ SPREAD = 80.0
 FACTORS = 8  # (1 + e^SPREAD)^FACTORS is within the range of float64
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _exponentials(scores: Floats, out: Floats) -> bool:
     """``out = e^(s − max s)``; False, and nothing written, where scores are too far apart."""
     largest = scores.max()
@@ -30,7 +30,7 @@ def _exponentials(scores: Floats, out: Floats) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _hinges(scores: Floats, clicked: int, slopes: Floats) -> float:
     """Σ max(0, 1 − (s_clicked − s)) over all items; slopes are 1 where a pair is violated."""
     for k in range(len(scores)):
@@ -41,7 +41,7 @@ def _hinges(scores: Floats, clicked: int, slopes: Floats) -> float:
     return bound
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _softplus(margin: float) -> tuple[float, float]:
     """ln(1 + e^−margin) and its negative slope 1/(1 + e^margin), without overflow."""
     small = np.exp(-abs(margin))
@@ -50,7 +50,7 @@ def _softplus(margin: float) -> tuple[float, float]:
     return np.log1p(small) - margin, 1.0 / (1.0 + small)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _heights(scores: Floats, exps: Floats, is_near: bool, clicked: int, slopes: Floats) -> float:
     """Σ log2(1 + e^(s − s_clicked)) over all items; slopes are those of the natural logarithm."""
     added = 0.0
@@ -69,14 +69,14 @@ def _heights(scores: Floats, exps: Floats, is_near: bool, clicked: int, slopes: 
     return added / LN2
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _shares(exps: Floats, clicked: int, out: Floats) -> None:
     """``out = e^s / (e^s_clicked + e^s)``."""
     for k in range(len(exps)):
         out[k] = exps[k] / (exps[clicked] + exps[k])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _add(
     slopes: Floats, bend: float, factor: float, clicked: int, gradient: Floats, curvature: Floats
 ) -> None:
@@ -95,7 +95,7 @@ def _add(
     curvature[clicked] += factor * total(slopes)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _add_bounded(
     scores: Floats, exps: Floats, is_near: bool, clicked: int, weight: float, code: int, loss: int,
     slopes: Floats, gradient: Floats, curvature: Floats,
@@ -118,7 +118,7 @@ def _add_bounded(
     return weight * value
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _add_softmax(
     scores: Floats, items: Ints, weights: Floats, gradient: Floats, curvature: Floats
 ) -> float:
@@ -140,7 +140,7 @@ def _add_softmax(
     return value
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _add_lambda(
     scores: Floats, exps: Floats, is_near: bool, clicked: int, weight: float, discounts: Floats,
     slopes: Floats, gradient: Floats, curvature: Floats,
@@ -169,7 +169,7 @@ def _add_lambda(
     return weight / LN2 * value
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def evaluate(
     scores: Floats,
     offsets: Ints,

@@ -14,10 +14,10 @@ the same bytes whatever runs beside it, and on every CPU that has fused multiply
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from countersample._arrays import Floats, Ints
+from countersample._kernels.compiling import kernel, part
 from countersample._kernels.objectives import add_coefficients
 from countersample._kernels.sums import dot, four_dots, multiply_add
 from countersample._kernels.updates import update
@@ -29,7 +29,7 @@ ROWS = 8  # rows of features that one sweep over the gradient adds
 AHEAD = 64  # examples looked up at a time: reads from far apart wait together, not in turn
 
 
-@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+@part(error_model="numpy")
 def _scores(features: Matrix, start: int, end: int, weights: Matrix, out: Matrix) -> None:
     """``out[k, i] = features[start + i] · weights[k]`` for each row i and run k."""
     n_runs = len(weights)
@@ -47,7 +47,7 @@ def _scores(features: Matrix, start: int, end: int, weights: Matrix, out: Matrix
         run += 1
 
 
-@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+@part(error_model="numpy")
 def _add_gradient(
     features: Matrix, start: int, n_items: int, coefficients: Matrix, rows: Ints,
     factor: np.float32, out: Matrix,
@@ -98,25 +98,33 @@ def _add_gradient(
         done += 2
 
 
-@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+@part(error_model="numpy")
 def _look_up(
-    examples: Ints, query: NDArray[np.int32], offsets: Ints, starts: Ints, item: NDArray[np.int32],
-    shares: Vector, multipliers: Vector, out: Ints, factors: Matrix,
+    draws: Ints, first: int, query: NDArray[np.int32], offsets: Ints, starts: Ints,
+    item: NDArray[np.int32], shares: Vector, multipliers: Vector, out: Ints, factors: Matrix,
 ) -> None:  # fmt: skip
-    """Write down where the items and the clicks of each example start and end, and its factors."""
-    for k in range(len(examples)):
-        example = examples[k]
+    """Write down where items and clicks of the next examples start and end, and their factors."""
+    n_ahead = min(AHEAD, len(draws) - first)
+    for k in range(n_ahead):
+        example = draws[first + k]
         out[k, 0] = offsets[query[example]]
         out[k, 1] = offsets[query[example] + 1]
         out[k, 2] = starts[example]
         out[k, 3] = starts[example + 1]
         factors[k, 0] = multipliers[example]
-    for k in range(len(examples)):
+    for k in range(n_ahead):
         out[k, 4] = item[out[k, 2]]
         factors[k, 1] = shares[out[k, 2]]
 
 
-@njit(nogil=True, cache=True, fastmath=False, error_model="numpy")
+@part(error_model="numpy")
+def _narrow(w: Floats, scale: Floats, out: Matrix, run: int) -> None:
+    """``out[run] = w[run] · scale``, rounded to float32; ``w[run]`` where there is no scale."""
+    for k in range(w.shape[1]):
+        out[run, k] = w[run, k] * scale[k] if len(scale) > 0 else w[run, k]
+
+
+@kernel(error_model="numpy")
 def take_steps(
     features: Matrix,
     offsets: Ints,
@@ -125,6 +133,7 @@ def take_steps(
     item: NDArray[np.int32],
     shares: Vector,
     multipliers: Vector,
+    scale: Floats,
     draws: Ints,
     batch_size: int,
     objective: int,
@@ -135,6 +144,7 @@ def take_steps(
     total: Floats,
     first: Floats,
     second: Floats,
+    numbers: Floats,
     stopped: Ints,
     record_at: Ints,
     weights_at: Floats,
@@ -149,16 +159,18 @@ def take_steps(
     query, starts, item, shares, multipliers
         The examples and the plan, as `countersample.plans` has them: a step's gradient is the mean
         over its batch of m_i Σ_j share_j ∇f_j.
+    scale : float64 (width,), or (0,) for none
+        Features are multiplied by it; scores from w · scale are the same, without a copy of them.
     draws : int64
         The examples drawn, `batch_size` for each step.
     objective, optimizer, settings
-        Codes, and float64 (K, 7) as `_kernels.updates` takes them.
+        Codes, and float64 (K, 8) as `_kernels.updates` takes them.
     step : int
         The steps taken before.
     w, total : float64 (K, width), in and out
         The weights w_t, and the sum w_1 + … + w_{t−1}.
-    first, second : float64 (K, width), in and out
-        The optimizer's state.
+    first, second, numbers : float64 (K, width), (K, width) and (K, 2), in and out
+        The optimizer's state, as `_kernels.updates` has it.
     stopped : int64 (K,), in and out
         0, or the step at which the weights of a run exploded; such a run stands still.
     record_at : int64 (n_records,)
@@ -169,13 +181,18 @@ def take_steps(
     most = 0
     for position in range(len(offsets) - 1):
         most = max(most, offsets[position + 1] - offsets[position])
-    small = w.astype(np.float32)
+    is_scaled = len(scale) > 0
+    small = np.empty((n_runs, width), np.float32)
+    for run in range(n_runs):
+        _narrow(w, scale, small, run)
     gradient = np.empty((n_runs, width), np.float32)
     scores = np.empty((n_runs, most), np.float32)
     coefficients = np.empty((n_runs, most), np.float32)
     rows = np.empty(most, np.int64)
     factor = np.float32(1.0 / batch_size)
-    record = np.searchsorted(record_at, step + 1)
+    record = 0
+    while record < len(record_at) and record_at[record] <= step:
+        record += 1
     found = np.empty((AHEAD, 5), np.int64)
     factors = np.empty((AHEAD, 2), np.float32)
     for batch in range(len(draws) // batch_size):
@@ -185,8 +202,7 @@ def take_steps(
         for k in range(batch * batch_size, (batch + 1) * batch_size):
             if k % AHEAD == 0:
                 _look_up(
-                    draws[k : k + AHEAD], query, offsets, starts, item, shares, multipliers, found,
-                    factors,
+                    draws, k, query, offsets, starts, item, shares, multipliers, found, factors
                 )  # fmt: skip
             ahead = k % AHEAD
             start, end = found[ahead, 0], found[ahead, 1]
@@ -196,14 +212,11 @@ def take_steps(
             for run in range(n_runs):
                 for i in range(n_items):
                     coefficients[run, i] = 0.0
-                add_coefficients(
-                    scores, run, n_items, found[ahead, 4], factors[ahead, 1], objective,
-                    coefficients,
-                )  # fmt: skip
-                for click in range(first_click + 1, last_click):
-                    add_coefficients(
-                        scores, run, n_items, item[click], shares[click], objective, coefficients
-                    )
+                for click in range(first_click, last_click):
+                    is_first = click == first_click  # looked up ahead
+                    clicked = found[ahead, 4] if is_first else np.int64(item[click])
+                    share = factors[ahead, 1] if is_first else shares[click]
+                    add_coefficients(scores, run, n_items, clicked, share, objective, coefficients)
             _add_gradient(
                 features, start, n_items, coefficients, rows, factor * factors[ahead, 0],
                 gradient,
@@ -213,15 +226,21 @@ def take_steps(
         for run in range(n_runs):
             if stopped[run] == 0:
                 n_running += 1
+                if is_scaled:
+                    for column in range(width):
+                        gradient[run, column] *= scale[column]
                 if not update(
                     w[run], total[run], small[run], gradient[run], first[run], second[run],
-                    step, optimizer, settings[run],
+                    numbers[run], step, optimizer, settings[run],
                 ):  # fmt: skip
                     stopped[run] = step
+                if is_scaled:
+                    _narrow(w, scale, small, run)
         if n_running == 0:
             return
         if record < len(record_at) and step == record_at[record]:
             for run in range(n_runs):
-                weights_at[run, record] = w[run]
-                averages_at[run, record] = total[run] / step
+                for column in range(width):
+                    weights_at[run, record, column] = w[run, column]
+                    averages_at[run, record, column] = total[run, column] / step
             record += 1

@@ -1,13 +1,14 @@
 """Scores of regression trees."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from countersample._kernels.compiling import kernel
 
 ROWS = 64  # that go through a tree together, while it is in cache
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def add_up(
     features: NDArray[np.float32],
     roots: NDArray[np.int64],

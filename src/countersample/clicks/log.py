@@ -199,6 +199,7 @@ class ClickLog(Tabular):
         *,
         exposure: str = "policy-aware",
         missing: Literal["error", "skip"] = "error",
+        keep: Literal["clicked", "shown"] = "clicked",
     ) -> ClickLog:
         """Return the log of what was shown and clicked, joined to the features of its items.
 
@@ -206,7 +207,7 @@ class ClickLog(Tabular):
         ----------
         impressions : Impressions or PositionCounts
             What `countersample.clicks.impressions.read_impressions` gives, or its counts.
-        propensities, dataset, item_ids, exposure, missing
+        propensities, dataset, item_ids, exposure, missing, keep
             As for `countersample.clicks.impressions.join_features`, which also returns a report.
             What ``missing="skip"`` leaves out is a warning.
 
@@ -223,7 +224,7 @@ class ClickLog(Tabular):
 
         counts: Any = impressions.counts() if hasattr(impressions, "counts") else impressions
         log, report = join_features(
-            counts, propensities, dataset, item_ids, exposure=exposure, missing=missing
+            counts, propensities, dataset, item_ids, exposure=exposure, missing=missing, keep=keep
         )
         if report.n_skipped:
             warnings.warn(report.sentence(), stacklevel=2)
@@ -294,6 +295,21 @@ class ClickLog(Tabular):
         """Return the log with propensities of at least this much: less variance, some bias."""
         least = number("min_propensity", min_propensity, above=0, most=1)
         return self.replace(propensity=np.maximum(self.propensity, least))
+
+    def temper(self, exponent: float) -> ClickLog:
+        """Return the log with the propensities p^α: 1/p^α is naive for α = 0, IPS for 1.
+
+        What lies between has less variance than IPS, and less bias than naive training. The other
+        columns stay, `examination` too: what users see is not tempered.
+
+        Examples
+        --------
+        >>> from countersample import ClickLog
+        >>> ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25]).temper(0.5).weights
+        array([1., 2.])
+        """
+        alpha = number("temper", exponent, least=0, most=1)
+        return self.replace(propensity=self.propensity**alpha)
 
     def head(self, n: int) -> ClickLog:
         """Return the log of the first n rows."""

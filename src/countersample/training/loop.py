@@ -1,12 +1,14 @@
 """Training by gradient steps: one run, or a grid of runs in one pass over memory.
 
-Algorithms 1 and 2 of the paper, exactly: w₁ = 0; at step t draw a batch, w_{t+1} = w_t − step; the
-averaged iterate after T steps is w̄ = (w₁ + … + w_T)/T.
+Algorithms 1 and 2 of the paper, exactly: w₁ = 0, or a start; at step t draw a batch,
+w_{t+1} = w_t − step; the averaged iterate after T steps is w̄ = (w₁ + … + w_T)/T.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import product
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +23,23 @@ from countersample.training.results import DivergedError, History, TrainingResul
 from countersample.training.runs import Run, Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
+
+    from numpy.typing import ArrayLike
 
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
 
-MOST_BATCHED_RUNS = 8  # learning rates served by one pass over memory
+MOST_BATCHED_RUNS = 8  # runs served by one pass over memory
 
 
 def train(
     dataset: RankingDataset,
     log: ClickLog,
     *,
-    learning_rate: float,
+    learning_rate: float | None = None,
     rng: np.random.Generator | int | None = None,
     resume: str | PathLike[str] | None = None,
     progress: Progress | Show | None = None,
@@ -48,8 +52,8 @@ def train(
     ----------
     dataset : RankingDataset
     log : ClickLog
-    learning_rate : float
-        η.
+    learning_rate : float, optional
+        η. ``optimizer="dog"`` needs none: there it is a factor, 1 by default.
     rng : numpy Generator or seed
         Same seed, same bytes, on every x86-64 CPU that has fused multiply-add.
     resume : path, optional
@@ -88,7 +92,7 @@ def train(
         run_resumable(run, resume, part)
     (result,) = _results(run, seed=rng if isinstance(rng, Integral) else None)
     if result.diverged_at is not None:
-        raise DivergedError(result.diverged_at, learning_rate)
+        raise DivergedError(result.diverged_at, result.learning_rate)
     return result
 
 
@@ -96,26 +100,31 @@ def train_many(
     dataset: RankingDataset,
     log: ClickLog,
     *,
-    learning_rates: Sequence[float],
+    learning_rates: Sequence[float] | None = None,
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] = (0,),
+    starts: Sequence[ArrayLike] | None = None,
     workers: int | None = None,
     progress: Progress | Show | None = None,
     options: TrainingOptions | None = None,
     **settings: Any,  # noqa: ANN401 (the fields of TrainingOptions)
 ) -> list[TrainingResult]:
-    """Train a grid of methods, seeds and learning rates on one copy of the data.
+    """Train a grid of methods, seeds, starts and learning rates on one copy of the data.
 
-    Runs of the same method and seed draw the same examples, so up to eight learning rates take
-    their steps together: one pass over memory serves them all. A run whose weights explode does
-    not end the others: its `diverged_at` says so, and its weights are NaN.
+    Runs of the same method and seed draw the same examples, so up to eight of them, of different
+    starts and learning rates, take their steps together: one pass over memory serves them all. A
+    run whose weights explode does not end the others: its `diverged_at` says so, and its weights
+    are NaN.
 
     Parameters
     ----------
-    learning_rates : sequence of float
+    learning_rates : sequence of float, optional
+        Not needed by ``optimizer="dog"``.
     methods : sequence of str, optional
         By default that of the options.
     seeds : sequence of int
+    starts : sequence of array-like (n_features,), optional
+        The weights before the first step; by default the `start` of the options.
     workers : int, optional
         Threads; all cores by default. The results do not depend on it.
     dataset, log, progress, options, **settings
@@ -124,7 +133,7 @@ def train_many(
     Returns
     -------
     list of TrainingResult
-        By method, then seed, then learning rate.
+        By method, then seed, then start, then learning rate.
 
     Examples
     --------
@@ -140,13 +149,11 @@ def train_many(
             raise ParameterError(f"train_many takes no {name}: its seeds say what is drawn")
     n_threads = available_cores() if workers is None else whole_number("workers", workers, least=1)
     setups = Setup.of(dataset, log, TrainingOptions.of(options, settings), methods)
-    starts = range(0, len(learning_rates), MOST_BATCHED_RUNS)
-    batches = [learning_rates[start : start + MOST_BATCHED_RUNS] for start in starts]
     seeded = [
-        (seed, Run(setup, rates, np.random.default_rng(seed)))
+        (seed, Run(setup, rates, np.random.default_rng(seed), started))
         for setup in setups
         for seed in seeds
-        for rates in batches
+        for started, rates in _batches(setup.options, starts, learning_rates)
     ]
     parts = Progress.of(progress).part(1.0, "training").side_by_side(len(seeded))
 
@@ -160,11 +167,29 @@ def train_many(
         return [result for results in pool.map(work, range(len(seeded))) for result in results]
 
 
+def _batches(
+    options: TrainingOptions,
+    starts: Sequence[ArrayLike] | None,
+    learning_rates: Sequence[float] | None,
+) -> Iterator[tuple[list[TrainingOptions], list[float | None]]]:
+    """Yield the options, each with its start, and the learning rates of runs that share passes."""
+    if starts is None:
+        started = [options]
+    elif options.start is None:
+        started = [replace(options, start=start) for start in starts]
+    else:
+        raise ParameterError("give either start or starts")
+    runs = list(product(started, [None] if learning_rates is None else learning_rates))
+    for k in range(0, len(runs), MOST_BATCHED_RUNS):
+        batch = runs[k : k + MOST_BATCHED_RUNS]
+        yield [each for each, _ in batch], [rate for _, rate in batch]
+
+
 def _results(run: Run, seed: int | None) -> list[TrainingResult]:
     """Return the results of batched runs; of weights that exploded come NaN, never a model."""
     setup, state = run.setup, run.state
     results = []
-    for k, rate in enumerate(run.learning_rates):
+    for k, (rate, options) in enumerate(zip(run.learning_rates, run.options, strict=True)):
         stopped = int(state["stopped"][k])
         w, average = state["w"][k].copy(), state["total"][k] / run.step
         w_at, average_at = state["weights_at"][k].copy(), state["averages_at"][k].copy()
@@ -179,7 +204,7 @@ def _results(run: Run, seed: int | None) -> list[TrainingResult]:
                 diverged_at=stopped or None,
                 history=History(setup.record_at, w_at, average_at),
                 learning_rate=rate,
-                options=setup.options,
+                options=options,
                 seed=seed,
                 fingerprint=setup.log.fingerprint,
             )

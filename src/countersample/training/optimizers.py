@@ -1,4 +1,8 @@
-"""How a gradient becomes a step: SGD, Adam, Adagrad, with the settings and defaults of PyTorch."""
+"""How a gradient becomes a step.
+
+SGD, Adam and Adagrad have the settings and defaults of PyTorch. DoG (*distance over gradients*;
+Ivgi, Hinder and Carmon, ICML 2023) needs no learning rate.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +28,15 @@ class Optimizer:
         By which `_kernels.updates`, where its steps are written, knows it.
     defaults : mapping
         The settings it takes, fields of `TrainingOptions`, and their values where none are given.
+    learning_rate : float or None
+        η where none is given; None where one must be.
     """
 
     name: str
     formula: str
     code: int
     defaults: Mapping[str, float] = field(default_factory=dict)
+    learning_rate: float | None = None
 
 
 OPTIMIZERS = {
@@ -43,5 +50,12 @@ OPTIMIZERS = {
             {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
         ),
         Optimizer("adagrad", "η·g/(√Σg² + ε)", codes.ADAGRAD, {"epsilon": 1e-10}),
+        Optimizer(
+            "dog",
+            "η·r·g/√Σ‖g‖², r = max(first_distance, max ‖w − w₀‖)",
+            codes.DOG,
+            {"first_distance": 1e-3},
+            learning_rate=1.0,
+        ),
     )
 }

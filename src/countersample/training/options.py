@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample.plans import Examples, Plan
 
 OF_PLANS = ("bounds", "probabilities")
+ARRAYS = (*OF_PLANS, "start", "scale")
 _DECAY = {"least": 0, "below": 1}
 _RANGES: dict[str, dict[str, Any]] = {  # what a number may be
     "epochs": {"above": 0},
     "l2": {"least": 0},
     "clip": {"above": 0, "most": 1},
+    "temper": {"least": 0, "most": 1},
     "momentum": _DECAY,
     "beta1": _DECAY,
     "beta2": _DECAY,
     "epsilon": {"above": 0},
+    "first_distance": {"above": 0},
 }
 
 
@@ -46,7 +50,13 @@ class TrainingOptions:
     unit : {"click", "pair", "query"}
         What one example is.
     objective : {"rank", "log-rank", "dcg"}
-    optimizer : {"sgd", "adam", "adagrad"}
+    optimizer : {"sgd", "adam", "adagrad", "dog"}
+        `OPTIMIZERS` has the steps. ``"dog"`` needs no learning rate.
+    start : array-like (n_features,), optional
+        w₀, the weights before the first step; 0 by default.
+    scale : array-like (n_features,), optional
+        Train as if the features were x · scale, without a copy of them. Weights, those of `start`
+        too, are of the scaled features: ``weights * scale`` are those of x.
     batch_size : int
         Examples a step; their gradients are averaged.
     steps, epochs : int, float
@@ -62,7 +72,10 @@ class TrainingOptions:
         Keeps ‖w‖ ≤ radius, by projection after each step.
     clip : float, optional
         The smallest propensity: see `ClickLog.clip`.
-    momentum, beta1, beta2, epsilon : float, optional
+    temper : float
+        The exponent α of the weights 1/p^α, from 0 (naive) to 1: see `ClickLog.temper`. After
+        clipping.
+    momentum, beta1, beta2, epsilon, first_distance : float, optional
         Of the optimizers that take them; by default as `OPTIMIZERS` has them.
     bounds, probabilities : array-like, optional
         Of the plans ``"bounded"`` and ``"proposal"``, which need them.
@@ -90,11 +103,15 @@ class TrainingOptions:
     checkpoints: int | Sequence[int] = 1
     l2: float = 0.0
     radius: float = np.inf
+    start: ArrayLike | None = None
+    scale: ArrayLike | None = None
     clip: float | None = None
+    temper: float = 1.0
     momentum: float | None = None
     beta1: float | None = None
     beta2: float | None = None
     epsilon: float | None = None
+    first_distance: float | None = None
     bounds: ArrayLike | None = None
     probabilities: ArrayLike | None = None
 
@@ -166,15 +183,58 @@ class TrainingOptions:
             )
         return steps.astype(np.int64)
 
-    def kernel_settings(self, learning_rate: float) -> NDArray[np.float64]:
-        """Return the array of settings that the kernel takes, (7,)."""
-        number("learning_rate", learning_rate, above=0)
-        taken = {"momentum": 0.0, "beta1": 0.0, "beta2": 0.0, "epsilon": 1.0}
+    def start_of(self, n_features: int) -> Floats:
+        """Return the weights before the first step, float64 (n_features,)."""
+        if self.start is None:
+            return np.zeros(n_features)
+        start = _vector("start", self.start, n_features)
+        if np.linalg.norm(start) > self.radius:
+            raise ParameterError(
+                f"start has norm {np.linalg.norm(start):g}, expected at most {self.radius:g}, the "
+                "radius: shrink it, or take a larger radius"
+            )
+        return start
+
+    def scale_of(self, n_features: int) -> Floats:
+        """Return what features are multiplied by, float64 (n_features,), or (0,) for nothing."""
+        return np.zeros(0) if self.scale is None else _vector("scale", self.scale, n_features)
+
+    def rate(self, learning_rate: float | None) -> float:
+        """Return the learning rate, or what the optimizer takes where none is given."""
+        if learning_rate is not None:
+            return number("learning_rate", learning_rate, above=0)
+        default = OPTIMIZERS[self.optimizer].learning_rate
+        if default is None:
+            raise ParameterError(
+                f"{self.optimizer} needs a learning rate, got none: give learning_rate, or take "
+                "optimizer='dog', which needs none"
+            )
+        return default
+
+    def kernel_settings(self, learning_rate: float | None) -> NDArray[np.float64]:
+        """Return the array of settings that the kernel takes, (8,)."""
+        taken = {"momentum": 0.0, "beta1": 0.0, "beta2": 0.0, "epsilon": 1.0, "first_distance": 1.0}
         taken |= self.optimizer_settings
-        return np.array([learning_rate, *taken.values(), self.l2, self.radius])
+        return np.array([self.rate(learning_rate), *taken.values(), self.l2, self.radius])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was said and what the optimizer takes, without the arrays of plans."""
-        unset = {"momentum", "beta1", "beta2", "epsilon", *OF_PLANS}
+        """Return what was said and what the optimizer takes, without arrays."""
+        unset = {"momentum", "beta1", "beta2", "epsilon", "first_distance", *ARRAYS}
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in unset}
         return said | self.optimizer_settings
+
+
+def _vector(name: str, values: ArrayLike, n_features: int) -> Floats:
+    """Return a number for each feature, checked."""
+    try:
+        given = np.array(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be a number for each feature ({error})") from error
+    if given.shape != (n_features,):
+        raise ParameterError(
+            f"{name} has shape {given.shape}, expected ({n_features},): one for each feature"
+        )
+    if not np.isfinite(given).all():
+        bad = int(np.argmin(np.isfinite(given)))
+        raise ParameterError(f"{name}[{bad}] is {given[bad]}, expected a finite number")
+    return given

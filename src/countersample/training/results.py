@@ -82,6 +82,7 @@ class TrainingResult(Tabular):
     history : History
     learning_rate : float
     options : TrainingOptions
+        With its own `start`. Weights are of the features as `scale` has them.
     seed : int or None
         What the random numbers came from, where it was a number.
     fingerprint : str or None
@@ -104,6 +105,11 @@ class TrainingResult(Tabular):
         return self.average_coef if self.options.average else self.coef
 
     @property
+    def weights_at(self) -> Floats:
+        """The same at the steps of the history, (n, n_features)."""
+        return self.history.average_coef if self.options.average else self.history.coef
+
+    @property
     def settings(self) -> dict[str, Any]:
         """All that it was trained with, as plain values, with the version of this package."""
         return self.options.to_dict() | {
@@ -114,8 +120,9 @@ class TrainingResult(Tabular):
         }
 
     def predict(self, features: ArrayLike) -> Floats:
-        """Return the score w̄·x of each row, float64 (n_rows,), so that it can be evaluated."""
-        return np.asarray(features, np.float64) @ self.weights
+        """Return the score w̄·(x·scale) of each row, (n_rows,), so that it can be evaluated."""
+        scale = 1.0 if self.options.scale is None else np.asarray(self.options.scale, np.float64)
+        return np.asarray(features, np.float64) @ (self.weights * scale)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the columns of `to_frame`: a row for each feature."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.training.runs import Run
 
-VERSION = 1
+VERSION = 2
 SECONDS_BETWEEN_SAVES = 5.0
 
 # What reading a file that is cut off, overwritten or of another kind may raise
@@ -69,7 +69,8 @@ def _identity(run: Run) -> str:
     digest = hashlib.blake2b(text.encode(), digest_size=16)
     for column in (setup.log.query, setup.log.item, setup.log.propensity, setup.log.clicks):
         digest.update(np.ascontiguousarray(column).data)
-    digest.update(setup.plan.probabilities.data)
+    for array in (setup.plan.probabilities, run.starts, run.scale):
+        digest.update(array.data)
     return digest.hexdigest()
 
 

@@ -31,7 +31,7 @@ class Setup:
     """Everything a run needs but its learning rate and its random numbers, checked."""
 
     dataset: RankingDataset
-    log: ClickLog  # as it is trained on: with its propensities clipped
+    log: ClickLog  # as it is trained on: with its propensities clipped and tempered
     options: TrainingOptions
     examples: Examples
     plan: Plan
@@ -55,6 +55,8 @@ class Setup:
         log.check(dataset)
         if options.clip is not None:
             log = log.clip(options.clip)
+        if options.temper != 1:
+            log = log.temper(options.temper)
         examples = Examples.of(log, options.unit)
         setups = []
         for each in by_method:
@@ -73,20 +75,32 @@ class Setup:
 
 
 class Run:
-    """K runs under way that differ in their learning rate only: state, and how it goes on."""
+    """K runs under way that differ in learning rate and start only: state, and how it goes on.
+
+    `options` are those of each run, with its start; by default those of the setup.
+    """
 
     def __init__(
-        self, setup: Setup, learning_rates: Sequence[float], rng: np.random.Generator
+        self,
+        setup: Setup,
+        learning_rates: Sequence[float | None],
+        rng: np.random.Generator,
+        options: Sequence[TrainingOptions] | None = None,
     ) -> None:
         self.setup = setup
-        self.learning_rates = [float(rate) for rate in learning_rates]
+        self.options = options or [setup.options] * len(learning_rates)
+        self.learning_rates = [setup.options.rate(rate) for rate in learning_rates]
         self.rng = rng
         self.step = 0
         n_runs, width = len(learning_rates), setup.dataset.n_features
         self._settings = np.array([setup.options.kernel_settings(rate) for rate in learning_rates])
+        self.starts = np.array([each.start_of(width) for each in self.options])
+        self.scale = setup.options.scale_of(width)
         n_records = len(setup.record_at)
         self.state: dict[str, NDArray[Any]] = {
-            **{name: np.zeros((n_runs, width)) for name in ("w", "total", "first", "second")},
+            "w": self.starts.copy(),
+            **{name: np.zeros((n_runs, width)) for name in ("total", "first", "second")},
+            "numbers": np.zeros((n_runs, 2)),
             "stopped": np.zeros(n_runs, np.int64),
             "weights_at": np.zeros((n_runs, n_records, width)),
             "averages_at": np.zeros((n_runs, n_records, width)),
@@ -99,8 +113,10 @@ class Run:
 
     def advance(self) -> None:
         """Draw examples for some steps, and take them."""
+        from countersample._kernels import ahead  # noqa: PLC0415 (as the line below)
         from countersample._kernels.training import take_steps  # noqa: PLC0415 (imports numba)
 
+        ahead.wait()
         setup = self.setup
         n_steps = min(setup.steps_at_once, setup.n_steps - self.step)
         batch_size = int(setup.options.batch_size)
@@ -108,11 +124,12 @@ class Run:
         take_steps(
             setup.dataset.features, setup.dataset.offsets,
             examples.query, examples.starts, examples.item, setup.shares, setup.multipliers,
-            setup.plan.draw(n_steps * batch_size, self.rng), batch_size,
+            self.scale, setup.plan.draw(n_steps * batch_size, self.rng), batch_size,
             get_objective(setup.options.objective).code,
             OPTIMIZERS[setup.options.optimizer].code, self._settings,
             self.step, state["w"], state["total"], state["first"], state["second"],
-            state["stopped"], setup.record_at, state["weights_at"], state["averages_at"],
+            state["numbers"], state["stopped"], setup.record_at, state["weights_at"],
+            state["averages_at"],
         )  # fmt: skip
         self.step += n_steps
 

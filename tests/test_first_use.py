@@ -1,0 +1,161 @@
+"""What a first use costs: kernels of one type each, and imports that a command does without."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import every_ranker
+import numpy as np
+import pytest
+
+from countersample._kernels import ahead
+from countersample.errors import DataError
+from countersample.rankers._files import write_ranker
+from countersample.rankers.loading import load_scorer
+
+# Every command on tiny data, in one process; then what was compiled, by kernel.
+EVERY_COMMAND = """
+import json, pkgutil, sys
+from importlib import import_module
+from countersample import _kernels
+from countersample._kernels import ahead
+from countersample.cli.app import app
+from countersample.cli import _first_use
+
+def run(command):
+    app(command.split(), standalone_mode=False)
+
+run("data make tiny data.txt --queries 12")
+run("data info data.txt")
+run("data convert data.txt data.parquet")
+run("simulate data.txt -o clicks.parquet --clicks 300")
+run("simulate data.txt -o raw.parquet --impressions 400 --shuffle 5")
+run("train data.txt clicks.parquet -o ranker.json --no-judge")
+run("evaluate ranker.json data.txt")
+run("rank ranker.json data.txt -o scores.txt")
+run("fit raw.parquet --features data.txt -o fitted.json")
+ahead._compile()
+for compile_more in _first_use.MEANWHILE:
+    compile_more()
+found = {}
+for module in pkgutil.iter_modules(_kernels.__path__):
+    for name, value in vars(import_module(f"countersample._kernels.{module.name}")).items():
+        if hasattr(value, "signatures"):
+            found[f"{module.name}.{name}"] = [str(types) for types in value.signatures]
+print(json.dumps(found))
+"""
+
+
+def last_line(code, folder):
+    """What a process of its own prints at last."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def test_each_kernel_is_compiled_for_one_type_of_each_argument(tmp_path):
+    found = json.loads(last_line(EVERY_COMMAND, tmp_path))
+    assert len(found["training.take_steps"]) == len(found["metrics.rank"]) == 1
+    assert {name: types for name, types in found.items() if len(types) > 1} == {}
+
+
+HEAVY = {"sklearn", "pandas", "scipy.stats", "scipy.optimize", "matplotlib", "duckdb", "torch"}
+
+
+@pytest.mark.parametrize(
+    ("command", "not_imported"),
+    [
+        ("data list", HEAVY | {"numba", "pyarrow"}),
+        ("data info data.txt", HEAVY | {"pyarrow"}),
+        ("evaluate ranker.json data.txt", HEAVY),
+        ("rank ranker.json data.txt -o scores.txt", HEAVY),
+    ],
+)
+def test_a_command_imports_what_it_needs(command, not_imported, tmp_path):
+    from countersample import CounterSampleRanker, save_letor, synthetic
+
+    dataset = synthetic("tiny", n_queries=4, rng=0)
+    save_letor(dataset, tmp_path / "data.txt")
+    ranker = CounterSampleRanker(learning_rate=0.1, steps=10, random_state=0)
+    queries = [q for q, size in enumerate(dataset.query_sizes) for _ in range(size)]
+    ranker.fit(dataset.features, dataset.labels > 0, qid=queries).save(tmp_path / "ranker.json")
+    code = (
+        "import sys; from countersample.cli.app import app; "
+        f"app({command.split()!r}, standalone_mode=False); "
+        f"print(sorted({not_imported!r} & set(sys.modules)))"
+    )
+    assert last_line(code, tmp_path) == "[]"
+
+
+@every_ranker.every
+def test_what_serves_of_a_file_scores_as_the_ranker_does(kind, tmp_path):
+    dataset, clicks = every_ranker.tiny()
+    ranker = every_ranker.make(kind, normalize="query-minmax").fit_log(dataset, clicks)
+    ranker.save(tmp_path / "ranker.json")
+    served = load_scorer(tmp_path / "ranker.json")
+    np.testing.assert_array_equal(served.predict(dataset), ranker.predict(dataset))
+    np.testing.assert_array_equal(served.rank(dataset), ranker.rank(dataset))
+
+
+def test_a_file_that_serves_nothing(tmp_path):
+    path = tmp_path / "ranker.json"
+    write_ranker(path, {"kind": "linear", "feature_names": None, "normalizer": None})
+    with pytest.raises(DataError, match=r"ranker.json: not a ranker that this release can read"):
+        load_scorer(path)
+    write_ranker(path, {"kind": "odd"})
+    with pytest.raises(DataError, match="of the kind 'odd', expected one of linear"):
+        load_scorer(path)
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(ahead, "available_cores", lambda: 2)
+    yield tmp_path
+    ahead._meanwhile.clear()
+    ahead.wait()
+
+
+def kept(folder):
+    return list(folder.rglob("training.take_steps-*.nbi"))
+
+
+def test_the_largest_kernel_is_compiled_beside_this_process(empty_cache):
+    calls = []
+    ahead.compile_ahead([lambda: calls.append(1)])
+    ahead.wait()
+    assert calls == [1]
+    assert len(kept(empty_cache)) == 1
+    ahead.compile_ahead([lambda: calls.append(2)])  # it is on disk
+    assert not ahead._under_way
+    assert calls == [1]
+
+
+def test_what_was_compiled_from_other_code_does_not_count(empty_cache):
+    old = empty_cache / "training.take_steps-1.py311.nbi"
+    old.touch()
+    assert list(ahead._kept()) == [old]
+    source = Path(import_module("countersample._kernels.training").__file__)
+    os.utime(old, times=(source.stat().st_mtime - 1,) * 2)
+    assert list(ahead._kept()) == []
+
+
+@pytest.mark.parametrize("executable", ["/does/not/exist", "false"])
+def test_where_no_process_can_compile_this_one_goes_on(executable, empty_cache, monkeypatch):
+    monkeypatch.setattr(sys, "executable", executable)
+    ahead.compile_ahead([])
+    ahead.wait()
+    assert not ahead._under_way
+    assert kept(empty_cache) == []
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_one_core_has_nothing_beside_itself(monkeypatch):
+    monkeypatch.setattr(ahead, "available_cores", lambda: 1)
+    ahead.compile_ahead([])
+    assert not ahead._under_way
