@@ -318,25 +318,6 @@ def test_the_error_of_a_difference_is_that_of_the_bootstrap(many, log):
     assert held_out.z_score(a, a) == 0
 
 
-def test_what_is_without_a_fold_knows_nothing_of_its_clicks(many, log):
-    """Also where a part judges, and all other queries tell what there is in a query."""
-    parts = HeldOut.cut(log, 5, np.random.default_rng(SEED))
-    scores = other_scores(many)
-    query = np.repeat(np.arange(many.n_queries), many.query_sizes)
-
-    def value(log):
-        held_out = HeldOut(many, log, parts=parts[:3], rng=np.random.default_rng(SEED)).without(0)
-        assert FEWEST_FOR_BETA <= held_out.n_queries < many.n_queries
-        rows = [np.isin(query, fold.queries) for fold in held_out.folds]
-        return held_out.value(held_out.sums([scores[each] for each in rows]))
-
-    def clicked_more(queries):
-        return log.replace(count=np.where(np.isin(log.query, queries), 3.0, 1.0))
-
-    assert value(clicked_more(parts[0])) == pytest.approx(value(log), rel=1e-12)
-    assert value(clicked_more(parts[4])) != pytest.approx(value(log), rel=1e-6)
-
-
 def test_few_judges_judge_by_snips(tiny):
     log = simulate_clicks(tiny, tiny.features[:, 0], 2000, bias=PositionBias(1.0), rng=SEED)
     held_out, (sums,) = part_of(tiny, log, SEED, other_scores(tiny))

@@ -6,6 +6,8 @@ from conftest import SEED
 
 from countersample import ClickLog, PositionBias, estimate, simulate_clicks, synthetic, train
 from countersample.evaluation import HeldOut
+from countersample.evaluation.estimators import logged_values
+from countersample.evaluation.ranking import ranks_of
 
 pytestmark = pytest.mark.rounding  # nothing here may hang on the last bits
 
@@ -29,7 +31,10 @@ def test_queries_are_held_out_whole(data, log, rng):
         validation = set(np.searchsorted(data.query_ids, fold.validation.query_ids))
         assert not set(fold.train.query) & validation
         assert set(fold.train.query) | validation == clicked
-        assert len(fold.train) + len(fold.rows) == len(log)
+        assert len(fold.train) + np.isin(log.query, list(validation)).sum() == len(log)
+        held = log.of_queries(fold.queries)
+        assert len(fold.rows) == len(set(zip(held.query, held.item, strict=True)))
+        assert fold.weights.sum() == pytest.approx(held.weights.sum())
         seen += validation
     assert sorted(seen) == sorted(clicked)
 
@@ -83,7 +88,7 @@ def test_queries_that_were_shown_and_not_clicked_are_scored_and_do_not_count(dat
     held_out = HeldOut(data, log, "dcg", least_queries=None, rng=rng)
     assert held_out.n_queries == 12
     assert sorted(query for fold in held_out.folds for query in fold.queries) == list(range(20))
-    assert all((fold.train.clicks > 0).all() for fold in held_out.folds)
+    assert {int(q) for fold in held_out.folds for q in fold.train.query} == set(range(20))
     scores = held_out.scores([np.ones(fold.validation.n_items) for fold in held_out.folds])
     end = data.offsets[20]
     assert (scores[:end] == 1).all()
@@ -103,3 +108,24 @@ def test_arrays_functions_and_rankers_are_scorers(data, log, rng):
     assert len(values) == 1
     assert fold.sums(trained).sum() == pytest.approx(fold.reward(trained).sum())
     assert fold.value(trained) == pytest.approx(fold.reward(trained).sum() / fold.weights.sum())
+
+
+def test_what_was_logged_is_a_candidate(data, log, rng):
+    """Its sums are those of the scores that ranked, by the positions of the clicks alone."""
+    logged = logged_values(log, data, "dcg@10")
+    held_out = HeldOut(data, log, "dcg@10", logged=logged, rng=rng)
+    ranked = -ranks_of(data.features[:, 0].astype(float), data.offsets)  # no ties
+    query = np.repeat(np.arange(data.n_queries), data.query_sizes)
+    by_scores = held_out.sums([ranked[np.isin(query, fold.queries)] for fold in held_out.folds])
+    np.testing.assert_allclose(held_out.logged_sums(), by_scores, rtol=1e-12)
+
+
+def test_a_difference_adds_up(data, log, rng):
+    """The error of a difference is that of a ratio: (y − R·x) / Σx of each group."""
+    held_out = HeldOut(data, log, "dcg@10", rng=rng)
+    a, b = rng.random((2, len(held_out.weight_sums)))
+    value, adds = held_out.difference(a, b)
+    x = held_out.weight_sums
+    assert value == pytest.approx((a - b).sum() / x.sum())
+    np.testing.assert_allclose(adds, (a - b - value * x) / x.sum(), atol=1e-12)
+    assert held_out.z_score(a, b) == pytest.approx(value / np.sqrt(adds @ adds))

@@ -5,9 +5,10 @@ from countersample.evaluation.ab_plan import ABPlan, plan_ab_test
 from countersample.evaluation.comparing import Comparison, Difference, compare
 from countersample.evaluation.counterfactual import Estimate, Gain, estimate, estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
-from countersample.evaluation.estimators import ESTIMATORS
+from countersample.evaluation.estimators import ESTIMATORS, logged_values
 from countersample.evaluation.held_out import Fold, HeldOut
 from countersample.evaluation.labelled import QueryValues, evaluate, learning_curve
+from countersample.evaluation.robust_weights import doubly_robust_log
 
 __all__ = [
     "ESTIMATORS",
@@ -21,10 +22,12 @@ __all__ = [
     "QueryValues",
     "Ranker",
     "compare",
+    "doubly_robust_log",
     "estimate",
     "estimate_gain",
     "evaluate",
     "learning_curve",
+    "logged_values",
     "plan_ab_test",
     "relevance_model",
 ]

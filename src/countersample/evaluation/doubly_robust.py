@@ -31,7 +31,7 @@ import numpy as np
 from countersample._ranked import ratio
 from countersample.data.normalize import Normalizer, row_blocks
 from countersample.errors import DataError
-from countersample.evaluation.resampling import add_up
+from countersample.evaluation.resampling import Clusters, add_up
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
 
 FOLDS = 5
+PENALTIES = np.geomspace(1e-3, 1e5, 81)  # α / p
 
 
 def exposure(log: ClickLog, dataset: RankingDataset) -> tuple[Floats, Floats]:
@@ -48,7 +49,8 @@ def exposure(log: ClickLog, dataset: RankingDataset) -> tuple[Floats, Floats]:
     if log.impressions is None:
         raise DataError(
             "the log has no impressions, expected a row with impressions for everything that was "
-            "shown, clicked or not: estimator 'dr' needs them"
+            "shown, clicked or not: doubly robust estimates and training need them "
+            "(ClickLog.from_impressions with keep='shown' keeps them)"
         )
     rows = dataset.offsets[log.query] + log.item
     seen = add_up(rows, log.impressions * theta_of(log), dataset.n_items)
@@ -60,27 +62,40 @@ def theta_of(log: ClickLog) -> Floats:
     return log.propensity if log.examination is None else log.examination
 
 
-def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Generator) -> Floats:
-    """r̂(x) = g(b + w·x), by least squares: min Σ_d E_d (C_d/E_d − r̂(x_d))², (n_items,).
+def sessions_of_item(clusters: Clusters, dataset: RankingDataset) -> Floats:
+    """Return how many sessions there were of the query of each item, (n_items,)."""
+    assert clusters.visits is not None  # noqa: S101 (only called where it is)
+    _, query, n_sessions = clusters.visits
+    return np.repeat(add_up(query, n_sessions, dataset.n_queries), dataset.query_sizes)
 
-    The position-based model with a relevance that rises along one direction of the features. First
-    b and w, with a penalty α‖w‖² and no g; then g, the best function that never falls and stays
-    within [0, 1], or below the most that an impression was worth (isotonic regression). Features
-    are brought to variance 1, and α is their number, so that the weights are as large as noise and
-    signal of the same size would make them. It is cross-fitted: the queries are cut into five
-    parts, and what is said of one part was learned from the others, so that no item is judged by
-    its own clicks.
+
+def relevance_model(
+    log: ClickLog, dataset: RankingDataset, *, served: bool = False, rng: np.random.Generator
+) -> Floats:
+    """r̂(x) = b + w·x, by least squares: min Σ_d v_d (C_d/E_d − b − w·x_d)² + α‖w‖², (n_items,).
+
+    The position-based model with a relevance that is linear in the p features, which are brought
+    to variance 1. The noise of C/E is made of that of clicks, which falls with E, and of what
+    features do not tell, which does not; where relevance is 0 or 1 both are as large about where
+    E = 1. So an item counts v = E/(1 + E). α is the one of highest evidence (the marginal
+    likelihood, with w normal and the noise unknown): where clicks do not tell, r̂ is a constant. It
+    stays within [0, 1], or below the most that an impression was worth.
+
+    It is cross-fitted: the queries are cut into five parts, and what is said of one part was
+    learned from the others, so that no item is judged by its own clicks.
 
     Parameters
     ----------
     log : ClickLog
         With impressions.
     dataset : RankingDataset
+    served : bool
+        Whether z = ln(E/n), how much of an item was seen in a session of its query, is one more
+        feature, which may explain as much as all others together: what ranked the items knew
+        something of relevance, too. Where that is not known, and is what is asked, leave it out.
     rng : numpy Generator
         Cuts the queries into parts.
     """
-    from sklearn.isotonic import IsotonicRegression  # noqa: PLC0415 (heavy, only where used)
-
     seen, clicks = exposure(log, dataset)
     n_folds = min(FOLDS, len(np.unique(log.query)))
     if n_folds < 2:
@@ -88,67 +103,99 @@ def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Ge
     fold_of_query = rng.permutation(dataset.n_queries) % n_folds
     fold = np.repeat(fold_of_query, dataset.query_sizes)
     scaler = Normalizer.fit(dataset, "standard")
-    parts = [_normal_equations(dataset, fold == k, seen, clicks, scaler) for k in range(n_folds)]
-    squares, products = (np.sum([part[i] for part in parts], axis=0) for i in range(2))
-    ridge = np.append(np.full(dataset.n_features, float(dataset.n_features)), 1e-9)
+    z = np.zeros(dataset.n_items)
+    if served:
+        z += _served(seen, sessions_of_item(Clusters.of(log), dataset))
+        z *= np.sqrt(dataset.n_features)
+    rates = ratio(clicks, seen)
+    moments = np.stack(
+        [_moments(dataset, scaler, z, rates, seen, fold == k) for k in range(n_folds)]
+    )
+    n_seen = np.array([np.count_nonzero(seen[fold == k]) for k in range(n_folds)])
     weights = np.stack(
         [
-            np.linalg.solve(squares - own + np.diag(ridge), products - target)
-            for own, target in parts
+            _regression(moments.sum(axis=0) - own, n_seen.sum() - n)
+            for own, n in zip(moments, n_seen.tolist(), strict=True)
         ]
     )
+    relevance = np.empty(dataset.n_items)
+    for rows in row_blocks(dataset.features):
+        by_fold = weights @ _columns(dataset.features[rows], scaler, z[rows]).T
+        relevance[rows] = np.take_along_axis(by_fold, fold[None, rows], axis=0)[0]
     assert log.impressions is not None  # noqa: S101 (exposure refused a log without them)
     most = max(1.0, float(ratio(log.clicks, log.impressions).max()))  # where clicks are worth more
-    linear = np.empty((n_folds, dataset.n_items))
-    for rows in row_blocks(dataset.features):
-        linear[:, rows] = weights @ _scaled(dataset.features[rows], scaler).T
-    relevance = np.empty(dataset.n_items)
-    for k in range(n_folds):
-        own, others = fold == k, (fold != k) & (seen > 0)
-        rising = IsotonicRegression(y_min=0.0, y_max=most, out_of_bounds="clip")
-        rates = clicks[others] / seen[others]
-        rising.fit(linear[k, others], rates, sample_weight=seen[others])
-        relevance[own] = rising.predict(linear[k, own])
-    return relevance
+    bounded: Floats = np.clip(relevance, 0.0, most)
+    return bounded
 
 
-def relevance_of_model(
-    baseline: ArrayLike | None, log: ClickLog, dataset: RankingDataset, rng: np.random.Generator
+def _served(seen: Floats, sessions: Floats) -> Floats:
+    """Return ln(E/n) of each item at mean 0 and variance 1, (n_items,); the least for no E."""
+    mean = ratio(seen, sessions)
+    asked = sessions > 0
+    if not mean.any():
+        return np.zeros(len(mean))
+    served = np.log(np.maximum(mean, mean[mean > 0].min()))
+    served = np.where(asked, served - served[asked].mean(), 0.0)
+    return served / (float(np.sqrt(np.mean(served[asked] ** 2))) or 1.0)
+
+
+def _columns(features: NDArray[np.float32], scaler: Normalizer, z: Floats) -> Floats:
+    """Return what r̂ is linear in, (n, p + 2): features at variance 1, z, ones."""
+    return np.column_stack([scaler.transform(features), z, np.ones(len(features))])
+
+
+def _moments(
+    dataset: RankingDataset,
+    scaler: Normalizer,
+    z: Floats,
+    rates: Floats,
+    seen: Floats,
+    is_in: NDArray[np.bool_],
 ) -> Floats:
-    """Return r̂ of each item: what the user gives, checked, or else `relevance_model`."""
-    if baseline is None:
-        return relevance_model(log, dataset, rng=rng)
-    given: Any = np.asarray(baseline)
+    """Return Σ v·c·cᵀ over the items of a part, c being its columns and C/E, (p + 3, p + 3)."""
+    width = dataset.n_features + 3
+    moments = np.zeros((width, width))
+    for block in row_blocks(dataset.features):
+        rows = np.flatnonzero(is_in[block] & (seen[block] > 0)) + block.start
+        columns = _columns(dataset.features[rows], scaler, z[rows])
+        columns = np.column_stack([columns, rates[rows]])
+        columns *= np.sqrt(seen[rows] / (1 + seen[rows]))[:, None]
+        moments += columns.T @ columns
+    return moments
+
+
+def _regression(moments: Floats, n_items: int) -> Floats:
+    """Return w, that of z, and b of highest evidence, (p + 2,): see `relevance_model`.
+
+    With λ and q the eigenvalues and the products with C/E, both less what b explains, twice the
+    logarithm of the evidence is Σ log(α/(α + λ)) − (n − 1)·log(Σ v·(C/E)² − Σ q²/(α + λ)).
+    """
+    p = len(moments) - 2
+    if not moments[p, p] > 0:
+        return np.zeros(p + 1)
+    centred = moments - np.outer(moments[p], moments[p]) / moments[p, p]
+    eigenvalues, directions = np.linalg.eigh(centred[:p, :p])
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    products = directions.T @ centred[:p, p + 1]
+    with_penalty = PENALTIES[:, None] * p + eigenvalues
+    left = centred[p + 1, p + 1] - (products**2 / with_penalty).sum(axis=1)
+    evidence = np.log(PENALTIES[:, None] * p / with_penalty).sum(axis=1)
+    evidence -= (n_items - 1) * np.log(np.maximum(left, np.finfo(np.float64).tiny))
+    weights = directions @ (products / with_penalty[np.argmax(evidence)])
+    constant = (moments[p, p + 1] - moments[p, :p] @ weights) / moments[p, p]
+    return np.append(weights, constant)
+
+
+def check_relevance(name: str, relevance: ArrayLike, dataset: RankingDataset) -> Floats:
+    """Return r̂ of each item as the user gives it, (n_items,), or refuse it under its name."""
+    given: Any = np.asarray(relevance)
     if given.dtype.kind not in "fiub" or given.shape != (dataset.n_items,):
         raise DataError(
-            f"baseline is of type {given.dtype} and shape {given.shape}, expected the relevance "
+            f"{name} is of type {given.dtype} and shape {given.shape}, expected the relevance "
             f"of each item, numbers of shape ({dataset.n_items},)"
         )
     if not np.isfinite(given).all():
         row = int(np.isfinite(given).argmin())
-        raise DataError(f"baseline is {given[row]} in row {row}, expected a finite number")
-    relevance: Floats = given.astype(np.float64)
-    return relevance
-
-
-def _scaled(features: NDArray[np.float32], scaler: Normalizer) -> Floats:
-    """Return the features at mean 0 and variance 1, and a last column of ones."""
-    return np.column_stack([scaler.transform(features), np.ones(len(features))])
-
-
-def _normal_equations(
-    dataset: RankingDataset,
-    is_in: NDArray[np.bool_],
-    seen: Floats,
-    clicks: Floats,
-    scaler: Normalizer,
-) -> tuple[Floats, Floats]:
-    """Return Σ E·x·xᵀ and Σ C·x over the items of a part."""
-    width = dataset.n_features + 1
-    squares, products = np.zeros((width, width)), np.zeros(width)
-    for block in row_blocks(dataset.features):
-        rows = np.flatnonzero(is_in[block] & (seen[block] > 0)) + block.start
-        scaled = _scaled(dataset.features[rows], scaler)
-        squares += (scaled * seen[rows, None]).T @ scaled
-        products += clicks[rows] @ scaled
-    return squares, products
+        raise DataError(f"{name} is {given[row]} in row {row}, expected a finite number")
+    checked: Floats = given.astype(np.float64)
+    return checked

@@ -21,7 +21,13 @@ from countersample.evaluation.control_variates import (
     controlled_mean,
     outcome_moments,
 )
-from countersample.evaluation.doubly_robust import exposure, relevance_of_model, theta_of
+from countersample.evaluation.doubly_robust import (
+    check_relevance,
+    exposure,
+    relevance_model,
+    sessions_of_item,
+    theta_of,
+)
 from countersample.evaluation.ranking import item_ranks, parse_additive, rank_values
 from countersample.evaluation.resampling import Clusters, add_up
 
@@ -146,13 +152,6 @@ def _unexplained(log: ClickLog) -> Floats:
     return log.clicks if log.by_chance is None else log.clicks - log.by_chance
 
 
-def sessions_of_item(clusters: Clusters, dataset: RankingDataset) -> Floats:
-    """Return how many sessions there were of the query of each item, (n_items,)."""
-    assert clusters.visits is not None  # noqa: S101 (only called where it is)
-    _, query, n_sessions = clusters.visits
-    return np.repeat(add_up(query, n_sessions, dataset.n_queries), dataset.query_sizes)
-
-
 def never_shown(case: Case, rewards: RankRewards) -> float | None:
     """Return the share of the rewards of items never shown; None where that is not told.
 
@@ -201,6 +200,12 @@ def logged_rewards(case: Case) -> RankRewards:
     return RankRewards(by_item[case.rows], by_item)
 
 
+def logged_values(log: ClickLog, dataset: RankingDataset, metric: str) -> Floats:
+    """Return λ of the logged rankings for each row of the log, (n_rows,): see `logged_rewards`."""
+    rng = np.random.default_rng(0)  # draws nothing: no relevance model
+    return logged_rewards(make_case(log, dataset, metric, "ips", None, None, rng)).by_row
+
+
 def make_case(
     log: ClickLog,
     dataset: RankingDataset,
@@ -226,7 +231,11 @@ def make_case(
     relevance = np.empty(0)
     if estimator == "dr":
         exposure(log, dataset)  # refuses a log without impressions
-        relevance = relevance_of_model(baseline, log, dataset, rng)
+        relevance = (
+            relevance_model(log, dataset, rng=rng)
+            if baseline is None
+            else check_relevance("baseline", baseline, dataset)
+        )
     clusters = Clusters.of(log)
     if clip is None:
         clip = min(1.0, 10 / sqrt(clusters.n_sessions or log.n_clicks))

@@ -15,12 +15,12 @@ It is `snips` with β = ȳ/x̄, and where x̄ = X; its variance is at most that 
 difference between two candidates as well. See `countersample.evaluation.control_variates`.
 
 All sums are kept by group of queries, so that values have intervals and two candidates can be
-compared pair by pair. A candidate is anything that scores items: see `Scorer`.
+compared pair by pair. A candidate is anything that scores items: see `Scorer`. What was logged is
+a candidate as well, where it is known where the log showed the clicked items.
 """
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +62,13 @@ class Fold:
     Attributes
     ----------
     train : ClickLog
-        The clicks of all queries that are not held out.
+        All queries that are not held out.
     validation : RankingDataset
         The queries that are held out.
     queries : int64 (n_queries,)
         Which queries of the whole dataset these are.
-    weights : float64 (n_clicks,)
-        clicks / propensity of each row of the log on them.
+    weights : float64 (n_clicked,)
+        Σ clicks / propensity of each item of them that was clicked.
     """
 
     train: ClickLog
@@ -77,12 +77,13 @@ class Fold:
     weights: Floats
     metric: str
     order: Ints  # the items of `validation`, shuffled within queries: so ties favour no row
-    rows: Ints  # the index in that order of the item that each click is on
-    group: Ints  # of each click: what is resampled together
+    rows: Ints  # the index in that order of each item that was clicked
+    group: Ints  # of each: what is resampled together
     n_groups: int
+    logged: Floats  # Σ λ/p over the clicks of each, as they were shown; empty where not known
 
     def reward(self, scorer: Scorer) -> Floats:
-        """Return λ(rank)/p of each click, (n_clicks,), where a scorer ranks the held-out items."""
+        """Return Σ λ(rank)/p of each clicked item, where a scorer ranks, (n_clicked,)."""
         scores = np.asarray(scores_of(scorer, self.validation))
         ranks = ranks_of(scores[self.order], self.validation.offsets)[self.rows]
         return rank_values(self.metric, ranks) * self.weights
@@ -121,6 +122,8 @@ class HeldOut:
         each of them, 1 a single one.
     parts : sequence of int arrays, optional
         The queries of each part that is held out, where they are cut already; see `cut`.
+    logged : float array (n_rows,), optional
+        λ of what was logged, for each row of the log: see `logged_values`. For `logged_sums`.
     rng : numpy Generator
 
     Attributes
@@ -157,9 +160,11 @@ class HeldOut:
         holdout: float = 0.2,
         least_queries: int | None = VALIDATION_QUERIES,
         parts: Sequence[Ints] | None = None,
+        logged: Floats | None = None,
         rng: np.random.Generator,
     ) -> None:
         number("holdout", holdout, above=0, most=0.5)
+        self.metric = metric
         parse_additive(metric)  # refuses what is not additive
         clicked = log.weighted()
         queries = rng.permutation(np.unique(clicked.query))
@@ -167,8 +172,9 @@ class HeldOut:
         group_of_query[queries] = np.arange(len(queries)) % MOST_GROUPS
         self._query_sizes = dataset.query_sizes
         others = np.setdiff1d(log.query, queries)
+        shown_at = None if logged is None else (logged * log.weights)[log.weights != 0]
         self.folds = [
-            _fold(dataset, clicked, part, metric, group_of_query, min(len(queries), MOST_GROUPS))
+            _fold(dataset, log, clicked, shown_at, part, metric, group_of_query)
             for part in parts or _parts(queries, others, holdout, least_queries)
         ]
         self._clicked, self._queries, self._group_of_query = clicked, queries, group_of_query
@@ -198,17 +204,15 @@ class HeldOut:
         parts = np.array_split(queries, n_parts)
         return [np.append(part, others[k::n_parts]) for k, part in enumerate(parts)]
 
-    def without(self, k: int) -> HeldOut:
-        """Return the same without one fold: a judge that has not seen its clicks."""
-        others = copy(self)
-        others.folds = [fold for n, fold in enumerate(self.folds) if n != k]
-        others._queries = np.setdiff1d(self._queries, self.folds[k].queries)  # noqa: SLF001
-        others._count()  # noqa: SLF001
-        return others
-
     def sums(self, scorers: Sequence[Scorer]) -> Floats:
         """Return Σ λ(rank)/p over the clicks of each group, (n_groups,); a scorer for each fold."""
         by_fold = [fold.sums(scorer) for fold, scorer in zip(self.folds, scorers, strict=True)]
+        total: Floats = np.sum(by_fold, axis=0)
+        return total
+
+    def logged_sums(self) -> Floats:
+        """Return Σ λ/p over the clicks of each group as the log showed them, (n_groups,)."""
+        by_fold = [add_up(fold.group, fold.logged, fold.n_groups) for fold in self.folds]
         total: Floats = np.sum(by_fold, axis=0)
         return total
 
@@ -217,7 +221,12 @@ class HeldOut:
         return float(_value(*(part.sum(axis=0) for part in self._columns(sums))))
 
     def z_score(self, sums: Floats, others: Floats) -> float:
-        """Return how many standard errors the estimate of one ranker is above another's.
+        """Return how many standard errors the estimate of one ranker is above another's."""
+        value, adds = self.difference(sums, others)
+        return value / (float(np.sqrt(adds @ adds)) or np.inf)
+
+    def difference(self, sums: Floats, others: Floats) -> tuple[float, Floats]:
+        """Return how much the estimate of one ranker is above another's, and what each group adds.
 
         The difference has the β* of its own. Its error is √Σ_groups u², with u what a group adds
         to it: with m queries that judge, N in all, and R the value,
@@ -234,10 +243,10 @@ class HeldOut:
         errors = _residuals(outcome[:, :1], known[:, :1])[:, 0]
         errors -= _residuals(known[:, 1:3], known[:, :1]) @ beta
         of_all = _residuals(everything[:, 1:], everything[:, :1]) @ excess
-        adds = (errors / known[:, 0].sum() + of_all / everything[:, 0].sum()) / (
+        adds: Floats = (errors / known[:, 0].sum() + of_all / everything[:, 0].sum()) / (
             everything[:, 1].sum() / everything[:, 0].sum()
         )
-        return value / (float(np.sqrt(adds @ adds)) or np.inf)
+        return value, adds
 
     def intervals(self, sums: Floats, rng: np.random.Generator) -> Floats:
         """Return the bootstrap interval over queries of each ranker, (n_rankers, 2)."""
@@ -309,29 +318,37 @@ def _parts(
 
 def _fold(
     dataset: RankingDataset,
+    log: ClickLog,
     clicked: ClickLog,
+    shown_at: Floats | None,
     part: Ints | None,
     metric: str,
     group_of_query: Ints,
-    n_groups: int,
 ) -> Fold:
-    """Hold out the queries of a part; None trains on everything, and judges by it."""
-    train, held_out = clicked, clicked
-    if part is not None:
-        train, held_out = clicked.of_queries(part, exclude=True), clicked.of_queries(part)
-    queries = np.unique(held_out.query if part is None else part)
-    index = np.searchsorted(queries, held_out.query)
+    """Hold out the queries of a part; None trains on everything, and judges by it.
+
+    `shown_at` is Σ λ/p of each row of `clicked`, the rows of the log that have a weight.
+    """
+    queries = np.unique(log.query if part is None else part)
+    is_held_out = np.isin(clicked.query, queries)
     validation = dataset.subset(queries)
-    query = np.repeat(np.arange(validation.n_queries), validation.query_sizes)
-    order = np.lexsort((np.random.default_rng(0).random(validation.n_items), query))
+    query = np.searchsorted(queries, clicked.query[is_held_out])
+    rows = validation.offsets[query] + clicked.item[is_held_out]
+    clicked_rows, pair = np.unique(rows, return_inverse=True)
+    query_of_row = np.repeat(np.arange(validation.n_queries), validation.query_sizes)
+    order = np.lexsort((np.random.default_rng(0).random(validation.n_items), query_of_row))
+    logged = np.empty(0)
+    if shown_at is not None:
+        logged = add_up(pair, shown_at[is_held_out], len(clicked_rows))
     return Fold(
-        train=train,
+        train=log if part is None else log.of_queries(part, exclude=True),
         validation=validation,
         queries=queries.astype(np.int64),
-        weights=held_out.weights,
+        weights=add_up(pair, clicked.weights[is_held_out], len(clicked_rows)),
         metric=metric,
         order=order,
-        rows=np.argsort(order)[validation.offsets[index] + held_out.item],
-        group=group_of_query[held_out.query],
-        n_groups=n_groups,
+        rows=np.argsort(order)[clicked_rows],
+        group=group_of_query[queries[query_of_row[clicked_rows]]],
+        n_groups=int(group_of_query.max()) + 1,
+        logged=logged,
     )

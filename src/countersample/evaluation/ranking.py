@@ -33,6 +33,7 @@ def ranks_of(scores: Floats, offsets: Ints) -> Ints:
     from countersample._kernels.metrics import rank  # noqa: PLC0415 (imports numba)
 
     sizes = np.diff(offsets)
+    scores = np.ascontiguousarray(scores, np.float64)  # of other types it would be compiled anew
     order = rank(scores, scores, offsets, int(sizes.max(initial=1)), 0)
     ranks = np.empty(len(scores), np.int64)
     ranks[order] = np.arange(1, len(scores) + 1) - np.repeat(offsets[:-1], sizes)

@@ -220,6 +220,7 @@ def join_features(
     *,
     exposure: str = "policy-aware",
     missing: Literal["error", "skip"] = "error",
+    keep: Literal["clicked", "shown"] = "clicked",
 ) -> tuple[ClickLog, JoinReport]:
     """Make a click log of counts: a row for each query, item and position that was clicked.
 
@@ -242,6 +243,9 @@ def join_features(
     missing : {"error", "skip"}
         Whether clicks without features or without a propensity are refused, or left out and
         reported.
+    keep : {"clicked", "shown"}
+        Whether only what was clicked has rows, which is all that a weighted sum over clicks needs,
+        or everything that was shown, with `impressions`: for doubly robust estimates and training.
 
     Examples
     --------
@@ -258,12 +262,19 @@ def join_features(
     'all 2 clicks have features and a propensity'
     """
     choice("missing", missing, ("error", "skip"))
+    choice("keep", keep, ("clicked", "shown"))
+    if keep == "shown" and (counts.rest is not None or isinstance(propensities, RowPropensities)):
+        raise DataError(
+            "keep is 'shown', expected a log that tells each item that was shown and how likely it "
+            "is examined there: these counts have items without a click together, or the "
+            "propensities are the log's own, of clicks alone; take keep='clicked'"
+        )
     shown, report, _ = Matched.of(counts, dataset, item_ids).shown(propensities, exposure=exposure)
     if report.n_skipped and missing == "error":
         raise DataError(
             f"{report.sentence()}; add them, or leave those clicks out with missing='skip'"
         )
-    return clicked(shown, counts.n_sessions), report
+    return shown if keep == "shown" else clicked(shown, counts.n_sessions), report
 
 
 def clicked(shown: ClickLog, n_sessions: float | None = None) -> ClickLog:
