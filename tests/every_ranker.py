@@ -14,12 +14,18 @@ from countersample import CounterSampleRanker, simulate_clicks, synthetic
 from countersample.gbdt import GBDTRanker
 from countersample.torch import NeuralRanker
 
-_TREES = {"n_trees": 6, "patience": 2, "num_leaves": 4, "min_items_in_leaf": 1}
+_TREES = {"n_trees": 6, "patience": 2, "num_leaves": 4, "min_items_in_leaf": 1, "safety": 0}
 
 RANKERS = {
     "linear": partial(CounterSampleRanker, learning_rate=0.01, steps=100),
     "neural": partial(
-        NeuralRanker, hidden=(4,), learning_rate=0.01, batch_size=250, epochs=2, patience=1
+        NeuralRanker,
+        hidden=(4,),
+        learning_rate=0.01,
+        batch_size=250,
+        epochs=2,
+        patience=1,
+        safety=0,
     ),
     "lightgbm": partial(
         GBDTRanker, backend="lightgbm", **_TREES, backend_params={"num_threads": 1}

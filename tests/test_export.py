@@ -14,6 +14,7 @@ from made_rankers import (
     BY_COLUMN,
     CONSTANT,
     KINDS,
+    MEANS,
     NAMES,
     SCALES,
     made,
@@ -171,6 +172,44 @@ def test_a_feature_that_was_constant_counts_nothing(kind, how, rng, tmp_path):
     varied = rows.copy()
     varied[:, CONSTANT] += 100
     assert np.array_equal(solr_scores(path, NAMES, rows), solr_scores(path, NAMES, varied))
+
+
+@pytest.mark.parametrize("how", [*BY_COLUMN, "query-minmax"])
+def test_trees_with_a_linear_part(how, rng, tmp_path):
+    ranker, rows = made("boosted", how, rng)
+    base = rng.standard_normal(len(SCALES)) / (1 if how else 1 + np.abs(MEANS) + SCALES)
+    ranker.scorer_ = replace(ranker.scorer_, base=base)
+    alone = replace(ranker.scorer_, base=None)
+    seen = rows if how is None else ranker.normalizer_.transform(rows, [0, len(rows)])
+    np.testing.assert_allclose(predict(ranker, rows), alone.predict(seen) + seen @ base)
+    options = {"one_query": True} if how == "query-minmax" else {}
+    written = export(ranker, tmp_path / "r.onnx", to="onnx", **options)
+    assert_same(onnx_scores(written.path, rows), predict(ranker, rows))
+    assert f"{len(SCALES)} weights, and 20 trees" in written.card.read_text()
+
+
+@pytest.mark.parametrize("how", BY_COLUMN)
+@pytest.mark.parametrize("to", TARGETS)
+def test_a_boosted_ranker_without_trees_is_a_linear_one(to, how, rng, tmp_path):
+    linear, rows = made("linear", how, rng)
+    trees = some_trees(rng, [[0.0]] * len(SCALES), n_trees=0)
+    boosted = ranker_of(
+        "boosted", replace(trees, base=linear.scorer_.weights), names=NAMES,
+        normalizer=linear.normalizer_,
+    )  # fmt: skip
+    np.testing.assert_array_equal(predict(boosted, rows), predict(linear, rows))
+    a, b = (export(r, tmp_path / "r.out", to=to).path.read_bytes() for r in (linear, boosted))
+    assert a == b
+
+
+@pytest.mark.parametrize("how", BY_COLUMN)
+@pytest.mark.parametrize("to", ["onnx", "solr"])
+def test_a_network_with_a_linear_part(to, how, rng, tmp_path):
+    ranker, rows = made("neural", how, rng)
+    base = rng.standard_normal(len(SCALES)) / (1 if how else 1 + np.abs(MEANS) + SCALES)
+    ranker.scorer_ = ranker.scorer_.plus_linear(base)
+    found = READERS[to](export(ranker, tmp_path / "r.out", to=to).path, NAMES, rows)
+    assert_same(found, predict(ranker, rows))
 
 
 @pytest.fixture(scope="module")

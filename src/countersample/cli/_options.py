@@ -16,6 +16,14 @@ Fold = Annotated[
     typer.Option(min=1, help="The fold of a folder with Fold1 … or S1 …; by default the first."),
 ]
 
+Safety = Annotated[
+    float | None,
+    typer.Option(
+        help="The confidence with which held-out clicks have to show a ranker better than what was "
+        "logged before it takes its place: 0.95 by default, 0 for none."
+    ),
+]
+
 # of commands that read a raw log
 Columns = Annotated[
     str | None,

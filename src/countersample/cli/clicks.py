@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
+from countersample.cli._first_use import compile_ahead
 from countersample.cli._options import Fold, Json, Seed  # noqa: TC001 (typer reads them)
 from countersample.errors import ParameterError
 
@@ -80,6 +81,7 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Simulate users who click on the rankings of logging policies."""
+    compile_ahead()
     from countersample import PositionBias, simulate_clicks
     from countersample.clicks import diagnose, simulate_impressions
     from countersample.clicks.relevance import relevance_of, smallest_relevant, told_already

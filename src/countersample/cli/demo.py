@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from countersample.cli import _show
+from countersample.cli._first_use import compile_ahead
 from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
 from countersample.cli.study import OneFold, Set, Workers, settings_of
 
@@ -27,6 +28,7 @@ def demo(
     json: Json = False,
 ) -> None:
     """Compare naive, IPS-weighted and CounterSample training on simulated clicks."""
+    compile_ahead()
     from countersample._cores import available_cores
     from countersample._progress import share_progress
     from countersample.study.demo import HEADER, NOTES, run_demo, write_demo

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path  # noqa: TC003 (typer reads it)
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from countersample._files import check_writable
 from countersample.cli import _show
+from countersample.cli._first_use import compile_ahead
 from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import (
     NOT_BETTER,
@@ -36,6 +37,7 @@ from countersample.cli._options import (
     PropensityMethod,
     Randomized,
     Reader,
+    Safety,
     SavedPropensities,
     Seed,
     Suspicious,
@@ -66,6 +68,7 @@ def fit(
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
     model: Model = "linear",
+    safety: Safety = None,
     reader: Reader = None,
     columns: Columns = None,
     context: Context = None,
@@ -114,15 +117,15 @@ def fit(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Make a ranker from a raw log: check, propensities, tuning, training, and the gain."""
+    """Make a ranker from a raw log: check, propensities, training, and the gain."""
+    compile_ahead()
     from countersample._progress import share_progress
     from countersample.clicks.impressions import read_features
     from countersample.fitting import fit_from_impressions, write_page
 
-    ranker = None  # a linear one, tuned
+    ranker = None  # a linear one
     if model != "linear":
-        settings = {"clip": "auto"} | ({} if metric is None else {"metric": metric})
-        ranker = make_ranker(model, settings, seed)
+        ranker = make_ranker(model, {} if metric is None else {"metric": metric}, seed)
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
@@ -140,7 +143,7 @@ def fit(
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
         found = fit_from_impressions(
-            log, table, ranker=ranker, propensities=given, method=propensity_method,
+            log, table, ranker=ranker, safety=safety, propensities=given, method=propensity_method,
             randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
             exposure=exposure, estimator=estimator, metric=metric,
             judge_by=judge_by, judge_from=judge_from, judge_last=judge_last,  # type: ignore[arg-type]
@@ -175,7 +178,7 @@ def _show_fit(found: Fit) -> None:
                 "weights",
                 f"mean {found.weights.mean_weight:.3g}, largest {found.weights.max_weight:.3g}",
             ),
-            ("settings", _settings_text(found.chosen)),
+            ("settings", _settings_text(found)),
             ("estimator", f"{found.estimator.name}: {found.estimator.reason}"),
             ("judged by", _judge_text(found)),
         ],
@@ -209,10 +212,13 @@ def _judge_text(found: Fit) -> str:
     return f"{whose}; {by.n_clicks:,} clicks"
 
 
-def _settings_text(chosen: dict[str, Any]) -> str:
-    """Return what was chosen in words: learning rate 0.01, 500 steps, no clipping."""
+def _settings_text(found: Fit) -> str:
+    """Return what was chosen in words: 500 steps, 20 % as logged, no clipping."""
+    chosen = found.chosen
     told = [f"learning rate {chosen['learning_rate']:.3g}"] if "learning_rate" in chosen else []
     told += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
+    if found.path is not None:
+        told.append(f"{found.path.kept:.0%} kept of what was logged")
     clip = chosen["clip"]
     return ", ".join([*told, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from countersample._files import atomic_path, check_writable
 from countersample.cli import _show
+from countersample.cli._first_use import compile_ahead
 from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import (
     Drop,
     FeatureColumns,
     Fold,
     Json,
+    Safety,
     Seed,
     parse_names,
 )
 from countersample.cli.clicks import DataPath, note_files
+from countersample.errors import ParameterError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by fit or train.")]
 METRICS = "ndcg@10,ndcg@5,precision@10,mrr"
@@ -39,17 +47,14 @@ def train(
         typer.Option(help="rank, log-rank or dcg; not linear: smooth-rank, softmax, … as well."),
     ] = None,
     optimizer: Annotated[
-        str | None, typer.Option(help="Of a linear ranker: sgd, adam or adagrad.")
+        str | None, typer.Option(help="Of a linear ranker: dog, sgd, adam or adagrad.")
     ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="A linear ranker finds it from the clicks if left out.")
-    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="A linear ranker needs none.")] = None,
     steps: Annotated[
         int | None, typer.Option(help="Of a linear ranker; decided by the log if left out.")
     ] = None,
-    clip: Annotated[
-        str | None, typer.Option(help="The smallest propensity; auto finds it from the clicks.")
-    ] = None,
+    safety: Safety = None,
+    clip: Annotated[float | None, typer.Option(help="The smallest propensity.")] = None,
     normalize: Annotated[
         str | None, typer.Option(help="minmax, standard, query-minmax or none.")
     ] = None,
@@ -67,6 +72,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a ranker on a click log: linear, neural or boosted trees."""
+    compile_ahead()
     from countersample import ClickLog
     from countersample._progress import share_progress
     from countersample.data.load import load_train
@@ -75,8 +81,14 @@ def train(
 
     given = {
         "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
-        "learning_rate": learning_rate, "steps": steps, "clip": clip, "normalize": normalize,
+        "learning_rate": learning_rate, "steps": steps, "safety": safety, "clip": clip,
+        "normalize": normalize,
     }  # fmt: skip
+    if model == "linear" and safety and learning_rate is not None:
+        raise ParameterError(
+            "--safety is given beside --learning-rate, expected one of them: a run with a learning "
+            "rate is trained as asked, and nothing is held out that could tell"
+        )
     check_writable(out)
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     note_files(data, fold)
@@ -96,6 +108,8 @@ def train(
     if judge:
         with share_progress(f"judging {out.name}") as report:
             judged = judge_training(ranker, dataset, clicks, seed=seed, progress=report)
+        if ranker.path_ is not None and ranker.path_.kept == 1:
+            judged = replace(judged, verdict=f"As before: {ranker.path_.sentence}")
         ranker.provenance_ |= judged.provenance
     ranker.save(out)
     found = chosen_settings(ranker)
@@ -107,13 +121,14 @@ def train(
                 "n_clicks": clicks.n_clicks,
                 "n_features": ranker.n_features_in_,
                 **found,
+                "path": None if ranker.path_ is None else ranker.path_.to_dict(),
                 **({} if judged is None else judged.to_dict()),
             }
         )
         return
     _show_trained(model, clicks.n_clicks, ranker.get_params(), found)
-    if ranker.clip_choice_ is not None:
-        _show.paragraph(ranker.clip_choice_.sentence)
+    if ranker.path_ is not None:
+        _show.paragraph(ranker.path_.sentence)
     if judged is not None:
         if judged.gain is not None:
             _show.line()
@@ -137,11 +152,9 @@ def _show_trained(
     ]
     lines += [(name, f"{found[name]:,}") for name in ("steps", "trees") if name in found]
     if "learning_rate" in found:
-        how = " (found)" if settings["learning_rate"] == "auto" else ""
-        lines.append(("learning rate", f"{found['learning_rate']:.3g}{how}"))
+        lines.append(("learning rate", f"{found['learning_rate']:.3g}"))
     if found["clip"] is not None:
-        how = " (found)" if settings["clip"] == "auto" else ""
-        lines.append(("clipped at", f"{found['clip']:.3g}{how}"))
+        lines.append(("clipped at", f"{found['clip']:.3g}"))
     _show.pairs(lines, indent=0)
 
 
@@ -159,9 +172,9 @@ def evaluate(
     """Measure a ranker on labelled data."""
     from countersample import evaluate as evaluate_scores
     from countersample.data.load import load
-    from countersample.rankers import load_ranker
+    from countersample.rankers.loading import load_scorer
 
-    loaded = load_ranker(ranker)
+    loaded = load_scorer(ranker)
     names = [name.strip() for name in metrics.split(",")]
     note_files(data, fold)
     results = {
@@ -193,21 +206,20 @@ def rank(
     from pyarrow import csv, parquet
 
     from countersample.data.load import load_train
-    from countersample.rankers import load_ranker
+    from countersample.rankers.loading import load_scorer
 
     check_writable(out)
-    loaded = load_ranker(ranker)
+    loaded = load_scorer(ranker)
     note_files(data, fold)
     dataset = load_train(data, fold=fold, progress=True)
     sizes = dataset.query_sizes
-    table = pa.table(
-        {
-            "query": np.repeat(dataset.query_ids, sizes),
-            "item": np.arange(dataset.n_items) - np.repeat(dataset.offsets[:-1], sizes),
-            "score": loaded.predict(dataset),
-            "rank": loaded.rank(dataset),
-        }
-    )
+    columns = {
+        "query": np.repeat(dataset.query_ids, sizes),
+        "item": np.arange(dataset.n_items) - np.repeat(dataset.offsets[:-1], sizes),
+        "score": loaded.predict(dataset),
+        "rank": loaded.rank(dataset),
+    }
+    table = pa.table({name: _column(values) for name, values in columns.items()})
     with atomic_path(out) as temporary:
         if out.suffix == ".parquet":
             parquet.write_table(table, temporary)
@@ -217,3 +229,13 @@ def rank(
         _show.as_json({"out": str(out), "rows": table.num_rows})
     else:
         _show.line(f"{table.num_rows:,} scores are in {out}")
+
+
+def _column(values: NDArray[Any]) -> pa.Array:
+    """Return a column; one of numbers is made without `pyarrow.array`, which imports pandas."""
+    from pyarrow import Array, array, from_numpy_dtype, py_buffer
+
+    if values.dtype.kind not in "if":
+        return array(values)
+    kind = from_numpy_dtype(values.dtype)
+    return Array.from_buffers(kind, len(values), [None, py_buffer(values)])

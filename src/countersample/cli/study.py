@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
+from countersample.cli._first_use import compile_ahead
 from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ def _carry_out(
 
 
 def _work(state: State, store: Store, workers: int) -> None:
+    compile_ahead()
     from countersample._progress import duration, share_progress
     from countersample.study.running.estimate import estimate_seconds
     from countersample.study.running.gather import warnings_of

@@ -147,13 +147,15 @@ def _doubts(origin: Mapping[str, Any]) -> list[str]:
 def _method(ranker: ClickRanker, spec: ModelSpecification) -> Iterable[tuple[str, str]]:
     yield "estimator", f"`{type(ranker).__name__}`"
     yield "scores by", _shape(spec)
+    if "choice" in ranker.provenance_:
+        yield "chosen", ranker.provenance_["choice"]
     params = ranker.get_params()
     for name, value in params.items():
         yield f"`{name}`", f"`{value!r}`"
     for name, value in vars(ranker).items():
         if name.endswith("_") and name not in _SIZES and isinstance(value, int | float):
-            is_found = params.get(name[:-1], value) in ("auto", None)
-            yield f"`{name}`{' (found)' if is_found else ''}", f"`{value!r}`"
+            asked = params.get(name[:-1].removeprefix("n_"), value)
+            yield f"`{name}`{' (found)' if asked is None else ''}", f"`{value!r}`"
 
 
 def _shape(spec: ModelSpecification) -> str:
@@ -164,7 +166,8 @@ def _shape(spec: ModelSpecification) -> str:
         widths = [scorer.n_features, *(len(bias) for bias in scorer.biases)]
         return "a network of " + " → ".join(f"{width:,}" for width in widths)
     n_leaves = int((scorer.feature == LEAF).sum())
-    return f"{scorer.n_trees:,} trees with {n_leaves:,} leaves together"
+    told = f"{scorer.n_trees:,} trees with {n_leaves:,} leaves together"
+    return told if scorer.base is None else f"{scorer.n_features:,} weights, and {told}"
 
 
 def _features(spec: ModelSpecification) -> Grid:
@@ -183,6 +186,8 @@ def _features(spec: ModelSpecification) -> Grid:
     elif not isinstance(scorer, NetworkScorer):
         splits = np.bincount(scorer.feature[scorer.feature != LEAF], minlength=spec.n_features)
         columns["splits"] = [f"{count:,}" for count in splits]
+        if scorer.base is not None:
+            columns["weight"] = [f"{weight:.6g}" for weight in scorer.base]
     return Grid(list(zip(*columns.values(), strict=True)), tuple(columns))
 
 

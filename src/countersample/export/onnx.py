@@ -72,11 +72,14 @@ def _model(spec: ModelSpecification) -> Any:  # noqa: ANN401 (onnx has no types)
     features = _normalised(graph, spec)
     scorer = spec.scorer
     if isinstance(scorer, LinearScorer):
-        scores = graph.add("MatMul", graph.as_double(features), graph.keep(scorer.weights[:, None]))
+        scores = _linear(graph, features, scorer.weights)
     elif isinstance(scorer, NetworkScorer):
         scores = _network(graph, features, scorer)
     else:
         scores = _trees(graph, features, scorer)
+        if scorer.base is not None:
+            base = _linear(graph, features, scorer.base)
+            scores = graph.add("Add", base, graph.as_double(scores))
     flat = graph.add("Squeeze", scores, graph.keep(np.array([1])))
     graph.as_float(flat, name="scores")
     return graph.model(spec)
@@ -159,6 +162,10 @@ def _normalised(graph: _Graph, spec: ModelSpecification) -> str:
         scale = np.array(normalizer.scale)
         factor = graph.keep(np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0))
     return graph.as_float(graph.add("Mul", graph.add("Sub", values, low), factor))
+
+
+def _linear(graph: _Graph, features: str, weights: NDArray[np.float64]) -> str:
+    return graph.add("MatMul", graph.as_double(features), graph.keep(weights[:, None]))
 
 
 def _network(graph: _Graph, features: str, network: NetworkScorer) -> str:

@@ -43,7 +43,7 @@ def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> 
     scorer, names = spec.scorer, spec.names_by_item
     if isinstance(scorer, TreesScorer):
         form = "MultipleAdditiveTreesModel"
-        trees = on_raw_features(scorer, spec.normalizer)
+        trees = on_raw_features(spec.trees_alone, spec.normalizer)
         thresholds, norms = _thresholds(trees, names)
         params: dict[str, Any] = {"trees": _trees(trees, thresholds, names)}
     elif isinstance(scorer, NetworkScorer):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import DataError, ParameterError
+from countersample.scorers import LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from countersample.data.normalize import Normalizer
     from countersample.rankers import ClickRanker
-    from countersample.scorers import LinearScorer, Scorer
+    from countersample.scorers import Scorer
 
     Norm = Callable[[float, float], dict[str, Any]]
 
@@ -37,6 +38,7 @@ class ModelSpecification:
     file : str
         The name of the file it is written to.
     kind : {"linear", "neural", "boosted"}
+        A boosted ranker that has no tree is as good as a linear one, and is told as such.
     scorer : Scorer
     normalizer : Normalizer or None
     feature_names : tuple of str, optional
@@ -76,12 +78,15 @@ class ModelSpecification:
         names = None if feature_names is None else tuple(map(str, feature_names))
         if names is not None:
             _check_names(names, ranker.n_features_in_)
+        kind, scorer = ranker.kind, ranker.scorer_
+        if isinstance(scorer, TreesScorer) and scorer.base is not None and not scorer.n_trees:
+            kind, scorer = "linear", LinearScorer(scorer.base)
         return cls(
             system=system,
             name=name,
             file=file,
-            kind=ranker.kind,
-            scorer=ranker.scorer_,
+            kind=kind,
+            scorer=scorer,
             normalizer=ranker.normalizer_,
             feature_names=names,
             fingerprint=ranker.fingerprint_,
@@ -114,6 +119,19 @@ class ModelSpecification:
                 "(--feature-names)"
             )
         return self.feature_names
+
+    @property
+    def trees_alone(self) -> TreesScorer:
+        """The trees, for a system that has nothing to add a linear part to them with."""
+        if not isinstance(self.scorer, TreesScorer):
+            raise TypeError(f"{self.kind} rankers have no trees")
+        if self.scorer.base is not None:
+            raise ParameterError(
+                f"{self.system} has models of trees and linear ones, but no sum of both, and the "
+                "trees of this ranker add to a linear one, from which they were boosted: export to "
+                "ONNX (--to onnx), or train with start='zero'"
+            )
+        return self.scorer
 
     @property
     def ranges(self) -> list[tuple[float, float] | None]:

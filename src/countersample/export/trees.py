@@ -30,7 +30,7 @@ def on_raw_features(trees: TreesScorer, normalizer: Normalizer | None) -> TreesS
     Normalising by column keeps the order of values, so each question "is the normalised value at
     most t?" is one about the value itself. T is found among all float32 numbers, so it is exact.
     Nodes where every finite value goes the same way are left out.
-    The normalizer is not one that normalises by query.
+    The normalizer is not one that normalises by query. A linear part is left out.
     """
     thresholds = _raw_thresholds(trees, normalizer)
     is_inner = trees.feature != LEAF
@@ -44,6 +44,7 @@ def on_raw_features(trees: TreesScorer, normalizer: Normalizer | None) -> TreesS
         threshold=np.where(np.isfinite(thresholds), thresholds, np.float32(0)),
         left=np.where(is_inner, instead[trees.left], 0).astype(np.int32),
         right=np.where(is_inner, instead[trees.right], 0).astype(np.int32),
+        base=None,
     )
 
 

@@ -43,8 +43,15 @@ def cut_queries(shown: ClickLog, rng: np.random.Generator) -> list[Ints]:
     return HeldOut.cut(shown, min(PARTS, n_clicked), rng)
 
 
+def to_learn_from(shown: ClickLog, *, knows_all: bool) -> ClickLog:
+    """Return what a ranker learns from: all that was shown, or the clicks if that is not known."""
+    if knows_all and shown.examination is not None:
+        return shown
+    return shown.weighted().replace(impressions=None)
+
+
 def held_out_scores(
-    rankers: Sequence[ClickRanker],
+    ranker: ClickRanker,
     parts: Sequence[Ints],
     dataset: RankingDataset,
     shown: ClickLog,
@@ -55,13 +62,13 @@ def held_out_scores(
 ) -> tuple[Floats, list[Stage]]:
     """Score each item by a ranker that is trained without its part of the queries, (n_items,).
 
-    There is a ranker for each part. The score is 0 for the items of queries that were never shown.
-    The stages are the scores in the course of training, where the kind of ranker has
-    ``staged_predict``; their steps are the mean over parts.
+    All that a ranker finds from clicks is found anew, without the part that it scores. The score is
+    0 for the items of queries that were never shown. The stages are the scores in the course of
+    training, where the kind of ranker has ``staged_predict``; their steps are the mean over parts.
     """
     held_out = HeldOut(dataset, shown, metric, parts=parts, rng=rng)
     trained = []
-    for ranker, fold in zip(rankers, held_out.folds, strict=True):
+    for fold in held_out.folds:
         part = progress.part(1 / len(parts))
         copy = clone(ranker).set_params(random_state=int(rng.integers(2**31)))
         trained.append(
@@ -69,18 +76,20 @@ def held_out_scores(
                 dataset, fold.train, progress=lambda _, share, part=part: part.update(share)
             )
         )
-    if not hasattr(rankers[0], "staged_predict"):
+    if not hasattr(ranker, "staged_predict"):
         return held_out.scores(trained), []
     by_fold = [
         each.staged_predict(fold.validation)
         for each, fold in zip(trained, held_out.folds, strict=True)
     ]
+    n_stages = max(map(len, by_fold))
+    padded = [[*each, *each[-1:] * (n_stages - len(each))] for each in by_fold]
     stages = [
         (
             round(np.mean([steps for steps, _ in of_stage])),
             held_out.scores([scores for _, scores in of_stage]),
         )
-        for of_stage in zip(*by_fold, strict=True)
+        for of_stage in zip(*padded, strict=True)
     ]
     return stages[-1][1], stages
 

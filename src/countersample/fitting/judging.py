@@ -7,8 +7,9 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import clone
 
-from countersample.clicks.impressions.joining import Matched, RowPropensities, clicked
+from countersample.clicks.impressions.joining import Matched, RowPropensities
 from countersample.clicks.impressions.tallying import tally
 from countersample.clicks.impressions.visits import visits_of
 from countersample.errors import DataError
@@ -21,11 +22,11 @@ from countersample.fitting.gain import (
     cut_queries,
     gain_at_ends,
     held_out_scores,
+    to_learn_from,
 )
 from countersample.fitting.intervals import Units, values_of_draws
 from countersample.fitting.propensity_source import N_DRAWS, find_propensities
 from countersample.fitting.setting_up import sentence
-from countersample.fitting.settings import settle
 from countersample.propensity.cells import QueryDraws
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from countersample.evaluation import Gain
     from countersample.fitting.gain import ChosenEstimator, Stage
     from countersample.fitting.propensity_source import PropensitySource
-    from countersample.fitting.settings import Settled
     from countersample.rankers import ClickRanker
 
 #: The ranker that is written has learned from more clicks than the ranker that is judged, and from
@@ -111,42 +111,37 @@ class JudgedGain:
 
 
 def judge_by_queries(
-    ranker: ClickRanker | None,
+    ranker: ClickRanker,
     matched: Matched,
     shown: ClickLog,
     source: PropensitySource,
     *,
     reason: str,
     metric: str,
-    seed: int,
-    rngs: tuple[np.random.Generator, np.random.Generator],
+    rng: np.random.Generator,
     progress: Progress,
-) -> tuple[Judgement, Settled]:
-    """Hold out each part of the queries in turn; return also what was chosen by all of them."""
-    parts = cut_queries(shown, rngs[1])
-    settled = settle(
-        ranker, matched.dataset, clicked(shown), metric=metric, parts=parts, seed=seed, rng=rngs[0],
-        progress=progress.part(0.6, "trying settings on held-out queries"),
-    )  # fmt: skip
+) -> Judgement:
+    """Hold out each part of the queries in turn: all that is learned is from the other parts."""
+    parts = cut_queries(shown, rng)
+    log = to_learn_from(shown, knows_all=matched.counts.rest is None)
     scores, stages = held_out_scores(
-        settled.by_part, parts, matched.dataset, shown, metric=metric, rng=rngs[1],
-        progress=progress.part(0.4, "judging held-out queries"),
+        ranker, parts, matched.dataset, log, metric=metric, rng=rng,
+        progress=progress.part(1.0, "judging held-out queries"),
     )  # fmt: skip
     draws = source.draws
     by = JudgedBy(
         "queries", None, _n_clicks(shown), "queries like those of the log",
         f"each by a ranker that was trained without its part of the queries; {reason}",
     )  # fmt: skip
-    judgement = Judgement(
+    return Judgement(
         by, scores, stages, matched, shown, None, source,
         units=None if draws is None else Units.of_queries(matched.counts, draws.queries),
         curves=None if draws is None else draws.curves,
     )  # fmt: skip
-    return judgement, settled
 
 
 def judge_by_time(
-    ranker: ClickRanker | None,
+    ranker: ClickRanker,
     impressions: Impressions,
     features: FeatureTable,
     since: date,
@@ -155,8 +150,6 @@ def judge_by_time(
     missing: str,
     exposure: str,
     estimator: str,
-    metric: str,
-    seed: int,
     rng: np.random.Generator,
     progress: Progress,
 ) -> Judgement:
@@ -185,13 +178,11 @@ def judge_by_time(
                 f"fewer than {FEWEST_QUERIES} queries have clicks {what} {since}, which is too few "
                 "to judge by time"
             )
-    settled = settle(
-        ranker, dataset, clicked(to_learn), metric=metric, parts=None, seed=seed, rng=rng,
-        progress=progress.part(0.8, "trying settings on held-out queries"),
-    )  # fmt: skip
-    part = progress.part(0.2, "judging later days")
-    trained = settled.ranker.fit_log(
-        dataset, clicked(to_learn), progress=lambda _, share: part.update(share)
+    part = progress.part(1.0, "learning from earlier days")
+    trained = clone(ranker).fit_log(
+        dataset,
+        to_learn_from(to_learn, knows_all=learned.counts.rest is None),
+        progress=lambda _, share: part.update(share),
     )
     stages = trained.staged_predict(dataset) if hasattr(trained, "staged_predict") else []
     units, drawn = None, "queries"

@@ -195,7 +195,7 @@ def _weights(fit: Fit) -> str:
         f"{SESSIONS[fit.check.counts.sessions_from]}. The mean weight of a click is "
         f"{found.mean_weight:.3g}, the largest {found.max_weight:.3g}; as much as "
         f"{found.effective_clicks:,.0f} of {found.n_clicks:,.0f} clicks of equal weight. "
-        f"{'' if fit.clip is None else fit.clip.sentence}"
+        f"{'' if fit.path is None else fit.path.sentence}"
     )
     drawn = inline_figure(figure, "Clicks by weight")
     return pages.card("How clicks are weighted", pages.paragraphs([text]), drawn)
@@ -254,7 +254,7 @@ def _log(fit: Fit) -> str:
 
 
 def _settings(fit: Fit) -> str:
-    tuning, params, chosen = fit.tuning, fit.ranker.get_params(), fit.chosen
+    path, params, chosen = fit.path, fit.ranker.get_params(), fit.chosen
     clip = chosen.pop("clip")
     by_unit = f", by {params['unit']}" if "unit" in params else ""
     rows = [
@@ -263,15 +263,16 @@ def _settings(fit: Fit) -> str:
         *((name.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.3g}")
           for name, value in chosen.items()),
         ("clip", "none" if clip is None else f"{clip:.3g}"),
-        *(() if tuning is None else (
-            ("settings tried", f"{len(tuning.trials)}"),
-            ("judged by", f"{tuning.metric} of {tuning.n_queries:,} held-out queries"),
+        *(() if path is None else (
+            ("candidates", f"{len(path.candidates)}, on paths from zero and from what was served"),
+            ("kept of what was logged", f"{path.kept:.0%}"),
+            ("judged by", f"{path.metric} of {path.n_queries:,} held-out queries"),
         )),
         *((name, str(value)) for name, value in fit.settings.items() if value is not None
           and name not in {"metric", "method"}),
     ]  # fmt: skip
-    by_clicks = [name.replace("_", " ") for name in chosen] + ([] if fit.clip is None else ["clip"])
-    text = f"Chosen by the clicks of held-out queries: {', '.join(by_clicks)}."
+    by_clicks = ", ".join(name.replace("_", " ") for name in chosen)
+    text = f"Chosen by the clicks of held-out queries: {by_clicks}."
     return pages.card("Settings", pages.paragraphs([text]), pages.facts(rows))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from sklearn.base import clone
 
 from countersample._params import choice
 from countersample._progress import Progress
@@ -19,13 +20,13 @@ from countersample.fitting.gain import (
     PARTS,
     gain_on_card,
     learning_curve,
+    to_learn_from,
 )
 from countersample.fitting.judging import UNSEEN, judge_by_queries, judge_by_time, judged_gain
 from countersample.fitting.leaks import accepted_names, find_leaks
 from countersample.fitting.results import Fit, HeavyPair
 from countersample.fitting.setting_up import sentence, set_up
-from countersample.fitting.settings import settle
-from countersample.rankers import ClickRanker
+from countersample.rankers import ClickRanker, CounterSampleRanker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,7 @@ def fit_from_impressions(
     features: FeatureTable,
     *,
     ranker: ClickRanker | None = None,
+    safety: float | None = None,
     propensities: Examinable | None = None,
     method: str = "auto",
     randomized: str | None = None,
@@ -61,13 +63,12 @@ def fit_from_impressions(
     seed: int = 0,
     progress: Progress | Show | None = None,
 ) -> Fit:
-    """Check a log, estimate propensities, tune, train, and estimate the gain: no labels.
+    """Check a log, estimate propensities, train, and estimate the gain: no labels.
 
     The gain is over what was logged, by clicks that the ranker has not seen. With timestamps they
     are those of the last days, and all that is learned, propensities too, is from the days before.
-    Without, queries are cut into five parts, each held out in turn: a ranker that is trained on the
-    others, with settings that they chose, is judged by it. The ranker that is returned is trained
-    on everything.
+    Without, queries are cut into five parts, each held out in turn: a ranker for which all was
+    found from the others is judged by it. The ranker that is returned is trained on everything.
 
     The interval tells how much other sessions of the last days, or other queries, would change the
     gain, and the propensities that are estimated: `Fit.judged_by` says of whom it speaks. (Of
@@ -82,9 +83,11 @@ def fit_from_impressions(
         See `read_features`. Labels are not read.
     ranker : ClickRanker, optional
         What is trained, of any kind, not fitted: a `NeuralRanker`, a `GBDTRanker`, …. By default a
-        linear one, whose learning rate, steps and clipping are tuned once on held-out queries. With
-        ``clip="auto"`` the clipping of any other is chosen once as well; what else it finds from
-        clicks it finds anew for each part. It is not changed: a copy of it is trained.
+        linear one (`CounterSampleRanker`). All that it finds from clicks it finds anew for each
+        part. It is not changed: a copy of it is trained.
+    safety : float in [0, 1), optional
+        The confidence with which held-out clicks have to show a ranker better than what was logged
+        before it takes its place: that of the ranker, 0.95 by default; 0 for none.
     propensities : Propensities, ContextPropensities, PositionBiasCurve, … or array-like, optional
         What is known of examination probabilities, as `join_features` takes it. By default they are
         estimated.
@@ -106,7 +109,7 @@ def fit_from_impressions(
         How the gain is estimated: see `countersample.evaluation.estimate`. ``"auto"`` takes
         ``"dr"`` where the ranker shows items that the log never showed, and else ``"ips"``.
     metric : str, optional
-        What is tuned for and estimated: ``"dcg@k"`` or ``"precision@k"``. By default ``"dcg@10"``,
+        What is chosen for and estimated: ``"dcg@k"`` or ``"precision@k"``. By default ``"dcg@10"``,
         or down to the last position of the log where its pages are shorter: a ranker gains nothing
         by what the page would not show.
     judge_by : {"auto", "time", "queries"}
@@ -140,29 +143,24 @@ def fit_from_impressions(
     )  # fmt: skip
     since, reason = _first_judged(impressions, judge_by, judge_from, judge_last)
     dataset, metric, source, shown = features.dataset, ready.metric, ready.source, ready.shown
-    log = clicked(shown)
+    log = to_learn_from(shown, knows_all=ready.matched.counts.rest is None)
+    to_train = _to_train(ranker, metric, safety, seed)
     judgement = None
     if since is not None:
         try:
             judgement = judge_by_time(
-                ranker, impressions, features, since,
+                to_train, impressions, features, since,
                 asked=asked | {"given": propensities}, missing=missing, exposure=exposure,
-                estimator=estimator, metric=metric,
-                seed=seed, rng=streams[5], progress=progress.part(0.35),
+                estimator=estimator, rng=streams[5], progress=progress.part(0.35),
             )  # fmt: skip
         except DataError as error:
             if judge_by == "time" or judge_from is not None or judge_last is not None:
                 raise DataError(f"{error}; or judge by queries (--judge-by queries)") from error
             reason = f"by time it could not be: {error}"
-    if judgement is not None:
-        settled = settle(
-            ranker, dataset, log, metric=metric, parts=None, seed=seed, rng=streams[1],
-            progress=progress.part(0.35, "trying settings on held-out queries"),
-        )  # fmt: skip
-    else:
-        judgement, settled = judge_by_queries(
-            ranker, ready.matched, shown, source, reason=reason, metric=metric, seed=seed,
-            rngs=(streams[1], streams[2]), progress=progress.part(0.7),
+    if judgement is None:
+        judgement = judge_by_queries(
+            to_train, ready.matched, shown, source, reason=reason, metric=metric, rng=streams[2],
+            progress=progress.part(0.6),
         )  # fmt: skip
     leaks = find_leaks(
         judgement.shown if judgement.learned is None else judgement.learned, dataset,
@@ -171,7 +169,7 @@ def fit_from_impressions(
     )  # fmt: skip
     judged = judged_gain(judgement, estimator, metric=metric, exposure=exposure, rng=streams[3])
     curve_seed = int(streams[4].integers(2**63))
-    to_train, last = settled.ranker, progress.part(0.1, "training")
+    last = progress.part(0.2, "training")
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
     is_identified = source.is_identified and judgement.source.is_identified
     to_train.provenance_ |= _provenance(ready.check, source, judged.gain, is_identified)
@@ -195,12 +193,11 @@ def fit_from_impressions(
         propensity_source=source,
         join=ready.join,
         shown=shown,
-        weights=diagnose(log),
-        clip=settled.clip,
-        tuning=settled.tuning,
+        weights=diagnose(clicked(shown)),
         heaviest=_heaviest(shown, ready.rows, ready.check),
         settings={
-            "model": to_train.kind, "metric": metric, "method": method, "randomized": randomized,
+            "model": to_train.kind, "safety": to_train.get_params().get("safety"),
+            "metric": metric, "method": method, "randomized": randomized,
             "depth": depth, "missing": missing, "exposure": exposure, "estimator": estimator,
             "judge_by": judge_by, "judge_from": None if judge_from is None else str(judge_from),
             "judge_last": judge_last, "accept_features": list(accepted), "seed": seed,
@@ -253,6 +250,18 @@ def _check_arguments(ranker: object, estimator: str, judge_by: str) -> None:
         raise ParameterError(
             f"ranker is {ranker!r}, expected a ranker of this package that is not fitted"
         )
+
+
+def _to_train(
+    ranker: ClickRanker | None, metric: str, safety: float | None, seed: int
+) -> ClickRanker:
+    """Return a copy of the ranker, or the default one, that is not trained yet."""
+    copied: ClickRanker = CounterSampleRanker(metric=metric) if ranker is None else clone(ranker)
+    if copied.random_state is None:
+        copied.set_params(random_state=seed)
+    if safety is not None:
+        copied.set_params(safety=safety)
+    return copied
 
 
 def _provenance(

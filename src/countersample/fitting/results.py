@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from countersample import pages
 from countersample.clicks.impressions.counts import named
 from countersample.fitting.gain import gain_in_figures, gain_in_words
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from countersample.fitting.leaks import Leak
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.rankers import ClickRanker
-    from countersample.tuning import ClipChoice, TuningResult
+    from countersample.tuning import PathChoice
 
 
 @dataclass(frozen=True)
@@ -79,11 +77,6 @@ class Fit:
         Everything that was shown and has features and a propensity.
     weights : Diagnosis
         Of the clicks among it.
-    clip : ClipChoice, optional
-        How far propensities are clipped in training, and what was tried; None where the ranker
-        that was given says it.
-    tuning : TuningResult, optional
-        The settings of a linear ranker that were tried; None for others.
     heaviest : tuple of HeavyPair
         The ten query-item pairs with the most weight. They have ids; nothing else here has.
     settings : dict
@@ -109,8 +102,6 @@ class Fit:
     join: JoinReport
     shown: ClickLog
     weights: Diagnosis
-    clip: ClipChoice | None
-    tuning: TuningResult | None
     heaviest: tuple[HeavyPair, ...]
     settings: dict[str, Any]
     warnings: tuple[str, ...]
@@ -121,13 +112,23 @@ class Fit:
         return self.propensity_source.exposure or str(self.settings["exposure"])
 
     @property
+    def path(self) -> PathChoice | None:
+        """What held-out clicks chose; None where nothing was held out."""
+        return self.ranker.path_
+
+    @property
+    def keeps_logged(self) -> bool:
+        """Whether the ranker ranks as what was logged, as nothing was shown to be better."""
+        return self.path is not None and self.path.kept == 1
+
+    @property
     def is_better(self) -> bool:
         """Whether the whole interval of the gain is above 0, and nothing speaks against it.
 
-        That a feature seems to know the clicks that judge does, and that the log does not identify
-        the propensities.
+        That a feature seems to know the clicks that judge does, that the log does not identify
+        the propensities, and that the ranker ranks as what was logged.
         """
-        is_told = not self.is_withheld and self.is_identified
+        is_told = not self.is_withheld and self.is_identified and not self.keeps_logged
         return is_told and self.gain.low > 0
 
     @property
@@ -156,6 +157,8 @@ class Fit:
                 f"No verdict: {names} knows the clicks themselves. Leave it out (--drop), compute "
                 "it from earlier clicks only, or, if it was, confirm that (--accept-features)."
             )
+        if self.keeps_logged and self.path is not None:
+            return f"As before: {self.path.sentence} {_of_imitation(self.ranker)}"
         if not self.is_identified and not gain.low <= 0 <= gain.high:
             which = "better" if gain.low > 0 else "worse"
             return (
@@ -175,7 +178,6 @@ class Fit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; no id is among them."""
-        trials = () if self.tuning is None else self.tuning.trials
         return {
             "verdict": self.verdict,
             "is_better": self.is_better,
@@ -194,10 +196,19 @@ class Fit:
             "propensities": self.propensity_source.to_dict(),
             "weights": self.weights.to_dict(),
             **self.chosen,
-            "trials": [asdict(trial) for trial in trials if np.isfinite(trial.value)],
+            "path": None if self.path is None else self.path.to_dict(),
             "learning_curve": [
                 {"steps": steps, "value": each.value, "low": each.low, "high": each.high}
                 for steps, each in self.learning_curve
             ],
             "settings": self.settings,
         }
+
+
+def _of_imitation(ranker: ClickRanker) -> str:
+    """Return what a ranker that keeps what was logged does, in words."""
+    served = ranker.served_
+    told = "So the ranker that is written ranks as what was logged, as far as features tell it"
+    if served is None:
+        return f"{told}."
+    return f"{told}: {served.agreement:.0%} of the pairs of items in the order they were shown in."

@@ -106,7 +106,7 @@ def judge_training(
     try:
         parts = cut_queries(log, rng)
         scores, _ = held_out_scores(
-            (ranker,) * len(parts), parts, dataset, log, metric=metric, rng=rng,
+            ranker, parts, dataset, log, metric=metric, rng=rng,
             progress=Progress.of(progress).part(1.0, "held-out queries"),
         )  # fmt: skip
         estimator = "ips"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from countersample._extras import need
 from countersample.errors import ParameterError
 from countersample.gbdt.trees import from_lightgbm, from_xgboost
+from countersample.scorers import LinearScorer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,8 +78,13 @@ def _with_own(backend: str, params: Mapping[str, Any], own: Mapping[str, Any]) -
     return {name: value for name, value in params.items() if name in kept} | dict(own)
 
 
+def _scores_of(base: Floats | None, dataset: RankingDataset) -> Floats | None:
+    """Return base·x of each item, from which trees are boosted."""
+    return None if base is None else LinearScorer(base).predict(dataset.features)
+
+
 class LightGBM:
-    """Boosting by LightGBM: see `countersample.rankers._stopping.Rounds`."""
+    """Boosting by LightGBM, from base·x: see `countersample.rankers._stopping.Rounds`."""
 
     def __init__(
         self,
@@ -85,6 +92,7 @@ class LightGBM:
         objective: BoostingObjective,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
+        base: Floats | None = None,
     ) -> None:
         lightgbm = need("lightgbm")
         defaults = {
@@ -104,12 +112,17 @@ class LightGBM:
             "verbosity": -1,
         }
         params = _with_own("lightgbm", defaults, settings["backend_params"] or {})
-        table = lightgbm.Dataset(dataset.features, label=np.zeros(dataset.n_items), params=params)
-        self._objective = objective
+        table = lightgbm.Dataset(
+            dataset.features, label=np.zeros(dataset.n_items), params=params,
+            init_score=_scores_of(base, dataset),
+        )  # fmt: skip
+        self._objective, self._base = objective, base
         self._booster = lightgbm.Booster(params, table)
         if held_out is not None:
-            labels = np.zeros(held_out.n_items)
-            validation = table.create_valid(held_out.features, label=labels, params=params)
+            validation = table.create_valid(
+                held_out.features, label=np.zeros(held_out.n_items), params=params,
+                init_score=_scores_of(base, held_out),
+            )  # fmt: skip
             self._booster.add_valid(validation, "held out")
 
     def advance(self) -> None:
@@ -129,11 +142,11 @@ class LightGBM:
 
     def scorer(self) -> TreesScorer:
         """Return what was learned."""
-        return from_lightgbm(self._booster)
+        return replace(from_lightgbm(self._booster), base=self._base)
 
 
 class XGBoost:
-    """Boosting by XGBoost: see `countersample.rankers._stopping.Rounds`."""
+    """Boosting by XGBoost, from base·x: see `countersample.rankers._stopping.Rounds`."""
 
     def __init__(
         self,
@@ -141,6 +154,7 @@ class XGBoost:
         objective: BoostingObjective,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
+        base: Floats | None = None,
     ) -> None:
         xgboost = need("xgboost")
         defaults = {
@@ -160,9 +174,12 @@ class XGBoost:
             "verbosity": 0,
         }
         params = _with_own("xgboost", defaults, settings["backend_params"] or {})
-        self._objective = objective
-        self._table = xgboost.DMatrix(dataset.features)
-        self._held_out = None if held_out is None else xgboost.DMatrix(held_out.features)
+        self._objective, self._base = objective, base
+        self._table, self._held_out = (
+            None if each is None
+            else xgboost.DMatrix(each.features, base_margin=_scores_of(base, each))
+            for each in (dataset, held_out)
+        )  # fmt: skip
         cache = [each for each in (self._table, self._held_out) if each is not None]
         self._booster = xgboost.Booster(params, cache)
         self._n_trees = 0
@@ -179,7 +196,7 @@ class XGBoost:
 
     def scorer(self) -> TreesScorer:
         """Return what was learned."""
-        return from_xgboost(self._booster)
+        return replace(from_xgboost(self._booster), base=self._base)
 
 
 BACKENDS: dict[str, type[LightGBM | XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,12 +12,13 @@ import numpy as np
 from countersample._params import choice, number, whole_number
 from countersample.clicks import ClickLog
 from countersample.errors import ParameterError
-from countersample.evaluation.held_out import HeldOut
 from countersample.gbdt.backends import BACKENDS, check_backend_params, plain_errors
 from countersample.gbdt.objectives import boosting_objective, check_method
 from countersample.rankers._parameters import either
-from countersample.rankers._stopping import CHOOSING_SHARE, best_round, value_by_round
+from countersample.rankers._starting import sized, starts_of, trained_on, without_fold
+from countersample.rankers._stopping import CHOOSING_SHARE, Chosen, choose_round, judge_rounds
 from countersample.rankers.base import ClickRanker
+from countersample.rankers.linear import CounterSampleRanker
 from countersample.scorers import TreesScorer
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
+    from countersample.evaluation.held_out import HeldOut
     from countersample.gbdt.backends import LightGBM, XGBoost
     from countersample.rankers._parameters import Check
+    from countersample.rankers._task import Task
     from countersample.scorers import Scorer
 
 MOST_IN_LEAF, PARTS = 50, 10  # "auto" takes a tenth of what a tree is grown on, up to 50 items
@@ -56,12 +59,13 @@ class BoostingHistory:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GBDTRanker(ClickRanker):
-    """score(x) = Σ_trees value of the leaf of x, minimising (1/N) Σ_clicks f / propensity.
+    """score(x) = base·x + Σ_trees value of the leaf of x, minimising (1/N) Σ_clicks f / propensity.
 
     Boosted trees learned from clicks, by LightGBM or XGBoost, each pair of a click and another item
-    of its query weighted by the inverse propensity of that click (`boosting_objective`). The number
-    of trees is found without labels: trees grow on a part of the clicked queries while the clicks
-    of the others say whether they help, and then on everything.
+    of its query weighted by the inverse propensity of that click (`boosting_objective`). They are
+    boosted from what was served or from zero. Which of both and the number of trees, which may be
+    0, is found without labels: trees grow on a part of the clicked queries while the clicks of the
+    others say whether they help, and then on everything.
 
     Parameters
     ----------
@@ -73,6 +77,12 @@ class GBDTRanker(ClickRanker):
         the same here.
     objective : str
         f, one of `countersample.objectives.LOSSES`.
+    start : {"auto", "served", "linear", "zero"}
+        What trees are boosted from, the base: a linear scorer that ranks as what was logged
+        (`countersample.rankers.served.imitate`), the default `CounterSampleRanker` trained on the
+        same clicks, or nothing. "auto" tries what was served, where it is known, and nothing, and
+        held-out clicks choose. How far apart the scores of a base are is decided by the clicks that
+        trees grow on: they are all but equal where it explains none of them.
     n_trees : int
         The most trees there can be; with ``patience=None``, how many there are.
     learning_rate : float
@@ -92,15 +102,25 @@ class GBDTRanker(ClickRanker):
         The share of the items that a tree is grown on, drawn for each.
     patience : int or None
         The number of trees without a better estimate after which no more are tried. None grows
-        `n_trees` on everything at once.
+        `n_trees` on everything at once, from zero where `start` is "auto".
     holdout : float in (0, 0.5]
         The share of the clicked queries in a part, as the nearest of 1/2, 1/3, …. As many parts are
         held out in turn as are needed to judge by 1,000 queries, and their clicks judge together.
     metric : {"dcg@k", "dcg", "precision@k", "arp"}
         What the number of trees is chosen by, estimated from held-out clicks.
-    clip : float, "auto" or None
-        The smallest propensity to train with: see `ClickLog.clip`. "auto" asks
-        `countersample.tuning.choose_clip`. Held-out clicks are not clipped.
+    clip : float or None
+        The smallest propensity to train with: see `ClickLog.clip`. Held-out clicks are not clipped.
+    temper : float in [0, 1]
+        α of the weights 1/p^α to train with, from 0 (naive) to 1: see `ClickLog.temper`. Held-out
+        clicks are not tempered.
+    doubly_robust : bool
+        Whether a model of relevance makes up for what clipping takes, and speaks for items that
+        were never shown: see `countersample.evaluation.doubly_robust_log`. `clip` is its τ then, by
+        default 10/√S with S sessions. The log must say what was shown (`impressions`).
+    safety : float in [0, 1)
+        The confidence with which held-out clicks have to show trees better than what was logged
+        before they take its place; else the ranker ranks as what was logged, as far as features
+        tell. 0 takes what looks best. Without patience nothing is held out, and it has no say.
     normalize : {"minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale. Trees need none; ``query-minmax`` helps where
         scales differ between queries.
@@ -114,9 +134,16 @@ class GBDTRanker(ClickRanker):
     ----------
     scorer_ : TreesScorer
     n_trees_ : int
+        0 where trees make what they are boosted from no better, or nothing shows that they do.
+    start_ : {"served", "linear", "zero"}
+    path_ : PathChoice or None
+        What held-out clicks said of them, and whether what was logged is kept; None where nothing
+        tells what was served or nothing was held out, and in a ranker that was loaded.
     history_ : BoostingHistory or None
         The estimate by the number of trees; None without patience, and in a ranker that was loaded.
-    normalizer_, clip_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, provenance_
+    normalizer_, served_, clip_, n_queries_, n_features_in_, feature_names_in_
+        As of every `ClickRanker`.
+    fingerprint_, provenance_
         As of every `ClickRanker`.
 
     Examples
@@ -134,10 +161,11 @@ class GBDTRanker(ClickRanker):
 
     kind: ClassVar[str] = "boosted"
     _scorer_type: ClassVar[type[Scorer]] = TreesScorer
-    _learned: ClassVar[tuple[str, ...]] = ("n_trees_", "clip_")
+    _learned: ClassVar[tuple[str, ...]] = ("n_trees_", "start_", "clip_")
     _checks: ClassVar[Mapping[str, Check]] = {
         "backend": partial(choice, options=BACKENDS),
         "method": lambda _name, value: check_method(value),
+        "start": partial(choice, options=("auto", "served", "linear", "zero")),
         "n_trees": partial(whole_number, least=1),
         "num_leaves": partial(whole_number, least=2),
         "min_items_in_leaf": either("auto", check=whole_number, least=1),
@@ -149,6 +177,7 @@ class GBDTRanker(ClickRanker):
     backend: str = "lightgbm"
     method: str = "ips"
     objective: str = "smooth-log-rank"
+    start: str = "auto"
     n_trees: int = 1000
     learning_rate: float = 0.1
     num_leaves: int = 15
@@ -159,62 +188,96 @@ class GBDTRanker(ClickRanker):
     patience: int | None = 50
     holdout: float = 0.2
     metric: str = "dcg@10"
-    clip: float | str | None = None
+    clip: float | None = None
+    temper: float = 1.0
+    doubly_robust: bool = False
+    safety: float = 0.95
     normalize: str | None = None
     backend_params: Mapping[str, Any] | None = None
     random_state: int | np.random.Generator | None = None
 
-    def _train(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
-    ) -> None:
+    def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
         check_backend_params(self.backend, self.backend_params or {})
         if self.method == "naive":
-            log = ClickLog(log.query, log.item, np.ones(log.n_rows), log.count)
+            ones = np.ones(task.log.n_rows)
+            log, whole_log = (
+                each.replace(propensity=ones, examination=None)
+                for each in (task.log, task.whole_log)
+            )
+            task = replace(task, log=log, whole_log=whole_log)
         with plain_errors(self.backend):
-            self._boost(dataset, log, rng, self._decide_clip(dataset, log, rng, progress))
+            self._boost(task, rng, progress)
 
-    def _boost(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
-    ) -> None:
+    def _boost(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
+        self.served_ = task.served
         settings = self.get_params() | {"seed": int(rng.integers(LARGEST_SEED))}
         if self.feature_fraction == "auto":
-            settings["feature_fraction"] = min(1.0, max(0.2, 20 / dataset.n_features))
-        held_out, logs = None, [log]
+            settings["feature_fraction"] = min(1.0, max(0.2, 20 / task.dataset.n_features))
+        starts = starts_of(self.start, task.served, is_judged=self.patience is not None)
+        held_out, logs = None, list[ClickLog]()
         if self.patience is not None:
-            held_out = HeldOut(dataset, log, self.metric, holdout=self.holdout, rng=rng)
-            logs += [fold.train for fold in held_out.folds]
+            held_out, logs = task.held_out(self.metric, holdout=self.holdout, rng=rng)
         # How many items are drawn for a tree, where they are fewest
-        n_items = min(int(dataset.query_sizes[np.unique(each.query)].sum()) for each in logs)
+        sizes = task.dataset.query_sizes
+        n_items = min(int(sizes[np.unique(each.query)].sum()) for each in (task.clicks, *logs))
         grown_on = int(self.bagging_fraction * n_items)
         settings["min_items_in_leaf"] = self._min_items_in_leaf(grown_on)
-        history, n_trees, to_train = None, self.n_trees, 1.0
-        if held_out is not None and self.patience is not None:
+        chosen, self.history_, to_train = Chosen(starts[0], self.n_trees), None, 1.0
+        if held_out is not None:
             to_train -= CHOOSING_SHARE
-            values = value_by_round(
-                held_out,
-                [self._boosting(dataset, f.train, settings, f.validation) for f in held_out.folds],
-                metric=self.metric,
-                most=self.n_trees,
-                patience=self.patience,
-                progress=progress.part(CHOOSING_SHARE, "choosing the number of trees"),
-            )
-            history = BoostingHistory(np.arange(1, len(values) + 1), values)
-            n_trees = best_round(values, self.metric)
+            part = progress.part(CHOOSING_SHARE, "choosing the number of trees")
+            folds = zip(held_out.folds, logs, strict=True)
+            tasks = [without_fold(task, fold, clicks) for fold, clicks in folds]
+            chosen = self._choose(tasks, held_out, starts, settings, rng, part)
         progress = progress.part(to_train, "training")
-        boosting = self._boosting(dataset, log, settings)
-        for tree in range(1, n_trees + 1):
+        self.start_ = "served" if chosen.keeps_served else chosen.start
+        self.n_trees_ = 0 if chosen.keeps_served else chosen.rounds
+        boosting = self._boosting(task, self.start_, settings)
+        for tree in range(1, self.n_trees_ + 1):
             boosting.advance()
-            progress.update(tree / n_trees)
-        scorer = boosting.scorer()
-        if len(scorer.feature) == scorer.n_trees:  # leaves alone
+            progress.update(tree / self.n_trees_)
+        progress.update(1.0)
+        self.scorer_ = boosting.scorer()
+        if self.scorer_.base is None and len(self.scorer_.feature) == self.scorer_.n_trees:
             raise ParameterError(
                 f"no tree has a split: min_items_in_leaf is {settings['min_items_in_leaf']} where "
                 f"a tree is grown on {grown_on} items, expected one that leaves a split which "
                 "helps: set a smaller one, a larger bagging_fraction, or bring more clicks"
             )
-        self.scorer_ = scorer
-        self.n_trees_ = n_trees
-        self.history_ = history
+        self.path_ = chosen.path
+
+    def _choose(
+        self,
+        tasks: Sequence[Task],
+        held_out: HeldOut,
+        starts: Sequence[str],
+        settings: Mapping[str, Any],
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Chosen:
+        """Grow trees on the tasks of each fold, and choose by held-out clicks; set `history_`."""
+        held_out_items = [fold.validation for fold in held_out.folds]
+        judged = {
+            start: judge_rounds(
+                held_out,
+                [
+                    self._boosting(task, start, settings, items)
+                    for task, items in zip(tasks, held_out_items, strict=True)
+                ],
+                metric=self.metric,
+                first=int(start == "zero"),
+                most=self.n_trees,
+                patience=settings["patience"],
+                progress=progress.part(1 / len(starts)),
+            )
+            for start in starts
+        }
+        chosen = choose_round(
+            held_out, judged, is_served_known=self.served_ is not None, metric=self.metric,
+            safety=self.safety, temper=self.temper, rng=rng,
+        )  # fmt: skip
+        self.history_ = BoostingHistory(judged[chosen.start].rounds, judged[chosen.start].values)
+        return chosen
 
     def _min_items_in_leaf(self, grown_on: int) -> int:
         if isinstance(self.min_items_in_leaf, str):  # "auto"
@@ -230,19 +293,50 @@ class GBDTRanker(ClickRanker):
 
     def _boosting(
         self,
-        dataset: RankingDataset,
-        log: ClickLog,
+        task: Task,
+        start: str,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
     ) -> LightGBM | XGBoost:
         """Begin to boost on the queries that have clicks; others would only fill up leaves."""
-        queries, index = np.unique(log.query, return_inverse=True)
-        clicked = self._clipped(ClickLog(index, log.item, log.propensity, log.count))
-        dataset = dataset.subset(queries)
+        clicks = self._clicks(task)
+        queries, index = np.unique(clicks.query, return_inverse=True)
+        dataset = task.dataset.subset(queries)
         objective = boosting_objective(
-            dataset, clicked, objective=self.objective, method=self.method
+            dataset, ClickLog(index, clicks.item, clicks.propensity, clicks.count),
+            objective=self.objective, method=self.method,
+        )  # fmt: skip
+        base = self._base(task, start, settings["seed"])
+        return BACKENDS[self.backend](dataset, objective, settings, held_out, base)
+
+    def _base(self, task: Task, start: str, seed: int) -> Floats | None:
+        """Return the weights of what trees are boosted from; None for nothing."""
+        if start == "linear":
+            weights = self._linear_weights(task, seed)
+        elif start == "served" and task.served is not None:
+            weights = task.served.weights
+        else:
+            return None
+        return sized(weights, task.dataset, self._clicks(task), objective=self.objective)
+
+    def _clicks(self, task: Task) -> ClickLog:
+        """Return what trees grow on: doubly robust weights are clipped already."""
+        clip = None if self.doubly_robust else self.clip
+        return trained_on(task.clicks, clip=clip, temper=self.temper)
+
+    def _linear_weights(self, task: Task, seed: int) -> Floats:
+        linear = CounterSampleRanker(
+            method="naive" if self.method == "naive" else "countersample",
+            safety=self.safety, metric=self.metric, holdout=self.holdout, clip=self.clip,
+            doubly_robust=self.doubly_robust, random_state=seed,
+        ).fit_log(task.whole, task.whole_log, baseline=task.baseline)  # fmt: skip
+        if linear.normalizer_ is None or linear.normalizer_.scale is None:
+            return linear.weights_
+        scale = np.array(linear.normalizer_.scale)  # w·(x − shift)/scale ranks as (w/scale)·x
+        weights: Floats = np.divide(
+            linear.weights_, scale, where=scale > 0, out=np.zeros(len(scale))
         )
-        return BACKENDS[self.backend](dataset, objective, settings, held_out)
+        return weights
 
     def _libraries(self) -> tuple[str, ...]:
         return (self.backend,)

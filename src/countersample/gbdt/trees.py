@@ -111,9 +111,10 @@ def _forest(
                 nodes.append((feature, threshold, 0.0))
             else:
                 nodes.append((LEAF, 0.0, found))
-    features, thresholds, values = map(np.array, zip(*nodes, strict=True))
+    features, thresholds, values = np.array(nodes, np.float64).reshape(-1, 3).T
     is_leaf = features == LEAF
-    lefts, rights = np.array([pair or [0, 0] for pair in children], np.int32).T
+    below = [pair or [0, 0] for pair in children]
+    lefts, rights = np.array(below, np.int32).reshape(-1, 2).T
     return TreesScorer(
         n_features,
         np.array(roots, np.int64),
@@ -121,7 +122,7 @@ def _forest(
         np.where(is_leaf, np.float32(0), as_threshold(thresholds)),
         np.ascontiguousarray(lefts),
         np.ascontiguousarray(rights),
-        values,
+        np.ascontiguousarray(values),
     )
 
 

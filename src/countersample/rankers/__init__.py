@@ -1,8 +1,23 @@
-"""Rankers in the habits of scikit-learn, and their files."""
+"""Rankers in the habits of scikit-learn, and their files.
 
-from countersample.rankers.base import ClickRanker, OneQueryWarning, UnfittedRankerError
-from countersample.rankers.linear import CounterSampleRanker
-from countersample.rankers.loading import load_ranker
+Each name is imported when it is first used: scikit-learn takes a second, and serving does without.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from countersample.rankers.base import ClickRanker, OneQueryWarning, UnfittedRankerError
+    from countersample.rankers.linear import CounterSampleRanker
+    from countersample.rankers.loading import load_ranker
+
+_HOME = {
+    "ClickRanker": "base",
+    "CounterSampleRanker": "linear",
+    "OneQueryWarning": "base",
+    "UnfittedRankerError": "base",
+    "load_ranker": "loading",
+}
 
 __all__ = [
     "ClickRanker",
@@ -11,3 +26,13 @@ __all__ = [
     "UnfittedRankerError",
     "load_ranker",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the public names)
+    if name in _HOME:
+        return getattr(import_module(f"countersample.rankers.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'countersample.rankers' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import sklearn
 
 from countersample._files import atomic_path
 from countersample._version import __version__
@@ -27,6 +26,8 @@ BEGINNING = f'{{"format": "{FORMAT}"'.encode()  # of every such file
 
 def versions(*libraries: str) -> dict[str, str]:
     """Return the versions of what rankers are made with, and of these libraries."""
+    import sklearn  # noqa: PLC0415 (takes a second, and reading does without)
+
     return {
         "countersample": __version__,
         "numpy": np.__version__,

@@ -77,7 +77,10 @@ CHECKS: dict[str, Check] = {
     "patience": either(None, check=whole_number, least=1),
     "holdout": partial(number, above=0, most=0.5),
     "metric": _check_metric,
-    "clip": either(None, "auto", check=number, above=0, most=1),
+    "clip": either(None, check=number, above=0, most=1),
+    "doubly_robust": yes_or_no,
+    "temper": either("auto", check=number, least=0, most=1),
+    "safety": partial(number, least=0, below=1),
     "normalize": _check_normalize,
     "random_state": as_generator,
 }

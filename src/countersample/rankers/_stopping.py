@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from countersample.evaluation.ranking import parse_additive
+from countersample.tuning.results import Candidate, PathChoice
+from countersample.tuning.safety import FEWEST_QUERIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.evaluation.held_out import HeldOut
 
-CLIPPING_SHARE = 0.2  # of the time, about, where it is chosen how far to clip
-CHOOSING_SHARE = 0.7  # of what is left, where it is chosen how long to train
+CHOOSING_SHARE = 0.7  # of the time, about, where it is chosen how long to train
+SIGNS = 1_000  # draws
 
 
 class Rounds(Protocol):
@@ -29,32 +35,152 @@ class Rounds(Protocol):
         """Return the scores of the items that the fold holds out."""
 
 
-def value_by_round(
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What held-out clicks say of the rounds of a training.
+
+    Attributes
+    ----------
+    rounds : int64 (n,)
+        Those that were judged, one after the other.
+    sums : float64 (n, n_groups)
+        See `HeldOut.sums`.
+    values : float64 (n,)
+        See `HeldOut.value`.
+    """
+
+    rounds: NDArray[np.int64]
+    sums: Floats
+    values: Floats
+
+
+def judge_rounds(
     held_out: HeldOut,
     trained: Sequence[Rounds],
     *,
     metric: str,
+    first: int,
     most: int,
     patience: int,
     progress: Progress,
-) -> Floats:
+) -> Judged:
     """Train each on its fold until the value has not been better for `patience` rounds, or `most`.
 
-    Returns the value after each of them, float64 (n_rounds,), by `metric`, that of `held_out`.
+    Rounds are judged from the `first` on, by `metric`, that of `held_out`: from 0, before anything
+    is trained, where it starts from a ranker.
     """
+    sums: list[Floats] = []
     values: list[float] = []
-    last, share = most, 0.0
-    while len(values) < last:
+    done, last, share = 0, most, 0.0
+    while True:
+        if done >= first:
+            sums.append(held_out.sums([each.held_out_scores() for each in trained]))
+            values.append(held_out.value(sums[-1]))
+            last = min(most, first + int(np.argmax(_sign(metric) * np.array(values))) + patience)
+        if done:
+            share = max(share, done / last)  # a better value moves the end away
+            progress.update(share)
+        if done >= last:
+            return Judged(np.arange(first, done + 1), np.array(sums), np.array(values))
         for each in trained:
             each.advance()
-        values.append(held_out.value(held_out.sums([each.held_out_scores() for each in trained])))
-        last = min(most, best_round(values, metric) + patience)
-        share = max(share, len(values) / last)  # a better value moves the end away
-        progress.update(share)
-    return np.array(values)
+        done += 1
 
 
-def best_round(values: Sequence[float] | Floats, metric: str) -> int:
-    """Return the first round, from 1, that has the best value."""
-    is_loss = parse_additive(metric)[0] == "arp"
-    return 1 + int(np.argmin(values) if is_loss else np.argmax(values))
+class Chosen(NamedTuple):
+    """How to train on everything.
+
+    Attributes
+    ----------
+    start : str
+        What to begin with.
+    rounds : int
+        How many.
+    path : PathChoice or None
+        What held-out clicks said; None where nothing tells what was served.
+    """
+
+    start: str
+    rounds: int
+    path: PathChoice | None = None
+
+    @property
+    def keeps_served(self) -> bool:
+        """Whether what was served stays as it is, and nothing is to be trained."""
+        return self.path is not None and self.path.kept == 1
+
+
+def choose_round(
+    held_out: HeldOut,
+    judged: Mapping[str, Judged],
+    *,
+    is_served_known: bool,
+    metric: str,
+    safety: float,
+    temper: float,
+    rng: np.random.Generator,
+) -> Chosen:
+    """Choose among the rounds of all starts, compared with what was logged where that is known.
+
+    Of candidate c, held-out clicks give the gain d_c over what was logged and its standard error
+    e_c. The round with the highest lower end d_c − z·e_c is chosen if that is above 0, and what was
+    served is kept if not. All lower ends hold at once with the confidence `safety`, so that the
+    best of a hundred rounds is not taken for its luck: see `_quantile`. Other than weights,
+    networks and trees of several rounds have no mean that is one of them, so there is nothing in
+    between, as there is for linear rankers (`countersample.tuning.safety`).
+    """
+    begin, sign = time.perf_counter(), _sign(metric)
+    rounds = [(start, k) for start, found in judged.items() for k in range(len(found.rounds))]
+    values = [float(judged[start].values[k]) for start, k in rounds]
+    if not is_served_known:
+        start, k = rounds[int(np.argmax(sign * np.array(values)))]
+        return Chosen(start, int(judged[start].rounds[k]))
+    logged = held_out.logged_sums()
+    found = [
+        held_out.difference(sign * judged[start].sums[k], sign * logged) for start, k in rounds
+    ]
+    adds = np.array([added for _, added in found])
+    errors = np.sqrt(np.einsum("ij,ij->i", adds, adds))
+    gains = np.array([gain for gain, _ in found])
+    lows = gains - (_quantile(adds, errors, safety, rng) * errors if safety else 0.0)
+    best = int(lows.argmax())
+    is_shown = lows[best] > 0 and held_out.n_queries >= FEWEST_QUERIES
+    is_better = bool(is_shown) or not safety
+    candidates = []
+    for index, ((start, k), value) in enumerate(zip(rounds, values, strict=True)):
+        gain, low = float(gains[index]), float(lows[index])
+        share = float(is_better and index == best)
+        steps = int(judged[start].rounds[k])
+        candidates.append(Candidate(start, temper, steps, value, gain, low, share))
+    path = PathChoice(
+        candidates=tuple(candidates),
+        kept=float(not is_better),
+        reference="logged",
+        reference_value=held_out.value(logged),
+        imitation_value=float(judged["served"].values[0]) if "served" in judged else None,
+        metric=metric,
+        safety=safety,
+        n_queries=held_out.n_queries,
+        seconds=time.perf_counter() - begin,
+    )
+    return Chosen(candidates[best].start, candidates[best].steps, path)
+
+
+def _quantile(adds: Floats, errors: Floats, confidence: float, rng: np.random.Generator) -> float:
+    """Return z with P(max_c Σ_g ±u_gc / e_c ≤ z) = confidence, over random signs of groups.
+
+    u_gc is what group g adds to the gain of candidate c. If no candidate is better than what was
+    logged, signs are as likely one way as the other. So it holds for all candidates at once, that
+    are much alike, and where only a few groups tell: of three queries, all three change for the
+    better by chance in one case of eight, of which √3 standard errors know nothing.
+    """
+    differ = errors > 0
+    if not differ.any():
+        return 0.0
+    signs = rng.choice(np.array([-1.0, 1.0]), (SIGNS, adds.shape[1]))
+    sums = signs @ (adds[differ] / errors[differ, None]).T
+    return float(np.quantile(sums.max(axis=1), confidence))
+
+
+def _sign(metric: str) -> int:
+    return -1 if parse_additive(metric)[0] == "arp" else 1

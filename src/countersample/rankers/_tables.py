@@ -71,6 +71,13 @@ def as_sample_weights(sample_weight: ArrayLike, counts: Floats) -> Floats:
     return given
 
 
+def as_baseline(baseline: ArrayLike, n_rows: int) -> Floats:
+    """Return the scores of what is served, float64 (n_rows,)."""
+    given = _as_column("baseline", baseline, n_rows)
+    _check_rows("baseline", given, np.isfinite(given), "a finite number")
+    return given
+
+
 def as_log(
     features: NDArray[np.float32],
     counts: Floats,

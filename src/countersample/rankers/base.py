@@ -16,11 +16,11 @@ from countersample.data import RankingDataset
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.ranking import rank_values, ranks_of
+from countersample.evaluation.robust_weights import default_clip
 from countersample.rankers import _tables as tables
 from countersample.rankers._files import read_ranker, versions, write_ranker
 from countersample.rankers._parameters import as_generator, check_parameters
-from countersample.rankers._stopping import CLIPPING_SHARE
-from countersample.tuning import choose_clip
+from countersample.rankers._task import Robust, make_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.rankers._parameters import Check
+    from countersample.rankers._task import Task
+    from countersample.rankers.served import Served
     from countersample.scorers import Scorer
-    from countersample.tuning import ClipChoice
+    from countersample.tuning import PathChoice
 
     Column = ArrayLike | None
     Table = ArrayLike | RankingDataset
@@ -69,8 +71,9 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         Applied before the scorer.
     clip_ : float or None
         The smallest propensity that it was trained with.
-    clip_choice_ : ClipChoice or None
-        What was tried for it; None where `clip` is not "auto", and in a ranker that was loaded.
+    served_ : Served or None
+        The imitation of what was served, where the log or a baseline tells it; None in a ranker
+        that was loaded.
     n_queries_, n_features_in_ : int
     feature_names_in_ : array of str (n_features,)
         Where the features have names.
@@ -85,23 +88,22 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     takes_datasets: ClassVar[bool] = True  # predict does: see `countersample.data.scoring`
     _checks: ClassVar[Mapping[str, Check]] = {}
     _scorer_type: ClassVar[type[Scorer]]
+    _takes_scale: ClassVar[bool] = False  # whether it trains on features that are not scaled yet
     _learned: ClassVar[tuple[str, ...]]  # attributes that a file keeps, beside the scorer
-    clip: float | str | None
+    method: str
+    clip: float | None
+    doubly_robust: bool = False
     normalize: str | None
     random_state: int | np.random.Generator | None
     clip_: float | None
-    clip_choice_: ClipChoice | None = None  # not kept in a file
+    served_: Served | None = None  # not kept in a file
+    path_: PathChoice | None = None  # nor is this
     history_: Any = None  # nor is this
     scorer_: Scorer
     provenance_: dict[str, Any]
 
-    def _train(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
-    ) -> None:
-        """Set `scorer_` and the kind's own attributes, from features brought to scale.
-
-        The log has rows with clicks only, and the parameters are checked.
-        """
+    def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
+        """Set `scorer_` and the kind's own attributes; the parameters are checked."""
         raise NotImplementedError
 
     def _libraries(self) -> tuple[str, ...]:
@@ -111,7 +113,13 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     # -- training
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, *, qid: Column = None, propensity: Column = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        qid: Column = None,
+        propensity: Column = None,
+        baseline: Column = None,
     ) -> Self:
         """Train on a table with a row for each query and item.
 
@@ -129,19 +137,27 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         propensity : array-like (n_rows,), optional
             The probability that the item was examined, in (0, 1] where there are clicks. Without
             it 1, as if users examined everything: that repeats the bias of what they were shown.
+        baseline : array-like (n_rows,), optional
+            The score of each row by what is served today: where training may start from, and what
+            the ranker has to beat.
         """
         features, counts = self._table(X, y, reset=True)
         if qid is None:
             _check_one_query(len(features))
         propensities = tables.as_propensities(propensity, counts)
         names = self._feature_names
-        return self.fit_log(*tables.as_log(features, counts, propensities, qid, names=names))
+        dataset, log = tables.as_log(features, counts, propensities, qid, names=names)
+        if baseline is not None:
+            rows, *_ = tables.gather(qid, len(features))
+            baseline = tables.as_baseline(baseline, len(features))[rows]
+        return self.fit_log(dataset, log, baseline=baseline)
 
     def fit_log(
         self,
         dataset: RankingDataset,
         log: ClickLog,
         *,
+        baseline: ArrayLike | None = None,
         progress: Progress | Show | None = None,
     ) -> Self:
         """Train on a click log and the dataset it is of, whose labels are not used.
@@ -150,6 +166,11 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         ----------
         dataset : RankingDataset
         log : ClickLog
+            Where it says what was shown (`impressions`), clicks are compared with that, and items
+            that were never shown teach nothing.
+        baseline : array-like (n_items,), optional
+            The score of each item by what is served today, where the positions in the log do not
+            tell it, or not all of it.
         progress : function of (what is going on, share of all that is done), optional
             Called now and then.
         """
@@ -157,10 +178,12 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         log.check(dataset)
         rng = as_generator("random_state", self.random_state)
         normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
-        trained_on = dataset if normalizer is None else normalizer(dataset)
-        clicked = log.detached().weighted()  # of what is trained on
-        _check_it_can_be_learned(trained_on, clicked)
-        self._train(trained_on, clicked, rng, Progress.of(progress))
+        task = make_task(
+            dataset, log, baseline, normalizer, takes_scale=self._takes_scale,
+            robust=self._robust(log, rng),
+        )  # fmt: skip
+        _check_it_can_be_learned(task.dataset, task.clicks)
+        self._train(task, rng, Progress.of(progress))
         self.normalizer_ = normalizer
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
@@ -170,25 +193,24 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             "mean_weight": log.mean_weight,
             "max_weight": log.max_weight,
             "versions": versions(*self._libraries()),
+            **({} if self.served_ is None else {"served": self.served_.to_dict()}),
+            **({} if self.path_ is None else {"choice": self.path_.sentence}),
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
         return self
 
-    def _decide_clip(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
-    ) -> Progress:
-        """Set `clip_` and `clip_choice_`: see `choose_clip`; return the progress that is left."""
-        if isinstance(self.clip, str):  # "auto"
-            part = progress.part(CLIPPING_SHARE)
-            self.clip_choice_ = choose_clip(dataset, log, rng=rng, progress=part)
-            self.clip_ = self.clip_choice_.clip
-            return progress.part(1 - CLIPPING_SHARE)
-        self.clip_choice_ = None
+    def _robust(self, log: ClickLog, rng: np.random.Generator) -> Robust | None:
+        """Set `clip_`, and return how clicks are made doubly robust; None for not at all."""
         self.clip_ = None if self.clip is None else float(self.clip)
-        return progress
-
-    def _clipped(self, log: ClickLog) -> ClickLog:
-        return log if self.clip_ is None else log.clip(self.clip_)
+        if not self.doubly_robust:
+            return None
+        if self.method == "naive":
+            raise ParameterError(
+                "method is 'naive' with doubly_robust, expected another: clicks as they are have "
+                "no propensities that a model could make up for"
+            )
+        self.clip_ = default_clip(log) if self.clip_ is None else self.clip_
+        return Robust(self.clip_, int(rng.integers(2**63)))
 
     # -- ranking
 
@@ -319,7 +341,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
         Kept is all that scoring needs, to the bit (scorer, normalizer, feature names), and where it
         comes from (parameters, versions, `provenance_`, the fingerprint of the data). What was seen
-        on the way (`history_`, `tuning_`) is not, and a random_state that is a generator becomes
+        on the way (`history_`, `path_`) is not, and a random_state that is a generator becomes
         None.
         """
         self._check_fitted()
@@ -356,8 +378,9 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     def _restore(self, kept: Mapping[str, Any]) -> None:
         """Set what a file keeps as learned."""
         self.scorer_ = self._scorer_type.from_dict(kept["scorer"])
+        older = {"start": "zero"}  # what files of before had no word for
         for name in self._learned:
-            setattr(self, name, kept[name.rstrip("_")])
+            setattr(self, name, (older | dict(kept))[name.rstrip("_")])
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], path: str | PathLike[str]) -> Self:

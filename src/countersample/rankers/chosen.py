@@ -16,7 +16,7 @@ def chosen_settings(ranker: ClickRanker) -> dict[str, Any]:
     ``clip`` is always there, None for no clipping; ``learning_rate``, ``steps`` and ``trees`` where
     the kind of ranker has them.
     """
-    found = {"clip": getattr(ranker, "clip_", None)}
+    found: dict[str, Any] = {"clip": getattr(ranker, "clip_", None)}
     for attribute, name in _NAMES.items():
         value = getattr(ranker, attribute, None)
         if value is not None:

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from countersample._params import number
+from countersample._params import choice, number
+from countersample.errors import DataError, ParameterError
 from countersample.rankers._parameters import either, yes_or_no
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import LinearScorer
 from countersample.training import TrainingOptions, train
-from countersample.tuning import clips_to_try, number_of_steps, tune
+from countersample.tuning import TEMPERS, choose_by, follow_paths, number_of_steps
+from countersample.tuning.paths import FIRST_DISTANCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
-    from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.rankers._parameters import Check
+    from countersample.rankers._task import Task
     from countersample.scorers import Scorer
 
 CHECKPOINTS = 10
-TUNING_SHARE = 0.8  # of the time, about
+CHOOSING_SHARE = 0.8  # of the time, about
 
 
 def _as_option(name: str, value: Any) -> None:  # noqa: ANN401 (anything)
@@ -39,7 +42,10 @@ class CounterSampleRanker(ClickRanker):
     """score(x) = w·x, with w minimising R(w) = (1/N) Σ_clicks λ(bound on the rank) / propensity.
 
     A linear ranker learned from clicks. The settings it starts with are meant to be good as they
-    are: features are brought to [0, 1], and the learning rate is found without labels.
+    are: features are brought to [0, 1], and nothing has to be tuned. It follows paths: from zero
+    and from what was served, with clicks weighted by 1/p^α for some α, in steps that need no
+    learning rate (`dog`). Held-out clicks say how far to follow which, and whether to leave what
+    was served at all: see `countersample.tuning.safety`.
 
     Parameters
     ----------
@@ -49,14 +55,24 @@ class CounterSampleRanker(ClickRanker):
         What is drawn at a time: all clicks of a query, those on an item of it, or one row.
     objective : {"rank", "log-rank", "dcg"}
         λ, see `countersample.objectives`.
-    optimizer : {"sgd", "adam", "adagrad"}
-    learning_rate : "auto" or float
-        "auto" tries rates on 80 % of the clicked queries, judges each by the clicks of the others
-        (`countersample.tuning.tune`), and trains on everything with the best.
+    optimizer : {"dog", "sgd", "adam", "adagrad"}, optional
+        By default ``"dog"``, or ``"sgd"`` where a learning rate is named.
+    learning_rate : float, optional
+        By default paths without one. With one, a single run from zero (or from ``start="served"``)
+        that is trained as asked: nothing is held out, and `safety` has no say.
     batch_size : int
         Examples a step.
     steps : int, optional
-        By default three draws an example, but at least 30,000 and at most 1,000,000 draws.
+        The most of a path. By default five draws an example, but at least 5,000 and at most
+        1,000,000 draws.
+    start : {"auto", "zero", "served"}
+        Where paths begin; "auto" is both, if the log or a baseline tells what was served.
+    temper : "auto" or float in [0, 1]
+        α of the weights 1/p^α, from 0 (naive) to 1 (IPS); "auto" tries 0, ½ and 1.
+    safety : float in [0, 1)
+        The confidence with which held-out clicks have to show a ranker better than what was logged
+        before it takes its place; else the ranker ranks as what was logged, as far as features
+        tell. 0 takes what looks best.
     average : bool
         Whether to rank by the mean of the weights over all steps, or by the last ones.
     l2 : float
@@ -64,13 +80,16 @@ class CounterSampleRanker(ClickRanker):
     radius : float, optional
         Keeps ‖w‖ ≤ radius.
     holdout : float in (0, 0.5]
-        The share of the clicked queries that is held out at a time to judge what "auto" tries, as
-        the nearest of 1/2, 1/3, ….
+        The share of the clicked queries that is held out at a time to judge paths, as the nearest
+        of 1/2, 1/3, ….
     metric : {"dcg@k", "dcg", "precision@k"}
         What is judged, estimated from held-out clicks.
-    clip : float, "auto" or None
-        The smallest propensity to train with: see `ClickLog.clip`. "auto" tries some, and judges
-        them as learning rates are judged: it takes longer, and helps where a few weights are huge.
+    clip : float or None
+        The smallest propensity to train with: see `ClickLog.clip`.
+    doubly_robust : bool
+        Whether a model of relevance makes up for what clipping takes, and speaks for items that
+        were never shown: see `countersample.evaluation.doubly_robust_log`. `clip` is its τ then, by
+        default 10/√S with S sessions. The log must say what was shown (`impressions`).
     normalize : {"minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
@@ -79,14 +98,17 @@ class CounterSampleRanker(ClickRanker):
 
     Attributes
     ----------
-    coef_, average_coef_, weights_ : float64 (n_features,)
-        The weights after the last step, their mean over all steps, and the one of both that scores.
+    weights_ : float64 (n_features,)
+        What scores. Of paths, the mean of those that draws of held-out queries choose.
+    coef_, average_coef_ : float64 (n_features,)
+        The weights after the last step, and their mean over all steps; of paths both are weights_.
     history_ : History
-        Both at ten steps, evenly spaced.
-    learning_rate_ : float
-    tuning_ : TuningResult or None
-        The rates that "auto" tried.
+        The same in the course of training.
+    learning_rate_ : float or None
+    path_ : PathChoice or None
+        What held-out clicks said of paths; None with a learning rate, and in a loaded ranker.
     n_steps_ : int
+        The steps of the longest path that was chosen.
     scorer_ : LinearScorer
     normalizer_, clip_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, provenance_
         As of every `ClickRanker`.
@@ -107,13 +129,15 @@ class CounterSampleRanker(ClickRanker):
 
     kind: ClassVar[str] = "linear"
     _scorer_type: ClassVar[type[Scorer]] = LinearScorer
+    _takes_scale: ClassVar[bool] = True
     _learned: ClassVar[tuple[str, ...]] = (
         "coef_", "average_coef_", "learning_rate_", "clip_", "n_steps_",
     )  # fmt: skip
     _checks: ClassVar[Mapping[str, Check]] = {
         "objective": _as_option,
         "optimizer": _as_option,
-        "learning_rate": either("auto", check=number, above=0),
+        "learning_rate": either(None, check=number, above=0),
+        "start": partial(choice, options=("auto", "zero", "served")),
         "steps": _as_option,
         "average": yes_or_no,
         "radius": _as_option,
@@ -122,48 +146,95 @@ class CounterSampleRanker(ClickRanker):
     method: str = "countersample"
     unit: str = "query"
     objective: str = "rank"
-    optimizer: str = "sgd"
-    learning_rate: float | str = "auto"
+    optimizer: str | None = None
+    learning_rate: float | None = None
     batch_size: int = 1
     steps: int | None = None
     average: bool = True
     l2: float = 0.0
     radius: float | None = None
+    start: str = "auto"
+    temper: float | str = "auto"
+    safety: float = 0.95
     holdout: float = 0.2
     metric: str = "dcg@10"
-    clip: float | str | None = None
+    clip: float | None = None
+    doubly_robust: bool = False
     normalize: str | None = "minmax"
     random_state: int | np.random.Generator | None = None
 
-    def _train(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
+    def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
+        self.path_ = None
+        self.learning_rate_: float | None = None
+        self.served_ = None if self.start == "zero" and not self._is_path else task.served
+        if self.start == "served" and self.served_ is None:
+            raise DataError(
+                "start is 'served', and nothing tells what was served, expected positions in the "
+                "log or a baseline"
+            )
+        options = self._training_options(task)
+        if self._is_path:
+            self._follow(task, options, rng, progress)
+        else:
+            self._run(task, options, rng, progress)
+        self.scorer_ = LinearScorer(self.weights_)
+
+    @property
+    def _is_path(self) -> bool:
+        if self.learning_rate is None and self.optimizer not in {None, "dog"}:
+            raise ParameterError(
+                f"optimizer is {self.optimizer!r} without a learning rate, expected one: name "
+                "learning_rate, or take 'dog', which needs none"
+            )
+        return self.learning_rate is None
+
+    def _run(
+        self, task: Task, options: TrainingOptions, rng: np.random.Generator, progress: Progress
     ) -> None:
-        options = self._training_options(log)
-        tuning, rate, clip, to_train = None, self.learning_rate, self.clip, 1.0
-        if isinstance(rate, str) or isinstance(clip, str):  # "auto"
-            to_train -= TUNING_SHARE
-            tuning = tune(
-                dataset, log, fewer_steps=False, holdout=self.holdout, metric=self.metric, rng=rng,
-                learning_rates=None if isinstance(rate, str) else [rate],
-                clips=clips_to_try(log) if isinstance(clip, str) else [clip],
-                progress=progress.part(TUNING_SHARE), options=options,
-            )  # fmt: skip
-            rate, clip = tuning.learning_rate, tuning.clip
+        """Train once, as asked."""
+        start = None
+        if self.start == "served" and self.served_ is not None:
+            start = _within(self.served_.weights, options.radius)
+        temper = 1.0 if isinstance(self.temper, str) else self.temper
         result = train(
-            dataset, log, learning_rate=float(rate), clip=clip, rng=rng, checkpoints=CHECKPOINTS,
-            progress=progress.part(to_train), options=options,
+            task.dataset, task.clicks, learning_rate=self.learning_rate, start=start,
+            temper=temper, rng=rng, checkpoints=CHECKPOINTS, progress=progress, options=options,
         )  # fmt: skip
         self.coef_, self.average_coef_ = result.coef, result.average_coef
         self.weights_ = result.weights
-        self.scorer_ = LinearScorer(self.weights_)
         self.history_ = result.history
         self.learning_rate_ = result.learning_rate
-        self.clip_ = None if clip is None else float(clip)
-        self.tuning_ = tuning
-        self.clip_choice_ = None
-        if tuning is not None and isinstance(self.clip, str):
-            self.clip_choice_ = tuning.clip_choice
         self.n_steps_ = result.n_steps
+
+    def _follow(
+        self, task: Task, options: TrainingOptions, rng: np.random.Generator, progress: Progress
+    ) -> None:
+        """Choose among paths, and follow on everything those that were chosen."""
+        starts = {"zero": np.zeros(task.dataset.n_features)}
+        if self.served_ is not None:
+            starts["served"] = _within(self.served_.weights, options.radius)
+        held_out, logs = task.held_out(self.metric, holdout=self.holdout, rng=rng)
+        self.path_ = choose_by(
+            held_out, task.dataset, logs,
+            starts=starts if self.start == "auto" else {self.start: starts[self.start]},
+            tempers=self._tempers,
+            safety=self.safety, options=options, rng=rng,
+            knows_logged=self.served_ is not None and task.knows_logged,
+            progress=progress.part(CHOOSING_SHARE),
+        )  # fmt: skip
+        self.history_ = follow_paths(
+            task.dataset, task.clicks, self.path_, starts=starts, options=options,
+            seed=int(rng.integers(2**62)), progress=progress.part(1 - CHOOSING_SHARE, "training"),
+        )  # fmt: skip
+        self.weights_ = _within(self.history_.coef[-1], options.radius)
+        self.coef_ = self.average_coef_ = self.weights_
+        self.n_steps_ = int(self.history_.steps[-1])
+
+    @property
+    def _tempers(self) -> tuple[float, ...]:
+        if isinstance(self.temper, str):  # doubly robust weights have one propensity
+            return (1.0,) if self.doubly_robust or self.method == "naive" else TEMPERS
+        return (self.temper,)
 
     def staged_predict(self, dataset: RankingDataset) -> list[tuple[int, Floats]]:
         """Return the scores of items in the course of training: (steps, scores), in turn.
@@ -188,12 +259,17 @@ class CounterSampleRanker(ClickRanker):
         weights = history.average_coef if self.average else history.coef
         return list(zip(history.steps.tolist(), weights @ features.T, strict=True))
 
-    def _training_options(self, log: ClickLog) -> TrainingOptions:
+    def _training_options(self, task: Task) -> TrainingOptions:
         """Return how it is trained, with the number of steps decided."""
-        names = ("method", "unit", "objective", "optimizer", "batch_size", "average", "l2")
-        by_default = number_of_steps(log, unit=self.unit, batch_size=self.batch_size)
+        names = ("method", "unit", "objective", "batch_size", "average", "l2")
+        by_default = number_of_steps(task.clicks, unit=self.unit, batch_size=self.batch_size)
+        optimizer = "dog" if self._is_path else "sgd"
         return TrainingOptions(
+            optimizer=optimizer if self.optimizer is None else self.optimizer,
             steps=by_default if self.steps is None else self.steps,
+            scale=task.scale,
+            clip=None if self.doubly_robust else self.clip,
+            first_distance=FIRST_DISTANCE if self._is_path else None,
             radius=np.inf if self.radius is None else self.radius,
             **{name: getattr(self, name) for name in names},
         )
@@ -203,3 +279,9 @@ class CounterSampleRanker(ClickRanker):
         self.weights_ = np.array(kept["scorer"]["weights"], np.float64)
         self.coef_ = np.array(self.coef_, np.float64)
         self.average_coef_ = np.array(self.average_coef_, np.float64)
+
+
+def _within(weights: Floats, radius: float) -> Floats:
+    """Return the weights, made shorter where they are longer than the radius."""
+    length = float(np.linalg.norm(weights))
+    return weights if length <= radius else weights * (radius / length)

@@ -68,6 +68,40 @@ class NetworkScorer:
             scores[rows] = (hidden @ self.weights[-1].T + self.biases[-1])[:, 0]
         return scores
 
+    def plus_linear(self, base: NDArray[np.float64]) -> NetworkScorer:
+        """Return the network whose score is base·x more, up to float32.
+
+        max(0, z) − max(0, −z) = z: two units more in each hidden layer carry base·x to the end.
+
+        Parameters
+        ----------
+        base : float64 (n_features,)
+
+        Examples
+        --------
+        |x₀ − x₁| + 10·x₀:
+
+        >>> import numpy as np
+        >>> from countersample.scorers import NetworkScorer
+        >>> first, last = np.array([[1, -1], [-1, 1]], np.float32), np.array([[1, 1]], np.float32)
+        >>> biases = np.zeros(2, np.float32), np.zeros(1, np.float32)
+        >>> scorer = NetworkScorer((first, last), biases).plus_linear(np.array([10.0, 0.0]))
+        >>> scorer.weights[0].shape, scorer.predict(np.array([[3.0, 1.0]], np.float32))
+        ((4, 2), array([32.]))
+        """
+        row = np.asarray(base, np.float32)[None]
+        *hidden, last = self.weights
+        if not hidden:
+            return NetworkScorer((last + row,), self.biases)
+        weights = [np.vstack([hidden[0], row, -row])]
+        for matrix in hidden[1:]:
+            wide = np.zeros((matrix.shape[0] + 2, matrix.shape[1] + 2), np.float32)
+            wide[:-2, :-2], wide[-2:, -2:] = matrix, np.eye(2)
+            weights.append(wide)
+        weights.append(np.append(last, np.array([[1, -1]], np.float32), axis=1))
+        biases = [np.append(bias, np.zeros(2, np.float32)) for bias in self.biases[:-1]]
+        return NetworkScorer(tuple(weights), (*biases, self.biases[-1]))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON keeps exactly."""
         return {

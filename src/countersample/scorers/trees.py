@@ -1,4 +1,4 @@
-"""score(x) = the sum of what regression trees give."""
+"""score(x) = the sum of what regression trees give, and of a linear part where there is one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import DataError
+from countersample.scorers.linear import LinearScorer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,7 @@ LEAF = -1  # in place of a feature
 
 @dataclass(frozen=True, eq=False)
 class TreesScorer:
-    """score(x) = Σ_trees value of the leaf that x falls into, in float64.
+    """score(x) = base·x + Σ_trees value of the leaf that x falls into, in float64.
 
     Trees are lists of nodes, one after the other. In node i, x goes to node ``left[i]`` if
     x[feature[i]] ≤ threshold[i], and to ``right[i]`` if not; a leaf has the feature −1. The nodes
@@ -36,6 +37,8 @@ class TreesScorer:
     left, right : int32 (n_nodes,)
     value : float64 (n_nodes,)
         Of leaves; 0 elsewhere.
+    base : float64 (n_features,), optional
+        The weights of what the trees were boosted from; None where that is 0.
 
     Examples
     --------
@@ -49,6 +52,13 @@ class TreesScorer:
     ... })
     >>> scorer.predict(np.array([[9.0, 0.5], [9.0, 0.6]], np.float32))
     array([2., 7.])
+
+    The same, boosted from 10·x₀:
+
+    >>> TreesScorer.from_dict(scorer.to_dict() | {"base": [10.0, 0.0]}).predict(
+    ...     np.array([[9.0, 0.5], [9.0, 0.6]], np.float32)
+    ... )
+    array([92., 97.])
     """
 
     n_features: int
@@ -58,6 +68,7 @@ class TreesScorer:
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     value: NDArray[np.float64]
+    base: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         n_nodes = len(self.feature)
@@ -72,6 +83,11 @@ class TreesScorer:
         )
         if not is_sound:
             raise DataError("trees have a node that leads nowhere, expected each to end in leaves")
+        if self.base is not None and self.base.shape != (self.n_features,):
+            raise DataError(
+                f"the linear part of trees has the shape {self.base.shape}, expected "
+                f"({self.n_features},): a weight for each feature"
+            )
 
     @property
     def n_trees(self) -> int:
@@ -83,6 +99,8 @@ class TreesScorer:
         from countersample._kernels.trees import add_up  # noqa: PLC0415 (numba)
 
         scores = np.zeros(len(features))
+        if self.base is not None:
+            scores = LinearScorer(self.base).predict(features)
         add_up(
             np.ascontiguousarray(features, np.float32), self.roots, self.feature, self.threshold,
             self.left, self.right, self.value, scores,
@@ -92,11 +110,13 @@ class TreesScorer:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON keeps exactly."""
         names = ("roots", "feature", "threshold", "left", "right", "value")
-        return {"n_features": self.n_features} | {n: getattr(self, n).tolist() for n in names}
+        kept = {"n_features": self.n_features} | {n: getattr(self, n).tolist() for n in names}
+        return kept | {"base": None if self.base is None else self.base.tolist()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TreesScorer:
         """Make the scorer that `to_dict` wrote."""
+        base = values.get("base")
         return cls(
             int(values["n_features"]),
             np.array(values["roots"], np.int64),
@@ -105,4 +125,5 @@ class TreesScorer:
             np.array(values["left"], np.int32),
             np.array(values["right"], np.int32),
             np.array(values["value"], np.float64),
+            None if base is None else np.array(base, np.float64),
         )

@@ -34,9 +34,10 @@ AVERAGED = 100  # steps that the mean of the weights reaches back
 class NetworkTraining:
     """A network that minimises R(w) = (1/N) Σ v_i f_i(w) over the examples of a log.
 
-    Settings are those of a ranker, and `rng` is of the weights to begin with, and the draws. After
-    each epoch `steps` has how many were taken so far, and `losses` the mean loss of its batches: R
-    on the way. The items of `held_out` can be scored then.
+    What it gives is added to base·x, where there is a base, which does not change. Settings are
+    those of a ranker, and `rng` is of the weights to begin with, and the draws. After each epoch
+    `steps` has how many were taken so far, from 0, and `losses` the mean loss of its batches: R on
+    the way. The items of `held_out` can be scored then.
     """
 
     def __init__(
@@ -46,25 +47,28 @@ class NetworkTraining:
         log: ClickLog,
         rng: np.random.Generator,
         held_out: RankingDataset | None = None,
+        base: Floats | None = None,
     ) -> None:
         self._ranker = ranker
+        self._base = base
         self._held_out = dataset if held_out is None else held_out
         self.step = 0
-        self.steps: list[int] = []
-        self.losses: list[float] = []
+        self.steps, self.losses = [0], [np.nan]
         widths = (dataset.n_features, *ranker.hidden, 1)
         begin = [_first_weights(n_in, n_out, rng) for n_in, n_out in pairwise(widths)]
-        begin[-1][:] = 0  # every score is 0 at first, as with a linear ranker
+        begin[-1][:] = 0  # every score is 0 at first, or base·x
         begin += [np.zeros(width, np.float32) for width in ranker.hidden]
         # One vector for all weights, then biases: a step is a few operations, however many layers.
         self._shapes = [part.shape for part in begin]
         values = np.concatenate([part.ravel() for part in begin])
-        self._vector = torch.from_numpy(values).to(_device(ranker.device)).requires_grad_()
+        device = _device(ranker.device)
+        self._vector = torch.from_numpy(values).to(device).requires_grad_()
+        self._linear = None if base is None else torch.from_numpy(base).float().to(device)
         self._mean = self._vector.detach().clone()
         self._optimizer = torch.optim.AdamW(
             [self._vector], lr=ranker.learning_rate, weight_decay=ranker.l2
         )
-        log, size = ranker._clipped(log), ranker.batch_size  # noqa: SLF001 (a part of the ranker)
+        size = ranker.batch_size
         examples = ClickDataset(dataset, log, unit=ranker.unit, plan=ranker.method)
         self.steps_an_epoch = -(-max(FEWEST_DRAWS, len(examples)) // size)
         draws = CounterSampler(
@@ -109,16 +113,19 @@ class NetworkTraining:
             raise DivergedError(self.step, self._ranker.learning_rate)
         weights, biases = self._layers(self._mean.cpu().clone())
         last_bias = torch.zeros(1)  # the same for all items: it ranks nothing
-        return NetworkScorer(
+        network = NetworkScorer(
             tuple(weight.numpy() for weight in weights),
             tuple(bias.numpy() for bias in (*biases, last_bias)),
         )
+        return network if self._base is None else network.plus_linear(self._base)
 
-    def _scores(self, hidden: torch.Tensor) -> torch.Tensor:
+    def _scores(self, features: torch.Tensor) -> torch.Tensor:
         weights, biases = self._layers(self._vector)
+        hidden = features
         for weight, bias in zip(weights[:-1], biases, strict=True):
             hidden = torch.relu(linear(hidden, weight, bias))
-        return linear(hidden, weights[-1]).squeeze(-1)
+        scores = linear(hidden, weights[-1]).squeeze(-1)
+        return scores if self._linear is None else scores + features @ self._linear
 
     def _layers(self, vector: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Return the weights and the biases of the layers, as parts of the vector."""

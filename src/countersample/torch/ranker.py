@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from countersample._extras import need
-from countersample._params import whole_number
+from countersample._params import choice, whole_number
 from countersample.errors import ParameterError
-from countersample.evaluation.held_out import HeldOut
-from countersample.rankers._stopping import CHOOSING_SHARE, best_round, value_by_round
+from countersample.rankers._starting import sized, starts_of, trained_on, without_fold
+from countersample.rankers._stopping import CHOOSING_SHARE, Chosen, choose_round, judge_rounds
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import NetworkScorer
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
-    from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.rankers._parameters import Check
+    from countersample.rankers._task import Task
     from countersample.scorers import Scorer
+    from countersample.torch._training import NetworkTraining
 
 FEWEST_DRAWS = 1_000  # an epoch
 
@@ -37,9 +38,10 @@ class NeuralHistory:
     Attributes
     ----------
     steps : int64 (n,)
-        The last step of each epoch.
+        The last step of each epoch; 0 as well, where training starts from what was served.
     objective : float64 (n,)
-        The mean loss of the epoch's batches: R on the way, on the clicks that are learned from.
+        The mean loss of the epoch's batches: R on the way, on the clicks that are learned from;
+        NaN at step 0.
     value : float64 (n,)
         Σ λ(rank)/p / Σ 1/p over the clicks of held-out queries, after that step.
     """
@@ -60,11 +62,12 @@ def _check_widths(name: str, hidden: object) -> None:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NeuralRanker(ClickRanker):
-    """score(x) = a network of ReLU layers, minimising R = (1/N) Σ_clicks f / propensity.
+    """score(x) = base·x + a network of ReLU layers, minimising R = (1/N) Σ_clicks f / propensity.
 
-    A neural network learned from clicks with Adam. How long to train is found without labels: after
-    each epoch on a part of the clicked queries, the clicks of the others say how good the network
-    is. Then another is trained on everything, for as many steps as were best. One part is held out,
+    A neural network learned from clicks with Adam, which adds to what was served or starts from
+    zero. Where to start and how long to train is found without labels: after each epoch on a part
+    of the clicked queries, the clicks of the others say how good the network is. Then another is
+    trained on everything, for as many steps as were best, which may be none. One part is held out,
     not several in turn as for other rankers, since each would cost a whole training.
 
     Parameters
@@ -77,6 +80,11 @@ class NeuralRanker(ClickRanker):
         What is drawn at a time: all clicks of a query, those on an item of it, or one row.
     objective : str
         f, one of `countersample.objectives.LOSSES`.
+    start : {"auto", "served", "zero"}
+        What the network adds to, the base: a linear scorer that ranks as what was logged
+        (`countersample.rankers.served.imitate`), or nothing. "auto" tries both, where the first is
+        known, and held-out clicks choose. How far apart the scores of a base are is decided by the
+        clicks that are trained on: they are all but equal where it explains none of them.
     learning_rate : float
         That of Adam.
     batch_size : int
@@ -85,14 +93,22 @@ class NeuralRanker(ClickRanker):
         The most epochs. An epoch draws as many examples as there are, but at least 1,000.
     patience : int or None
         The number of epochs without a better estimate after which no more are tried. None trains
-        on everything for all epochs at once, and holds out nothing.
+        on everything for all epochs at once, from zero where `start` is "auto", and holds out
+        nothing.
     holdout : float in (0, 0.5]
         The share of the clicked queries that is held out, as the nearest of 1/2, 1/3, ….
     metric : {"dcg@k", "dcg", "precision@k", "arp"}
         What the number of steps is chosen by, estimated from held-out clicks.
-    clip : float, "auto" or None
-        The smallest propensity to train with: see `ClickLog.clip`. "auto" asks
-        `countersample.tuning.choose_clip`. Held-out clicks are not clipped.
+    clip : float or None
+        The smallest propensity to train with: see `ClickLog.clip`. Held-out clicks are not clipped.
+    temper : float in [0, 1]
+        α of the weights 1/p^α to train with, from 0 (naive) to 1: see `ClickLog.temper`. Held-out
+        clicks are not tempered.
+    safety : float in [0, 1)
+        The confidence with which held-out clicks have to show the network better than what was
+        logged before it takes its place; else the ranker ranks as what was logged, as far as
+        features tell. 0 takes what looks best. Without patience nothing is held out, and it has no
+        say.
     l2 : float
         Weight decay: how much of itself, times the learning rate, each weight loses at each step
         (AdamW).
@@ -109,9 +125,17 @@ class NeuralRanker(ClickRanker):
     scorer_ : NetworkScorer
         By the mean of the weights over the last hundred steps or so. It needs no PyTorch.
     n_steps_ : int
+        0 where no step makes what was served better, or nothing shows that they do.
+    start_ : {"served", "zero"}
+    path_ : PathChoice or None
+        What held-out clicks said of them (its steps are epochs), and whether what was logged is
+        kept; None where nothing tells what was served or nothing was held out, and in a ranker that
+        was loaded.
     history_ : NeuralHistory or None
         None without patience, and in a ranker that was loaded.
-    normalizer_, clip_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, provenance_
+    normalizer_, served_, clip_, n_queries_, n_features_in_, feature_names_in_
+        As of every `ClickRanker`.
+    fingerprint_, provenance_
         As of every `ClickRanker`.
 
     Examples
@@ -129,9 +153,10 @@ class NeuralRanker(ClickRanker):
 
     kind: ClassVar[str] = "neural"
     _scorer_type: ClassVar[type[Scorer]] = NetworkScorer
-    _learned: ClassVar[tuple[str, ...]] = ("n_steps_", "clip_")
+    _learned: ClassVar[tuple[str, ...]] = ("n_steps_", "start_", "clip_")
     _checks: ClassVar[Mapping[str, Check]] = {
         "hidden": _check_widths,
+        "start": partial(choice, options=("auto", "served", "zero")),
         "epochs": partial(whole_number, least=1),
         "device": lambda _name, _value: None,  # PyTorch says whether it has it
     }
@@ -140,48 +165,95 @@ class NeuralRanker(ClickRanker):
     method: str = "countersample"
     unit: str = "query"
     objective: str = "smooth-log-rank"
+    start: str = "auto"
     learning_rate: float = 0.001
     batch_size: int = 32
     epochs: int = 50
     patience: int | None = 5
     holdout: float = 0.2
     metric: str = "dcg@10"
-    clip: float | str | None = None
+    clip: float | None = None
+    temper: float = 1.0
+    safety: float = 0.95
     l2: float = 0.01
     normalize: str | None = "minmax"
     device: str = "cpu"
     random_state: int | np.random.Generator | None = None
 
-    def _train(
-        self, dataset: RankingDataset, log: ClickLog, rng: np.random.Generator, progress: Progress
-    ) -> None:
+    def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
         need("torch")
-        from countersample.torch._training import NetworkTraining  # noqa: PLC0415 (torch)
-
-        progress = self._decide_clip(dataset, log, rng, progress)
-        history, n_steps, to_train = None, 0, 1.0
+        self.served_ = task.served
+        starts = starts_of(self.start, task.served, is_judged=self.patience is not None)
+        chosen, self.history_, to_train = Chosen(starts[0], 0), None, 1.0
         if self.patience is not None:
             to_train -= CHOOSING_SHARE
-            held_out = HeldOut(
-                dataset, log, self.metric, holdout=self.holdout, least_queries=1, rng=rng
-            )
-            (fold,) = held_out.folds
-            epochs = NetworkTraining(self, dataset, fold.train, rng, fold.validation)
-            values = value_by_round(
-                held_out, [epochs], metric=self.metric, most=self.epochs, patience=self.patience,
-                progress=progress.part(CHOOSING_SHARE, "choosing the number of steps"),
-            )  # fmt: skip
-            history = NeuralHistory(np.array(epochs.steps), np.array(epochs.losses), values)
-            n_steps = epochs.steps[best_round(values, self.metric) - 1]
+            part = progress.part(CHOOSING_SHARE, "choosing the number of steps")
+            chosen = self._choose(task, starts, self.patience, rng, part)
         progress = progress.part(to_train, "training")
-        training = NetworkTraining(self, dataset, log, rng)
-        n_steps = n_steps or self.epochs * training.steps_an_epoch
+        self.start_ = "served" if chosen.keeps_served else chosen.start
+        training = self._training(task, self.start_, rng)
+        n_steps = 0 if chosen.keeps_served else chosen.rounds
+        if self.patience is None:
+            n_steps = self.epochs * training.steps_an_epoch
         while training.step < n_steps:
             training.advance(n_steps - training.step)
             progress.update(training.step / n_steps)
+        progress.update(1.0)
         self.scorer_ = training.scorer()
         self.n_steps_ = n_steps
-        self.history_ = history
+        self.path_ = chosen.path
+
+    def _choose(
+        self,
+        task: Task,
+        starts: Sequence[str],
+        patience: int,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Chosen:
+        """Train without the clicks of a fold, and choose by them; set `history_`."""
+        held_out, (clicks,) = task.held_out(
+            self.metric, holdout=self.holdout, least_queries=1, rng=rng
+        )
+        (fold,) = held_out.folds
+        epochs, judged = {}, {}
+        for start in starts:
+            learned = without_fold(task, fold, clicks)
+            epochs[start] = self._training(learned, start, rng, fold.validation)
+            judged[start] = judge_rounds(
+                held_out, [epochs[start]], metric=self.metric, first=int(start == "zero"),
+                most=self.epochs, patience=patience, progress=progress.part(1 / len(starts)),
+            )  # fmt: skip
+        chosen = choose_round(
+            held_out, judged, is_served_known=self.served_ is not None, metric=self.metric,
+            safety=self.safety, temper=self.temper, rng=rng,
+        )  # fmt: skip
+        found, of_epochs = judged[chosen.start], epochs[chosen.start]
+        steps, losses = (np.array(x)[found.rounds] for x in (of_epochs.steps, of_epochs.losses))
+        self.history_ = NeuralHistory(steps, losses, found.values)
+        return chosen._replace(rounds=of_epochs.steps[chosen.rounds])
+
+    def _training(
+        self,
+        task: Task,
+        start: str,
+        rng: np.random.Generator,
+        held_out: RankingDataset | None = None,
+    ) -> NetworkTraining:
+        """Begin to train."""
+        from countersample.torch._training import NetworkTraining  # noqa: PLC0415 (torch)
+
+        base = self._base(task) if start == "served" else None
+        clicks = trained_on(task.clicks, clip=self.clip, temper=self.temper)
+        return NetworkTraining(self, task.dataset, clicks, rng, held_out, base)
+
+    def _base(self, task: Task) -> Floats | None:
+        """Return the weights of what was served; None where nothing tells it."""
+        if task.served is None:
+            return None
+        temper = 0.0 if self.method == "naive" else self.temper
+        clicks = trained_on(task.clicks, clip=self.clip, temper=temper)
+        return sized(task.served.weights, task.dataset, clicks, objective=self.objective)
 
     def _libraries(self) -> tuple[str, ...]:
         return ("torch",)

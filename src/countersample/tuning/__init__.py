@@ -1,14 +1,15 @@
-"""Learning rate, steps and clipping, chosen from clicks alone."""
+"""How far to follow which path: start, temper and steps, chosen from clicks alone."""
 
-from countersample.tuning.choosing import choose_clip, clips_to_try, number_of_steps, tune
-from countersample.tuning.results import ClipChoice, Trial, TuningResult
+from countersample.tuning.choosing import choose_by, choose_path
+from countersample.tuning.paths import TEMPERS, follow_paths, number_of_steps
+from countersample.tuning.results import Candidate, PathChoice
 
 __all__ = [
-    "ClipChoice",
-    "Trial",
-    "TuningResult",
-    "choose_clip",
-    "clips_to_try",
+    "TEMPERS",
+    "Candidate",
+    "PathChoice",
+    "choose_by",
+    "choose_path",
+    "follow_paths",
     "number_of_steps",
-    "tune",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from countersample._frames import Tabular
@@ -12,149 +12,131 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-STANDARD_ERRORS = 1.0  # that a clip has to be better by
-
 
 @dataclass(frozen=True)
-class Trial:
-    """One setting that was tried, and how it did on clicks it had not seen.
+class Candidate:
+    """A checkpoint of a path, and how it did on clicks it had not seen.
 
     Attributes
     ----------
-    learning_rate : float
+    start : {"zero", "served"}
+        Where the path begins.
+    temper : float
+        α: clicks weigh 1/p^α.
     steps : int
-    clip : float or None
-        The smallest propensity that was trained with.
-    value, low, high : float
-        The estimate and its bootstrap interval; −inf where the weights exploded.
+        How far it was followed.
+    value : float
+        The estimate by held-out clicks.
+    gain, low : float
+        How much that is above what it is compared with, and the lower end of it at the confidence
+        asked for.
+    share : float
+        Of the draws of held-out queries that choose it: its weight in the ranker.
     """
 
-    learning_rate: float
+    start: str
+    temper: float
     steps: int
-    clip: float | None
     value: float
+    gain: float
     low: float
-    high: float
+    share: float
+
+
+def best_naive(tempers: Sequence[float], values: Sequence[float]) -> int:
+    """Return the index of the best candidate of the lowest temper."""
+    least = min(tempers)
+    return max((n for n, each in enumerate(tempers) if each == least), key=lambda n: values[n])
 
 
 @dataclass(frozen=True)
-class ClipChoice(Tabular):
-    """How far to clip, as held-out clicks decided it.
-
-    Clipping is a bias that held-out clicks cannot see in full, so that it has to be better than no
-    clipping by more than the standard error of the difference.
+class PathChoice(Tabular):
+    """How far to follow which paths, as held-out clicks decided it.
 
     Attributes
     ----------
-    clip : float or None
-        The smallest propensity to train with, for `ClickLog.clip`; None for those of the log.
-    trials : tuple of Trial
-        The best of each clip that was tried; a single one where there was nothing to choose.
+    candidates : tuple of Candidate
+    kept : float
+        The share of the draws of held-out queries in which nothing is shown to be better than what
+        candidates are compared with; 1 keeps it as it is.
+    reference : {"logged", "naive"}
+        What candidates are compared with: what was logged, or, where it is not known where items
+        were shown, the best of the candidates that take clicks as they are.
+    reference_value : float
+        Its value, by the same clicks.
+    imitation_value : float or None
+        That of the imitation of what was served, which is what is kept.
     metric : str
-        What the values of the trials are of, as `HeldOut` estimates it.
-    without_part : tuple of float or None
-        The clip by the clicks of all parts but one, for each; see `TuningResult`.
+    safety : float
+        The confidence with which a candidate has to be better.
+    n_queries : int
+        The held-out queries with clicks.
+    seconds : float
 
     Examples
     --------
-    >>> from countersample.tuning import ClipChoice, Trial
-    >>> plain = Trial(0.01, 1000, None, value=0.40, low=0.38, high=0.42)
-    >>> clipped = Trial(0.01, 1000, 0.03, value=0.44, low=0.42, high=0.46)
-    >>> print(ClipChoice(0.03, (plain, clipped), "dcg@10").sentence)
-    Propensities are clipped at 0.03: on held-out clicks dcg@10 is 0.44, and 0.4 without.
+    >>> from countersample.tuning import Candidate, PathChoice
+    >>> found = Candidate("served", 0.5, 1000, value=0.44, gain=0.04, low=0.01, share=0.9)
+    >>> PathChoice((found,), 0.1, "logged", 0.4, 0.4, "dcg@10", 0.95, 100, 0.5).sentence[:73]
+    'Better than what was logged with 95% confidence in 90% of the draws of he'
     """
 
-    clip: float | None
-    trials: tuple[Trial, ...]
+    candidates: tuple[Candidate, ...]
+    kept: float
+    reference: str
+    reference_value: float
+    imitation_value: float | None
     metric: str
-    without_part: tuple[float | None, ...] = ()
+    safety: float
+    n_queries: int
+    seconds: float
 
-    def columns_of_frame(self) -> dict[str, ArrayLike]:
-        """Return the columns of `to_frame`: a row for each clip that was tried; NaN is none."""
-        return _columns(self.trials)
+    @property
+    def best(self) -> Candidate:
+        """The candidate whose gain has the highest lower end."""
+        return max(self.candidates, key=lambda each: (each.low, -each.steps))
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of each candidate in the ranker: of naive training, that which is kept, too."""
+        found = [each.share for each in self.candidates]
+        if self.reference == "naive":
+            tempers, values = zip(*((c.temper, c.value) for c in self.candidates), strict=True)
+            found[best_naive(tempers, values)] += self.kept
+        return found
+
+    @property
+    def value(self) -> float:
+        """The mean value of what the draws choose."""
+        chosen = sum(each.share * each.value for each in self.candidates)
+        return chosen + self.kept * self.reference_value
 
     @property
     def sentence(self) -> str:
-        """The choice, in words."""
-        clips = [trial.clip for trial in self.trials if trial.clip is not None]
-        if self.clip is None and not clips:
-            return "Propensities are not clipped."
-        if self.clip is None:
-            tried = ", ".join(f"{clip:.3g}" for clip in clips)
+        """What was decided and why, in words."""
+        other = "what was logged" if self.reference == "logged" else "naive training"
+        of_other = f"where that of {other} is {self.reference_value:.3g}"
+        if self.kept == 1:
+            best = f"{self.metric} is {self.best.value:.3g} {of_other}"
             return (
-                f"Propensities are not clipped: clipping (tried: {tried}) is not better on "
-                "held-out clicks by more than the standard error."
+                f"Nothing was shown to be better than {other} with {self.safety:.0%} confidence: "
+                f"on held-out queries the most promising {best}, and may be {self.best.low:+.2g}."
             )
-        by_clip = {trial.clip: trial.value for trial in self.trials}
-        told = f"Propensities are clipped at {self.clip:.3g}"
-        if None not in by_clip:
-            return f"{told}."
+        mean = sum(each.share * each.value for each in self.candidates) / (1 - self.kept)
+        values = f"{self.metric} is {mean:.3g} {of_other}"
+        if not self.safety:
+            return f"What looks best on held-out queries, whatever was logged: its {values}."
         return (
-            f"{told}: on held-out clicks {self.metric} is {by_clip[self.clip]:.4g}, and "
-            f"{by_clip[None]:.4g} without."
+            f"Better than {other} with {self.safety:.0%} confidence in {1 - self.kept:.0%} of the "
+            f"draws of held-out queries: of what they choose {values}."
         )
 
-
-@dataclass(frozen=True)
-class TuningResult(Tabular):
-    """What was tried, and what was best.
-
-    Attributes
-    ----------
-    best : Trial
-    trials : tuple of Trial
-        By steps, then clip, then learning rate.
-    metric : str
-        What the values are of, as `HeldOut` estimates it.
-    n_queries : int
-        How many queries were held out and judged by.
-    seconds : float
-    without_part : tuple of Trial
-        For each part of the queries that was held out, what is best by the clicks of the others: a
-        ranker that is trained with that can be judged by the part. Empty where none was.
-    """
-
-    best: Trial
-    trials: tuple[Trial, ...]
-    metric: str
-    n_queries: int
-    seconds: float = field(compare=False)
-    without_part: tuple[Trial, ...] = ()
-
-    @property
-    def learning_rate(self) -> float:
-        """That of the best trial."""
-        return self.best.learning_rate
-
-    @property
-    def steps(self) -> int:
-        """Those of the best trial."""
-        return self.best.steps
-
-    @property
-    def clip(self) -> float | None:
-        """That of the best trial."""
-        return self.best.clip
-
-    @property
-    def clip_choice(self) -> ClipChoice:
-        """The choice between the clips that were tried."""
-        by_clip = {self.best.clip: self.best}
-        for trial in sorted(self.trials, key=lambda trial: -trial.value):
-            by_clip.setdefault(trial.clip, trial)
-        trials = sorted(by_clip.values(), key=lambda trial: trial.clip or 0.0)
-        without = tuple(trial.clip for trial in self.without_part)
-        return ClipChoice(self.clip, tuple(trials), self.metric, without)
-
     def columns_of_frame(self) -> dict[str, ArrayLike]:
-        """Return the columns of `to_frame`: a row for each trial; a clip of NaN is none."""
-        return _columns(self.trials)
+        """Return the columns of `to_frame`: a row for each candidate."""
+        names = [field.name for field in fields(Candidate)]
+        return {name: [getattr(each, name) for each in self.candidates] for name in names}
 
-
-def _columns(trials: Sequence[Trial]) -> dict[str, ArrayLike]:
-    """Return the settings and values of trials; a clip of NaN is none."""
-    columns: dict[str, Any] = {
-        f.name: [getattr(trial, f.name) for trial in trials] for f in fields(Trial)
-    }
-    columns["clip"] = [float("nan") if clip is None else clip for clip in columns["clip"]]
-    return columns
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; of the candidates those that have a share."""
+        chosen = [asdict(each) for each in self.candidates if each.share]
+        return asdict(self) | {"candidates": chosen, "sentence": self.sentence}

@@ -1,0 +1,113 @@
+"""Never worse than what was logged: what held-out clicks have to show before it is replaced.
+
+Of candidate c, held-out clicks give the gain d_c over what was logged and its standard error e_c.
+At a confidence whose normal quantile is z, clicks show that c is better where d_c − z·e_c > 0, and
+the candidate to take is the one for which this lower end is highest: of two that look equally good
+the one that changes less of what was shown, of which clicks tell more.
+
+What is kept, where nothing is shown to be better than what was logged, is an imitation of it. So a
+candidate that is shown to be better than the imitation takes its place, though not better than what
+was logged: with features that know little of what was served that is all there is to write.
+
+A choice among many by noisy numbers is itself noisy. So it is made again and again, in draws of the
+held-out queries (a bootstrap), each of which takes the candidate whose lower end is highest in it,
+or what was logged where no lower end is above 0. The share of the draws that take a candidate is
+its weight in the ranker: the mean of what the draws choose (bagging). With few clicks most draws
+keep what was logged and the ranker moves a little; with many it moves all the way.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countersample._arrays import Floats, Ints
+    from countersample.evaluation.held_out import HeldOut
+
+DRAWS = 100
+FEWEST_QUERIES = 8  # that judge; by fewer nothing is shown
+
+
+class Compared(NamedTuple):
+    """Candidates, compared with what was logged, each (n_candidates,)."""
+
+    gain: Floats
+    low: Floats  # the lower end of the gain
+    share: Floats  # of the draws that choose it
+
+    @property
+    def kept(self) -> float:
+        """The share of the draws that keep what was logged."""
+        return max(0.0, round(1.0 - float(self.share.sum()), 9))
+
+
+def compare_with(
+    held_out: HeldOut,
+    candidates: Sequence[Floats],
+    logged: Floats,
+    *,
+    kept: Floats | None = None,
+    safety: float,
+    rng: np.random.Generator,
+) -> Compared:
+    """Compare candidates with what was logged, all by their sums over held-out clicks.
+
+    Parameters
+    ----------
+    held_out : HeldOut
+    candidates : sequence of float64 (n_groups,)
+        As of `HeldOut.sums`.
+    logged : float64 (n_groups,)
+        As of `HeldOut.logged_sums`.
+    kept : float64 (n_groups,), optional
+        Those of what is written where what was logged is kept; by default the same.
+    safety : float in [0, 1)
+        The confidence; with 0 every draw takes the candidate that is best in it.
+    rng : numpy Generator
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample import ClickLog, synthetic
+    >>> from countersample.evaluation import HeldOut
+    >>> from countersample.tuning.safety import compare_with
+    >>> data = synthetic("tiny", rng=0)
+    >>> held_out = HeldOut(data, ClickLog.from_labels(data), rng=np.random.default_rng(0))
+    >>> right, wrong = (
+    ...     held_out.sums([sign * fold.validation.labels for fold in held_out.folds])
+    ...     for sign in (1, -1)
+    ... )
+    >>> compare_with(held_out, [right], wrong, safety=0.95, rng=np.random.default_rng(0)).kept
+    0.0
+    >>> compare_with(held_out, [wrong], right, safety=0.95, rng=np.random.default_rng(0)).kept
+    1.0
+    """
+    n_groups = len(logged)
+    times = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), DRAWS)
+    z = NormalDist().inv_cdf(safety) if safety else 0.0
+    gain, low, lows = _lower_ends(held_out, candidates, logged, times, z)
+    chosen = lows.argmax(axis=1)
+    if safety:
+        if kept is not None:
+            _, _, over_kept = _lower_ends(held_out, candidates, kept, times, z)
+            keeps = lows.max(axis=1) <= 0
+            lows[keeps], chosen[keeps] = over_kept[keeps], over_kept[keeps].argmax(axis=1)
+        is_shown = (lows.max(axis=1) > 0) & (held_out.n_queries >= FEWEST_QUERIES)
+        chosen = chosen[is_shown]
+    return Compared(gain, low, np.bincount(chosen, minlength=len(gain)) / DRAWS)
+
+
+def _lower_ends(
+    held_out: HeldOut, candidates: Sequence[Floats], other: Floats, times: Ints, z: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return the gain over another, its lower end, (n_candidates,), and that in each draw."""
+    found = [held_out.difference(sums, other) for sums in candidates]
+    gain = np.array([value for value, _ in found])
+    adds = np.array([added for _, added in found])
+    errors = np.sqrt(np.einsum("ij,ij->i", adds, adds))
+    return gain, gain - z * errors, gain + (times - 1) @ adds.T - z * errors
