@@ -38,7 +38,7 @@ def made(curves, *, best=0.8, batch_size=1):
         20.0,
         4.0,
         "abc",
-        Users(25, np.full(len(runs), 0.71), (3e-5,)),
+        Users(25, np.full(len(runs), 0.71)),
         "Items count as relevant ….",
     )
 
@@ -99,7 +99,7 @@ def test_why_a_curve_falls_is_said_where_it_does(end, is_told):
     assert len(told) == is_told
     if told:
         assert told[0].startswith(f"{by_query} has its highest nDCG@10, 0.7500, after 20 steps")
-        assert "after 25 steps, with 0.7100 (the diamond)" in told[0]
+        assert "up to 25 steps, and it has 0.7100 (the diamond)" in told[0]
 
 
 def test_what_the_paper_shows():

@@ -80,7 +80,7 @@ def test_the_grids_of_the_package_are_sound(name, scale):
 def test_all_studies_of_the_issue_are_there():
     assert set(grids.names()) == {
         "datasets", "propensities", "toy", "optimizers", "batch-sizes", "position-bias",
-        "units", "clipping", "misspecified", "noise", "clicks", "bounds", "cutoff",
+        "units", "clipping", "misspecified", "noise", "clicks", "bounds", "cutoff", "untuned",
     }  # fmt: skip
 
 

@@ -12,11 +12,12 @@ from study_runs import GRID, finish
 from countersample._progress import Progress
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.study.experiment import plan, read_experiment, versions
-from countersample.study.running import stages
+from countersample.study.running import estimate, stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
 from countersample.study.running.runner import Tally, state_of
 from countersample.study.running.store import Store
+from countersample.training import train_many
 
 
 @pytest.fixture
@@ -228,6 +229,32 @@ class TestGathering:
                 best = found["learning_rates"][int(np.argmax(found["ndcg"]))]
                 assert found["learning_rate"] == best
 
+    def test_an_optimizer_without_learning_rate_has_nothing_to_tune(self, tmp_path, monkeypatch):
+        path = tmp_path / "mine.toml"
+        path.write_text(GRID.replace("gamma = [0.5, 1.0]", 'optimizer = ["dog", "sgd"]'))
+        experiment = plan([path], scale="paper")
+        store = Store(tmp_path / "out")
+        trained = []
+
+        def counted(*args, **options):
+            trained.append((options["optimizer"], options["learning_rates"]))
+            return train_many(*args, **options)
+
+        monkeypatch.setattr("countersample.study.running.stages.train_many", counted)
+        work = finish(experiment, store)
+        of_dog = [rates for optimizer, rates in trained if optimizer == "dog"]
+        assert of_dog == [None] * (2 * 2)  # methods × seeds: runs only
+        result = gather(experiment.studies[0], work, store)
+        for (_, _, optimizer), cell in result.cells.items():
+            assert (cell.learning_rates == (None,)) == (optimizer == "dog")
+            assert cell.ndcg[:, -1].min() > 0
+        assert estimate.Rates(1.0, 1.0, 1.0).of(_tuning(work, "dog")) == 0
+        write_results(experiment.studies, work, store, versions(), tmp_path / "results.parquet")
+        table = pq.read_table(tmp_path / "results.parquet").to_pandas()
+        assert table[table.value == "dog"].learning_rate.isna().all()
+        assert set(table[table.value == "dog"].rates_tried) == {0}
+        assert set(table[table.value == "sgd"].rates_tried) == {3}
+
     def test_parquet_has_a_row_an_evaluation_point(self, finished, tmp_path):
         experiment, store, work = finished
         write_results(experiment.studies, work, store, versions(), tmp_path / "results.parquet")
@@ -247,7 +274,6 @@ class TestGathering:
         path.write_text(GRID.replace("[1e-3, 1e-2, 1e-1]", "[1e300]"))
         experiment = plan([path], scale="paper", settings={"optimizer": "adagrad"})
         store = Store(tmp_path / "out")
-        from countersample.training import train_many
 
         def exploding(*args, **options):
             return [_exploded(run) for run in train_many(*args, **options)]
@@ -259,6 +285,13 @@ class TestGathering:
             assert cell.n_diverged == 2
             assert (cell.ndcg[:, :9] > 0).all()  # up to 180 clicks
             assert (cell.ndcg[:, 9:] == 0).all()
+
+
+def _tuning(work, optimizer):
+    return next(
+        job for job in work.jobs.values()
+        if job.stage == "tuning" and job.config["optimizer"] == optimizer
+    )  # fmt: skip
 
 
 def _exploded(run):

@@ -6,6 +6,7 @@ import itertools
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -166,6 +167,15 @@ class TestOtherTables:
         found = entries_of(table)
         assert found["yahoo-like", "IPS-SGD", "SGD"].shown == "1e-5"
         assert found["mq2008, Fold3", "IPS-SGD", "SGD"].shown == "1e-7"
+
+    def test_what_needs_no_learning_rate_has_none(self, result):
+        cells = dict(result.cells)
+        name = ("yahoo-like", "IPS-SGD", "sgd")
+        cells[name] = replace(cells[name], learning_rates=(None,))
+        table = rates_table(replace(result, cells=cells))
+        assert entries_of(table)["yahoo-like", "IPS-SGD", "SGD"].shown == "–"
+        assert table.notes == ("–: the optimizer needs none.",)
+        assert not rates_table(result).notes
 
     def test_significance_has_every_figure(self, result):
         table = significance_table(result)

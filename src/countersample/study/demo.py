@@ -16,6 +16,7 @@ from countersample.study.design import grids
 from countersample.study.experiment import plan
 from countersample.study.findings.figures import Mark, draw_panels, whole_band
 from countersample.study.findings.statistics import independent, interval
+from countersample.study.findings.tables import show_number
 from countersample.study.running.gather import gather, warnings_of
 from countersample.study.running.runner import run
 from countersample.study.running.store import Store
@@ -44,8 +45,8 @@ NOTES = (
         "steps of this method (at least, where IPS-SGD never got there)."
     ),
     (
-        f"{USERS} has nothing set and no labels. Held-out clicks of the first log choose "
-        "its learning rate, and the size of the log where it ends."
+        f"{USERS} has nothing set, no labels and no learning rate. Held-out clicks of each log "
+        "choose how far to follow which path; it ends where the longest of all does."
     ),
 )
 _CAPTION = (
@@ -62,7 +63,6 @@ class Users:
 
     steps: int  # where it ends
     ndcg: Floats  # (n_runs,): on test data, by fold and log as the runs of a cell
-    learning_rates: tuple[float, ...]  # of each fold
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class Demo:
             f"{_BY_QUERY} has its highest nDCG@10, {curve.max():.4f}, after {steps:,} steps, and "
             f"falls to {curve[-1]:.4f}: trained on, it fits the noise of the clicks, and what is "
             "peculiar to the queries it learns from. A user has no labels to see that by. "
-            "CounterSampleRanker with nothing set has its learning rate chosen by held-out clicks, "
-            f"which judge it where it ends: after {users.steps:,} steps, with "
+            "CounterSampleRanker with nothing set has no learning rate: held-out clicks choose how "
+            f"far to follow which path, here up to {users.steps:,} steps, and it has "
             f"{users.ndcg.mean():.4f} (the diamond)."
         )
         return [text]
@@ -156,11 +156,10 @@ class Demo:
     def rows(self) -> list[list[str]]:
         """Return the table, a row a method: see `HEADER`."""
         users = self.users
-        rates = " ".join(f"{rate:.1g}" for rate in users.learning_rates)
         ends = f"ends at {users.steps:,}"
         return [
             *(self._row(method) for method in self.cells),
-            [USERS, f"{users.ndcg.mean():.4f}", "–", ends, "–", "–", rates],
+            [USERS, f"{users.ndcg.mean():.4f}", "–", ends, "–", "–", "none"],
         ]
 
     def _row(self, method: str) -> list[str]:
@@ -176,7 +175,7 @@ class Demo:
             f"{steps:,}" if steps else "not reached",
             f"{steps / self.steps_a_second(method):.2f}" if steps else "–",
             f"{at_least}{speed_up:.1f}×" if steps else "–",
-            " ".join(f"{rate:g}" for rate in cell.learning_rates),
+            " ".join(map(show_number, cell.learning_rates)),
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -202,7 +201,6 @@ class Demo:
             "nothing_set": {
                 "ndcg@10": float(self.users.ndcg.mean()),
                 "steps": self.users.steps,
-                "learning_rates": list(self.users.learning_rates),
             },
         }
 
@@ -243,11 +241,7 @@ def run_demo(
             max_weight=weights["max_weight"],
             mean_weight=weights["mean_weight"],
             fingerprint=train_set.fingerprint,
-            users=Users(
-                users[0]["steps"],
-                np.concatenate([each["ndcg"] for each in users]),
-                tuple(each["learning_rate"] for each in users),
-            ),
+            users=Users(users[0]["steps"], np.concatenate([each["ndcg"] for each in users])),
             relevance=store.read(by_stage["relevance"])["sentence"],
             warnings=tuple(warnings_of(work.jobs.values(), store)),
             notes=tuple(experiment.notes),

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class Cell:
     """One method at one setting on one dataset: its runs over folds and click logs."""
 
-    learning_rates: tuple[float, ...]  # the chosen learning rate of each fold
+    # The chosen learning rate of each fold; None where the optimizer needs none.
+    learning_rates: tuple[float | None, ...]
     drawn: Ints  # (n_points,): clicks drawn at each evaluation point, steps times batch size
     # (n_runs, n_points): nDCG@10 on test data of the averaged iterate; 0 from where a run diverged.
     ndcg: Floats

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countersample.study.findings.statistics import Contrast
     from countersample.study.results import StudyResult
 
-_COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad"}
+_COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad", "dog": "DoG"}
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,7 @@ def _entry_notes(groups: tuple[Group, ...]) -> list[str]:
 def rates_table(result: StudyResult) -> Table:
     """Make a table of the learning rates that were chosen on validation data, by fold."""
     grid, cells = result.grid, result.cells
+    without = any(None in cell.learning_rates for cell in cells.values())
     groups = []
     for dataset in result.datasets:
         some_cell = cells[dataset, grid.methods[0].name, grid.values[0]]
@@ -239,6 +240,7 @@ def rates_table(result: StudyResult) -> Table:
         grid.axis_title,
         tuple(map(column_title, grid.values)),
         tuple(groups),
+        ("–: the optimizer needs none.",) if without else (),
     )
 
 

@@ -110,8 +110,8 @@ def _columns(
         "policy_fraction": reference_job.config["policy_fraction"],
         "normalization": reference_job.needs[0].config["normalization"],
         "rates_tried": len(tuning.config["learning_rates"]),
-        **{what: float(found[what])
-           for what in ("learning_rate", "seconds", "max_weight", "mean_weight")},
+        "learning_rate": np.nan if found["learning_rate"] is None else found["learning_rate"],
+        **{what: float(found[what]) for what in ("seconds", "max_weight", "mean_weight")},
         "best_ndcg": reference["best_ndcg"], "policy_ndcg": reference["policy_ndcg"],
         **{f"{part}_fingerprint": value for part, value in reference["fingerprints"].items()},
         "key": run.job.key, "seed": run.seed,

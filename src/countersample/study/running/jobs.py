@@ -15,7 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countersample.study.running import stages
-from countersample.tuning.choosing import FEWEST_DRAWS
+from countersample.training.optimizers import OPTIMIZERS
+from countersample.tuning.paths import FEWEST_DRAWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -124,7 +125,8 @@ class WorkList:
         }  # fmt: skip
         logs = [self.clicks(fold, config, seed) for seed in range(config.seeds)]
         chosen_by = tuple(logs[: config.tuning_seeds])
-        rates = list(config.learning_rates)
+        needs_none = OPTIMIZERS[config.optimizer].learning_rate is not None
+        rates = [] if needs_none else list(config.learning_rates)
         draws = config.steps() * config.batch_size
         tuning = self.add(
             Job(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,8 @@ from countersample._cores import available_cores
 from countersample._progress import Progress
 from countersample.clicks import ClickLog
 from countersample.metrics import get_metric
+from countersample.study.running.rates import FIRST, RateGrid, theoretical_rate
 from countersample.training import TrainingOptions, train, train_many
-from countersample.tuning.rates import make_grid
 
 if TYPE_CHECKING:
     from countersample._arrays import Floats
@@ -77,13 +76,14 @@ def _tuned(
     """Return weights trained one way, at the learning rate that is best on validation data."""
     log = ClickLog.from_labels(dataset, gain=gain)
     options = TrainingOptions(objective=objective, unit="query", steps=steps)
-    grid = make_grid(dataset, log, None, options, seed)
+    centre = theoretical_rate(dataset, log, options, seed)
     if objective == "log-rank":
         # Its slope is 1/rank, and ranks begin in the middle of a list, not at 1.
-        grid = replace(grid, centre=grid.centre * float(dataset.query_sizes.mean()))
+        centre *= float(dataset.query_sizes.mean())
+    grid = RateGrid(centre)
     found: dict[int, Floats] = {}
     values: dict[int, float] = {}
-    wanted = grid.first
+    wanted = FIRST
     while wanted:
         runs = train_many(
             dataset, log, learning_rates=[grid.rate(k) for k in wanted], seeds=[seed], workers=1,

@@ -148,9 +148,12 @@ def diagnosis(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
 def tune(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
     """Train at every learning rate; the best is that of the least regret on validation data.
 
-    A learning rate at which a run diverged is not chosen, unless all did.
+    A learning rate at which a run diverged is not chosen, unless all did. An optimizer that needs
+    none has nothing to choose.
     """
     config, rates = job.config, job.config["learning_rates"]
+    if not rates:
+        return {"learning_rate": None, "learning_rates": [], "ndcg": [], "diverged": []}
     _, vali, _ = bench.data_of(job.needs[0])
     quality = []
     diverged = np.zeros(len(rates), bool)
@@ -171,11 +174,11 @@ def tune(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
 
 
 def run(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
-    """Train at the learning rate that was chosen, and evaluate on test data."""
+    """Train at the learning rate that was chosen, if any, and evaluate on test data."""
     tuning, clicks = job.needs
     rate = bench.store.read(tuning)["learning_rate"]
     begin = time.perf_counter()
-    (done,) = _train(bench, job, clicks, [rate], progress)
+    (done,) = _train(bench, job, clicks, None if rate is None else [rate], progress)
     seconds = time.perf_counter() - begin
     _, _, test = bench.data_of(clicks)
     log = bench.clicks(clicks)
@@ -193,24 +196,23 @@ def run(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
 def ranker(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
     """Train what users get, `CounterSampleRanker` with nothing set, and evaluate on test data.
 
-    It looks at no label: held-out clicks choose its learning rate, and the size of the log its
-    number of steps. As with every method, the learning rate of the first log is used on all.
+    It looks at no label and has no learning rate: held-out clicks choose how far to follow which
+    path, for each log anew.
     """
     train_set, _, test = bench.data_of(job.needs[0])
-    rate: float | str = "auto"
-    values = []
+    values, steps = [], []
     for clicks in job.needs:
-        fitted = CounterSampleRanker(learning_rate=rate, random_state=clicks.config["seed"])
-        part = progress.part(0.8 if rate == "auto" else 0.2 / len(job.needs))
+        fitted = CounterSampleRanker(random_state=clicks.config["seed"])
+        part = progress.part(1 / len(job.needs))
         fitted.fit_log(train_set, bench.clicks(clicks), progress=part)
-        rate = fitted.learning_rate_
         found = evaluate(fitted, test, METRIC, no_relevant=job.config["no_relevant"])
         values.append(found[METRIC])
-    return {"steps": fitted.n_steps_, "learning_rate": rate, "ndcg": values}
+        steps.append(fitted.n_steps_)
+    return {"steps": max(steps), "ndcg": values}
 
 
 def _train(
-    bench: Workbench, job: Job, clicks: Job, rates: Sequence[float], progress: Progress
+    bench: Workbench, job: Job, clicks: Job, rates: Sequence[float] | None, progress: Progress
 ) -> list[TrainingResult]:
     config = job.config
     train_set, _, _ = bench.data_of(clicks)
