@@ -1,14 +1,12 @@
 """The rankers that are compared: each takes a world and a seed, and scores its test items.
 
-Ours get the click log with propensities "known" or "estimated", and choose how far to clip by
-held-out clicks (``clip="auto"``). LightGBM and XGBoost themselves are in `libraries.py`. All have
-the same time, `BUDGET`: theirs stop there, ours have so few trees, epochs and steps that they stay
-below it.
+Ours get the click log with propensities "known" or "estimated". LightGBM and XGBoost themselves are
+in `libraries.py`. All have the same time, `BUDGET`: theirs stop there, ours have so few trees,
+epochs and steps that they stay below it.
 """
 
-import time
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 
 import libraries
 import numpy as np
@@ -51,36 +49,9 @@ def logging(world, _seed, **_):
     return {"": Ranked(world.policy)}
 
 
-@lru_cache(maxsize=1)
-def linear_of(world, seed):
-    """Return the linear ranker with estimated propensities, and the seconds that it took."""
-    begin = time.process_time()
-    ranker = linear(world, clip="auto", random_state=seed)
-    ranker.fit_log(world.train, world.log("estimated"))
-    return ranker, time.process_time() - begin
-
-
-def with_estimated(world, seed, **_):
-    ranker, seconds = linear_of(world, seed)
-    chosen = {"clip": ranker.clip_, "seconds": round(seconds, 2)}
-    return {"": Ranked(ranker.predict(world.test), chosen)}
-
-
-def with_others(propensities, method, world, seed, **_):
-    ranker = linear(world, method=method, clip="auto", random_state=seed)
-    ranker.fit_log(world.train, world.log(propensities))
-    return {"": Ranked(ranker.predict(world.test), {"clip": ranker.clip_})}
-
-
-def clipped(make, world, seed, **_):
-    """As ``clip="auto"`` does, but a linear ranker chooses once for all rankers of a log."""
-    chooser, seconds = linear_of(world, seed)
-    begin = time.process_time()
-    ranker = make(world, clip=chooser.clip_, random_state=seed)
-    ranker.fit_log(world.train, world.log("estimated"))
-    seconds += time.process_time() - begin
-    chosen = {"clip": chooser.clip_, "seconds": round(seconds, 2)}
-    return {"": Ranked(ranker.predict(world.test), chosen)}
+def from_clicks(make, propensities, world, seed, **_):
+    ranker = make(world, random_state=seed).fit_log(world.train, world.log(propensities))
+    return {"": Ranked(ranker.predict(world.test))}
 
 
 def supervised(make, world, seed, **_):
@@ -115,11 +86,11 @@ WITH_UNSHOWN = {
 # A method may give several rankings, by how it chose.
 FROM_CLICKS = {
     "logging policy": logging,
-    "linear, naive": partial(with_others, "none", "naive"),
-    "linear, known propensities": partial(with_others, "known", "countersample"),
-    "linear": with_estimated,
-    "neural": partial(clipped, network),
-    "trees": partial(clipped, trees),
+    "linear, naive": partial(from_clicks, partial(linear, method="naive"), "none"),
+    "linear, known propensities": partial(from_clicks, linear, "known"),
+    "linear": partial(from_clicks, linear, "estimated"),
+    "neural": partial(from_clicks, network, "estimated"),
+    "trees": partial(from_clicks, trees, "estimated"),
     **{name: partial(theirs, library) for name, library in LIBRARIES.items()},
     **WITH_UNSHOWN,
 }

@@ -91,8 +91,11 @@ def is_here(name):
     return name not in FOLDERS or FOLDERS[name].is_dir()
 
 
-def make(name, *, case, gamma, top=None):
-    """Return a world by the name of its data; `case` is the fold of real data, or a seed."""
+def make(name, *, case, gamma, top=None, n_sessions=None):
+    """Return a world by the name of its data; `case` is the fold of real data, or a seed.
+
+    By default there are 160 sessions a query.
+    """
     if name in FOLDERS:
         train, test, relevant = (*_fold(FOLDERS[name], case), 1)
     else:
@@ -104,7 +107,7 @@ def make(name, *, case, gamma, top=None):
         relevant = 3
     rng = np.random.default_rng(case)
     weights = [_policy(train, relevant, rng) for _ in TRAFFIC]
-    n_sessions = SESSIONS * train.n_queries
+    n_sessions = SESSIONS * train.n_queries if n_sessions is None else n_sessions
     parts = [
         _show(train, train.features @ w, gamma, relevant, top, round(share * n_sessions), rng)
         for w, share in zip(weights, TRAFFIC, strict=True)
