@@ -286,7 +286,7 @@ def test_bad_parameters(params, match, data):
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_few_items(backend):
     X, clicks, qid = np.arange(8.0)[:, None], [0, 0, 0, 2, 0, 0, 1, 3], [1, 1, 1, 1, 2, 2, 2, 2]
-    with pytest.raises(ParameterError, match="min_items_in_leaf is 10, expected at most 2, half"):
+    with pytest.raises(ParameterError, match="min_items_in_leaf is 10, expected at most 1, half"):
         one_core(backend).fit(X, clicks, qid=qid)
     all_of_them = {"feature_fraction": 1.0, "bagging_fraction": 1.0}
     ranker = one_core(backend, min_items_in_leaf=1, **all_of_them).fit(X, clicks, qid=qid)

@@ -177,7 +177,7 @@ def test_it_tells_how_far_it_is(tiny):
         ({"optimizer": "adam"}, "optimizer is 'adam' without a learning rate, expected one: name"),
         ({"start": "here"}, "start is 'here', expected one of auto, zero, served"),
         ({"temper": 2}, "temper is 2, expected 'auto' or a number of at least 0 and at most 1"),
-        ({"safety": 1}, "safety is 1, expected a number of at least 0 and below 1"),
+        ({"safety": 1}, "safety is 1, expected 0 or a number of at least 0.5 and below 1"),
         ({"steps": 0}, "steps is 0, expected a whole number of at least 1"),
         ({"average": "yes"}, "average is 'yes', expected True or False"),
         ({"radius": 0}, "radius is 0, expected infinity or a number above 0"),

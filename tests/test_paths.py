@@ -223,19 +223,38 @@ def test_the_lower_end_is_that_of_the_confidence(world, rng):
     assert np.mean(above) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
 
 
-def test_inverted_clicks_cost_no_more_than_held_out_clicks_show(world):
-    """Users click what is irrelevant: the ranker that is right about the clicks is the worst.
+def test_that_some_candidate_is_better_is_rarely_shown_where_none_is(world, rng):
+    """All at once: 30 rankings by chance, of which some nearly always look better."""
+    dataset, _ = world
+    n_logs, looks, shown = 100, 0, 0
+    for seed in range(n_logs):
+        scores = np.random.default_rng([SEED, seed]).random((31, dataset.n_items))
+        log = log_of(dataset, scores[0], 4, seed=seed)
+        held_out = HeldOut(dataset, log, logged=logged_values(log, dataset, "dcg@10"), rng=rng)
+        rows = [np.isin(np.repeat(np.arange(150), 12), fold.queries) for fold in held_out.folds]
+        others = [held_out.sums([by[each] for each in rows]) for by in scores[1:]]
+        found = compare_with(held_out, others, held_out.logged_sums(), safety=0.95, rng=rng)
+        looks += found.low.max() > 0
+        shown += found.is_shown
+    assert looks > n_logs / 4
+    assert shown / n_logs < 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_logs)
 
-    Held-out clicks cannot see that; but by them it never loses, and with few it hardly moves.
+
+def test_clicks_are_the_judge(world):
+    """Users click what is irrelevant: by their clicks there is no loss, by the labels a large one.
+
+    Nothing in the log tells, so that no bound is promised.
     """
     dataset, good = world
     inverted = RankingDataset.from_arrays(
         dataset.features, 1 - dataset.labels, np.repeat(np.arange(150), 12)
     )
     scores = dataset.features @ good
-    log = log_of(inverted, -scores, 50)  # by the best ranker there is, of such users
+    log = log_of(inverted, scores, 50)  # the best ranker was served
     ranker = CounterSampleRanker(random_state=SEED).fit_log(dataset, log)
-    assert ndcg(ranker, inverted) > ndcg(-scores, inverted) - 0.01
+    assert ranker.path_.is_shown
+    assert ndcg(ranker, inverted) > ndcg(scores, inverted)
+    assert ndcg(ranker, dataset) < ndcg(scores, dataset)
 
 
 @pytest.mark.parametrize("top", [None, 5])
@@ -309,7 +328,54 @@ def test_a_handful_of_queries_shows_nothing(world):
     few = log.of_queries([3, 5])
     assert CounterSampleRanker(random_state=0).fit_log(dataset, few).path_.kept == 1
     one = log.replace(count=np.where(log.query == 3, log.clicks + 1, 0))
-    assert CounterSampleRanker(random_state=0).fit_log(dataset, one).path_.kept == 1
+    ranker = CounterSampleRanker(random_state=0).fit_log(dataset, one)
+    assert ranker.path_.kept == 1
+    assert ranker.n_steps_ == 0
+    assert ranker.path_.sentence.startswith("Nothing can be shown to be better")
+
+
+def test_queries_that_a_model_speaks_for_are_not_counted_as_clicked(world):
+    dataset, good = world
+    log = log_of(dataset, dataset.features @ good, 5, top=6)
+    few = log.replace(count=np.where(log.query < 6, log.clicks + 1, 0))
+    path = CounterSampleRanker(random_state=0).fit_log(dataset, few).path_
+    assert (path.n_queries, path.kept) == (6, 1)
+
+
+@pytest.mark.parametrize("holdout", [0.05, 0.1, 0.5])
+def test_nothing_is_judged_by_what_it_learned_from(world, holdout):
+    """Nine clicked queries: fewer than there are parts of a twentieth."""
+    dataset, good = world
+    log = log_of(dataset, dataset.features @ good, 20).of_queries(np.arange(9))
+    task = make_task(dataset, log, None, None, takes_scale=False)
+    held_out, learned = task.held_out("dcg@10", holdout=holdout, rng=np.random.default_rng(0))
+    assert len(held_out.folds) == min(9, round(1 / holdout))
+    for fold, clicks in zip(held_out.folds, learned, strict=True):
+        assert len(clicks.query)
+        assert not np.isin(clicks.query, fold.queries).any()
+
+
+@pytest.mark.parametrize("radius", [0.1, 0.3, 0.7, 1.3, 1.9])
+def test_a_start_is_brought_within_the_radius(world, radius):
+    dataset, good = world
+    log = log_of(dataset, dataset.features @ good, 5)
+    ranker = CounterSampleRanker(radius=radius, steps=50, random_state=0).fit_log(dataset, log)
+    assert np.linalg.norm(ranker.weights_) <= radius * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("safety", [0.3, -0.1, 1, 1.5, None, "0.9"])
+def test_safety_that_is_none(world, safety):
+    dataset, good = world
+    log = log_of(dataset, dataset.features @ good, 5)
+    with pytest.raises(ParameterError, match=r"safety is .*, expected 0 or a number of"):
+        CounterSampleRanker(safety=safety).fit_log(dataset, log)
+
+
+def test_what_is_kept_is_judged_where_it_is_no_start(world):
+    dataset, good = world
+    log = log_of(dataset, dataset.features @ good, 20)
+    path = CounterSampleRanker(start="zero", random_state=0).fit_log(dataset, log).path_
+    assert path.imitation_value == pytest.approx(path.reference_value, rel=0.05)
 
 
 def test_what_cannot_be_imitated_is_not_kept_at_any_price(rng):
@@ -397,19 +463,27 @@ def test_a_radius_holds_from_the_start_on(world):
 
 def test_sentences():
     one = Candidate("zero", 1.0, 100, value=0.5, gain=0.1, low=0.05, share=0.5)
-    found = PathChoice((one,), 0.5, "logged", 0.4, 0.4, "dcg@10", 0.95, 10, 0.1)
-    assert "in 50% of the draws" in found.sentence
+    found = PathChoice((one,), 0.5, "logged", 0.4, 0.4, "dcg@10", 0.95, True, 10, 0.1)
+    assert found.sentence.startswith("Better than what was logged with 95% confidence: the choice")
+    assert "the choice of 50% of the draws" in found.sentence
+    unsure = replace(found, is_shown=False, safety=0.999).sentence
+    assert unsure.startswith("Not shown to be better than what was logged with 99.9% confidence: ")
+    single = replace(found, candidates=(replace(one, share=1.0),), kept=0.0).sentence
+    assert single.startswith("Better than what was logged with 95% confidence: dcg@10 is 0.5 where")
+    few = replace(found, n_queries=3).sentence
+    assert few.endswith("3 held-out queries have clicks, expected 8 or more.")
+    assert replace(found, kept=1.0).keeps_logged
+    assert not replace(found, kept=1.0, reference="naive").keeps_logged
     assert found.value == pytest.approx(0.45)
     naive = replace(found, reference="naive", kept=0.0, safety=0)
     assert naive.sentence.startswith("What looks best on held-out queries")
-    assert "of what they choose dcg@10 is 0.5 where" in found.sentence
     assert found.to_dict()["candidates"][0]["share"] == 0.5
 
 
 def test_what_choose_path_refuses(world):
     dataset, _ = world
     log = log_of(dataset, dataset.features[:, 0], 5)
-    with pytest.raises(ParameterError, match="safety is 1, expected a number"):
+    with pytest.raises(ParameterError, match="safety is 1, expected 0 or a number"):
         choose_path(dataset, log, safety=1)
     with pytest.raises(ParameterError, match="metric is 'arp'"):
         choose_path(dataset, log, metric="arp")

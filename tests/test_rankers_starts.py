@@ -285,9 +285,7 @@ class Counted:
 def test_rounds_end_when_patience_does(metric, first, best, data):
     held_out = HeldOut(data, ClickLog.from_labels(data), metric, rng=np.random.default_rng(SEED))
     trained = [Counted(fold.validation.labels, best) for fold in held_out.folds]
-    judged = judge_rounds(
-        held_out, trained, metric=metric, first=first, most=50, patience=6, progress=Progress()
-    )
+    judged = judge_rounds(held_out, trained, first=first, most=50, patience=6, progress=Progress())
     np.testing.assert_array_equal(judged.rounds, np.arange(first, best + 7))
     values = judged.values if metric == "arp" else -judged.values
     assert judged.rounds[values.argmin()] == best
@@ -309,7 +307,7 @@ def test_the_round_that_is_chosen(metric, data):
 
     def chosen(**judged):
         return choose_round(
-            held_out, judged, is_served_known=True, metric=metric, safety=0.95, temper=1.0,
+            held_out, judged, is_served_known=True, safety=0.95, temper=1.0,
             rng=np.random.default_rng(SEED),
         )  # fmt: skip
 
@@ -322,14 +320,14 @@ def test_the_round_that_is_chosen(metric, data):
     assert worse.keeps_served
     assert worse.path.kept == 1
     bold = choose_round(
-        held_out, {"zero": judged_as(-1, -1)}, is_served_known=True, metric=metric, safety=0,
+        held_out, {"zero": judged_as(-1, -1)}, is_served_known=True, safety=0,
         temper=1.0, rng=np.random.default_rng(SEED),
     )  # fmt: skip
     assert not bold.keeps_served
     assert worse.path.imitation_value is None
     assert "Nothing was shown to be better" in worse.path.sentence
     blind = choose_round(
-        held_out, {"zero": judged_as(-1, 1)}, is_served_known=False, metric=metric, safety=0.95,
+        held_out, {"zero": judged_as(-1, 1)}, is_served_known=False, safety=0.95,
         temper=1.0, rng=None,
     )  # fmt: skip
     assert blind == ("zero", 1, None)

@@ -108,7 +108,7 @@ def train(
     if judge:
         with share_progress(f"judging {out.name}") as report:
             judged = judge_training(ranker, dataset, clicks, seed=seed, progress=report)
-        if ranker.path_ is not None and ranker.path_.kept == 1:
+        if ranker.path_ is not None and ranker.path_.keeps_logged:
             judged = replace(judged, verdict=f"As before: {ranker.path_.sentence}")
         ranker.provenance_ |= judged.provenance
     ranker.save(out)

@@ -105,7 +105,7 @@ class Fold:
 class HeldOut:
     """Queries cut into parts, which are held out in turn and judge what was trained without them.
 
-    A log with clicks on fewer queries than there are parts is judged by what was trained on.
+    A log with clicks on one query only is judged by what was trained on.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class HeldOut:
     metric : {"dcg@k", "dcg", "precision@k", "arp"}
         See `countersample.evaluation.ranking.rank_values`.
     holdout : float in (0, 0.5]
-        The share of the queries in a part, as the nearest of 1/2, 1/3, ….
+        The share of the queries in a part, as the nearest of 1/2, 1/3, …; a query at least.
     least_queries : int or None
         As many parts are held out in turn as are needed for so many clicked queries; None holds out
         each of them, 1 a single one.
@@ -306,10 +306,10 @@ def _residuals(sums: Floats, sizes: Floats) -> Floats:
 def _parts(
     clicked: Ints, others: Ints, holdout: float, least_queries: int | None
 ) -> list[Ints | None]:
-    """Cut queries into parts; None where there are too few to hold out any."""
-    n_parts = round(1 / holdout)
-    if len(clicked) < n_parts:
+    """Cut queries into parts; None where there is only one, and none to hold out."""
+    if len(clicked) == 1:
         return [None]
+    n_parts = min(round(1 / holdout), len(clicked))
     parts = np.array_split(clicked, n_parts)
     if least_queries is not None:
         parts = parts[: -(-least_queries // len(parts[0]))]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from countersample.fitting.results import Fit
+    from countersample.tuning import PathChoice
 
 N_FEATURES = 15  # the largest weights that are shown
 _ENGINES = ("duckdb", "polars", "pandas", "pyspark")
@@ -194,8 +195,7 @@ def _weights(fit: Fit) -> str:
         f"{EXPOSED[fit.exposure]} Sessions are counted by "
         f"{SESSIONS[fit.check.counts.sessions_from]}. The mean weight of a click is "
         f"{found.mean_weight:.3g}, the largest {found.max_weight:.3g}; as much as "
-        f"{found.effective_clicks:,.0f} of {found.n_clicks:,.0f} clicks of equal weight. "
-        f"{'' if fit.path is None else fit.path.sentence}"
+        f"{found.effective_clicks:,.0f} of {found.n_clicks:,.0f} clicks of equal weight."
     )
     drawn = inline_figure(figure, "Clicks by weight")
     return pages.card("How clicks are weighted", pages.paragraphs([text]), drawn)
@@ -264,7 +264,7 @@ def _settings(fit: Fit) -> str:
           for name, value in chosen.items()),
         ("clip", "none" if clip is None else f"{clip:.3g}"),
         *(() if path is None else (
-            ("candidates", f"{len(path.candidates)}, on paths from zero and from what was served"),
+            ("candidates", f"{len(path.candidates)}, on paths from {_starts(path)}"),
             ("kept of what was logged", f"{path.kept:.0%}"),
             ("judged by", f"{path.metric} of {path.n_queries:,} held-out queries"),
         )),
@@ -272,8 +272,15 @@ def _settings(fit: Fit) -> str:
           and name not in {"metric", "method"}),
     ]  # fmt: skip
     by_clicks = ", ".join(name.replace("_", " ") for name in chosen)
-    text = f"Chosen by the clicks of held-out queries: {by_clicks}."
-    return pages.card("Settings", pages.paragraphs([text]), pages.facts(rows))
+    text = [f"Chosen by the clicks of held-out queries: {by_clicks}."]
+    text += [] if path is None else [path.sentence]
+    return pages.card("Settings", pages.paragraphs(text), pages.facts(rows))
+
+
+def _starts(path: PathChoice) -> str:
+    named = {"served": "what was served", "linear": "the linear ranker"}
+    starts = dict.fromkeys(each.start for each in path.candidates)
+    return " and from ".join(named.get(start, start) for start in starts)
 
 
 def _versions() -> str:

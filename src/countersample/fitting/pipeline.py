@@ -85,7 +85,7 @@ def fit_from_impressions(
         What is trained, of any kind, not fitted: a `NeuralRanker`, a `GBDTRanker`, …. By default a
         linear one (`CounterSampleRanker`). All that it finds from clicks it finds anew for each
         part. It is not changed: a copy of it is trained.
-    safety : float in [0, 1), optional
+    safety : 0, or float in [0.5, 1), optional
         The confidence with which held-out clicks have to show a ranker better than what was logged
         before it takes its place: that of the ranker, 0.95 by default; 0 for none.
     propensities : Propensities, ContextPropensities, PositionBiasCurve, … or array-like, optional

@@ -119,7 +119,7 @@ class Fit:
     @property
     def keeps_logged(self) -> bool:
         """Whether the ranker ranks as what was logged, as nothing was shown to be better."""
-        return self.path is not None and self.path.kept == 1
+        return self.path is not None and self.path.keeps_logged
 
     @property
     def is_better(self) -> bool:

@@ -117,7 +117,7 @@ class GBDTRanker(ClickRanker):
         Whether a model of relevance makes up for what clipping takes, and speaks for items that
         were never shown: see `countersample.evaluation.doubly_robust_log`. `clip` is its τ then, by
         default 10/√S with S sessions. The log must say what was shown (`impressions`).
-    safety : float in [0, 1)
+    safety : 0, or float in [0.5, 1)
         The confidence with which held-out clicks have to show trees better than what was logged
         before they take its place; else the ranker ranks as what was logged, as far as features
         tell. 0 takes what looks best. Without patience nothing is held out, and it has no say.
@@ -264,7 +264,6 @@ class GBDTRanker(ClickRanker):
                     self._boosting(task, start, settings, items)
                     for task, items in zip(tasks, held_out_items, strict=True)
                 ],
-                metric=self.metric,
                 first=int(start == "zero"),
                 most=self.n_trees,
                 patience=settings["patience"],
@@ -273,7 +272,7 @@ class GBDTRanker(ClickRanker):
             for start in starts
         }
         chosen = choose_round(
-            held_out, judged, is_served_known=self.served_ is not None, metric=self.metric,
+            held_out, judged, is_served_known=self.served_ is not None,
             safety=self.safety, temper=self.temper, rng=rng,
         )  # fmt: skip
         self.history_ = BoostingHistory(judged[chosen.start].rounds, judged[chosen.start].values)

@@ -14,6 +14,7 @@ from countersample.errors import ParameterError
 from countersample.evaluation.ranking import parse_additive
 from countersample.objectives import LOSSES
 from countersample.plans import UNITS
+from countersample.tuning.safety import check_safety
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +81,7 @@ CHECKS: dict[str, Check] = {
     "clip": either(None, check=number, above=0, most=1),
     "doubly_robust": yes_or_no,
     "temper": either("auto", check=number, least=0, most=1),
-    "safety": partial(number, least=0, below=1),
+    "safety": check_safety,
     "normalize": _check_normalize,
     "random_state": as_generator,
 }

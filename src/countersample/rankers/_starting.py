@@ -49,7 +49,7 @@ def without_fold(task: Task, fold: Fold, clicks: ClickLog) -> Task:
 
     They are as `Task.held_out` gives them, doubly robust already where that is asked for.
     """
-    if clicks is task.clicks:  # too few queries to hold any out
+    if clicks is task.clicks:  # of one query, none of which is held out
         return task
     whole_log = task.whole_log.of_queries(fold.queries, exclude=True)
     return replace(task, log=clicks, whole_log=whole_log, robust=None)

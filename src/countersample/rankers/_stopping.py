@@ -10,7 +10,7 @@ import numpy as np
 
 from countersample.evaluation.ranking import parse_additive
 from countersample.tuning.results import Candidate, PathChoice
-from countersample.tuning.safety import FEWEST_QUERIES
+from countersample.tuning.safety import FEWEST_QUERIES, lower_ends_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from countersample.evaluation.held_out import HeldOut
 
 CHOOSING_SHARE = 0.7  # of the time, about, where it is chosen how long to train
-SIGNS = 1_000  # draws
 
 
 class Rounds(Protocol):
@@ -58,7 +57,6 @@ def judge_rounds(
     held_out: HeldOut,
     trained: Sequence[Rounds],
     *,
-    metric: str,
     first: int,
     most: int,
     patience: int,
@@ -66,8 +64,8 @@ def judge_rounds(
 ) -> Judged:
     """Train each on its fold until the value has not been better for `patience` rounds, or `most`.
 
-    Rounds are judged from the `first` on, by `metric`, that of `held_out`: from 0, before anything
-    is trained, where it starts from a ranker.
+    Rounds are judged from the `first` on: from 0, before anything is trained, where it starts from
+    a ranker.
     """
     sums: list[Floats] = []
     values: list[float] = []
@@ -76,7 +74,9 @@ def judge_rounds(
         if done >= first:
             sums.append(held_out.sums([each.held_out_scores() for each in trained]))
             values.append(held_out.value(sums[-1]))
-            last = min(most, first + int(np.argmax(_sign(metric) * np.array(values))) + patience)
+            last = min(
+                most, first + int(np.argmax(_sign(held_out.metric) * np.array(values))) + patience
+            )
         if done:
             share = max(share, done / last)  # a better value moves the end away
             progress.update(share)
@@ -115,7 +115,6 @@ def choose_round(
     judged: Mapping[str, Judged],
     *,
     is_served_known: bool,
-    metric: str,
     safety: float,
     temper: float,
     rng: np.random.Generator,
@@ -125,30 +124,26 @@ def choose_round(
     Of candidate c, held-out clicks give the gain d_c over what was logged and its standard error
     e_c. The round with the highest lower end d_c − z·e_c is chosen if that is above 0, and what was
     served is kept if not. All lower ends hold at once with the confidence `safety`, so that the
-    best of a hundred rounds is not taken for its luck: see `_quantile`. Other than weights,
+    best of a hundred rounds is not taken for its luck: see `lower_ends_at_once`. Unlike weights,
     networks and trees of several rounds have no mean that is one of them, so there is nothing in
     between, as there is for linear rankers (`countersample.tuning.safety`).
     """
-    begin, sign = time.perf_counter(), _sign(metric)
+    begin, sign = time.perf_counter(), _sign(held_out.metric)
     rounds = [(start, k) for start, found in judged.items() for k in range(len(found.rounds))]
     values = [float(judged[start].values[k]) for start, k in rounds]
     if not is_served_known:
         start, k = rounds[int(np.argmax(sign * np.array(values)))]
         return Chosen(start, int(judged[start].rounds[k]))
     logged = held_out.logged_sums()
-    found = [
-        held_out.difference(sign * judged[start].sums[k], sign * logged) for start, k in rounds
-    ]
-    adds = np.array([added for _, added in found])
-    errors = np.sqrt(np.einsum("ij,ij->i", adds, adds))
-    gains = np.array([gain for gain, _ in found])
-    lows = gains - (_quantile(adds, errors, safety, rng) * errors if safety else 0.0)
+    sums = [sign * judged[start].sums[k] for start, k in rounds]
+    gains = [held_out.difference(each, sign * logged)[0] for each in sums]
+    lows = lower_ends_at_once(held_out, sums, sign * logged, safety, rng)
     best = int(lows.argmax())
     is_shown = lows[best] > 0 and held_out.n_queries >= FEWEST_QUERIES
     is_better = bool(is_shown) or not safety
     candidates = []
     for index, ((start, k), value) in enumerate(zip(rounds, values, strict=True)):
-        gain, low = float(gains[index]), float(lows[index])
+        gain, low = gains[index], float(lows[index])
         share = float(is_better and index == best)
         steps = int(judged[start].rounds[k])
         candidates.append(Candidate(start, temper, steps, value, gain, low, share))
@@ -158,28 +153,13 @@ def choose_round(
         reference="logged",
         reference_value=held_out.value(logged),
         imitation_value=float(judged["served"].values[0]) if "served" in judged else None,
-        metric=metric,
+        metric=held_out.metric,
         safety=safety,
+        is_shown=bool(is_shown),
         n_queries=held_out.n_queries,
         seconds=time.perf_counter() - begin,
     )
     return Chosen(candidates[best].start, candidates[best].steps, path)
-
-
-def _quantile(adds: Floats, errors: Floats, confidence: float, rng: np.random.Generator) -> float:
-    """Return z with P(max_c Σ_g ±u_gc / e_c ≤ z) = confidence, over random signs of groups.
-
-    u_gc is what group g adds to the gain of candidate c. If no candidate is better than what was
-    logged, signs are as likely one way as the other. So it holds for all candidates at once, that
-    are much alike, and where only a few groups tell: of three queries, all three change for the
-    better by chance in one case of eight, of which √3 standard errors know nothing.
-    """
-    differ = errors > 0
-    if not differ.any():
-        return 0.0
-    signs = rng.choice(np.array([-1.0, 1.0]), (SIGNS, adds.shape[1]))
-    sums = signs @ (adds[differ] / errors[differ, None]).T
-    return float(np.quantile(sums.max(axis=1), confidence))
 
 
 def _sign(metric: str) -> int:

@@ -105,8 +105,10 @@ class Task:
             metric = self._within_page(metric)
             log, logged = self._with_never_shown(metric, rng)
             held_out = HeldOut(self.whole, log, metric, parts=parts, logged=logged, rng=rng)
+            clicked = np.unique(self.whole_log.weighted().query)  # in earnest, not by a model
+            held_out.n_queries = int(np.isin(clicked, np.concatenate(parts)).sum())
         if parts is None:
-            return held_out, [self.clicks]  # too few queries to hold any out
+            return held_out, [self.clicks]  # of one query none can be held out
         learned = [
             self._learned_from(~np.isin(self.whole_log.query, fold.queries))
             for fold in held_out.folds
@@ -116,11 +118,11 @@ class Task:
     def _parts(
         self, holdout: float, least_queries: int, rng: np.random.Generator
     ) -> list[Ints] | None:
-        """Cut the queries into parts by their clicks; None where too few have any."""
-        n_parts = round(1 / holdout)
+        """Cut the queries into parts by their clicks; None where only one has any."""
         n_clicked = len(np.unique(self.whole_log.weighted().query))
-        if n_clicked < n_parts:
+        if n_clicked == 1:
             return None
+        n_parts = min(round(1 / holdout), n_clicked)
         n_needed = -(-least_queries * n_parts // n_clicked)
         return HeldOut.cut(self.whole_log, n_parts, rng)[:n_needed]
 

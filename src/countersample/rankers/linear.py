@@ -69,10 +69,10 @@ class CounterSampleRanker(ClickRanker):
         Where paths begin; "auto" is both, if the log or a baseline tells what was served.
     temper : "auto" or float in [0, 1]
         α of the weights 1/p^α, from 0 (naive) to 1 (IPS); "auto" tries 0, ½ and 1.
-    safety : float in [0, 1)
-        The confidence with which held-out clicks have to show a ranker better than what was logged
-        before it takes its place; else the ranker ranks as what was logged, as far as features
-        tell. 0 takes what looks best.
+    safety : 0, or float in [0.5, 1)
+        The confidence with which clicks have to show a candidate better than what was logged, in
+        draws of held-out queries; the draws in which they show none keep what was logged, as far as
+        features tell it. 0 takes what looks best.
     average : bool
         Whether to rank by the mean of the weights over all steps, or by the last ones.
     l2 : float
@@ -220,6 +220,7 @@ class CounterSampleRanker(ClickRanker):
             tempers=self._tempers,
             safety=self.safety, options=options, rng=rng,
             knows_logged=self.served_ is not None and task.knows_logged,
+            served=starts.get("served"),
             progress=progress.part(CHOOSING_SHARE),
         )  # fmt: skip
         self.history_ = follow_paths(

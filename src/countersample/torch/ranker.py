@@ -104,7 +104,7 @@ class NeuralRanker(ClickRanker):
     temper : float in [0, 1]
         α of the weights 1/p^α to train with, from 0 (naive) to 1: see `ClickLog.temper`. Held-out
         clicks are not tempered.
-    safety : float in [0, 1)
+    safety : 0, or float in [0.5, 1)
         The confidence with which held-out clicks have to show the network better than what was
         logged before it takes its place; else the ranker ranks as what was logged, as far as
         features tell. 0 takes what looks best. Without patience nothing is held out, and it has no
@@ -221,11 +221,11 @@ class NeuralRanker(ClickRanker):
             learned = without_fold(task, fold, clicks)
             epochs[start] = self._training(learned, start, rng, fold.validation)
             judged[start] = judge_rounds(
-                held_out, [epochs[start]], metric=self.metric, first=int(start == "zero"),
+                held_out, [epochs[start]], first=int(start == "zero"),
                 most=self.epochs, patience=patience, progress=progress.part(1 / len(starts)),
             )  # fmt: skip
         chosen = choose_round(
-            held_out, judged, is_served_known=self.served_ is not None, metric=self.metric,
+            held_out, judged, is_served_known=self.served_ is not None,
             safety=self.safety, temper=self.temper, rng=rng,
         )  # fmt: skip
         found, of_epochs = judged[chosen.start], epochs[chosen.start]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 OF_PLANS = ("bounds", "probabilities")
 ARRAYS = (*OF_PLANS, "start", "scale")
+ROUNDING = 1e-9  # a start that was shrunk to the radius may be longer by as much
 _DECAY = {"least": 0, "below": 1}
 _RANGES: dict[str, dict[str, Any]] = {  # what a number may be
     "epochs": {"above": 0},
@@ -188,7 +189,7 @@ class TrainingOptions:
         if self.start is None:
             return np.zeros(n_features)
         start = _vector("start", self.start, n_features)
-        if np.linalg.norm(start) > self.radius:
+        if np.linalg.norm(start) > self.radius * (1 + ROUNDING):
             raise ParameterError(
                 f"start has norm {np.linalg.norm(start):g}, expected at most {self.radius:g}, the "
                 "radius: shrink it, or take a larger radius"

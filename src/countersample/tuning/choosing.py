@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample._params import number
 from countersample._progress import Progress
 from countersample.errors import ParameterError
 from countersample.evaluation.held_out import HeldOut
@@ -20,7 +19,7 @@ from countersample.tuning.paths import (
     number_of_steps,
 )
 from countersample.tuning.results import Candidate, PathChoice, best_naive
-from countersample.tuning.safety import compare_with
+from countersample.tuning.safety import check_safety, compare_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,14 +54,15 @@ def choose_path(
     dataset : RankingDataset
     log : ClickLog
     starts : mapping of names to float arrays (n_features,), optional
-        Weights that paths begin with; by default ``"zero"`` alone.
+        Weights that paths begin with; by default ``"zero"`` alone. ``"served"`` are those of what
+        is kept where nothing is better.
     tempers : sequence of float in [0, 1]
         α, of weights 1/p^α.
     logged : float array (n_rows,), optional
         λ of what was logged, for each row of the log: see
         `countersample.evaluation.estimators.logged_values`. Without, candidates are compared with
         the best that takes clicks as they are (α = 0).
-    safety : float in [0, 1)
+    safety : 0, or float in [0.5, 1)
         The confidence with which a candidate has to be better than what was logged (or than the
         best naive one); 0 takes what looks best, whatever was logged.
     metric : str
@@ -86,7 +86,7 @@ def choose_path(
     >>> found.kept, found.best.low > 0
     (0.0, True)
     """
-    number("safety", safety, least=0, below=1)
+    check_safety("safety", safety)
     log.check(dataset)
     options = options or TrainingOptions(
         unit="query", optimizer="dog", first_distance=FIRST_DISTANCE
@@ -116,13 +116,15 @@ def choose_by(
     safety: float,
     options: TrainingOptions,
     knows_logged: bool,
+    served: Floats | None = None,
     rng: np.random.Generator,
     progress: Progress,
 ) -> PathChoice:
     """Choose as `choose_path` does, by a judge that may rank other items than are learned from.
 
-    `logs` are those of the dataset without the queries of each fold, and the steps of `options` are
-    the most.
+    `logs` are those of the dataset without the queries of each fold, the steps of `options` are
+    the most, and `served` are the weights of what is kept where nothing is better, which may be no
+    start.
     """
     begin = time.perf_counter()
     if held_out.metric == "arp":
@@ -134,7 +136,7 @@ def choose_by(
     )  # fmt: skip
     naive = _naive(judged, held_out)
     reference = held_out.logged_sums() if knows_logged else judged[naive].sums
-    imitation = _sums_of(starts.get("served"), options, held_out)
+    imitation = _sums_of(starts.get("served", served), options, held_out)
     compared = compare_with(
         held_out, [each.sums for each in judged], reference,
         kept=imitation if knows_logged else None, safety=safety, rng=rng,
@@ -142,7 +144,7 @@ def choose_by(
     return PathChoice(
         candidates=tuple(
             Candidate(each.start, each.temper, each.steps, held_out.value(each.sums), *numbers)
-            for each, *numbers in zip(judged, *map(np.ndarray.tolist, compared), strict=True)
+            for each, *numbers in zip(judged, *map(np.ndarray.tolist, compared[:3]), strict=True)
         ),
         kept=compared.kept,
         reference="logged" if knows_logged else "naive",
@@ -150,6 +152,7 @@ def choose_by(
         imitation_value=None if imitation is None else held_out.value(imitation),
         metric=held_out.metric,
         safety=safety,
+        is_shown=compared.is_shown,
         n_queries=held_out.n_queries,
         seconds=time.perf_counter() - begin,
     )

@@ -142,8 +142,9 @@ def follow_paths(
     """
     shares = zip(choice.candidates, choice.shares, strict=True)
     chosen = [replace(each, share=share) for each, share in shares if share]
-    at = checkpoints_of(options.n_steps(1))
-    at = at[at <= max((each.steps for each in chosen), default=at[0])]
+    longest = max((each.steps for each in chosen), default=0)
+    at = np.append(0, checkpoints_of(options.n_steps(1)))
+    at = at[(at <= longest) & ((at > 0) | (longest == 0))]  # 0 where all is kept
     spread = _Spread.of(dataset, options.scale)
     mean = np.zeros((len(at), dataset.n_features))
     if choice.kept and choice.reference == "logged":

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from countersample._frames import Tabular
+from countersample.tuning.safety import FEWEST_QUERIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,10 @@ class PathChoice(Tabular):
         That of the imitation of what was served, which is what is kept.
     metric : str
     safety : float
-        The confidence with which a candidate has to be better.
+        The confidence with which a candidate has to be better, each by itself.
+    is_shown : bool
+        Whether some candidate is better with this confidence, by lower ends that hold for all of
+        them at once.
     n_queries : int
         The held-out queries with clicks.
     seconds : float
@@ -77,8 +81,8 @@ class PathChoice(Tabular):
     --------
     >>> from countersample.tuning import Candidate, PathChoice
     >>> found = Candidate("served", 0.5, 1000, value=0.44, gain=0.04, low=0.01, share=0.9)
-    >>> PathChoice((found,), 0.1, "logged", 0.4, 0.4, "dcg@10", 0.95, 100, 0.5).sentence[:73]
-    'Better than what was logged with 95% confidence in 90% of the draws of he'
+    >>> PathChoice((found,), 0.1, "logged", 0.4, 0.4, "dcg@10", 0.95, True, 100, 0.5).sentence[:73]
+    'Better than what was logged with 95% confidence: the choice of 90% of the'
     """
 
     candidates: tuple[Candidate, ...]
@@ -88,8 +92,14 @@ class PathChoice(Tabular):
     imitation_value: float | None
     metric: str
     safety: float
+    is_shown: bool
     n_queries: int
     seconds: float
+
+    @property
+    def keeps_logged(self) -> bool:
+        """Whether what was logged is kept as it is."""
+        return self.kept == 1 and self.reference == "logged"
 
     @property
     def best(self) -> Candidate:
@@ -115,21 +125,27 @@ class PathChoice(Tabular):
     def sentence(self) -> str:
         """What was decided and why, in words."""
         other = "what was logged" if self.reference == "logged" else "naive training"
+        sure = f"with {100 * self.safety:g}% confidence"
+        if self.n_queries < FEWEST_QUERIES and self.safety:
+            return (
+                f"Nothing can be shown to be better than {other}: {self.n_queries} held-out "
+                f"queries have clicks, expected {FEWEST_QUERIES} or more."
+            )
         of_other = f"where that of {other} is {self.reference_value:.3g}"
         if self.kept == 1:
             best = f"{self.metric} is {self.best.value:.3g} {of_other}"
             return (
-                f"Nothing was shown to be better than {other} with {self.safety:.0%} confidence: "
-                f"on held-out queries the most promising {best}, and may be {self.best.low:+.2g}."
+                f"Nothing was shown to be better than {other} {sure}: on held-out queries the most "
+                f"promising {best}, and may be {self.best.low:+.2g}."
             )
         mean = sum(each.share * each.value for each in self.candidates) / (1 - self.kept)
         values = f"{self.metric} is {mean:.3g} {of_other}"
         if not self.safety:
             return f"What looks best on held-out queries, whatever was logged: its {values}."
-        return (
-            f"Better than {other} with {self.safety:.0%} confidence in {1 - self.kept:.0%} of the "
-            f"draws of held-out queries: of what they choose {values}."
-        )
+        of_draws = f"the choice of {1 - self.kept:.0%} of the draws of held-out queries"
+        what = "" if any(each.share == 1 for each in self.candidates) else f" {of_draws}:"
+        shown = "Better" if self.is_shown else "Not shown to be better"
+        return f"{shown} than {other} {sure}:{what} {values}."
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the columns of `to_frame`: a row for each candidate."""

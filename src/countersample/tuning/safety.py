@@ -12,8 +12,13 @@ was logged: with features that know little of what was served that is all there 
 A choice among many by noisy numbers is itself noisy. So it is made again and again, in draws of the
 held-out queries (a bootstrap), each of which takes the candidate whose lower end is highest in it,
 or what was logged where no lower end is above 0. The share of the draws that take a candidate is
-its weight in the ranker: the mean of what the draws choose (bagging). With few clicks most draws
+its weight in the ranker: the mean of what the draws choose (bagging). With few clicks many draws
 keep what was logged and the ranker moves a little; with many it moves all the way.
+
+So a draw asks of each candidate by itself whether it is better, and there are many candidates:
+where all rankings are equally good, most draws find one that looks better, and the ranker moves
+among equals. Whether any candidate at all is better, which is another question, is told beside it
+(`is_shown`): by a lower end that holds for all candidates at once.
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from countersample._params import number
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,15 +37,22 @@ if TYPE_CHECKING:
     from countersample.evaluation.held_out import HeldOut
 
 DRAWS = 100
+SIGNS = 1_000  # draws of them
 FEWEST_QUERIES = 8  # that judge; by fewer nothing is shown
 
 
+def check_safety(name: str, value: object) -> float:
+    """Return a confidence: 0 for none, or from a half on, below which worse would do."""
+    return 0.0 if value == 0 else number(name, value, least=0.5, below=1, or_else="0")
+
+
 class Compared(NamedTuple):
-    """Candidates, compared with what was logged, each (n_candidates,)."""
+    """Candidates, compared with what was logged; the first three are each (n_candidates,)."""
 
     gain: Floats
     low: Floats  # the lower end of the gain
     share: Floats  # of the draws that choose it
+    is_shown: bool  # whether the highest lower end that holds for all at once is above 0
 
     @property
     def kept(self) -> float:
@@ -66,7 +80,7 @@ def compare_with(
         As of `HeldOut.logged_sums`.
     kept : float64 (n_groups,), optional
         Those of what is written where what was logged is kept; by default the same.
-    safety : float in [0, 1)
+    safety : 0, or float in [0.5, 1)
         The confidence; with 0 every draw takes the candidate that is best in it.
     rng : numpy Generator
 
@@ -87,19 +101,51 @@ def compare_with(
     >>> compare_with(held_out, [wrong], right, safety=0.95, rng=np.random.default_rng(0)).kept
     1.0
     """
+    judges = held_out.n_queries >= FEWEST_QUERIES
     n_groups = len(logged)
     times = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), DRAWS)
     z = NormalDist().inv_cdf(safety) if safety else 0.0
     gain, low, lows = _lower_ends(held_out, candidates, logged, times, z)
+    at_once = lower_ends_at_once(held_out, candidates, logged, safety, rng)
     chosen = lows.argmax(axis=1)
     if safety:
         if kept is not None:
             _, _, over_kept = _lower_ends(held_out, candidates, kept, times, z)
             keeps = lows.max(axis=1) <= 0
             lows[keeps], chosen[keeps] = over_kept[keeps], over_kept[keeps].argmax(axis=1)
-        is_shown = (lows.max(axis=1) > 0) & (held_out.n_queries >= FEWEST_QUERIES)
-        chosen = chosen[is_shown]
-    return Compared(gain, low, np.bincount(chosen, minlength=len(gain)) / DRAWS)
+        chosen = chosen[(lows.max(axis=1) > 0) & judges]
+    share = np.bincount(chosen, minlength=len(gain)) / DRAWS
+    return Compared(gain, low, share, bool(judges and at_once.max() > 0))
+
+
+def lower_ends_at_once(
+    held_out: HeldOut,
+    candidates: Sequence[Floats],
+    other: Floats,
+    safety: float,
+    rng: np.random.Generator,
+) -> Floats:
+    """d_c − z·e_c, (n_candidates,), with z so large that all hold at once with this confidence.
+
+    P(max_c Σ_g ±y_gc / e_c ≤ z) = safety over random signs of the groups, with y_gc what group g
+    has to say of the difference d_c: if no candidate is better than the other, signs are as likely
+    one way as the other. So it holds for candidates that are much alike, and where a few groups
+    tell: of three queries, all three change for the better by chance in one case of eight, of which
+    √3 standard errors know nothing. With a confidence of 0 it is d_c.
+    """
+    found = [held_out.difference(sums, other) for sums in candidates]
+    gain = np.array([value for value, _ in found])
+    adds = np.array([added for _, added in found])
+    errors = np.sqrt(np.einsum("ij,ij->i", adds, adds))
+    differ = errors > 0
+    if not safety or not differ.any():
+        return gain
+    weights = held_out.weight_sums / held_out.weight_sums.sum()
+    said = (adds + gain[:, None] * weights)[differ] / errors[differ, None]
+    signs = rng.choice(np.array([-1.0, 1.0]), (SIGNS, adds.shape[1]))
+    z = max(0.0, float(np.quantile((signs @ said.T).max(axis=1), safety)))
+    lows: Floats = gain - z * errors
+    return lows
 
 
 def _lower_ends(
