@@ -125,7 +125,7 @@ def measure(rounds):
                 "shape": shape,
                 "way": name,
                 "seconds": round(best[name], 2),
-                "default is faster": f"{best[name] / best['default']:.1f} ×",
+                "default is faster, ×": round(best[name] / best["default"], 1),
                 "nDCG@10": round(found[name], 4),
             }
             for name in WAYS
@@ -153,8 +153,8 @@ def memory(folder=None):
     return [
         {
             "rows": dataset.n_items,
-            "features": f"{dataset.features.nbytes / 2**30:.2f} GB",
-            "peak": f"{peak / 2**30:.2f} GB",
+            "features GB": round(dataset.features.nbytes / 2**30, 2),
+            "peak GB": round(peak / 2**30, 2),
             "ratio": round(peak / dataset.features.nbytes, 2),
             "seconds": round(time.perf_counter() - begin, 1),
         }

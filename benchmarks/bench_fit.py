@@ -8,7 +8,6 @@ and counting it by query, item and position, which any tool has to do. CPU secon
 fastest run: on a busy machine they say more than its seconds do.
 """
 
-import argparse
 import resource
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from output import make_parser, output, table
 
 sys.path.insert(0, str(Path(__file__).parent / "quality"))
 from top_k_log import make
@@ -35,13 +35,13 @@ WAYS = {
 def write(folder, sessions):
     """Write the log, with and without timestamps, and the features."""
     sizes = {"queries": QUERIES, "items": ITEMS, "shown": SHOWN, "sessions": sessions}
-    dataset, table = make(sizes, np.random.default_rng(0))
-    pq.write_table(table, folder / "by queries.parquet")
-    pq.write_table(table, folder / "propensities given.parquet")
-    session = table["session"].to_numpy()
+    dataset, log = make(sizes, np.random.default_rng(0))
+    pq.write_table(log, folder / "by queries.parquet")
+    pq.write_table(log, folder / "propensities given.parquet")
+    session = log["session"].to_numpy()
     seconds = session * (14 * 86_400) // (session.max() + 1)
     stamps = np.datetime64("2026-01-05", "s") + seconds.astype("timedelta64[s]")
-    pq.write_table(table.append_column("timestamp", pa.array(stamps)), folder / "by time.parquet")
+    pq.write_table(log.append_column("timestamp", pa.array(stamps)), folder / "by time.parquet")
     columns = {f"f{k}": column for k, column in enumerate(dataset.features.T)}
     query = np.repeat(np.arange(QUERIES), ITEMS)
     ids = {"query_id": query, "item_id": np.tile(np.arange(ITEMS), QUERIES)}
@@ -63,34 +63,44 @@ def seconds_of(work):
     return time.perf_counter() - begin, cpu
 
 
+def measure(way, folder, rounds):
+    """Return a row of the table."""
+    log = folder / f"{way}.parquet"
+    command = [
+        sys.executable, "-m", "countersample", "fit", str(log), "--features",
+        str(folder / "features.parquet"), "-o", str(folder / "ranker.json"), *WAYS[way],
+    ]  # fmt: skip
+    runs = [
+        seconds_of(lambda: subprocess.run(command, check=True, capture_output=True))
+        for _ in range(rounds)
+    ]
+    counted = min(seconds_of(lambda: counts_of(log))[0] for _ in range(rounds))
+    best, cpu = min(runs)
+    return {
+        "fit": way,
+        "first s": round(runs[0][0], 1),
+        "s": round(best, 1),
+        "CPU s": round(cpu, 1),
+        "counting alone s": round(counted, 2),
+        "× counting": round(best / counted, 1),
+    }
+
+
+def text(report):
+    return f"{report['log']}\n\n{table(report['rows'])}"
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    log = f"{options.sessions * SHOWN:,} impressions, {QUERIES:,} queries of {ITEMS} items"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder, options.sessions)
-        print(f"{options.sessions * SHOWN:,} impressions, {QUERIES:,} queries of {ITEMS} items\n")
-        print(f"{'fit':20} {'first s':>8} {'s':>6} {'CPU s':>6} {'counting alone s':>17}")
-        for way, more in WAYS.items():
-            log = folder / f"{way}.parquet"
-            command = [
-                sys.executable, "-m", "countersample", "fit", str(log), "--features",
-                str(folder / "features.parquet"), "-o", str(folder / "ranker.json"), *more,
-            ]  # fmt: skip
-            runs = [
-                seconds_of(lambda command=command: subprocess.run(
-                    command, check=True, capture_output=True
-                ))
-                for _ in range(options.rounds)
-            ]  # fmt: skip
-            counted = min(
-                seconds_of(lambda log=log: counts_of(log))[0] for _ in range(options.rounds)
-            )
-            best, cpu = min(runs)
-            told = f"{way:20} {runs[0][0]:8.1f} {best:6.1f} {cpu:6.1f} {counted:17.2f}"
-            print(told, flush=True)
+        rows = [measure(way, folder, options.rounds) for way in WAYS]
+    output({"log": log, "rows": rows}, text, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from output import make_parser, output, table
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 REAL = ROOT.parent / "shared" / "data" / "sogou_clicks" / "impressions.tsv.xz"
+LOGS = 100
+TITLES = {
+    "seconds": "seconds for an estimate with 200 resamples, 10 positions, 50 sessions a query, "
+    "20 features",
+    "ratio to the truth": "estimate / truth by position, geometric mean over 20 logs with the "
+    "cells of the sample",
+    "share": f"share of {LOGS} logs whose intervals of 95 % contain the truth, by position",
+}
 
 
 def times():
@@ -25,23 +34,20 @@ def times():
     from countersample.propensity import estimate, pair_ids
 
     theta = 1 / np.arange(1, 11)
-    print(
-        "seconds for an estimate with 200 resamples, 10 positions, 50 sessions a query, 20 features"
-    )
-    methods = ("pivot", "adjacent-chain", "all-pairs", "em", "regression-em")
-    print(f"{'impressions':>12} {'cells':>9}", " ".join(f"{name:>15}" for name in methods))
+    rows = []
     for n_queries in (200, 2_000, 20_000):
         rng = np.random.default_rng(0)
         features = rng.standard_normal((n_queries, 10, 20))
         relevance = expit(features @ np.repeat([0.5, 0], 10) - 1)
         counts, _ = served(rng, theta, n_queries=n_queries, sessions=50, relevance=relevance)
-        taken = []
-        for method in methods:
+        row = {"impressions": counts.n_impressions, "cells": len(counts)}
+        for method in ("pivot", "adjacent-chain", "all-pairs", "em", "regression-em"):
             given = {"features": features[pair_ids(counts)]} if method == "regression-em" else {}
             begin = time.perf_counter()
             estimate(counts, method=method, rng=0, **given)
-            taken.append(f"{time.perf_counter() - begin:15.2f}")
-        print(f"{counts.n_impressions:12,} {len(counts):9,}", " ".join(taken))
+            row[method] = time.perf_counter() - begin
+        rows.append(row)
+    return rows
 
 
 def real_cells():
@@ -63,24 +69,23 @@ def real_cells():
     rng = np.random.default_rng(0)
     logs = [cells_of(replace(counts, clicks=rng.binomial(counts.impressions, chance)))
             for _ in range(20)]  # fmt: skip
-    print(
-        "\nestimate / truth by position, geometric mean over 20 logs with the cells of the sample"
-    )
+    rows = []
     for method in ("adjacent-chain", "all-pairs", "em"):
         found = [METHODS[method](log).curves(np.ones((1, log.n_queries)))[0] for log in logs]
         ratio = np.exp(np.mean(np.log(np.array(found) / theta), axis=0))
-        print(f"{method:>15}", " ".join(f"{value:5.2f}" for value in ratio))
+        rows.append({"method": method, "by position": ratio.tolist()})
+    return rows
 
 
-def coverage(n_logs=100):
+def coverage():
     """Draw logs of two devices, and of users with and without trust."""
     from test_propensity_contexts import DEVICES, two_devices
     from test_propensity_trust import moved, told, users_of
 
     from countersample.propensity import estimate_by_context, estimate_trust
 
-    seeds = np.random.SeedSequence(0).spawn(n_logs)
-    print(f"share of {n_logs} logs whose intervals of 95 % contain the truth, by position")
+    seeds = np.random.SeedSequence(0).spawn(LOGS)
+    rows = []
     hits = {name: [] for name in DEVICES}
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -89,7 +94,7 @@ def coverage(n_logs=100):
             curve = found.curves[name]
             hits[name].append(((curve.low <= theta) & (theta <= curve.high))[1:])
     for name, hit in hits.items():
-        print(f"{name:>15}", *_shares(hit))
+        rows.append(_shares(name, hit))
     for has_trust in (True, False):
         alpha, beta = told(*users_of(5, has_trust=has_trust))
         in_alpha, in_beta, seen = [], [], []
@@ -103,18 +108,42 @@ def coverage(n_logs=100):
             in_beta.append(((found.beta_low <= beta) & (beta <= found.beta_high))[:-1])
             seen.append(found.has_trust_bias)
         name = "trust" if has_trust else "no trust"
-        print(f"{name + ', alpha':>15}", *_shares(in_alpha))
-        print(f"{name + ', beta':>15}", *_shares(in_beta), f"  trust seen in {np.mean(seen):.0%}")
+        rows.append(_shares(f"{name}, alpha", in_alpha))
+        rows.append(_shares(f"{name}, beta", in_beta, np.mean(seen)))
+    return rows
 
 
-def _shares(hits):
-    return *(f"{share:.2f}" for share in np.mean(hits, axis=0)), f"together {np.mean(hits):.3f}"
+def _shares(name, hits, seen=None):
+    by_position = np.mean(hits, axis=0).tolist()
+    together = float(np.mean(hits))
+    return {"of": name, "by position": by_position, "together": together, "trust seen": seen}
+
+
+def text(report):
+    tables = (table([{key: shown(x) for key, x in row.items()} for row in rows])
+              for rows in report.values())  # fmt: skip
+    return "\n\n".join(f"{TITLES[key]}\n{each}" for key, each in zip(report, tables, strict=True))
+
+
+def shown(cell):
+    if isinstance(cell, list):
+        return " ".join(f"{value:5.2f}" for value in cell)
+    if isinstance(cell, float):
+        return f"{cell:.3f}"
+    return "–" if cell is None else cell
+
+
+def main():
+    parser = make_parser(__doc__)
+    parser.add_argument("--coverage", action="store_true", help="of intervals, instead of times")
+    options = parser.parse_args()
+    if options.coverage:
+        report = {"share": coverage()}
+    else:
+        report = {"seconds": times()}
+        report |= {"ratio to the truth": real_cells()} if REAL.exists() else {}
+    output(report, text, as_json=options.json)
 
 
 if __name__ == "__main__":
-    if "--coverage" in sys.argv:
-        coverage()
-        sys.exit()
-    times()
-    if REAL.exists():
-        real_cells()
+    main()

@@ -12,9 +12,8 @@ the same features and are tuned on the same validation labels:
 The last column is *labels* minus *clicks*, with the 95 % interval of its mean over cases.
 """
 
-import argparse
-
 import numpy as np
+from output import make_parser, output
 from scipy import stats
 
 from countersample import ClickLog, simulate_clicks, synthetic, train_many
@@ -73,7 +72,7 @@ def measure(parts, case, n_clicks, n_draws):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--data", nargs="+", default=["yahoo-like", "istella-like"])
     parser.add_argument("--queries", type=int, default=1000, help="of a synthetic set")
     parser.add_argument("--seeds", type=int, default=5, help="of a synthetic set")
@@ -82,17 +81,30 @@ def main():
     parser.add_argument("--draws", type=int, default=60_000, help="steps of training on clicks")
     given = parser.parse_args()
     seeds = range(given.first_seed, given.first_seed + given.seeds)
+    rows = []
     for name in given.data:
         found = []
         for case, parts in enumerate(cases(name, given.queries, seeds)):
             found.append(measure(parts, case, given.clicks, given.draws))
-            print("#", name, case, {key: round(value, 4) for key, value in found[-1].items()},
-                  flush=True)  # fmt: skip
+            if given.json is not True:
+                print("#", name, case, {key: round(value, 4) for key, value in found[-1].items()},
+                      flush=True)  # fmt: skip
         lead = np.array([each["labels"] - each["clicks"] for each in found])
         half = stats.t.ppf(0.975, len(lead) - 1) * lead.std(ddof=1) / len(lead) ** 0.5
-        means = (f"{np.mean([each[key] for each in found]):.4f}" for key in found[0])
+        means = {key: np.mean([each[key] for each in found]) for key in found[0]}
         title = find_source(name).name
-        print(f"| {title} | {len(lead)} | {' | '.join(means)} | {lead.mean():+.4f} ± {half:.4f} |")
+        rows.append({"data": title, "cases": len(lead)} | means | {"lead": lead.mean(), "±": half})
+    output(rows, text, as_json=given.json)
+
+
+def text(rows):
+    """Return lines of a Markdown table."""
+    lines = []
+    for row in rows:
+        data, cases, *means, lead, half = row.values()
+        told = " | ".join(f"{mean:.4f}" for mean in means)
+        lines.append(f"| {data} | {cases} | {told} | {lead:+.4f} ± {half:.4f} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
