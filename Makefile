@@ -42,8 +42,8 @@ lowest: $(VENV)-lowest/.test  ## run the tests with the oldest versions of what 
 fuzz: $(VENV)/.dev  ## fuzz the LETOR reader for 20 seconds
 	$(BIN)/python tests/fuzz_letor.py 20
 
-bench: $(VENV)/.bench  ## run all benchmarks against their peers
-	$(BIN)/python benchmarks/run.py
+bench: $(VENV)/.bench  ## run all benchmarks, compare with the last run (BENCH=bench_alias: only that)
+	$(BIN)/python benchmarks/run.py $(BENCH)
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
