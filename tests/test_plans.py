@@ -131,6 +131,21 @@ def test_rows_without_clicks_are_no_examples(unit):
     np.testing.assert_array_equal(examples.counts, [1, 3])
 
 
+def test_by_click_signs_are_in_the_shares():
+    """Two clicks of which three were expected by chance, and one: v = (2 − 3)/0.5, (1 − 0)/0.25."""
+    signed = ClickLog([0, 1], [0, 0], [0.5, 0.25], count=[2, 1], by_chance=[3, 0])
+    examples = Examples.of(signed, "click")
+    np.testing.assert_array_equal(examples.weight, [-2, 4])
+    np.testing.assert_array_equal(examples.weights, [2, 4])
+    np.testing.assert_array_equal(examples.weight_shares, [-1, 1])
+
+
+def test_by_click_each_click_is_its_whole_example(log):
+    examples = Examples.of(log, "click")
+    np.testing.assert_array_equal(examples.weight_shares, np.ones(4))
+    np.testing.assert_array_equal(examples.spread(examples.weights), examples.weight)
+
+
 def test_unknown_unit(log):
     with pytest.raises(ParameterError, match="unit is 'session', expected one of click, pair, q"):
         Examples.of(log, "session")
@@ -334,6 +349,13 @@ def test_counter_example_where_norms_fall_with_the_weight():
 def test_plans_that_are_refused(log, name, options, error, message):
     with pytest.raises(error, match=message):
         make_plan(name, Examples.of(log, "click"), **options)
+
+
+def test_a_proposal_keeps_what_was_given(log):
+    chances = np.array([1.0, 2.0, 3.0, 2.0])
+    plan = make_plan("proposal", Examples.of(log, "click"), probabilities=chances)
+    chances[:] = 1
+    np.testing.assert_array_equal(plan.probabilities, [1 / 8, 2 / 8, 3 / 8, 2 / 8])
 
 
 def test_a_proposal_that_leaves_out_an_example_is_not_called_unbiased(log):

@@ -81,7 +81,7 @@ class AliasTable:
     def __init__(self, weights: ArrayLike) -> None:
         from countersample._kernels.alias import build  # noqa: PLC0415 (imports numba)
 
-        given = _as_weights(weights, "weights")
+        given = as_weights(weights, "weights")
         # By the largest first: neither a sum of huge weights nor n / (a tiny sum) overflows then.
         self._threshold: Floats = given / given.max()
         self._threshold *= len(given) / self._threshold.sum()
@@ -111,7 +111,8 @@ def _uniform(n: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     return rng.integers(0, n, whole_number("size", size, least=0))
 
 
-def _as_weights(values: ArrayLike, name: str, n: int | None = None) -> Floats:
+def as_weights(values: ArrayLike, name: str, n: int | None = None) -> Floats:
+    """Return weights to draw by as float64, checked: `name` is what an error calls them."""
     try:
         given = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
@@ -132,25 +133,24 @@ def _as_weights(values: ArrayLike, name: str, n: int | None = None) -> Floats:
 class Examples:
     """What is drawn: each example is a query and the clicks on its items that go together.
 
-    The clicked items ``starts[i]:starts[i + 1]`` belong to example i.
-
     Attributes
     ----------
     query : int32 (n,)
-    starts : int64 (n + 1,)
     item : int32 (n_clicked,)
     weight : float64 (n_clicked,)
         The importance weight v of each clicked item: above 0, or below it where its clicks are
         fewer than are expected by chance.
     clicks : float64 (n_clicked,)
         The clicks c on it.
+    first : int64 (n,), optional
+        The first clicked item of each example; without it each has one.
     """
 
     query: NDArray[np.int32]
-    starts: NDArray[np.int64]
     item: NDArray[np.int32]
     weight: Floats
     clicks: Floats
+    first: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.query)
@@ -161,9 +161,17 @@ class Examples:
         return float(self.clicks.sum())
 
     @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where clicked items begin, (n + 1,): ``starts[i]:starts[i + 1]`` are of example i."""
+        if self.first is None:
+            return np.arange(len(self) + 1, dtype=np.int64)
+        return np.append(self.first, len(self.item))
+
+    @cached_property
     def weights(self) -> Floats:
         """v_i, the weight of each example, (n,): the sum of those of its items, without sign."""
-        return self._added_up(np.abs(self.weight))
+        has_signs = self.weight.min() < 0
+        return self._added_up(np.abs(self.weight) if has_signs else self.weight)
 
     @cached_property
     def counts(self) -> Floats:
@@ -173,11 +181,16 @@ class Examples:
     @property
     def weight_shares(self) -> Floats:
         """The share of each clicked item in the weight of its example, signed, (n_clicked,)."""
-        return self.weight / np.repeat(self.weights, np.diff(self.starts))
+        if self.weights is self.weight:  # one item each, none of them below 0
+            return _all(1.0, len(self))
+        return self.weight / self.spread(self.weights)
+
+    def spread(self, values: Floats) -> Floats:
+        """Return for each clicked item the value of its example, (n,) → (n_clicked,)."""
+        return values if self.first is None else np.repeat(values, np.diff(self.starts))
 
     def _added_up(self, values: Floats) -> Floats:
-        added: Floats = np.add.reduceat(values, self.starts[:-1])
-        return added
+        return values if self.first is None else np.add.reduceat(values, self.first)
 
     @classmethod
     def of(cls, log: ClickLog, unit: str) -> Examples:
@@ -206,18 +219,23 @@ class Examples:
 
 
 def _by_click(log: ClickLog) -> Examples:
-    rows = slice(None) if log.count is None else np.flatnonzero(log.weights)
-    query = log.query[rows]
-    starts = np.arange(len(query) + 1, dtype=np.int64)
-    return Examples(query, starts, log.item[rows], log.weights[rows], log.clicks[rows])
+    weights, n = log.weights, log.n_rows
+    if log.count is None:  # the rows of the log as they are: nothing is copied
+        return Examples(log.query, log.item, weights, _all(1.0, n))
+    rows = np.flatnonzero(weights)
+    return Examples(log.query[rows], log.item[rows], weights[rows], log.count[rows])
 
 
 def _by_query(log: ClickLog) -> Examples:
     pairs = log.merge("pair")  # sorted by query
     pairs = pairs.weighted()
     query, first = np.unique(pairs.query, return_index=True)
-    starts = np.append(first, len(pairs)).astype(np.int64)
-    return Examples(query, starts, pairs.item, pairs.weights, pairs.clicks)
+    return Examples(query, pairs.item, pairs.weights, pairs.clicks, first.astype(np.int64))
+
+
+def _all(value: float, n: int) -> Floats:
+    """Return n times the same value, to be read only: it is in memory once."""
+    return np.broadcast_to(np.float64(value), n)
 
 
 UNITS: dict[str, Callable[[ClickLog], Examples]] = {
@@ -237,17 +255,23 @@ class Plan:
     Attributes
     ----------
     name : str
-    probabilities : float64 (n,)
-        π.
+    unnormalized : float64 (n,)
+        π up to a factor.
     multipliers : float64 (n,)
         m.
     shares : float64 (n_clicked,)
     """
 
     name: str
-    probabilities: Floats
+    unnormalized: Floats
     multipliers: Floats
     shares: Floats
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """π, float64 (n,)."""
+        probabilities: Floats = self.unnormalized / self.unnormalized.sum()
+        return probabilities
 
     @property
     def max_multiplier(self) -> float:
@@ -283,10 +307,9 @@ def naive(examples: Examples) -> Plan:
     >>> plan.probabilities.round(3), plan.multipliers
     (array([0.333, 0.667]), array([1., 1.]))
     """
-    probabilities = examples.counts / examples.n_clicks
-    counts = np.repeat(examples.counts, np.diff(examples.starts))
-    shares = np.divide(examples.clicks, counts, out=np.zeros_like(counts), where=counts > 0)
-    return Plan("naive", probabilities, np.ones(len(examples)), shares)
+    counts = examples.spread(examples.counts)
+    shares = np.divide(examples.clicks, counts, out=np.zeros(len(counts)), where=counts > 0)
+    return Plan("naive", examples.counts, _all(1.0, len(examples)), shares)
 
 
 def ips(examples: Examples) -> Plan:
@@ -303,7 +326,7 @@ def ips(examples: Examples) -> Plan:
     """
     n = len(examples)
     multipliers = examples.weights * (n / examples.n_clicks)
-    return Plan("ips", np.full(n, 1 / n), multipliers, examples.weight_shares)
+    return Plan("ips", _all(1.0, n), multipliers, examples.weight_shares)
 
 
 def countersample(examples: Examples) -> Plan:
@@ -318,9 +341,9 @@ def countersample(examples: Examples) -> Plan:
     >>> plan.probabilities, plan.multipliers
     (array([0.2, 0.8]), array([2.5, 2.5]))
     """
-    total = examples.weights.sum()
-    multipliers = np.full(len(examples), total / examples.n_clicks)
-    return Plan("countersample", examples.weights / total, multipliers, examples.weight_shares)
+    weights = examples.weights
+    multipliers = _all(weights.sum() / examples.n_clicks, len(examples))
+    return Plan("countersample", weights, multipliers, examples.weight_shares)
 
 
 def bounded(examples: Examples, *, bounds: ArrayLike) -> Plan:
@@ -338,7 +361,7 @@ def bounded(examples: Examples, *, bounds: ArrayLike) -> Plan:
     >>> plan.probabilities, plan.multipliers
     (array([0.5, 0.5]), array([1., 4.]))
     """
-    given = _as_weights(bounds, "bounds", len(examples))
+    given = as_weights(bounds, "bounds", len(examples))
     return proposal(examples, probabilities=examples.weights * given, name="bounded")
 
 
@@ -356,11 +379,11 @@ def proposal(examples: Examples, *, probabilities: ArrayLike, name: str = "propo
     >>> plan.probabilities, plan.multipliers.round(3)
     (array([0.25, 0.75]), array([2.   , 2.667]))
     """
-    given = _as_weights(probabilities, "probabilities", len(examples))
+    given = as_weights(probabilities, "probabilities", len(examples)).copy()  # may be the caller's
     pi = given / given.sum()
     weights = examples.weights / examples.n_clicks
     multipliers = np.divide(weights, pi, out=np.zeros_like(pi), where=pi > 0)
-    return Plan(name, pi, multipliers, examples.weight_shares)
+    return Plan(name, given, multipliers, examples.weight_shares)
 
 
 PLANS: dict[str, Callable[..., Plan]] = {

@@ -275,9 +275,8 @@ class ClickLog(Tabular):
     @property
     def weights(self) -> NDArray[np.float64]:
         """The importance weight of each row, v = (count − by_chance) / propensity, (n_rows,)."""
-        if self.by_chance is None:
-            return self.clicks / self.propensity
-        return (self.clicks - self.by_chance) / self.propensity
+        clicks = 1.0 if self.count is None else self.count
+        return (clicks if self.by_chance is None else clicks - self.by_chance) / self.propensity
 
     @property
     def max_weight(self) -> float:

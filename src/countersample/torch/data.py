@@ -129,8 +129,7 @@ class ClickDataset(Dataset[ClickSample]):
         self.plan = plan_of(plan, self.examples)
         self._features = dataset.features
         self._offsets = dataset.offsets
-        n_clicked = np.diff(self.examples.starts)
-        self._weight = np.repeat(self.plan.multipliers, n_clicked) * self.plan.shares
+        self._weight = self.examples.spread(self.plan.multipliers) * self.plan.shares
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -190,9 +189,9 @@ def plan_of(plan: str | Plan, examples: Examples) -> Plan:
         if not isinstance(plan, str) or plan not in PLANS:
             raise ParameterError(f"plan is {plan!r}, expected a Plan or one of {', '.join(PLANS)}")
         return make_plan(plan, examples)
-    if len(plan.probabilities) != len(examples):
+    if len(plan.unnormalized) != len(examples):
         raise ParameterError(
-            f"the plan is of {len(plan.probabilities):,} examples, expected {len(examples):,}: "
+            f"the plan is of {len(plan.unnormalized):,} examples, expected {len(examples):,}: "
             "make it from the examples of this log by this unit"
         )
     return plan
