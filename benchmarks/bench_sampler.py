@@ -8,7 +8,7 @@ the wait for the first index of an epoch after that, which PyTorch has in every 
 is both. "draws/s" is that of a whole epoch, one index at a time, its wait included. Times are the
 best of three rounds in one process, the two in turns. "memory" is the peak of one epoch on top of
 the log (of the weights, for PyTorch), in a process of its own. PyTorch takes at most 2²⁴ weights.
-10⁸ clicks need 10 GB of memory.
+10⁸ clicks need 4 GB of memory.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
@@ -14,8 +15,9 @@ from torch.utils.data import BatchSampler, DataLoader, TensorDataset
 
 from countersample import ClickLog
 from countersample.errors import DataError, ParameterError
-from countersample.plans import PLANS, UNITS, Examples, Plan, make_plan
+from countersample.plans import PLANS, UNITS, Examples, make_plan
 from countersample.torch import CounterSampler, sampling
+from countersample.torch._blocks import BlockTable
 
 # So rarely would correct draws fail one check: it is safe to try any seed.
 ALPHA = 1e-9
@@ -86,14 +88,39 @@ def test_draws_one_after_the_other_are_independent(log):
 
 
 def test_draws_are_made_when_they_are_asked_for(log, monkeypatch):
-    sizes, draw = [], Plan.draw
-    monkeypatch.setattr(Plan, "draw", lambda *given: sizes.append(given[1]) or draw(*given))
+    sizes, sample = [], BlockTable.sample
+    monkeypatch.setattr(
+        BlockTable, "sample", lambda *given: sizes.append(given[1]) or sample(*given)
+    )
     indices = iter(CounterSampler(log, n_draws=10**12))
-    assert sizes == [0]  # the table
+    assert sizes == []
     next(indices)
-    assert sizes == [0, sampling.BLOCK]
+    assert sizes == [sampling.BLOCK]
     next(islice(indices, sampling.BLOCK, None))
-    assert sizes == [0, sampling.BLOCK, sampling.BLOCK]
+    assert sizes == [sampling.BLOCK, sampling.BLOCK]
+
+
+def test_only_what_draws_need_is_made(rng):
+    """No column of the log is copied, and π is made when it is asked for."""
+    n = 1000
+    log = ClickLog(np.arange(n, dtype=np.int32), np.zeros(n, np.int32), 1 / rng.integers(1, 9, n))
+    sampler = CounterSampler(log, unit="click")
+    next(iter(sampler))
+    examples, plan = sampler.examples, sampler.plan
+    assert examples.query is log.query
+    assert plan.unnormalized is examples.weight
+    assert {"starts", "probabilities"}.isdisjoint(vars(examples) | vars(plan))
+    for constant in (examples.clicks, plan.multipliers, plan.shares):
+        assert (constant.shape, constant.strides) == ((n,), (0,))
+
+
+def test_weights_that_are_refused(log):
+    plan = make_plan("countersample", Examples.of(log, "query"))
+    wrong = replace(plan, unnormalized=np.array([1.0, np.nan, 1.0, 1.0]))
+    with pytest.raises(
+        DataError, match=r"weights\[1\] is nan, expected a finite number of at leas"
+    ):
+        CounterSampler(log, unit="query", plan=wrong)
 
 
 def test_more_examples_than_torch_takes():

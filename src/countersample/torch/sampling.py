@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.utils.data import Sampler
 from countersample._params import whole_number
 from countersample.errors import DataError, ParameterError
 from countersample.plans import Examples
+from countersample.torch._blocks import BlockTable
 from countersample.torch.data import plan_of
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from countersample.plans import Plan
 
 # Another way to make the stream is another version: a state would not go on where it stopped.
-VERSION = 1
+VERSION = 2
 BLOCK = 2**14
 
 
@@ -31,8 +33,8 @@ class CounterSampler(Sampler[Any]):
     """P(next index = i) = π_i, the probability of example i in a plan; every draw is independent.
 
     Takes the place of `torch.utils.data.WeightedRandomSampler`, for any number of clicks: O(1) a
-    draw, from a table that is made once. An index is one of ``Examples.of(log, unit)``, which is
-    what `ClickDataset` takes.
+    draw, from sums of weights that are made once, in one pass. An index is one of
+    ``Examples.of(log, unit)``, which is what `ClickDataset` takes.
 
     Parameters
     ----------
@@ -77,25 +79,25 @@ class CounterSampler(Sampler[Any]):
     >>> sampler.plan.probabilities.round(3)
     array([0.333, 0.667])
     >>> list(sampler), list(sampler)
-    ([1, 1, 1, 1, 1, 0, 0, 1, 1, 1], [1, 1, 1, 1, 0, 1, 0, 1, 1, 1])
+    ([1, 0, 1, 1, 1, 1, 0, 0, 1, 1], [1, 1, 0, 0, 0, 0, 0, 1, 1, 1])
 
     Two ranks share an epoch:
 
     >>> for rank in (0, 1):
     ...     print(list(CounterSampler(log, unit="click", n_draws=10, rank=rank, world_size=2)))
     [1, 1, 1, 0, 1]
-    [1, 1, 0, 1, 1]
+    [0, 1, 1, 0, 1]
 
     Batches, and going on in the middle of an epoch:
 
     >>> sampler = CounterSampler(log, unit="click", n_draws=10, batch_size=4)
     >>> batches = iter(sampler)
     >>> next(batches)
-    [1, 1, 1, 1]
+    [1, 0, 1, 1]
     >>> other = CounterSampler(log, unit="click", n_draws=10, batch_size=4)
     >>> other.load_state_dict(sampler.state_dict())
     >>> list(other), list(batches)
-    ([[1, 0, 0, 1], [1, 1]], [[1, 0, 0, 1], [1, 1]])
+    ([[1, 1, 0, 0], [1, 1]], [[1, 1, 0, 0], [1, 1]])
     """
 
     def __init__(
@@ -130,10 +132,11 @@ class CounterSampler(Sampler[Any]):
         n_draws = len(self.examples) if n_draws is None else n_draws
         self.n_draws = whole_number("n_draws", n_draws, least=1)
         self.plan = plan_of(plan, self.examples)
-        self.plan.draw(0, np.random.default_rng())  # makes the table
+        self._table = BlockTable(self.plan.unnormalized)
         self._epoch = 0
         self._start = 0  # where in the epoch's stream the iteration begins
-        self._n_given = 0  # indices of this rank since then
+        self._n_made = 0  # indices of this rank since then,
+        self._left: Iterator[int] = iter(())  # of which these are not given yet
         self._is_begun = False
 
     def __len__(self) -> int:
@@ -147,8 +150,8 @@ class CounterSampler(Sampler[Any]):
         # two iterators and uses the second.
         if self._is_begun:
             self._epoch, self._start = self._epoch + 1, 0
-        self._is_begun, self._n_given = True, 0
-        indices = self._indices()
+        self._is_begun, self._n_made, self._left = True, 0, iter(())
+        indices = chain.from_iterable(self._blocks())
         if self.batch_size is None:
             yield from indices
             return
@@ -221,34 +224,41 @@ class CounterSampler(Sampler[Any]):
         self._begin_at(epoch, drawn)
 
     def _begin_at(self, epoch: int, start: int) -> None:
-        self._epoch, self._start, self._n_given, self._is_begun = epoch, start, 0, False
+        self._epoch, self._start, self._is_begun = epoch, start, False
+        self._n_made, self._left = 0, iter(())
+
+    @property
+    def _n_given(self) -> int:
+        # Of the iterator, rather than counted at every index, which took longer than to draw it
+        return self._n_made - length_hint(self._left)
 
     def _position(self, n_given: int) -> tuple[int, int]:
         """Return the epoch, and the draws of it that all ranks have made, after so many indices."""
         drawn = self._start + n_given * self.world_size
         return (self._epoch, drawn) if drawn < self.n_draws else (self._epoch + 1, 0)
 
-    def _indices(self) -> Iterator[int]:
+    def _blocks(self) -> Iterator[Iterator[int]]:
+        """Yield the indices of this rank, those of one block of draws after the other."""
         epoch, world_size = self._epoch, self.world_size
-        at, n_given = self._start + self.rank, 0
+        at, n_made = self._start + self.rank, 0
         n_indices = -(-(self.n_draws - self._start) // world_size)
-        while n_given < n_indices:
+        while n_made < n_indices:
             block, first = divmod(at, BLOCK)
             # A generator for each block, so that the middle of an epoch is as near as its beginning
             key = np.random.SeedSequence(self.seed, spawn_key=(epoch, block))
-            drawn = self.plan.draw(BLOCK, np.random.default_rng(key))
-            mine = drawn[first::world_size][: n_indices - n_given].tolist()
-            for self._n_given, index in enumerate(mine, n_given + 1):
-                yield index
-            n_given += len(mine)
+            drawn = self._table.sample(BLOCK, np.random.default_rng(key))
+            mine = drawn[first::world_size][: n_indices - n_made].tolist()
+            n_made += len(mine)
             at += len(mine) * world_size
+            self._n_made, self._left = n_made, iter(mine)
+            yield self._left
 
     @cached_property
     def _identity(self) -> dict[str, int | str]:
         """What must be the same for a state to fit."""
         digest = hashlib.blake2b(digest_size=16)
         examples = self.examples
-        for column in (examples.query, examples.item, examples.weight, self.plan.probabilities):
+        for column in (examples.query, examples.item, examples.weight, self.plan.unnormalized):
             digest.update(np.ascontiguousarray(column).data)
         return {
             "version": VERSION,
