@@ -250,7 +250,8 @@ class Plan:
     """Draw example i with probability π_i, multiply its gradient by m_i.
 
     The gradient of an example with several clicked items j is Σ_j share_j ∇f_j; the shares of an
-    example sum to 1, without their signs.
+    example sum to 1, without their signs. Arrays are to be read only: one that has a single value
+    has it in memory once.
 
     Attributes
     ----------
