@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import lzma
 import os
 import shutil
@@ -128,6 +129,37 @@ class TestText:
         expected = np.float32(float(number))
         assert data.features[0, 0] == expected
         assert data.labels[0] == expected
+
+    def test_numbers_of_every_length_are_exact(self, rng):
+        # the digits before the point are read one by one, those after it eight at a time
+        numbers = []
+        for whole, places, sign in itertools.product(range(19), range(19), ["", "-", "+"]):
+            if whole + places:
+                digits = "".join(map(str, rng.integers(0, 10, whole + places)))
+                numbers += [f"{sign}{digits[:whole]}.{digits[whole:]}", f"{sign}{digits}"]
+        text = "".join(f"0 qid:1 1:{number} 2:7\n" for number in numbers)
+        expected = np.array([float(number) for number in numbers]).astype(np.float32)
+        features = load(text.encode()).features
+        np.testing.assert_array_equal(features[:, 0], expected)
+        np.testing.assert_array_equal(features[:, 1], 7)
+
+    @pytest.mark.parametrize("places", range(1, 10))
+    def test_what_follows_the_decimals(self, places):
+        number = b"0." + b"123456789"[:places]
+        for end in (b" ", b"\t", b"\n", b"\r\n", b"#", b" 2:99999999"):
+            row = load(b"0 qid:1 1:" + number + end + b"\n").features[0]
+            assert row[0] == np.float32(float(number))
+        # beside the digits in the table of characters, and those with a high bit
+        for byte in (b"/", b":", b".", b"-", b"\x01", b"\x80", b"\xb0", b"\xb9", b"\xff"):
+            with pytest.raises(DataError, match=r"<file>:1:11: expected a number"):
+                load(b"0 qid:1 1:" + number + byte + b"5 2:1\n")
+
+    def test_zeros_at_the_front_of_a_feature_number(self):
+        data = load(b"0 qid:1 0000001:1 00000000000000000000000000002:2\n")
+        assert data.features.tolist() == [[1, 2]]
+        for number in (b"1000001", b"00001000001", b"18446744073709551617", b"9" * 30):
+            with pytest.raises(DataError, match=r":1:9: feature number"):
+                load(b"0 qid:1 " + number + b":1\n")
 
     def test_beyond_float32(self):
         with pytest.raises(DataError, match=r":1:11: '1.7e308' is beyond float32"):

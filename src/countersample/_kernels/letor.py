@@ -37,6 +37,18 @@ _EXACT = np.uint64(2**53)
 _LARGEST = np.finfo(np.float32).max
 _SLACK = 2.0**-50  # relative error allowed for a product of two rounded numbers
 
+# Eight bytes of text as one uint64, the first in the lowest byte.
+_ZEROS = np.uint64(0x3030303030303030)
+_BEYOND_NINE = np.uint64(0x7676767676767676)  # 0x80 − 10 in each byte
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_LOW_BITS = np.uint64(0x0101010101010101)
+_PAIRS = np.uint64(0x00FF00FF00FF00FF)
+_FOURS = np.uint64(0x0000FFFF0000FFFF)
+_BY_PAIRS = np.uint64(1 + (10 << 8))
+_BY_FOURS = np.uint64(1 + (100 << 16))
+_BY_EIGHTS = np.uint64(1 + (10_000 << 32))
+_EIGHT_DIGITS = np.uint64(100_000_000)
+
 
 @part()
 def _byte(text: Text, at: int) -> np.uint8:
@@ -131,39 +143,103 @@ def _long_number(text: Text, at: int) -> tuple[np.uint64, int, bool, int]:
 
 
 @part()
-def _number(text: Text, at: int) -> tuple[np.float32, bool, int]:
+def _eight_bytes(text: Text, at: int) -> np.uint64:
+    """Return ``text[at : at + 8]`` as one number; the compiler makes one load of it."""
+    return (
+        np.uint64(_byte(text, at))
+        | np.uint64(_byte(text, at + 1)) << np.uint64(8)
+        | np.uint64(_byte(text, at + 2)) << np.uint64(16)
+        | np.uint64(_byte(text, at + 3)) << np.uint64(24)
+        | np.uint64(_byte(text, at + 4)) << np.uint64(32)
+        | np.uint64(_byte(text, at + 5)) << np.uint64(40)
+        | np.uint64(_byte(text, at + 6)) << np.uint64(48)
+        | np.uint64(_byte(text, at + 7)) << np.uint64(56)
+    )
+
+
+@part()
+def _eight_digits(word: np.uint64) -> np.uint64:
+    """Return the number whose eight digits, 0 to 9, are the bytes of a word."""
+    word = ((word * _BY_PAIRS) >> np.uint64(8)) & _PAIRS
+    word = ((word * _BY_FOURS) >> np.uint64(16)) & _FOURS
+    return (word * _BY_EIGHTS) >> np.uint64(32)
+
+
+@part()
+def _decimals(text: Text, at: int) -> tuple[np.uint64, int]:
+    """Read up to eight digits at `at`: what they are after a point, in 10⁻⁸, and how many."""
+    word = _eight_bytes(text, at) ^ _ZEROS
+    # The high bit of each byte that is no digit; a byte after such a one may be told wrongly.
+    others = ((word + _BEYOND_NINE) | word) & _HIGH_BITS
+    if others == np.uint64(0):
+        return _eight_digits(word), 8
+    upto = others ^ (others - np.uint64(1))  # all bits of the digits and of the byte after them
+    count = ((upto & _LOW_BITS) * _LOW_BITS) >> np.uint64(56)
+    return _eight_digits(word & (upto >> np.uint64(8))), np.int64(count) - 1
+
+
+@part()
+def _any_number(text: Text, at: int) -> tuple[np.float32, bool, int]:
     """Read a number at `at`: its float32, whether that is certain, and its end (−1: no number)."""
     negative = _byte(text, at) == _MINUS
     if negative or _byte(text, at) == _PLUS:
         at += 1
-    start = at
-    mantissa = np.uint64(0)
-    digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
-    while digit <= np.uint64(9):
-        mantissa = mantissa * np.uint64(10) + digit
-        at += 1
-        digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
-    digits = at - start
-    power = 0
-    if _byte(text, at) == _POINT:
-        at += 1
-        point = at
-        digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
-        while digit <= np.uint64(9):
-            mantissa = mantissa * np.uint64(10) + digit
-            at += 1
-            digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
-        power = point - at
-        digits -= power
-    more_digits = False
-    if digits == 0 or digits > 18 or _byte(text, at) == _LOWER_E or _byte(text, at) == _UPPER_E:
-        mantissa, power, more_digits, at = _long_number(text, start)
-        if at < 0:
-            return np.float32(0.0), True, at
+    mantissa, power, more_digits, at = _long_number(text, at)
+    if at < 0:
+        return np.float32(0.0), True, at
     value, certain = float32_of(mantissa, power, more_digits)
     if negative and value != 0.0:  # no −0: equal data must have equal bytes
         value = -value
     return value, certain, at
+
+
+@part(forceinline=True)
+def _short_number(text: Text, at: int) -> tuple[np.float32, bool, int]:
+    """Read a number at `at` with few digits and no exponent: its float32 and its end.
+
+    Also say whether that is all: if not, `_any_number` has to read it. Nothing is called in here,
+    since a call would count the references to the text, which takes longer than to read a number.
+    """
+    negative = False
+    digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
+    if digit > np.uint64(9):
+        negative = _byte(text, at) == _MINUS
+        if negative or _byte(text, at) == _PLUS:
+            at += 1
+            digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
+    start = at
+    mantissa = np.uint64(0)
+    while digit <= np.uint64(9):
+        mantissa = mantissa * np.uint64(10) + digit
+        at += 1
+        digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
+    whole = at - start
+    count = 0
+    places = 0
+    if _byte(text, at) == _POINT:
+        decimals, count = _decimals(text, at + 1)
+        mantissa = mantissa * _EIGHT_DIGITS + decimals
+        places = 8
+        at += 1 + count
+        if count == 8:
+            digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
+            while digit <= np.uint64(9):
+                mantissa = mantissa * np.uint64(10) + digit
+                places += 1
+                at += 1
+                digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
+    exact = whole + count > 0 and whole + places <= 18 and mantissa <= _EXACT
+    signed = -np.int64(mantissa) if negative else np.int64(mantissa)  # no −0 from this
+    return np.float32(np.float64(signed) / _POWERS[np.uintp(min(places, 18))]), exact, at
+
+
+@part()
+def _long_index(text: Text, start: int, stop: int) -> int:
+    """Return the number of the digits ``text[start:stop]``, or one beyond MAX_INDEX for more."""
+    index = 0
+    for at in range(start, stop):
+        index = min(index * 10 + np.int64(_byte(text, at)) - _ZERO, MAX_INDEX + 1)
+    return index
 
 
 @part()
@@ -188,6 +264,8 @@ def parse_rows(
     uncertain: Table,
 ) -> tuple[int, int, int, int, int, int, int]:
     """Parse the lines ``text[start:stop]`` into rows; ``text[stop - 1]`` must be a line feed.
+
+    The text must go on for eight bytes after `stop`; what they are does not matter.
 
     Parameters
     ----------
@@ -236,7 +314,7 @@ def parse_rows(
             continue
         line = at
 
-        value, row_certain, end = _number(text, at)
+        value, row_certain, end = _any_number(text, at)
         if end < 0 or not _is_end(_byte(text, end)):
             return row, n_runs, n_uncertain, min_index, max_index, BAD_LABEL, at
         if np.isinf(value):
@@ -291,26 +369,30 @@ def parse_rows(
                 at += 1
                 break
             token = at
-            index = np.int64(0)
-            digit = np.int64(byte) - _ZERO
-            while 0 <= digit <= 9:
-                index = index * 10 + digit
-                if index > MAX_INDEX:
-                    return (
-                        row, n_runs, n_uncertain, min_index, max_index, TOO_MANY_FEATURES, token
-                    )  # fmt: skip
+            digits = np.uint64(0)
+            digit = np.uint64(byte) - np.uint64(_ZERO)
+            while digit <= np.uint64(9):
+                digits = digits * np.uint64(10) + digit
                 at += 1
-                digit = np.int64(_byte(text, at)) - _ZERO
+                digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
+            index = np.int64(digits) if at - token <= 7 else _long_index(text, token, at)
+            if index > MAX_INDEX:
+                return (
+                    row, n_runs, n_uncertain, min_index, max_index, TOO_MANY_FEATURES, token
+                )  # fmt: skip
             if at == token or _byte(text, at) != _COLON:
                 return row, n_runs, n_uncertain, min_index, max_index, BAD_FEATURE, token
             at += 1
-            value, certain, end = _number(text, at)
-            if end < 0 or not _is_end(_byte(text, end)):
-                return row, n_runs, n_uncertain, min_index, max_index, BAD_VALUE, at
-            if np.isinf(value):
-                if not clip:
-                    return row, n_runs, n_uncertain, min_index, max_index, NOT_FINITE, at
-                value = np.copysign(_LARGEST, value)
+            value, exact, end = _short_number(text, at)
+            if not exact or not _is_end(_byte(text, end)):
+                value, certain, end = _any_number(text, at)
+                if end < 0 or not _is_end(_byte(text, end)):
+                    return row, n_runs, n_uncertain, min_index, max_index, BAD_VALUE, at
+                if np.isinf(value):
+                    if not clip:
+                        return row, n_runs, n_uncertain, min_index, max_index, NOT_FINITE, at
+                    value = np.copysign(_LARGEST, value)
+                row_certain = row_certain and certain
             if index <= last:
                 status = REPEATED if index == last else WRONG_ORDER
                 return row, n_runs, n_uncertain, min_index, max_index, status, token
@@ -318,10 +400,9 @@ def parse_rows(
                 min_index = min(min_index, index)
             last = index
             at = end
-            row_certain = row_certain and certain
-            column = index - base
-            if 0 <= column < width:
-                features[row, column] = value
+            column = np.uintp(index - base)  # beyond any width where it is below 0
+            if column < np.uintp(width):
+                features[np.uintp(row), column] = value
         max_index = max(max_index, last)
         if not row_certain:
             uncertain[n_uncertain, 0] = row

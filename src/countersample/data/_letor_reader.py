@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from countersample.data._tape import Tape
 
 BLOCK = 4 << 20  # bytes of text in work at a time; a second block is read meanwhile
+PADDING = 16  # bytes after a block: room for a line feed, and for the eight that the kernel reads
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 256 << 20
 _HEADROOM = 1.02  # reserve this much more than the rows seen so far promise
+_PIECE = 1 << 19  # bytes that a core parses at a time: one that also reads ahead takes fewer
 _WINDOW = 1 << 17  # bytes searched at a time for line feeds
 _UNKNOWN_SHARE = 0.8  # of a stream of unknown length, assumed read: it grows by a quarter
 
@@ -71,8 +73,9 @@ class _Block:
     def n_lines(self) -> int:
         return sum(piece.n_lines for piece in self.pieces)
 
-    def split(self, parts: int) -> None:
-        """Cut the block into about equal pieces of whole lines."""
+    def split(self, threads: int) -> None:
+        """Cut the block into about equal pieces of whole lines, several for each of the threads."""
+        parts = max(threads, (self.end - self.start) // _PIECE) if threads > 1 else 1
         start = self.start
         for part in range(1, parts + 1):
             stop = self.start + (self.end - self.start) * part // parts
@@ -278,19 +281,19 @@ def _count_lines(text: NDArray[np.uint8]) -> int:
     )
 
 
-def _blocks(source: OpenSource, pool: ThreadPoolExecutor, parts: int) -> Iterator[_Block]:
+def _blocks(source: OpenSource, pool: ThreadPoolExecutor, threads: int) -> Iterator[_Block]:
     """Yield blocks of whole lines, cut into pieces, reading and cutting ahead by one.
 
     A block ends with a line feed, added where the last line has none. A byte-order mark is left
     out. Two buffers take turns: a block is good until the next one is asked for.
     """
-    buffers = [bytearray(BLOCK + 1) for _ in range(2)]
+    buffers = [bytearray(BLOCK + PADDING) for _ in range(2)]
 
     def fill(carried: bytes, mark: bytes) -> tuple[_Block, bytes | None]:
         block, rest = _fill(buffers, source, carried)
         if mark and block.raw.startswith(mark, 0, block.end):
             block.start = len(mark)
-        block.split(parts)
+        block.split(threads)
         return block, rest
 
     mark = BYTE_ORDER_MARK
@@ -315,11 +318,11 @@ def _fill(
     None at the end of the source.
     """
     buffers.reverse()
-    if len(buffers[0]) <= 2 * len(carried):  # a line that is longer than a block
+    if len(buffers[0]) <= 2 * len(carried) + PADDING:  # a line that is longer than a block
         buffers[0] = bytearray(2 * len(buffers[0]))
     raw = buffers[0]
     text = np.frombuffer(raw, np.uint8)
-    size = len(raw) - 1  # room for a line feed at the end
+    size = len(raw) - PADDING
     raw[: len(carried)] = carried
     end = len(carried) + source.readinto(memoryview(raw)[len(carried) : size])
     if end < size:
