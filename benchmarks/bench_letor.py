@@ -4,12 +4,15 @@
 
 Two files are generated: Yahoo-shaped (700 features, 220 of them not zero in a row) and
 Istella-shaped (220 features, dense). All readers read the same files in the same process, in
-turns, from the page cache; the best of the repeats counts. Memory is measured in a process of its
-own: the peak resident size while reading, above the size before.
+turns, from the page cache; the best of the repeats counts. The same as seconds of CPU, of all cores
+together, hangs less on what else the machine does. Memory is measured in a process of its own: the
+peak resident size while reading, above the size before.
 """
 
 import argparse
 import json
+import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -21,9 +24,23 @@ import peers
 from output import make_parser, output
 
 from countersample import RankingDataset, load_letor, save_letor
-from countersample.data._letor_reader import BLOCK
+from countersample._cores import available_cores
+from countersample.data._letor_reader import BLOCK, PADDING
 
-BARS = {"pytorchltr 0.2.1 (C)": 4.0, "xgboost": 2.0}
+BARS = {"pytorchltr 0.2.1 (C)": 3.0, "xgboost": 2.0}
+
+
+def machine():
+    """Return what the figures were measured on: CPU, cores, and how busy they were before."""
+    names = Path("/proc/cpuinfo")
+    lines = names.read_text().splitlines() if names.exists() else []
+    found = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "CPU": found[0] if found else platform.processor() or platform.machine(),
+        "compiled as": os.environ.get("NUMBA_CPU_NAME", "that CPU"),
+        "cores": available_cores(),
+        "load before": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+    }
 
 
 def make_file(path, n_features, n_nonzero, items_a_query, megabytes):
@@ -44,17 +61,19 @@ def make_file(path, n_features, n_nonzero, items_a_query, megabytes):
 
 
 def measure(readers, path, repeat):
-    """Return the best MB/s of each reader, the readers taking turns."""
+    """Return the best MB/s and least CPU seconds of each reader, the readers taking turns."""
     best = dict.fromkeys(readers, float("inf"))
+    least = dict.fromkeys(readers, float("inf"))
     for _ in range(repeat):
         for name, read in readers.items():
             if name == "scikit-learn" and best[name] < float("inf"):
                 continue  # once is enough: it takes longer than all others together
-            begin = time.perf_counter()
+            begin, worked = time.perf_counter(), time.process_time()
             read(path)
             best[name] = min(best[name], time.perf_counter() - begin)
+            least[name] = min(least[name], time.process_time() - worked)
     megabytes = path.stat().st_size / 1e6
-    return {name: megabytes / seconds for name, seconds in best.items()}
+    return {name: megabytes / seconds for name, seconds in best.items()}, least
 
 
 def peak_memory(path):
@@ -97,29 +116,34 @@ def main():
         **others,
     }
     shapes = {"yahoo": (700, 220, 24), "istella": (220, 220, 103)}
-    results = {"not available": missing}
+    results = {"machine": machine(), "not available": missing}
     with tempfile.TemporaryDirectory() as folder:
         for shape, (n_features, n_nonzero, items) in shapes.items():
             path = Path(folder, f"{shape}.txt")
             make_file(path, n_features, n_nonzero, items, options.megabytes)
             load_letor(path)  # compile, and fill the page cache
-            rates = measure(readers, path, options.repeat)
-            results[shape] = {"MB/s": rates, "memory": peak_memory(path)}
+            rates, worked = measure(readers, path, options.repeat)
+            results[shape] = {"MB/s": rates, "CPU seconds": worked, "memory": peak_memory(path)}
             path.unlink()
     output(results, show, as_json=options.json)
 
 
 def show(results):
+    where = results.pop("machine")
+    print(", ".join(f"{what}: {value}" for what, value in where.items()))
     for name, reason in results.pop("not available").items():
         print(f"{name} is not available here ({reason})")
     for shape, figures in results.items():
-        rates, memory = figures["MB/s"], figures["memory"]
-        print(f"\n{shape}-shaped text{'MB/s':>23}  countersample is")
+        rates, worked, memory = figures["MB/s"], figures["CPU seconds"], figures["memory"]
+        own, own_work = rates["countersample"], worked["countersample"]
+        print(f"\n{shape + '-shaped text':<30}{'MB/s':>8}  countersample is")
         for name, rate in rates.items():
-            ratio = rates["countersample"] / rate
             bar = f"  (bar: {BARS[name]:g})" if name in BARS else ""
-            print(f"  {name:<30}{rate:>8,.0f}{ratio:>9.1f} times as fast{bar}")
-        buffers = 2 * (BLOCK + 1)
+            print(
+                f"  {name:<28}{rate:>8,.0f}{own / rate:>9.1f} times as fast, "
+                f"{worked[name] / own_work:.1f} by CPU time{bar}"
+            )
+        buffers = 2 * (BLOCK + PADDING)
         ratio = (memory["peak"] - buffers) / memory["arrays"]
         print(
             f"  peak memory {memory['peak'] / 1e6:,.0f} MB for arrays of "
