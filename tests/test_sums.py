@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import trained_bytes
 from numba import njit
+from numpy.testing import assert_array_equal
 
-from countersample._kernels import sums
+from countersample._kernels import rows, sums
 
 WIDTHS = [*range(1, 40), 61, 699]
 
@@ -34,8 +35,8 @@ def dot(a, i, b, j):
 
 
 @njit
-def four_dots(a, i, b, j):
-    return sums.four_dots(a, i, b, j)
+def eight_dots(a, i, b, j):
+    return sums.eight_dots(a, i, b, j)
 
 
 @njit
@@ -94,14 +95,61 @@ def test_products(n, rng):
     a, b = rng.normal(size=(3, n)), rng.normal(size=(5, n))
     assert squared_norm(a[0]) == twin(a[0], a[0])
     assert dot(a, 2, b, 1) == twin(a[2], b[1])
-    assert four_dots(a, 2, b, 1) == tuple(dot(a, 2, b, 1 + k) for k in range(4))
+    assert eight_dots(a, 1, b, 1) == tuple(dot(a, i, b, j) for i in (1, 2) for j in (1, 2, 3, 4))
 
 
 @pytest.mark.parametrize("n", WIDTHS)
 def test_products_of_float32(n, rng):
     a, b = rng.normal(size=(2, 5, n)).astype(np.float32)
-    assert four_dots(a, 2, b, 1) == tuple(dot(a, 2, b, 1 + k) for k in range(4))
+    assert eight_dots(a, 1, b, 1) == tuple(dot(a, i, b, j) for i in (1, 2) for j in (1, 2, 3, 4))
     np.testing.assert_allclose(dot(a, 1, b, 3), a[1].astype(float) @ b[3], rtol=1e-4, atol=1e-4)
+
+
+@FUSED
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+@pytest.mark.parametrize("n", WIDTHS)
+def test_codes_are_numbers(n, kind, rng):
+    codes = rng.integers(0, np.iinfo(kind).max, (3, n), endpoint=True, dtype=kind)
+    numbers, b = codes.astype(np.float32), rng.normal(size=(5, n)).astype(np.float32)
+    assert dot(codes, 2, b, 1) == dot(numbers, 2, b, 1)
+    assert eight_dots(codes, 1, b, 1) == eight_dots(numbers, 1, b, 1)
+
+
+@FUSED
+@pytest.mark.parametrize("kind", [np.float32, np.uint8, np.uint16])
+@pytest.mark.parametrize("n", WIDTHS)
+def test_rows_are_added_one_after_the_other(n, kind, rng):
+    a = rng.integers(0, 255, (6, n)).astype(kind)
+    out, factors = rng.normal(size=(5, n)), rng.normal(size=(4, 4))
+    out, factors = out.astype(np.float32), factors.astype(np.float32)
+    expected, single = out.copy(), out.copy()
+    for run in range(4):
+        for row, factor in zip((5, 0, 3, 3), factors[run], strict=True):
+            with np.errstate(all="raise"):
+                products = factor.astype(np.float64) * a[row]  # exact: 24 + 16 bits
+            expected[1 + run] = (products + expected[1 + run]).astype(np.float32)
+    add_four(out, 1, a, (5, 0, 3, 3), tuple(factors.ravel()))
+    for run in range(4):
+        for k in (0, 2):
+            add_two(single, 1 + run, a, (5, 0, 3, 3)[k : k + 2], tuple(factors[run, k : k + 2]))
+    assert_array_equal(out, single)
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-3)
+    fetch(a, 2)  # changes nothing
+
+
+@njit
+def add_four(out, run, a, which, factors):
+    rows.add_4_rows_to_4(out, run, a, which, factors)
+
+
+@njit
+def add_two(out, run, a, which, factors):
+    rows.add_2_rows(out, run, a, which, factors)
+
+
+@njit
+def fetch(a, row):
+    rows.fetch(a, row)
 
 
 def test_the_order_shows():

@@ -10,6 +10,7 @@ Both are vector instructions, on x86-64 since 2013 (AVX2 and FMA) and on every 6
 without them rounds products too, and so differs in the last digits.
 """
 
+from itertools import product
 from typing import Any
 
 from llvmlite import ir
@@ -28,7 +29,7 @@ def multiply_add(_: Value, a: Value, b: Value, c: Value) -> Value:
     """Return a · b + c, rounded once, of three numbers of one type."""
 
     def generate(_: Value, builder: Value, __: Value, given: Value) -> Value:
-        return _multiply_add(builder, *given)
+        return multiplied_and_added(builder, *given)
 
     return (a(a, b, c), generate) if a == b == c else None
 
@@ -38,8 +39,8 @@ def total(_: Value, a: Value) -> Value:
     """Σ_k a[k]."""
 
     def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        x, n = _row(context, builder, signature.args[0], given[0])
-        return _sums(builder, x, [None], n)[0]
+        x, n = row_of(context, builder, signature.args[0], given[0])
+        return _sums(builder, [x], [None], n)[0]
 
     return (a.dtype(a), generate) if a.layout == "C" else None
 
@@ -49,62 +50,70 @@ def squared_norm(_: Value, a: Value) -> Value:
     """Σ_k a[k]²."""
 
     def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        x, n = _row(context, builder, signature.args[0], given[0])
-        return _sums(builder, x, [x], n)[0]
+        x, n = row_of(context, builder, signature.args[0], given[0])
+        return _sums(builder, [x], [x], n)[0]
 
     return (a.dtype(a), generate) if a.layout == "C" else None
 
 
 @intrinsic
 def dot(_: Value, a: Value, i: Value, b: Value, j: Value) -> Value:
-    """Σ_k a[i, k] · b[j, k], of two matrices of the same width."""
+    """Σ_k a[i, k] · b[j, k], of two matrices of the same width; those of a may be codes."""
 
     def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        x, n = _row(context, builder, signature.args[0], *given[:2])
-        y, _ = _row(context, builder, signature.args[2], *given[2:])
-        return _sums(builder, x, [y], n)[0]
+        x, n = row_of(context, builder, signature.args[0], *given[:2])
+        y, _ = row_of(context, builder, signature.args[2], *given[2:])
+        return _sums(builder, [x], [y], n)[0]
 
-    return (a.dtype(a, i, b, j), generate) if a.layout == b.layout == "C" else None
+    return (b.dtype(a, i, b, j), generate) if a.layout == b.layout == "C" else None
 
 
 @intrinsic
-def four_dots(_: Value, a: Value, i: Value, b: Value, j: Value) -> Value:
-    """`dot` of row i of a with each of the rows j … j + 3 of b, in one pass."""
-    numbers = types.UniTuple(a.dtype, 4)
+def eight_dots(_: Value, a: Value, i: Value, b: Value, j: Value) -> Value:
+    """`dot` of the rows i and i + 1 of a with each of the rows j … j + 3 of b, in one pass.
+
+    Four of row i, then four of row i + 1.
+    """
+    numbers = types.UniTuple(b.dtype, 8)
 
     def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        x, n = _row(context, builder, signature.args[0], *given[:2])
-        y, _ = _row(context, builder, signature.args[2], *given[2:])
-        ys = [builder.gep(y, [builder.mul(n, n.type(k))]) for k in range(4)]
-        return context.make_tuple(builder, numbers, _sums(builder, x, ys, n))
+        x, n = row_of(context, builder, signature.args[0], *given[:2])
+        y, _ = row_of(context, builder, signature.args[2], *given[2:])
+        xs, ys = (
+            [builder.gep(first, [builder.mul(n, n.type(k))]) for k in range(count)]
+            for first, count in ((x, 2), (y, 4))
+        )
+        return context.make_tuple(builder, numbers, _sums(builder, xs, ys, n))
 
     return (numbers(a, i, b, j), generate) if a.layout == b.layout == "C" else None
 
 
-def _row(context: Value, builder: Value, kind: Value, value: Value, row: Value = None) -> Value:
+def row_of(context: Value, builder: Value, kind: Value, value: Value, row: Value = None) -> Value:
     """Return where a vector, or a row of a matrix, lies in memory, and its length."""
     array = context.make_array(kind)(context, builder, value)
     n = cgutils.unpack_tuple(builder, array.shape)[-1]
     return array.data if row is None else builder.gep(array.data, [builder.mul(row, n)]), n
 
 
-def _sums(builder: Value, x: Value, ys: list[Value], n: Value) -> list[Value]:
-    """Return Σ_k x[k] · y[k] for each y; that of x alone for a y that is None."""
+def _sums(builder: Value, xs: list[Value], ys: list[Value], n: Value) -> list[Value]:
+    """Return Σ_k x[k] · y[k] for each x and each y; that of x alone for a y that is None."""
     index = n.type
+    number = next((y.type.pointee for y in ys if y is not None), xs[0].type.pointee)
 
     def add(parts: list[Value], k: Value, size: int) -> None:
         """Add `size` terms from k on to the parts, in memory (which compiles to registers)."""
-        term = _load(builder, x, k, size)
-        for part, y in zip(parts, ys, strict=True):
+        terms = [load_numbers(builder, x, k, size, number) for x in xs]
+        factors = [None if y is None else load_numbers(builder, y, k, size, number) for y in ys]
+        for part, (term, factor) in zip(parts, product(terms, factors), strict=True):
             so_far = builder.load(part)
-            if y is None:
+            if factor is None:
                 added = builder.fadd(so_far, term)
             else:
-                added = _multiply_add(builder, term, _load(builder, y, k, size), so_far)
+                added = multiplied_and_added(builder, term, factor, so_far)
             builder.store(added, part)
 
-    zero = ir.VectorType(x.type.pointee, PARTS)(None)
-    parts = [cgutils.alloca_once_value(builder, zero) for _ in ys]
+    zero = ir.VectorType(number, PARTS)(None)
+    parts = [cgutils.alloca_once_value(builder, zero) for _ in product(xs, ys)]
     done = builder.and_(n, index(-PARTS))
     with cgutils.for_range_slice(builder, index(0), done, index(PARTS)) as (k, _):
         add(parts, k, PARTS)
@@ -120,11 +129,14 @@ def _sums(builder: Value, x: Value, ys: list[Value], n: Value) -> list[Value]:
     return [builder.extract_element(builder.load(part), ir.IntType(32)(0)) for part in parts]
 
 
-def _load(builder: Value, data: Value, k: Value, size: int) -> Value:
-    """Return data[k : k + size] as a vector."""
-    number = data.type.pointee
-    at = builder.bitcast(builder.gep(data, [k]), ir.VectorType(number, size).as_pointer())
-    return builder.load(at, align=NUMBERS[number][1])
+def load_numbers(builder: Value, data: Value, k: Value, size: int, number: Value) -> Value:
+    """Return data[k : k + size] as a vector of numbers; codes become numbers, exactly."""
+    kept = data.type.pointee
+    at = builder.bitcast(builder.gep(data, [k]), ir.VectorType(kept, size).as_pointer())
+    if kept == number:
+        return builder.load(at, align=NUMBERS[number][1])
+    codes = builder.load(at, align=kept.width // 8)
+    return builder.uitofp(codes, ir.VectorType(number, size))
 
 
 def _halved(builder: Value, vector: Value, half: int) -> Value:
@@ -137,7 +149,7 @@ def _halved(builder: Value, vector: Value, half: int) -> Value:
     )
 
 
-def _multiply_add(builder: Value, a: Value, b: Value, c: Value) -> Value:
+def multiplied_and_added(builder: Value, a: Value, b: Value, c: Value) -> Value:
     """Return a · b + c of numbers or vectors, by the instruction that rounds once if there is one.
 
     That is what LLVM promises of ``fmuladd`` on each CPU, for a number as for a vector.

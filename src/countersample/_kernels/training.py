@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from countersample._arrays import Floats, Ints
 from countersample._kernels.compiling import kernel, part
 from countersample._kernels.objectives import add_coefficients
-from countersample._kernels.sums import dot, four_dots, multiply_add
+from countersample._kernels.rows import add_2_rows, add_4_rows_to_4, add_8_rows, fetch
+from countersample._kernels.sums import dot, eight_dots
 from countersample._kernels.updates import update
 
 Matrix = NDArray[np.float32]
@@ -30,21 +31,32 @@ AHEAD = 64  # examples looked up at a time: reads from far apart wait together, 
 
 
 @part(error_model="numpy")
-def _scores(features: Matrix, start: int, end: int, weights: Matrix, out: Matrix) -> None:
-    """``out[k, i] = features[start + i] · weights[k]`` for each row i and run k."""
-    n_runs = len(weights)
-    run = 0
-    while run + 4 <= n_runs:
-        for row in range(start, end):
-            i = row - start
-            out[run, i], out[run + 1, i], out[run + 2, i], out[run + 3, i] = four_dots(
-                features, row, weights, run
-            )
-        run += 4
-    while run < n_runs:
-        for row in range(start, end):
-            out[run, row - start] = dot(features, row, weights, run)
-        run += 1
+def _scores(
+    features: Matrix, start: int, end: int, following: int, until: int, weights: Matrix, out: Matrix
+) -> None:
+    """``out[k, i] = features[start + i] · weights[k]`` for each row i and run k.
+
+    Meanwhile the rows from `following` until `until` are brought near, which come next.
+    """
+    n_runs, n_items = len(weights), end - start
+    for i in range(n_items):
+        if following + i < until:
+            fetch(features, following + i)
+        run = 0
+        if i + 1 < n_items and i % 2 == 0:
+            while run + 4 <= n_runs:
+                a0, a1, a2, a3, b0, b1, b2, b3 = eight_dots(features, start + i, weights, run)
+                out[run, i], out[run + 1, i], out[run + 2, i], out[run + 3, i] = a0, a1, a2, a3
+                out[run, i + 1], out[run + 1, i + 1] = b0, b1
+                out[run + 2, i + 1], out[run + 3, i + 1] = b2, b3
+                run += 4
+        elif i % 2 == 1:
+            run = n_runs // 4 * 4
+        while run < n_runs:
+            out[run, i] = dot(features, start + i, weights, run)
+            run += 1
+    for row in range(following + n_items, until):
+        fetch(features, row)
 
 
 @part(error_model="numpy")
@@ -56,7 +68,7 @@ def _add_gradient(
 
     `rows` is scratch space: the rows in which some run has a coefficient.
     """
-    n_runs, width = out.shape
+    n_runs = len(out)
     n_rows = 0
     for i in range(n_items):  # without a branch, which nobody could predict
         is_needed = coefficients[0, i] != 0.0
@@ -64,37 +76,56 @@ def _add_gradient(
             is_needed |= coefficients[run, i] != 0.0
         rows[n_rows] = i
         n_rows += is_needed
+    four = n_runs // 4 * 4
     done = 0
-    while n_rows - done >= ROWS:
+    while done + 4 <= n_rows and four > 0:
+        i0, i1, i2, i3 = rows[done], rows[done + 1], rows[done + 2], rows[done + 3]
+        taken = (start + i0, start + i1, start + i2, start + i3)
+        for k in range(0, four, 4):
+            add_4_rows_to_4(out, k, features, taken, (
+                factor * coefficients[k, i0], factor * coefficients[k, i1],
+                factor * coefficients[k, i2], factor * coefficients[k, i3],
+                factor * coefficients[k + 1, i0], factor * coefficients[k + 1, i1],
+                factor * coefficients[k + 1, i2], factor * coefficients[k + 1, i3],
+                factor * coefficients[k + 2, i0], factor * coefficients[k + 2, i1],
+                factor * coefficients[k + 2, i2], factor * coefficients[k + 2, i3],
+                factor * coefficients[k + 3, i0], factor * coefficients[k + 3, i1],
+                factor * coefficients[k + 3, i2], factor * coefficients[k + 3, i3],
+            ))  # fmt: skip
+        done += 4
+    for run in range(n_runs):
+        _add_rows(
+            features, start, coefficients, run, rows, done if run < four else 0, n_rows, factor, out
+        )
+
+
+@part(error_model="numpy")
+def _add_rows(
+    features: Matrix, start: int, coefficients: Matrix, run: int, rows: Ints, first: int,
+    n_rows: int, factor: np.float32, out: Matrix,
+) -> None:  # fmt: skip
+    """Add to the gradient of one run the rows from the first one on."""
+    done = first
+    while n_rows - done >= 8:
         i0, i1, i2, i3 = rows[done], rows[done + 1], rows[done + 2], rows[done + 3]
         i4, i5, i6, i7 = rows[done + 4], rows[done + 5], rows[done + 6], rows[done + 7]
-        x0, x1, x2, x3 = start + i0, start + i1, start + i2, start + i3
-        x4, x5, x6, x7 = start + i4, start + i5, start + i6, start + i7
-        for run in range(n_runs):
-            c0, c1 = factor * coefficients[run, i0], factor * coefficients[run, i1]
-            c2, c3 = factor * coefficients[run, i2], factor * coefficients[run, i3]
-            c4, c5 = factor * coefficients[run, i4], factor * coefficients[run, i5]
-            c6, c7 = factor * coefficients[run, i6], factor * coefficients[run, i7]
-            for column in range(width):
-                total = multiply_add(c0, features[x0, column], out[run, column])
-                total = multiply_add(c1, features[x1, column], total)
-                total = multiply_add(c2, features[x2, column], total)
-                total = multiply_add(c3, features[x3, column], total)
-                total = multiply_add(c4, features[x4, column], total)
-                total = multiply_add(c5, features[x5, column], total)
-                total = multiply_add(c6, features[x6, column], total)
-                out[run, column] = multiply_add(c7, features[x7, column], total)
-        done += ROWS
+        add_8_rows(
+            out, run, features,
+            (start + i0, start + i1, start + i2, start + i3,
+             start + i4, start + i5, start + i6, start + i7),
+            (factor * coefficients[run, i0], factor * coefficients[run, i1],
+             factor * coefficients[run, i2], factor * coefficients[run, i3],
+             factor * coefficients[run, i4], factor * coefficients[run, i5],
+             factor * coefficients[run, i6], factor * coefficients[run, i7]),
+        )  # fmt: skip
+        done += 8
     while done < n_rows:
         last = n_rows - 1
         i0, i1 = rows[done], rows[min(done + 1, last)]
-        x0, x1 = start + i0, start + i1
-        for run in range(n_runs):
-            c0 = factor * coefficients[run, i0]
-            c1 = factor * coefficients[run, i1] if done < last else np.float32(0.0)
-            for column in range(width):
-                total = multiply_add(c0, features[x0, column], out[run, column])
-                out[run, column] = multiply_add(c1, features[x1, column], total)
+        c1 = factor * coefficients[run, i1] if done < last else np.float32(0.0)
+        add_2_rows(
+            out, run, features, (start + i0, start + i1), (factor * coefficients[run, i0], c1)
+        )
         done += 2
 
 
@@ -208,7 +239,10 @@ def take_steps(
             start, end = found[ahead, 0], found[ahead, 1]
             first_click, last_click = found[ahead, 2], found[ahead, 3]
             n_items = end - start
-            _scores(features, start, end, small, scores)
+            following = until = 0
+            if ahead + 1 < min(AHEAD, len(draws) - k + ahead):
+                following, until = found[ahead + 1, 0], found[ahead + 1, 1]
+            _scores(features, start, end, following, until, small, scores)
             for run in range(n_runs):
                 for i in range(n_items):
                     coefficients[run, i] = 0.0
