@@ -16,6 +16,10 @@ Fold = Annotated[
     typer.Option(min=1, help="The fold of a folder with Fold1 … or S1 …; by default the first."),
 ]
 
+Bits = Annotated[
+    str | None,
+    typer.Option(help="Features in 8 or 16 bits, or auto: the fewest that lose little."),
+]
 Safety = Annotated[
     float | None,
     typer.Option(
@@ -197,3 +201,14 @@ def _pairs(option: str, text: str, example: str) -> dict[str, str]:
             )
         pairs[name] = own
     return pairs
+
+
+def parse_bits(text: str | None) -> int | str | None:
+    """Return the number of --bits, "auto" or None; refuse anything else."""
+    if text is None or text == "auto":
+        return text
+    from countersample.errors import ParameterError
+
+    if text not in {"8", "16"}:
+        raise ParameterError(f"--bits is {text!r}, expected 8, 16 or auto")
+    return int(text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Fold, Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._options import Bits, Fold, Json, Seed, parse_bits
 from countersample.cli.clicks import note_files
 
 if TYPE_CHECKING:
@@ -142,12 +142,19 @@ def convert(
     ],
     *,
     clip: Clip = False,
+    bits: Bits = None,
     json: Json = False,
 ) -> None:
-    """Convert labelled data: to a folder that opens in milliseconds, to LETOR text, to Parquet."""
+    """Convert labelled data: to a folder that opens in milliseconds, to LETOR text, to Parquet.
+
+    With --bits the folder has features in 8 or 16 bits: training reads less, and is faster.
+    """
     from countersample.data.load import convert as convert_file
 
-    _show_written(convert_file(source, target, clip=clip, progress=True), target, json=json)
+    made = convert_file(source, target, clip=clip, bits=parse_bits(bits), progress=True)
+    _show_written(made, target, json=json)
+    if made.bits is not None and not json:
+        _show.line(made.compact_report(made.bits).sentence)
 
 
 @app.command()

@@ -13,12 +13,14 @@ from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
 from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import (
+    Bits,
     Drop,
     FeatureColumns,
     Fold,
     Json,
     Safety,
     Seed,
+    parse_bits,
     parse_names,
 )
 from countersample.cli.clicks import DataPath, note_files
@@ -58,6 +60,7 @@ def train(
     normalize: Annotated[
         str | None, typer.Option(help="minmax, standard, query-minmax or none.")
     ] = None,
+    bits: Bits = None,
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
     judge: Annotated[
@@ -94,9 +97,10 @@ def train(
     note_files(data, fold)
     whole = load_train(data, fold=fold, progress=True)
     dataset = whole.select_features(parse_names(feature_columns), drop=parse_names(drop))
-    clicks = ClickLog.load(log, whole)
-    if dataset is not whole:
-        clicks = clicks.replace(fingerprint=dataset.fingerprint)
+    clicks = ClickLog.load(log, whole).replace(fingerprint=dataset.fingerprint)
+    n_bits = parse_bits(bits)
+    if n_bits is not None:
+        dataset = dataset.compact(n_bits)
     with share_progress(f"training {out.name}") as report:
         ranker.fit_log(dataset, clicks, progress=report)
     ranker.provenance_ |= {

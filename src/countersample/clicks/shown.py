@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample.data import RankingDataset
+from countersample.data.dataset import rows_of
 
 if TYPE_CHECKING:
     from countersample.clicks.log import ClickLog
@@ -57,7 +58,7 @@ def only_shown(dataset: RankingDataset, log: ClickLog) -> tuple[RankingDataset, 
     query = np.searchsorted(asked, log.query)
     item = np.searchsorted(rows, row) - offsets[query]
     shown = RankingDataset(
-        dataset.features[rows], dataset.labels[rows], offsets, dataset.query_ids[asked],
+        rows_of(dataset.features, rows), dataset.labels[rows], offsets, dataset.query_ids[asked],
         dataset.feature_names,
     )  # fmt: skip
     return shown, log.replace(query=query, item=item, fingerprint=None)

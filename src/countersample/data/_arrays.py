@@ -24,8 +24,13 @@ def as_numbers(values: ArrayLike, name: str) -> NDArray[np.float32]:
         return array.astype(np.float32, copy=False)
 
 
-def check_matrix(features: NDArray[Any]) -> int:
-    """Return the number of rows of a float32 matrix; refuse anything else."""
+def check_matrix(features: Any) -> int:  # noqa: ANN401 (array or codes)
+    """Return the number of rows of a float32 matrix; refuse anything else.
+
+    Codes are checked where they are made: see `countersample.data.compact`.
+    """
+    if not isinstance(features, np.ndarray):
+        return int(features.shape[0])
     if features.ndim != 2 or features.dtype != np.float32:
         raise DataError(
             f"features are {features.dtype} of shape {features.shape}, expected a float32 matrix "

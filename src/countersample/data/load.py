@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from countersample.data.folders import find_layout
@@ -13,6 +14,7 @@ from countersample.data.store import (
     is_dataset_folder,
     open_folder,
     save_folder,
+    write_compact,
     write_folder,
 )
 from countersample.errors import DataError, ParameterError
@@ -84,13 +86,18 @@ def convert(
     target: str | PathLike[str],
     *,
     clip: bool = False,
+    bits: int | str | None = None,
     progress: bool = False,
 ) -> RankingDataset:
     """Convert labelled data to the form that the name of `target` tells (see `save`); return it.
 
-    LETOR text to a folder goes straight to disk, so it may be larger than memory.
+    LETOR text to a folder goes straight to disk, so it may be larger than memory. With `bits` the
+    folder has codes (see `RankingDataset.compact`); what is larger than memory takes the room of
+    its numbers on disk meanwhile.
     """
     source, target = Path(source), check_target(target)
+    if bits is not None:
+        return _convert_compact(source, target, bits, clip=clip, progress=progress)
     if not target.suffix and source.is_file() and source.suffix not in TABLE_SUFFIXES:
 
         def fill(tape: Tape) -> tuple[RankingDataset, dict[str, str]]:
@@ -105,6 +112,23 @@ def convert(
     (dataset,) = parts.values()
     save(dataset, target)
     return dataset
+
+
+def _convert_compact(
+    source: Path, target: Path, bits: int | str, *, clip: bool, progress: bool
+) -> RankingDataset:
+    if target.suffix:
+        raise DataError(
+            f"{target}: codes of {bits} bits are kept in a folder, expected a name without suffix"
+        )
+    with TemporaryDirectory(prefix=f".{target.name}-", dir=target.absolute().parent) as made:
+        dataset = convert(source, Path(made, "numbers"), clip=clip, progress=progress)
+        if dataset.bits is not None:
+            raise DataError(f"{source}: has codes of {dataset.bits} bits already")
+        chosen = dataset.compact_report(bits).bits
+        write_compact(target, dataset, chosen, {"source": source.name})
+        del dataset  # a map of what is removed now
+    return open_folder(target)
 
 
 def check_target(path: str | PathLike[str]) -> Path:

@@ -98,7 +98,27 @@ class Normalizer:
 
     def __call__(self, dataset: RankingDataset) -> RankingDataset:
         """Return the dataset with normalised features; labels, queries and names stay."""
-        return dataset.with_features(self.transform(dataset.features, dataset.offsets))
+        return dataset.with_features(self.features(dataset.features, dataset.offsets))
+
+    def features(self, features: Any, offsets: ArrayLike) -> Any:  # noqa: ANN401 (array or codes)
+        """Return normalised features: `transform`, and of codes codes.
+
+        They are the same codes with another scale, or by query new ones of as many bits.
+        """
+        if isinstance(features, np.ndarray):
+            return self.transform(features, offsets)
+        if self.shift is not None and self.scale is not None:
+            shift, scale = np.array(self.shift), np.array(self.scale)
+            factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
+            return features.scaled(shift, factor)
+        most, ends = 2**features.bits - 1, np.asarray(offsets, np.int64)
+        codes = np.empty_like(features.codes)
+        for first, last in _query_blocks(ends, self.n_features):
+            rows = slice(ends[first], ends[last])
+            numbers = self.transform(features[rows], ends[first : last + 1] - ends[first])
+            codes[rows] = np.rint(numbers * most)
+        none = np.zeros(self.n_features)
+        return type(features)(codes, none + 1 / most, none)
 
     def transform(
         self, features: NDArray[Any], offsets: ArrayLike | None = None
@@ -195,7 +215,7 @@ class Normalizer:
         return f"Normalizer(how={self.how!r}, n_features={self.n_features})"
 
 
-def row_blocks(features: NDArray[Any]) -> Iterator[slice]:
+def row_blocks(features: Any) -> Iterator[slice]:  # noqa: ANN401 (array or codes)
     """Slices of rows, about 1 MB of float32 each, that cover the matrix in order.
 
     Examples
@@ -207,6 +227,16 @@ def row_blocks(features: NDArray[Any]) -> Iterator[slice]:
     step = max(1, _BLOCK_VALUES // max(1, n_features))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+def _query_blocks(offsets: NDArray[np.int64], n_features: int) -> Iterator[tuple[int, int]]:
+    """Yield the first query, and the one after the last, of blocks of about 1 MB of float32."""
+    step = max(1, _BLOCK_VALUES // max(1, n_features))
+    first = 0
+    while first < len(offsets) - 1:
+        last = int(np.searchsorted(offsets, offsets[first] + step, side="right")) - 1
+        yield first, max(last, first + 1)
+        first = max(last, first + 1)
 
 
 def _minmax(features: NDArray[np.float32]) -> Columns:

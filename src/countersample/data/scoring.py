@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.data.dataset import RankingDataset
+
+
+def linear_scores(weights: NDArray[Any], features: Any) -> NDArray[np.float32]:  # noqa: ANN401 (array or codes)
+    """W·xᵀ, float32 (n_weights, n_items), of weights (n_weights, n_features); codes stay codes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample.data.scoring import linear_scores
+    >>> linear_scores(np.array([[1.0, -2.0]]), np.array([[3.0, 1.0]], np.float32))
+    array([[1.]], dtype=float32)
+    """
+    if not isinstance(features, np.ndarray):
+        scores: NDArray[np.float32] = features.scores(np.asarray(weights, np.float64))
+        return scores
+    product: NDArray[np.float32] = np.asarray(weights, np.float32) @ features.T
+    return product
 
 
 class Ranker(Protocol):

@@ -1,9 +1,10 @@
 """A dataset as a folder, opened by memory map in milliseconds; what is not as written is refused.
 
 The folder has ``features.npy``, ``labels.npy``, ``offsets.npy``, ``query_ids.npy`` and
-``header.json``. The header has the size and time of change of each file and a hash of all content.
-Where size and time are as written the folder is trusted; where only a time differs (the folder was
-copied, or changed), all content is hashed anew and compared.
+``header.json``; where features are codes, ``codes.npy`` has their scales and offsets. The header
+has the size and time of change of each file and a hash of all content. Where size and time are as
+written the folder is trusted; where only a time differs (the folder was copied, or changed), all
+content is hashed anew and compared.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from countersample._files import atomic_path
 from countersample._version import __version__
 from countersample.data._tape import NPY_HEADER, FileTape, Tape
+from countersample.data.compact import TYPES, CompactFeatures
 from countersample.data.dataset import RankingDataset
 from countersample.errors import DataError
 
@@ -26,13 +28,18 @@ if TYPE_CHECKING:
 
 FORMAT = "countersample-dataset"
 VERSION = 1
+COMPACT = 2  # the version of folders with codes, which releases before could not read
 FEATURES = "features.npy"
 HEADER = "header.json"
 _ARRAYS = (FEATURES, "labels.npy", "offsets.npy", "query_ids.npy")
+CODES = "codes.npy"  # scale and offset, (2, n_features)
 
 
 def save_folder(dataset: RankingDataset, folder: str | PathLike[str]) -> None:
     """Write a dataset as a folder, atomically; a dataset folder that is there is replaced."""
+    if dataset.bits is not None:
+        write_compact(Path(folder), dataset, dataset.bits, {})
+        return
 
     def copy(tape: Tape) -> tuple[RankingDataset, dict[str, Any]]:
         tape.resize(dataset.features.size)
@@ -50,22 +57,48 @@ def write_folder(
     with atomic_path(folder) as temporary:
         temporary.mkdir()
         dataset, notes = fill(FileTape(temporary / FEATURES))
-        for name in _ARRAYS[1:]:
-            np.save(temporary / name, getattr(dataset, name.removesuffix(".npy")))
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "written_by": f"countersample {__version__}",
-            "n_queries": dataset.n_queries,
-            "n_items": dataset.n_items,
-            "n_features": dataset.n_features,
-            "feature_names": dataset.feature_names,
-            "fingerprint": dataset.fingerprint,
-            "notes": notes,
-            "files": {name: _state(temporary / name) for name in _ARRAYS},
-        }
-        (temporary / HEADER).write_text(json.dumps(header, indent=1) + "\n")
+        _write_rest(temporary, dataset, notes, _ARRAYS)
         del dataset  # the map must be let go of before the folder is renamed
+
+
+def write_compact(folder: Path, dataset: RankingDataset, bits: int, notes: dict[str, Any]) -> None:
+    """Write a folder of codes, atomically; what is not compact yet is encoded block by block."""
+    check_replaceable(folder)
+    with atomic_path(folder) as temporary:
+        temporary.mkdir()
+        shape, kind = dataset.features.shape, TYPES[bits]
+        codes = np.lib.format.open_memmap(temporary / FEATURES, "w+", kind, shape)
+        if dataset.bits is None:
+            features = CompactFeatures.of(dataset.features, bits=bits, out=codes)
+        else:
+            features = dataset.features
+            codes[:] = features.codes
+        codes.flush()
+        np.save(temporary / CODES, np.stack([features.scale, features.offset]))
+        _write_rest(temporary, dataset.with_codes(features), notes, (*_ARRAYS, CODES))
+        del codes, features  # as above
+
+
+def _write_rest(
+    folder: Path, dataset: RankingDataset, notes: dict[str, Any], files: tuple[str, ...]
+) -> None:
+    """Write the small arrays and the header, with what tells that these files are as written."""
+    for name in _ARRAYS[1:]:
+        np.save(folder / name, getattr(dataset, name.removesuffix(".npy")))
+    header = {
+        "format": FORMAT,
+        "version": VERSION if dataset.bits is None else COMPACT,
+        "written_by": f"countersample {__version__}",
+        "n_queries": dataset.n_queries,
+        "n_items": dataset.n_items,
+        "n_features": dataset.n_features,
+        "feature_names": dataset.feature_names,
+        "fingerprint": dataset.fingerprint,
+        "content": dataset.content_hash(),
+        "notes": notes,
+        "files": {name: _state(folder / name) for name in files},
+    }
+    (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n")
 
 
 def check_replaceable(folder: Path) -> None:
@@ -92,14 +125,15 @@ def open_stored(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
     if not is_dataset_folder(folder):
         raise DataError(f"{folder}: not a dataset folder (no {HEADER} of one)")
     header = json.loads((folder / HEADER).read_bytes())
-    if header.get("version") != VERSION:
+    if header.get("version") not in (VERSION, COMPACT):
         raise DataError(
             f"{folder}: written in format version {header.get('version')}, expected {VERSION}: "
             "convert the source again"
         )
     try:
         dataset, is_as_written = _open_arrays(folder, header)
-        if not is_as_written and dataset.fingerprint != header["fingerprint"]:
+        written = header.get("content", header["fingerprint"])
+        if not is_as_written and dataset.content_hash() != written:
             raise DataError("its content is not what was written")
         # What was hashed when written need not be hashed again.
         dataset.__dict__["fingerprint"] = header["fingerprint"]
@@ -110,8 +144,8 @@ def open_stored(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
 
 def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, bool]:
     """Open the arrays; say whether each file's size and time are as the header has them."""
-    is_as_written = True
-    for name in _ARRAYS:
+    is_as_written, is_compact = True, header["version"] == COMPACT
+    for name in (*_ARRAYS, *([CODES] if is_compact else [])):
         size, time = header["files"][name]
         found_size, found_time = _state(folder / name)
         if size != found_size:
@@ -122,6 +156,9 @@ def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, 
     )
     is_empty = header["files"][FEATURES][0] == NPY_HEADER  # and then it cannot be mapped
     features = np.load(folder / FEATURES, mmap_mode=None if is_empty else "r", allow_pickle=False)
+    if is_compact:
+        scale, offset = np.load(folder / CODES, allow_pickle=False)
+        features = CompactFeatures(features, scale, offset)
     names = None if header["feature_names"] is None else tuple(header["feature_names"])
     return RankingDataset(features, labels, offsets, query_ids, names), is_as_written
 

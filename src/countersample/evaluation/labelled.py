@@ -10,7 +10,7 @@ import numpy as np
 
 from countersample._cores import available_cores
 from countersample._frames import Tabular
-from countersample.data.scoring import Ranker, scores_of
+from countersample.data.scoring import Ranker, linear_scores, scores_of
 from countersample.errors import DataError
 from countersample.metrics import get_metric
 
@@ -186,6 +186,6 @@ def learning_curve(
     means: list[float] = []
     with ThreadPoolExecutor(available_cores()) as pool:
         for first in range(0, len(weights), step):
-            scores = weights[first : first + step] @ dataset.features.T
+            scores = linear_scores(weights[first : first + step], dataset.features)
             means += pool.map(mean_of, scores)
     return np.array(means)

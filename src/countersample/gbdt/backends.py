@@ -113,14 +113,14 @@ class LightGBM:
         }
         params = _with_own("lightgbm", defaults, settings["backend_params"] or {})
         table = lightgbm.Dataset(
-            dataset.features, label=np.zeros(dataset.n_items), params=params,
+            np.asarray(dataset.features), label=np.zeros(dataset.n_items), params=params,
             init_score=_scores_of(base, dataset),
         )  # fmt: skip
         self._objective, self._base = objective, base
         self._booster = lightgbm.Booster(params, table)
         if held_out is not None:
             validation = table.create_valid(
-                held_out.features, label=np.zeros(held_out.n_items), params=params,
+                np.asarray(held_out.features), label=np.zeros(held_out.n_items), params=params,
                 init_score=_scores_of(base, held_out),
             )  # fmt: skip
             self._booster.add_valid(validation, "held out")
@@ -177,7 +177,7 @@ class XGBoost:
         self._objective, self._base = objective, base
         self._table, self._held_out = (
             None if each is None
-            else xgboost.DMatrix(each.features, base_margin=_scores_of(base, each))
+            else xgboost.DMatrix(np.asarray(each.features), base_margin=_scores_of(base, each))
             for each in (dataset, held_out)
         )  # fmt: skip
         cache = [each for each in (self._table, self._held_out) if each is not None]

@@ -97,8 +97,10 @@ def as_log(
     return dataset, log
 
 
-def check_finite(features: NDArray[np.float32]) -> None:
-    """Refuse a value that is not finite, with its row and column."""
+def check_finite(features: Any) -> None:  # noqa: ANN401 (array or codes)
+    """Refuse a value that is not finite, with its row and column; codes have none."""
+    if not isinstance(features, np.ndarray):
+        return
     with np.errstate(invalid="ignore"):  # inf − inf
         if np.isfinite(features.sum(dtype=np.float64)):
             return
@@ -110,9 +112,7 @@ def check_finite(features: NDArray[np.float32]) -> None:
     )
 
 
-def own_features(
-    dataset: RankingDataset, n_features: int, names: tuple[str, ...] | None
-) -> NDArray[np.float32]:
+def own_features(dataset: RankingDataset, n_features: int, names: tuple[str, ...] | None) -> Any:  # noqa: ANN401 (array or codes)
     """Return the features of training: by their names where a dataset has more, (n_items, n).
 
     Refuse another number of features, or other names where both have names.

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countersample._progress import Progress
 from countersample.data import RankingDataset
+from countersample.data.dataset import rows_of
 from countersample.data.normalize import Normalizer
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.ranking import rank_values, ranks_of
@@ -228,7 +229,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         if self.normalizer_ is None or self.normalizer_.how != "query-minmax":
             return self._scores(features, np.array([0, len(features)]))
         rows, offsets = self._rows(X, qid)
-        return tables.put_back(rows, self._scores(features[rows], offsets))
+        return tables.put_back(rows, self._scores(rows_of(features, rows), offsets))
 
     def rank(self, X: Table, qid: Column = None) -> Ints:
         """Return the rank of each row within its query, int64 (n_rows,), from 1; ties in row order.
@@ -270,9 +271,9 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             weights = weights * tables.as_sample_weights(sample_weight, counts)
         return float(weights @ rank_values("dcg", self.rank(X, qid)) / weights.sum())
 
-    def _scores(self, features: NDArray[np.float32], offsets: Ints) -> Floats:
+    def _scores(self, features: Any, offsets: Ints) -> Floats:  # noqa: ANN401 (as above)
         if self.normalizer_ is not None:
-            features = self.normalizer_.transform(features, offsets)
+            features = self.normalizer_.features(features, offsets)
         return self.scorer_.predict(features)
 
     # -- checking
@@ -285,7 +286,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         tables.check_finite(features)
         return features, tables.as_counts(counts)
 
-    def _features(self, X: Table) -> NDArray[np.float32]:
+    def _features(self, X: Table) -> Any:  # noqa: ANN401 (array or codes)
         self._check_fitted()
         if isinstance(X, RankingDataset):
             features = tables.own_features(X, self.n_features_in_, self._feature_names)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from countersample._params import choice, number
+from countersample.data.scoring import linear_scores
 from countersample.errors import DataError, ParameterError
 from countersample.rankers._parameters import either, yes_or_no
 from countersample.rankers.base import ClickRanker
@@ -255,10 +256,11 @@ class CounterSampleRanker(ClickRanker):
         """
         features = self._features(dataset)
         if self.normalizer_ is not None:
-            features = self.normalizer_.transform(features, dataset.offsets)
+            features = self.normalizer_.features(features, dataset.offsets)
         history = self.history_
         weights = history.average_coef if self.average else history.coef
-        return list(zip(history.steps.tolist(), weights @ features.T, strict=True))
+        scores = linear_scores(weights, features).astype(np.float64)
+        return list(zip(history.steps.tolist(), scores, strict=True))
 
     def _training_options(self, task: Task) -> TrainingOptions:
         """Return how it is trained, with the number of steps decided."""

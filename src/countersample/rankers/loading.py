@@ -76,7 +76,7 @@ class SavedScorer:
         features = tables.own_features(dataset, self.n_features, self.feature_names)
         tables.check_finite(features)
         if self.normalizer is not None:
-            features = self.normalizer.transform(features, dataset.offsets)
+            features = self.normalizer.features(features, dataset.offsets)
         return self.scorer.predict(features)
 
     def rank(self, dataset: RankingDataset) -> Ints:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.data.normalize import row_blocks
+from countersample.data.scoring import linear_scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +39,13 @@ class LinearScorer:
         """How many features it takes."""
         return len(self.weights)
 
-    def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+    def predict(self, features: Any) -> NDArray[np.float64]:  # noqa: ANN401 (array or codes)
         """Return the score of each row, float64 (n_rows,)."""
+        if not isinstance(features, np.ndarray):
+            by_codes: NDArray[np.float64] = linear_scores(self.weights[None], features)[0].astype(
+                np.float64
+            )
+            return by_codes
         scores = np.empty(len(features))
         for rows in row_blocks(features):  # what is multiplied is copied to float64
             scores[rows] = features[rows] @ self.weights

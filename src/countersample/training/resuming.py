@@ -58,6 +58,7 @@ def _identity(run: Run) -> str:
     described: dict[str, Any] = {
         "version": VERSION,
         "dataset": setup.dataset.fingerprint,
+        "bits": setup.dataset.bits,
         "options": {k: repr(v) for k, v in setup.options.to_dict().items() if k != "checkpoints"},
         "n_steps": setup.n_steps,
         "record_at": setup.record_at,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from countersample._arrays import Ints
+    from countersample._arrays import Floats, Ints
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
@@ -74,6 +74,17 @@ class Setup:
         return max(1, CHUNK // self.options.batch_size)
 
 
+def _as_read(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any], Floats]:
+    """Return what the kernel reads, and what it multiplies that by: codes as they are.
+
+    An offset changes all scores of a query alike, and no gradient.
+    """
+    if dataset.bits is None:
+        return dataset.features, scale
+    codes = dataset.features
+    return codes.codes, codes.scale * scale if len(scale) else codes.scale
+
+
 class Run:
     """K runs under way that differ in learning rate and start only: state, and how it goes on.
 
@@ -96,6 +107,7 @@ class Run:
         self._settings = np.array([setup.options.kernel_settings(rate) for rate in learning_rates])
         self.starts = np.array([each.start_of(width) for each in self.options])
         self.scale = setup.options.scale_of(width)
+        self._features, self._factors = _as_read(setup.dataset, self.scale)
         n_records = len(setup.record_at)
         self.state: dict[str, NDArray[Any]] = {
             "w": self.starts.copy(),
@@ -122,9 +134,9 @@ class Run:
         batch_size = int(setup.options.batch_size)
         examples, state = setup.examples, self.state
         take_steps(
-            setup.dataset.features, setup.dataset.offsets,
+            self._features, setup.dataset.offsets,
             examples.query, examples.starts, examples.item, setup.shares, setup.multipliers,
-            self.scale, setup.plan.draw(n_steps * batch_size, self.rng), batch_size,
+            self._factors, setup.plan.draw(n_steps * batch_size, self.rng), batch_size,
             get_objective(setup.options.objective).code,
             OPTIMIZERS[setup.options.optimizer].code, self._settings,
             self.step, state["w"], state["total"], state["first"], state["second"],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._progress import Progress
+from countersample.data.scoring import linear_scores
 from countersample.errors import ParameterError
 from countersample.evaluation.held_out import HeldOut
 from countersample.training import TrainingOptions
@@ -169,5 +170,7 @@ def _sums_of(start: Floats | None, options: TrainingOptions, held_out: HeldOut) 
     if start is None:
         return None
     scale = 1.0 if options.scale is None else np.asarray(options.scale)
-    weights = (start * scale).astype(np.float32)
-    return held_out.sums([fold.validation.features @ weights for fold in held_out.folds])
+    weights = (start * scale)[None]
+    return held_out.sums(
+        [linear_scores(weights, fold.validation.features)[0] for fold in held_out.folds]
+    )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from countersample._cores import available_cores
+from countersample.data.scoring import linear_scores
 from countersample.errors import ParameterError
 from countersample.plans import Examples
 from countersample.training import History, train_many
@@ -102,11 +103,10 @@ def judged_paths(
             dataset, log, starts=list(starts.values()), seeds=[seed], workers=1,
             progress=parts[job], options=replace(options, temper=temper, checkpoints=at.tolist()),
         )  # fmt: skip
-        sums = []
-        for run in runs:
-            scores = (run.weights_at * scale).astype(np.float32) @ fold.validation.features.T
-            sums.append([fold.sums(of_one) for of_one in scores.astype(np.float64)])
-        return np.array(sums)
+        weights = np.concatenate([run.weights_at * scale for run in runs])
+        scores = linear_scores(weights, fold.validation.features).astype(np.float64)
+        sums = np.array([fold.sums(of_one) for of_one in scores])
+        return sums.reshape(len(runs), -1, sums.shape[1])
 
     with ThreadPoolExecutor(available_cores()) as pool:
         by_job = list(pool.map(work, range(len(jobs))))
@@ -182,7 +182,7 @@ class _Spread(NamedTuple):
     def of(cls, dataset: RankingDataset, scale: ArrayLike | None) -> _Spread:
         step = max(1, -(-dataset.features.size // SAMPLED_VALUES))
         some = dataset.subset(np.arange(0, dataset.n_queries, step))
-        features = some.features.astype(np.float64)
+        features = some.features[:].astype(np.float64)
         means = np.add.reduceat(features, some.offsets[:-1]) / some.query_sizes[:, None]
         features -= np.repeat(means, some.query_sizes, axis=0)
         return cls(features if scale is None else features * np.asarray(scale))
