@@ -10,8 +10,9 @@ and keeps the averaged iterate, which the peers do not.
 
 PyTorch is autograd on the rows of a query (a tensor made beforehand: no loader, no padding). JAX is
 one compiled scan over all steps of a burst, on queries padded to the longest. NumPy is the obvious
-loop. The bare read adds up the feature blocks of the same draws and does nothing else. JAX and
-PyTorch are left out where they are not installed.
+loop. The bare read adds up the float32 feature blocks of the same draws and does nothing else; "16
+bits" and "8 bits" read codes instead (`RankingDataset.compact`). JAX and PyTorch are left out where
+they are not installed.
 
 The second table: how the cost of a step changes with the number of clicks (`--largest`), with the
 time and the memory that it takes to build the plan.
@@ -52,7 +53,10 @@ BARS = (
     ("ours", "bare read", 0.6),
     ("ours, by query", "ours", 0.6),
     ("ours, DoG", "ours", 0.9),
-    ("ours, 8 rates at once", "ours", 2.5),
+    ("ours, 8 rates at once", "ours", 5.0),
+    ("ours, 16 bits", "ours", 1.25),
+    ("ours, 8 bits", "ours", 1.9),  # of the Yahoo shape; 1.6 of the other
+    ("ours, 8 bits", "bare read", 1.3),
 )
 
 
@@ -196,6 +200,8 @@ def measure(data: RankingDataset, log: ClickLog, rounds: int, seed: int) -> dict
         "ours, by query": Ours(data, log, [RATE], unit="query"),
         "ours, DoG": Ours(data, log, [None], optimizer="dog"),
         "ours, 8 rates at once": Ours(data, log, RATES),
+        "ours, 16 bits": Ours(data.compact(16), log, [RATE]),
+        "ours, 8 bits": Ours(data.compact(8), log, [RATE]),
     }
     peers: dict[str, Callable[..., object]] = {
         "bare read": lambda queries, *_: _read(data.features, data.offsets, queries),

@@ -76,7 +76,7 @@ class TestTheWorkList:
          {"trained_gamma": 0.5}, {"optimizer": "adam"}, {"objective": "dcg"}, {"bias_offset": 1},
          {"policy_fraction": 0.5}, {"normalization": "minmax"}, {"queries": 61},
          {"learning_rates": [1e-3]}, {"evaluate_every": 10}, {"relevant": 2}, {"tuning_seeds": 2},
-         {"no_relevant": "zero"}, {"top": 3}, {"second_share": 0.5}],
+         {"no_relevant": "zero"}, {"bits": 8}, {"top": 3}, {"second_share": 0.5}],
         ids=lambda settings: next(iter(settings)),
     )  # fmt: skip
     def test_any_other_setting_is_another_run(self, tmp_path, experiment, settings):
@@ -86,6 +86,15 @@ class TestTheWorkList:
             for each in (experiment, other)
         ]
         assert not runs[0] & runs[1]
+
+    @pytest.mark.usefixtures("experiment")
+    def test_features_are_codes_where_asked(self, tmp_path):
+        for bits, expected in ((8, 8), (32, None)):
+            asked = plan([tmp_path / "mine.toml"], scale="paper", settings={"bits": bits})
+            job = next(each for each in asked.work().jobs.values() if each.stage == "data")
+            assert [part.bits for part in stages.prepare_data(None, job, None)] == [expected] * 3
+        with pytest.raises(ParameterError, match="bits is 9, expected one of 8, 16, 32"):
+            plan([tmp_path / "mine.toml"], scale="paper", settings={"bits": 9})
 
     def test_a_key_hangs_on_what_is_needed(self):
         def clicks(title, n):

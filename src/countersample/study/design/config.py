@@ -61,6 +61,8 @@ class ExperimentConfig:
         other queries.
     normalization : str
         Of the features.
+    bits : int
+        Of a feature: 32 for float32 numbers, 16 or 8 for codes.
     optimizer, objective : str
     batch_size : int
     clip : float
@@ -92,6 +94,7 @@ class ExperimentConfig:
         0.0, "Share of sessions of a second logging policy", least=0, below=1
     )
     normalization: str = _setting("query-minmax", "Normalisation of features")
+    bits: int = _setting(32, "Bits of a feature", least=8, most=32)
     optimizer: str = _setting("sgd", "Optimizer")
     objective: str = _setting("rank", "Objective")
     batch_size: int = _setting(1, "Batch size", least=1)
@@ -127,6 +130,7 @@ class ExperimentConfig:
         return replace(self, **{name: checked(name, value) for name, value in settings.items()})
 
 
+_BITS = (8, 16, 32)
 PAPER = ExperimentConfig()
 SETTINGS = {setting.name: setting for setting in fields(ExperimentConfig)}
 
@@ -158,6 +162,8 @@ def checked(name: str, value: Any) -> Any:  # noqa: ANN401 (what a user wrote)
         return _checked_rates(value)
     if isinstance(default, str):
         return choice(name, value, _choices()[name])
+    if name == "bits" and value not in _BITS:
+        raise ParameterError(f"bits is {value!r}, expected one of {', '.join(map(str, _BITS))}")
     return (whole_number if isinstance(default, int) else number)(name, value, **bounds)
 
 

@@ -108,7 +108,7 @@ def _columns(
         "axis": study.grid.axis, "value": str(name[3]),
         **run.job.config, **clicks.config,
         "policy_fraction": reference_job.config["policy_fraction"],
-        "normalization": reference_job.needs[0].config["normalization"],
+        **{what: reference_job.needs[0].config[what] for what in ("normalization", "bits")},
         "rates_tried": len(tuning.config["learning_rates"]),
         "learning_rate": np.nan if found["learning_rate"] is None else found["learning_rate"],
         **{what: float(found[what]) for what in ("seconds", "max_weight", "mean_weight")},

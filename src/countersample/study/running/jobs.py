@@ -90,7 +90,7 @@ class WorkList:
 
     def data(self, fold: Fold, config: ExperimentConfig) -> Job:
         """Labelled data, normalised and split."""
-        known = {"source": dict(fold.config), "normalization": config.normalization}
+        known = {"source": dict(fold.config)} | _chosen(config, ("normalization", "bits"))
         return self.add(Job("data", f"data of {fold.title}", known, stages.prepare_data))
 
     def clicks(self, fold: Fold, config: ExperimentConfig, seed: int) -> Job:

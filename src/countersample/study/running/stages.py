@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     Parts = tuple[RankingDataset, ...]
 
+NUMBERS = 32  # bits of a float32
 _NAMES = {"train": "training", "vali": "validation", "test": "test"}
 _TUNING_POINTS = 25  # evaluation points that choose a learning rate
 _KEPT_LOGS = 4
@@ -73,13 +74,15 @@ class Workbench:
 
 
 def prepare_data(_: Workbench, job: Job, __: Progress) -> Parts:
-    """Return training, validation and test data, normalised by the training data."""
+    """Return training, validation and test data, normalised by the training data, and compact."""
     parts = dict(zip(PARTS, Fold("", "", job.config["source"]).load(), strict=True))
     for name, part in parts.items():
         if not part.n_items or part.labels.max() <= 0:
             raise DataError(f"the {_NAMES[name]} data has no relevant item: a study needs some")
     normalizer = Normalizer.fit(parts["train"], job.config["normalization"])
-    return tuple(normalizer(part) for part in parts.values())
+    bits = job.config["bits"]
+    normalized = (normalizer(part) for part in parts.values())
+    return tuple(part if bits == NUMBERS else part.compact(bits) for part in normalized)
 
 
 def references(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
