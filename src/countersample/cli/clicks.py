@@ -178,8 +178,7 @@ def _rankers(
     dataset: RankingDataset, saved: list[Path], fractions: list[float], seed: int
 ) -> dict[str, ArrayLike]:
     """Return the scores of each ranker by its name."""
-    import numpy as np
-
+    from countersample.data.scoring import linear_scores
     from countersample.rankers import load_ranker
     from countersample.study.running.references import logging_policy
 
@@ -194,7 +193,7 @@ def _rankers(
     normalized = dataset.normalized("query-minmax") if fractions else dataset
     for fraction in fractions:
         weights = logging_policy(normalized, fraction=fraction, seed=seed)
-        scores[f"trained-{fraction:g}"] = normalized.features @ weights.astype(np.float32)
+        scores[f"trained-{fraction:g}"] = linear_scores(weights[None], normalized.features)[0]
     return scores
 
 

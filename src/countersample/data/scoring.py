@@ -25,7 +25,8 @@ def linear_scores(weights: NDArray[Any], features: Any) -> NDArray[np.float32]: 
     if not isinstance(features, np.ndarray):
         scores: NDArray[np.float32] = features.scores(np.asarray(weights, np.float64))
         return scores
-    product: NDArray[np.float32] = np.asarray(weights, np.float32) @ features.T
+    with np.errstate(invalid="ignore"):  # OpenBLAS looks at memory beside narrow matrices, too
+        product: NDArray[np.float32] = np.asarray(weights, np.float32) @ features.T
     return product
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from countersample._ranked import ratio
+from countersample.data.scoring import linear_scores
 from countersample.errors import DataError
 from countersample.evaluation.ranking import ranks_of
 from countersample.evaluation.resampling import add_up
@@ -137,7 +138,7 @@ def imitate(
     judged = judges if judges.any() else ~judges
     if (pairs.share[judged] == 1).any():
         judged = judged & (pairs.share == 1)  # whose order is known for sure
-    scores = differences @ weights.astype(np.float32)
+    scores = linear_scores(weights[None], differences)[0]
     right = np.where(scores[judged] == 0, 0.5, scores[judged] > 0)  # ties: half of the time
     share = pairs.share[judged]
     agreement = float(np.average(share * right + (1 - share) * (1 - right)))
@@ -210,11 +211,11 @@ def _logistic(differences: NDArray[np.float32], share: Floats, weight: Floats) -
     weight = weight / weight.sum()
 
     def loss(w: Floats) -> tuple[float, Floats]:
-        margin = (scaled @ w.astype(np.float32)).astype(np.float64)
+        margin = linear_scores(w[None], scaled)[0].astype(np.float64)
         wrong = np.exp(-np.logaddexp(0, margin))  # σ(−margin)
         value = weight @ (np.logaddexp(0, -margin) + (1 - share) * margin)
         slope = weight * (1 - share - wrong)
-        gradient = (slope.astype(np.float32) @ scaled).astype(np.float64)
+        gradient = linear_scores(slope[None], scaled.T)[0].astype(np.float64)
         decay = DECAY / len(w)
         return float(value + decay / 2 * (w @ w)), gradient + decay * w
 

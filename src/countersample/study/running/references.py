@@ -11,6 +11,7 @@ import numpy as np
 from countersample._cores import available_cores
 from countersample._progress import Progress
 from countersample.clicks import ClickLog
+from countersample.data.scoring import linear_scores
 from countersample.metrics import get_metric
 from countersample.study.running.rates import FIRST, RateGrid, theoretical_rate
 from countersample.training import TrainingOptions, train, train_many
@@ -60,7 +61,7 @@ def supervised(
 
 def _scale(weights: Floats, dataset: RankingDataset) -> float:
     """Return the standard deviation of the scores, or 1 where all are the same."""
-    return float((dataset.features @ weights.astype(np.float32)).std()) or 1.0
+    return float(linear_scores(weights[None], dataset.features).std()) or 1.0
 
 
 def _tuned(
@@ -99,7 +100,7 @@ def _tuned(
 
 def _by_query(weights: Floats, dataset: RankingDataset) -> Floats:
     """Return nDCG@10 of each query that has a relevant item."""
-    scores = dataset.features @ weights.astype(np.float32)
+    scores = linear_scores(weights[None], dataset.features)[0]
     metric = get_metric(METRIC, no_relevant="skip")
     values: Floats = metric(dataset.labels, scores, dataset.offsets)
     return values[~np.isnan(values)]

@@ -12,6 +12,7 @@ from countersample._progress import Progress
 from countersample.clicks import ClickLog, PositionBias, diagnose, simulate_clicks
 from countersample.clicks.relevance import relevance_of, smallest_relevant
 from countersample.data.normalize import Normalizer
+from countersample.data.scoring import linear_scores
 from countersample.errors import CounterSampleError, DataError
 from countersample.evaluation import evaluate, learning_curve
 from countersample.rankers import CounterSampleRanker
@@ -115,7 +116,7 @@ def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
     if config["second_share"]:
         fraction = reference.config["policy_fraction"]
         weights.append(logging_policy(train_set, fraction=fraction, seed=1))
-    scores = [train_set.features @ each.astype(np.float32) for each in weights]
+    scores = list(linear_scores(np.array(weights), train_set.features))
     return simulate_clicks(
         train_set,
         scores[0] if len(scores) == 1 else dict(zip(("first", "second"), scores, strict=True)),
