@@ -104,8 +104,8 @@ def judged_paths(
             progress=parts[job], options=replace(options, temper=temper, checkpoints=at.tolist()),
         )  # fmt: skip
         weights = np.concatenate([run.weights_at * scale for run in runs])
-        scores = linear_scores(weights, fold.validation.features).astype(np.float64)
-        sums = np.array([fold.sums(of_one) for of_one in scores])
+        scores = linear_scores(weights, fold.validation.features)
+        sums = np.array([fold.sums(of_one.astype(np.float64)) for of_one in scores])
         return sums.reshape(len(runs), -1, sums.shape[1])
 
     with ThreadPoolExecutor(available_cores()) as pool:
