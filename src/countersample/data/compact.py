@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._frames import Tabular
-from countersample.data.normalize import row_blocks
+from countersample.data.normalize import METHODS, row_blocks
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def choose_bits(
     Raises
     ------
     ParameterError
-        For bits other than 8, 16 and "auto", and where 16 lose more than `SHARE` for "auto".
+        For bits other than 8, 16 and "auto".
     """
     if bits == "auto":
         report = compact_report(features, names, 8)
@@ -259,8 +259,6 @@ def _ends(features: NDArray[np.float32] | CompactFeatures) -> tuple[Floats, Floa
 
 
 def _deviations(features: NDArray[np.float32] | CompactFeatures) -> Floats:
-    from countersample.data.normalize import METHODS  # noqa: PLC0415 (beside its uses)
-
     standard = METHODS["standard"]
     assert standard is not None  # noqa: S101 (of the registry)
     deviation: Floats = standard(features)[1]  # type: ignore[arg-type] # read by blocks
