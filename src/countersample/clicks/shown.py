@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample.data import RankingDataset
-from countersample.data.dataset import rows_of
+from countersample.data.rows import rows_of
 
 if TYPE_CHECKING:
     from countersample.clicks.log import ClickLog

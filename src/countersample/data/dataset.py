@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -13,7 +11,10 @@ import numpy as np
 
 from countersample._frames import Tabular, statistics
 from countersample.data._arrays import as_numbers, check_finite, check_matrix, check_offsets
-from countersample.data.compact import CompactFeatures, choose_bits
+from countersample.data.compact import CompactFeatures
+from countersample.data.compacting import Compactable
+from countersample.data.hashing import content_hash, kept_arrays
+from countersample.data.rows import group_rows, query_positions, rows_of
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -22,15 +23,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.data.compact import CompactReport
     from countersample.data.describe import Description
     from countersample.data.normalize import Normalizer
 
-_HASHED_AT_ONCE = 1 << 22  # bytes
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankingDataset(Tabular):
+class RankingDataset(Compactable, Tabular):
     """Queries, their items as feature vectors, and a relevance label an item.
 
     The items of query ``q`` are the rows ``offsets[q]:offsets[q + 1]``; the rows of a query are
@@ -243,23 +241,7 @@ class RankingDataset(Tabular):
 
     def content_hash(self) -> str:
         """Return a hash of what is kept: of codes, the codes."""
-        digest = hashlib.blake2b(digest_size=16)
-        features = self.features
-        arrays: list[NDArray[Any]]
-        if isinstance(features, CompactFeatures):
-            arrays = [self.offsets, self.labels, features.codes, features.scale, features.offset]
-        else:
-            arrays = [self.offsets, self.labels, features]
-        for array in arrays:
-            digest.update(f"{array.dtype.name}{array.shape}".encode())
-            rows = max(1, _HASHED_AT_ONCE // max(1, array[:1].nbytes))
-            for start in range(0, len(array), rows):
-                block = array[start : start + rows] + array.dtype.type(0)  # −0 becomes 0
-                digest.update(block.astype(block.dtype.newbyteorder("<"), copy=False).data)
-        ids = [str(i) for i in self.query_ids.tolist()]
-        names = list(self.feature_names or ())
-        digest.update(json.dumps([self.query_ids.dtype.kind, ids, names]).encode())
-        return digest.hexdigest()
+        return content_hash(self)
 
     def describe(self) -> Description:
         """Figures a person wants to know: sizes, density, grades, degenerate queries."""
@@ -276,7 +258,7 @@ class RankingDataset(Tabular):
         ----------
         queries : array-like of int (positions) or of bool (n_queries,)
         """
-        chosen = self._positions(queries)
+        chosen = query_positions(queries, self.n_queries)
         sizes = self.query_sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         rows = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
@@ -327,59 +309,6 @@ class RankingDataset(Tabular):
         normalizer = Normalizer.fit(self, how) if isinstance(how, str) else how
         return normalizer(self)
 
-    def compact(self, bits: int | str = "auto") -> RankingDataset:
-        """Return the dataset with its features in 8 or 16 bits: a quarter or half of the memory.
-
-        Training, scoring and judging read the codes, and never all numbers. A ranker that is
-        trained on them scores features as they are.
-
-        Parameters
-        ----------
-        bits : 8, 16 or "auto"
-            "auto" takes 8 where no value is off by more than a twentieth of the standard deviation
-            of its feature, else 16: see `compact_report`.
-
-        Examples
-        --------
-        >>> from countersample import synthetic
-        >>> data = synthetic("tiny", rng=0)
-        >>> small = data.compact()
-        >>> small.bits, data.features.nbytes / small.features.nbytes
-        (8, 4.0)
-        >>> float(abs(small.features[:] - data.features).max()) < 0.01
-        True
-        >>> small.fingerprint == data.fingerprint
-        True
-        """
-        if self.bits is not None:
-            raise DataError(
-                f"the dataset has {self.bits} bits a feature already: make it of the original"
-            )
-        chosen = choose_bits(self.features, self.names_of_features, bits)
-        return self.with_codes(CompactFeatures.of(self.features, bits=chosen.bits))
-
-    def with_codes(self, features: CompactFeatures) -> RankingDataset:
-        """Return the same dataset with its features as these codes."""
-        made = self.with_features(features)
-        made.__dict__["fingerprint"] = self.fingerprint
-        return made
-
-    def compact_report(self, bits: int | str = "auto") -> CompactReport:
-        """Return what `compact` would lose of each feature.
-
-        Examples
-        --------
-        >>> from countersample import synthetic
-        >>> synthetic("tiny", rng=0).compact_report().sentence[:43]
-        '8 bits a feature: no value is off by more t'
-        """
-        return choose_bits(self.features, self.names_of_features, bits)
-
-    @property
-    def bits(self) -> int | None:
-        """The bits of a feature of a compact dataset; None where features are float32."""
-        return self.features.bits if isinstance(self.features, CompactFeatures) else None
-
     def with_features(self, features: NDArray[np.float32] | CompactFeatures) -> RankingDataset:
         """Return the same queries, labels and names with other features."""
         names = self.feature_names if features.shape[1] == self.n_features else None
@@ -416,23 +345,6 @@ class RankingDataset(Tabular):
             matrix = np.ascontiguousarray(self.features[:, index])
         return RankingDataset(matrix, self.labels, self.offsets, self.query_ids, tuple(chosen))
 
-    def _positions(self, queries: ArrayLike) -> NDArray[np.int64]:
-        chosen = np.asarray(queries)
-        if chosen.dtype == bool:
-            if chosen.shape != (self.n_queries,):
-                raise ParameterError(
-                    f"a mask of shape {chosen.shape}, expected ({self.n_queries},): one a query"
-                )
-            return np.flatnonzero(chosen)
-        if chosen.size == 0:
-            return np.zeros(0, np.int64)
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
-            raise ParameterError("queries are positions: a list of integers, or a mask of bools")
-        if chosen.min() < -self.n_queries or chosen.max() >= self.n_queries:
-            worst = chosen.max() if chosen.max() >= self.n_queries else chosen.min()
-            raise ParameterError(f"query {worst} of a dataset with {self.n_queries} queries")
-        return chosen.astype(np.int64) % self.n_queries
-
     # -- Python's habits
 
     def __len__(self) -> int:
@@ -445,18 +357,11 @@ class RankingDataset(Tabular):
             return NotImplemented
         if self.feature_names != other.feature_names or self.bits != other.bits:
             return False
-        mine, others = ([d.features] if d.bits is None else
-                        [d.features.codes, d.features.scale, d.features.offset]
-                        for d in (self, other))  # fmt: skip
-        names = ("offsets", "query_ids", "labels")
-        return all(
-            np.array_equal(a, b)
-            for a, b in zip(
-                [*(getattr(self, name) for name in names), *mine],
-                [*(getattr(other, name) for name in names), *others],
-                strict=True,
-            )
+        mine, others = (
+            (each.offsets, each.query_ids, each.labels, *kept_arrays(each.features))
+            for each in (self, other)
         )
+        return all(map(np.array_equal, mine, others))
 
     def __repr__(self) -> str:
         grades = f"{self.labels.min():g}..{self.labels.max():g}" if self.n_items else "none"
@@ -465,33 +370,3 @@ class RankingDataset(Tabular):
             f"n_features={self.n_features:_}, labels={grades}"
             f"{'' if self.bits is None else f', bits={self.bits}'})"
         )
-
-
-def rows_of(features: Any, rows: NDArray[np.int64]) -> Any:  # noqa: ANN401 (array or codes)
-    """Return these rows of features; codes stay codes."""
-    return features.take(rows) if isinstance(features, CompactFeatures) else features[rows]
-
-
-def group_rows(
-    ids: NDArray[Any],
-) -> tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[Any]]:
-    """Gather rows by query id, queries in first-seen order; return order, offsets and query ids.
-
-    The order, (n,), is that of the rows; None where those of each query are adjacent already.
-    """
-    if ids.dtype.kind in "OUT":
-        ids = np.asarray(ids.astype(str))
-    elif ids.dtype.kind in "iu":
-        ids = ids.astype(np.int64)
-    else:
-        raise DataError(f"query ids are of type {ids.dtype}, expected integers or strings")
-    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
-    _, first_run, query_of_run = np.unique(ids[starts], return_index=True, return_inverse=True)
-    if len(first_run) == len(starts):
-        return None, np.append(starts, len(ids)).astype(np.int64), ids[starts]
-    seen = np.sort(first_run)
-    rank = np.empty(len(first_run), np.int64)
-    rank[np.argsort(first_run)] = np.arange(len(first_run))
-    query = np.repeat(rank[query_of_run], np.diff(np.append(starts, len(ids))))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64)
-    return np.argsort(query, kind="stable"), offsets, ids[starts[seen]]

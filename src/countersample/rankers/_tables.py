@@ -9,7 +9,7 @@ import numpy as np
 
 from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
-from countersample.data.dataset import group_rows
+from countersample.data.rows import group_rows
 from countersample.errors import DataError
 
 if TYPE_CHECKING:

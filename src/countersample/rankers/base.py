@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countersample._progress import Progress
 from countersample.data import RankingDataset
-from countersample.data.dataset import rows_of
 from countersample.data.normalize import Normalizer
+from countersample.data.rows import rows_of
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.ranking import rank_values, ranks_of
 from countersample.evaluation.robust_weights import default_clip

@@ -17,8 +17,9 @@ from countersample.clicks.impressions.engines import Pandas
 from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.queries import join_query_ids
 from countersample.data.choosing import choose_features
-from countersample.data.dataset import RankingDataset, group_rows
+from countersample.data.dataset import RankingDataset
 from countersample.data.frames import check_column, collected
+from countersample.data.rows import group_rows
 from countersample.data.store import is_dataset_folder
 from countersample.errors import DataError
 
