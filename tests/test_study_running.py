@@ -10,6 +10,7 @@ import pytest
 from study_runs import GRID, finish
 
 from countersample._progress import Progress
+from countersample.data.hashing import kept_arrays
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.study.experiment import plan, read_experiment, versions
 from countersample.study.running import estimate, stages
@@ -92,7 +93,14 @@ class TestTheWorkList:
         for bits, expected in ((8, 8), (32, None)):
             asked = plan([tmp_path / "mine.toml"], scale="paper", settings={"bits": bits})
             job = next(each for each in asked.work().jobs.values() if each.stage == "data")
-            assert [part.bits for part in stages.prepare_data(None, job, None)] == [expected] * 3
+            parts = stages.prepare_data(None, job, None)
+            assert [part.bits for part in parts] == [expected] * 3
+            store = Store(tmp_path / "results")
+            store.write(job, parts)
+            for part, kept in zip(parts, store.data(job), strict=True):
+                assert kept == part
+                assert kept.fingerprint == part.fingerprint
+                assert isinstance(kept_arrays(kept.features)[0], np.memmap)
         with pytest.raises(ParameterError, match="bits is 9, expected one of 8, 16, 32"):
             plan([tmp_path / "mine.toml"], scale="paper", settings={"bits": 9})
 

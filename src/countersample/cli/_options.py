@@ -16,6 +16,10 @@ Fold = Annotated[
     typer.Option(min=1, help="The fold of a folder with Fold1 … or S1 …; by default the first."),
 ]
 
+Cache = Annotated[
+    Path | None,
+    typer.Option(help="Keep LETOR text in binary form in this folder, and open that next time."),
+]
 Bits = Annotated[
     str | None,
     typer.Option(help="Features in 8 or 16 bits, or auto: the fewest that lose little."),

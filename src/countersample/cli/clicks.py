@@ -9,7 +9,7 @@ import typer
 
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
-from countersample.cli._options import Fold, Json, Seed  # noqa: TC001 (typer reads them)
+from countersample.cli._options import Cache, Fold, Json, Seed  # noqa: TC001 (typer reads them)
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def simulate(
         int, typer.Option(help="Write this many sessions as impressions instead of a click log.")
     ] = 0,
     fold: Fold = None,
+    cache: Cache = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -88,7 +89,7 @@ def simulate(
     from countersample.data.load import load_train
 
     note_files(data, fold)
-    dataset = load_train(data, fold=fold, progress=True)
+    dataset = load_train(data, fold=fold, cache=cache, progress=True)
     items = relevance_of(dataset, smallest_relevant(dataset, relevant))
     told = items.warnings("--relevant ")
     for text in told:

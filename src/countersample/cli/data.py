@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from countersample.cli import _show
-from countersample.cli._options import Bits, Fold, Json, Seed, parse_bits
+from countersample.cli._options import Bits, Cache, Fold, Json, Seed, parse_bits
 from countersample.cli.clicks import note_files
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Where known sets are looked for first (then COUNTERSAMPLE_DATA)."),
 ]
-Cache = Annotated[Path | None, typer.Option(help="Keep LETOR text in binary form in this folder.")]
 Clip = Annotated[
     bool, typer.Option("--clip", help="Take numbers beyond float32 as 3.4e38 (Istella needs it).")
 ]

@@ -14,6 +14,7 @@ from countersample.cli._first_use import compile_ahead
 from countersample.cli._models import Model, make_ranker
 from countersample.cli._options import (
     Bits,
+    Cache,
     Drop,
     FeatureColumns,
     Fold,
@@ -71,6 +72,7 @@ def train(
         ),
     ] = True,
     fold: Fold = None,
+    cache: Cache = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -95,11 +97,14 @@ def train(
     check_writable(out)
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     note_files(data, fold)
-    whole = load_train(data, fold=fold, progress=True)
+    n_bits = parse_bits(bits)
+    takes_all = feature_columns is None and drop is None
+    whole = load_train(
+        data, fold=fold, bits=n_bits if takes_all else None, cache=cache, progress=True
+    )
     dataset = whole.select_features(parse_names(feature_columns), drop=parse_names(drop))
     clicks = ClickLog.load(log, whole).replace(fingerprint=dataset.fingerprint)
-    n_bits = parse_bits(bits)
-    if n_bits is not None:
+    if n_bits is not None and not takes_all:  # "auto" looks at the features that are taken
         dataset = dataset.compact(n_bits)
     with share_progress(f"training {out.name}") as report:
         ranker.fit_log(dataset, clicks, progress=report)
@@ -171,6 +176,7 @@ def evaluate(
         str, typer.Option(help="What a query without relevant items scores: skip, zero or one.")
     ] = "skip",
     fold: Fold = None,
+    cache: Cache = None,
     json: Json = False,
 ) -> None:
     """Measure a ranker on labelled data."""
@@ -183,7 +189,7 @@ def evaluate(
     note_files(data, fold)
     results = {
         part: evaluate_scores(loaded.predict(dataset), dataset, names, no_relevant=no_relevant)
-        for part, dataset in load(data, fold=fold, progress=True).items()
+        for part, dataset in load(data, fold=fold, cache=cache, progress=True).items()
     }
     if json:
         _show.as_json(results)
@@ -202,6 +208,7 @@ def rank(
         Path, typer.Option("--out", "-o", help="Where to write: .parquet, or text with tabs.")
     ],
     fold: Fold = None,
+    cache: Cache = None,
     json: Json = False,
 ) -> None:
     """Score the items of a file: query, item, score and rank, a row an item in its order."""
@@ -215,7 +222,7 @@ def rank(
     check_writable(out)
     loaded = load_scorer(ranker)
     note_files(data, fold)
-    dataset = load_train(data, fold=fold, progress=True)
+    dataset = load_train(data, fold=fold, cache=cache, progress=True)
     sizes = dataset.query_sizes
     columns = {
         "query": np.repeat(dataset.query_ids, sizes),

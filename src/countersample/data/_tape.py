@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 NPY_HEADER = 128  # bytes before the numbers of a .npy file with a short header
 
 
+def take_room(path: Path, size: int) -> None:
+    """Give a file its size and its room: to run out of that while writing to a map kills."""
+    with path.open("r+b") as file:
+        file.truncate(size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+
+
 class Tape:
     """A flat run of float32 numbers that can change its length and keeps what it holds.
 
@@ -48,11 +56,7 @@ class FileTape(Tape):
     def resize(self, length: int) -> None:
         self.flat = np.empty(0, np.float32)  # let go of the old map first
         size = NPY_HEADER + 4 * length
-        with self._path.open("r+b") as file:
-            file.truncate(size)
-            # Take the room now: to run out of it while writing to a map kills the process.
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
+        take_room(self._path, size)
         if length:
             self.flat = np.memmap(self._path, np.float32, "r+", offset=NPY_HEADER, shape=length)
 

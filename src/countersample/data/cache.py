@@ -1,8 +1,8 @@
 """The on-disk cache of `load_letor`: what was read, kept as a dataset folder.
 
-An entry is named by the sources' paths and the reading options, and remembers the state of each
-source: size, time of change, and a hash of its first and last bytes. An entry of another state, of
-another version, or damaged, is made again.
+An entry is named by the sources' paths and the reading options, the bits of a feature among them,
+and remembers the state of each source: size, time of change, and a hash of its first and last
+bytes. An entry of another state, of another version, or damaged, is made again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample.data.groups import find_groups
-from countersample.data.store import VERSION, is_dataset_folder, open_stored, write_folder
+from countersample.data.store import COMPACT, VERSION, is_dataset_folder, open_stored, write_folder
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def read_cached(
     entry = cache / f"{paths[0].name}-{key.hexdigest()}"
     groups = options["groups"] or find_groups(paths[0])
     files = [*paths, Path(groups)] if groups else paths
-    state = [VERSION, *map(source_state, files)]
+    bits = options["bits"]
+    state = [VERSION if bits is None else COMPACT, *map(source_state, files)]
     try:
         dataset, notes = open_stored(entry)
         if notes.get("sources") == state:
@@ -65,7 +66,7 @@ def read_cached(
 
     if entry.exists() and not is_dataset_folder(entry):
         shutil.rmtree(entry)  # damaged beyond its header; the name with its hash is ours
-    write_folder(entry, fill)
+    write_folder(entry, fill, bits=bits)
     dataset, notes = open_stored(entry)
     return dataset, bool(notes["zero_based"])
 

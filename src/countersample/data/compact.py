@@ -234,12 +234,19 @@ def choose_bits(
     ParameterError
         For bits other than 8, 16 and "auto".
     """
-    if bits == "auto":
+    if check_bits(bits) == "auto":
         report = compact_report(features, names, 8)
         return report if report.worst <= SHARE else compact_report(features, names, 16)
+    return compact_report(features, names, int(bits))
+
+
+def check_bits(bits: int | str) -> int | str:
+    """Return 8, 16 or "auto"; refuse anything else."""
+    if bits == "auto":
+        return "auto"
     if isinstance(bits, bool) or bits not in TYPES:
         raise ParameterError(f"bits is {bits!r}, expected 8, 16 or 'auto'")
-    return compact_report(features, names, int(bits))
+    return int(bits)
 
 
 def _ends(features: NDArray[np.float32] | CompactFeatures) -> tuple[Floats, Floats]:

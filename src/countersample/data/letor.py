@@ -14,6 +14,7 @@ from countersample._files import atomic_path
 from countersample._progress import byte_progress
 from countersample.data._letor_reader import LetorReader, LetorRows
 from countersample.data._tape import Tape
+from countersample.data.compact import check_bits
 from countersample.data.dataset import RankingDataset
 from countersample.data.folders import Files, Split, find_layout
 from countersample.data.groups import find_groups, names_queries, read_groups
@@ -35,6 +36,7 @@ class _Options(TypedDict, total=False):
     zero_based: bool | None
     clip: bool
     groups: str | os.PathLike[str] | None
+    bits: int | str | None
     cache: str | os.PathLike[str] | None
     progress: bool
     threads: int | None
@@ -67,6 +69,7 @@ def load_letor(
     zero_based: bool | None = None,
     clip: bool = False,
     groups: str | os.PathLike[str] | None = None,
+    bits: int | str | None = None,
     cache: str | os.PathLike[str] | None = None,
     progress: bool = False,
     threads: int | None = None,
@@ -99,8 +102,11 @@ def load_letor(
     groups : path, optional
         A LightGBM group file: the number of rows of each query, for text without ``qid:``.
         ``<path>.query`` is used where it exists and the text has no ``qid:``.
+    bits : 8, 16 or "auto", optional
+        Features as codes: what `RankingDataset.compact` makes of what is read.
     cache : path of a folder, optional
-        Keep what is read there in binary form, and open that the next time.
+        Keep what is read there in binary form, and open that the next time, by memory map. Codes
+        are kept as codes: their numbers need no memory.
     progress : bool
         Show a progress bar by bytes after two seconds.
     threads : int, optional
@@ -128,6 +134,7 @@ def load_letor(
     """
     options: dict[str, Any] = {
         "n_features": n_features, "zero_based": zero_based, "clip": clip, "groups": groups,
+        "bits": None if bits is None else check_bits(bits),
         "cache": cache, "progress": progress, "threads": threads,
     }  # fmt: skip
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
@@ -163,6 +170,7 @@ def _load_splits(files: Files, options: dict[str, Any]) -> dict[str, RankingData
 def _load(
     sources: list[Source],
     *,
+    bits: int | str | None,
     cache: str | os.PathLike[str] | None,
     progress: bool,
     **options: Any,  # noqa: ANN401 (those of load_letor)
@@ -175,10 +183,11 @@ def _load(
         return read_letor(sources, tape, progress=progress, **options)
 
     if cache is None:
-        return read(Tape())
+        dataset, counts_from_0 = read(Tape())
+        return dataset if bits is None else dataset.compact(bits), counts_from_0
     from countersample.data.cache import read_cached  # noqa: PLC0415 (only where asked for)
 
-    return read_cached(Path(cache), sources, options, read)
+    return read_cached(Path(cache), sources, options | {"bits": bits}, read)
 
 
 def read_letor(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from countersample.data.compact import check_bits
 from countersample.data.folders import find_layout
 from countersample.data.frames import TABLE_SUFFIXES, read_table, write_parquet
 from countersample.data.letor import load_letor, read_letor, save_letor
@@ -32,6 +32,7 @@ def load(
     *,
     fold: int | None = None,
     clip: bool = False,
+    bits: int | str | None = None,
     cache: str | PathLike[str] | None = None,
     progress: bool = False,
 ) -> dict[str, RankingDataset]:
@@ -47,8 +48,9 @@ def load(
     if is_folder or path.suffix in TABLE_SUFFIXES:
         if fold is not None:
             raise ParameterError(f"fold is {fold}, but {path} is one dataset: leave fold out")
-        return {path.name: open_folder(path) if is_folder else read_table(path)}
-    loaded = load_letor(path, fold=fold, clip=clip, cache=cache, progress=progress)
+        found = open_folder(path) if is_folder else read_table(path)
+        return {path.name: found if bits is None else found.compact(bits)}
+    loaded = load_letor(path, fold=fold, clip=clip, bits=bits, cache=cache, progress=progress)
     return loaded if isinstance(loaded, dict) else {path.name: loaded}
 
 
@@ -59,10 +61,15 @@ def layout_of(path: str | PathLike[str]) -> FolderLayout | None:
 
 
 def load_train(
-    path: str | PathLike[str], *, fold: int | None = None, progress: bool = False
+    path: str | PathLike[str],
+    *,
+    fold: int | None = None,
+    bits: int | str | None = None,
+    cache: str | PathLike[str] | None = None,
+    progress: bool = False,
 ) -> RankingDataset:
     """Open labelled data; of a folder of splits, the training part."""
-    parts = load(path, fold=fold, progress=progress)
+    parts = load(path, fold=fold, bits=bits, cache=cache, progress=progress)
     return parts["train"] if "train" in parts else next(iter(parts.values()))
 
 
@@ -97,37 +104,30 @@ def convert(
     """
     source, target = Path(source), check_target(target)
     if bits is not None:
-        return _convert_compact(source, target, bits, clip=clip, progress=progress)
+        check_bits(bits)  # before the work
+        if target.suffix:
+            raise DataError(
+                f"{target}: codes of {bits} bits are kept in a folder, expected a name without "
+                "suffix"
+            )
     if not target.suffix and source.is_file() and source.suffix not in TABLE_SUFFIXES:
 
         def fill(tape: Tape) -> tuple[RankingDataset, dict[str, str]]:
             dataset, _ = read_letor([source], tape, clip=clip, progress=progress)
             return dataset, {"source": source.name}
 
-        write_folder(target, fill)
+        write_folder(target, fill, bits=bits)
         return open_folder(target)
     parts = load(source, clip=clip, progress=progress)
     if len(parts) > 1:
         raise DataError(f"{source}: has {', '.join(parts)}: convert its files one by one")
     (dataset,) = parts.values()
-    save(dataset, target)
-    return dataset
-
-
-def _convert_compact(
-    source: Path, target: Path, bits: int | str, *, clip: bool, progress: bool
-) -> RankingDataset:
-    if target.suffix:
-        raise DataError(
-            f"{target}: codes of {bits} bits are kept in a folder, expected a name without suffix"
-        )
-    with TemporaryDirectory(prefix=f".{target.name}-", dir=target.absolute().parent) as made:
-        dataset = convert(source, Path(made, "numbers"), clip=clip, progress=progress)
-        if dataset.bits is not None:
-            raise DataError(f"{source}: has codes of {dataset.bits} bits already")
-        chosen = dataset.compact_report(bits).bits
-        write_compact(target, dataset, chosen, {"source": source.name})
-        del dataset  # a map of what is removed now
+    if bits is None:
+        save(dataset, target)
+        return dataset
+    if dataset.bits is not None:
+        raise DataError(f"{source}: has codes of {dataset.bits} bits already")
+    write_compact(target, dataset, dataset.compact_report(bits).bits, {"source": source.name})
     return open_folder(target)
 
 

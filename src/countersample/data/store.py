@@ -17,7 +17,7 @@ import numpy as np
 
 from countersample._files import atomic_path
 from countersample._version import __version__
-from countersample.data._tape import NPY_HEADER, FileTape, Tape
+from countersample.data._tape import NPY_HEADER, FileTape, Tape, take_room
 from countersample.data.compact import TYPES, CompactFeatures
 from countersample.data.dataset import RankingDataset
 from countersample.errors import DataError
@@ -33,6 +33,7 @@ FEATURES = "features.npy"
 HEADER = "header.json"
 _ARRAYS = (FEATURES, "labels.npy", "offsets.npy", "query_ids.npy")
 CODES = "codes.npy"  # scale and offset, (2, n_features)
+_NUMBERS = "numbers.npy"  # what codes are made of, and then removed
 
 
 def save_folder(dataset: RankingDataset, folder: str | PathLike[str]) -> None:
@@ -50,14 +51,25 @@ def save_folder(dataset: RankingDataset, folder: str | PathLike[str]) -> None:
 
 
 def write_folder(
-    folder: Path, fill: Callable[[Tape], tuple[RankingDataset, dict[str, Any]]]
+    folder: Path,
+    fill: Callable[[Tape], tuple[RankingDataset, dict[str, Any]]],
+    *,
+    bits: int | str | None = None,
 ) -> None:
-    """Write a folder, atomically: the dataset that `fill` makes on a tape in it, and its notes."""
+    """Write a folder, atomically: the dataset that `fill` makes on a tape in it, and its notes.
+
+    With `bits` the folder has the codes of `RankingDataset.compact`; the numbers take their room
+    on disk meanwhile, not in memory.
+    """
     check_replaceable(folder)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
-        dataset, notes = fill(FileTape(temporary / FEATURES))
-        _write_rest(temporary, dataset, notes, _ARRAYS)
+        tape = temporary / (FEATURES if bits is None else _NUMBERS)
+        dataset, notes = fill(FileTape(tape))
+        if bits is not None:
+            dataset = _write_codes(temporary, dataset, dataset.compact_report(bits).bits)
+            tape.unlink()
+        _write_rest(temporary, dataset, notes)
         del dataset  # the map must be let go of before the folder is renamed
 
 
@@ -66,28 +78,34 @@ def write_compact(folder: Path, dataset: RankingDataset, bits: int, notes: dict[
     check_replaceable(folder)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
-        shape, kind = dataset.features.shape, TYPES[bits]
-        codes = np.lib.format.open_memmap(temporary / FEATURES, "w+", kind, shape)
-        if dataset.bits is None:
-            features = CompactFeatures.of(dataset.features, bits=bits, out=codes)
-        else:
-            features = dataset.features
-            codes[:] = features.codes
-        codes.flush()
-        np.save(temporary / CODES, np.stack([features.scale, features.offset]))
-        _write_rest(temporary, dataset.with_codes(features), notes, (*_ARRAYS, CODES))
-        del codes, features  # as above
+        made = _write_codes(temporary, dataset, bits)
+        _write_rest(temporary, made, notes)
+        del made  # as above
 
 
-def _write_rest(
-    folder: Path, dataset: RankingDataset, notes: dict[str, Any], files: tuple[str, ...]
-) -> None:
-    """Write the small arrays and the header, with what tells that these files are as written."""
+def _write_codes(folder: Path, dataset: RankingDataset, bits: int) -> RankingDataset:
+    """Write the codes of a dataset, their scales and offsets; return the dataset with them."""
+    path = folder / FEATURES
+    codes = np.lib.format.open_memmap(path, "w+", TYPES[bits], dataset.features.shape)
+    take_room(path, path.stat().st_size)
+    if dataset.bits is None:
+        features = CompactFeatures.of(dataset.features, bits=bits, out=codes)
+    else:
+        features = dataset.features
+        codes[:] = features.codes
+    codes.flush()
+    np.save(folder / CODES, np.stack([features.scale, features.offset]))
+    return dataset.with_codes(features)
+
+
+def _write_rest(folder: Path, dataset: RankingDataset, notes: dict[str, Any]) -> None:
+    """Write the small arrays and the header, with what tells that the files are as written."""
+    is_compact = dataset.bits is not None
     for name in _ARRAYS[1:]:
         np.save(folder / name, getattr(dataset, name.removesuffix(".npy")))
     header = {
         "format": FORMAT,
-        "version": VERSION if dataset.bits is None else COMPACT,
+        "version": COMPACT if is_compact else VERSION,
         "written_by": f"countersample {__version__}",
         "n_queries": dataset.n_queries,
         "n_items": dataset.n_items,
@@ -96,7 +114,7 @@ def _write_rest(
         "fingerprint": dataset.fingerprint,
         "content": dataset.content_hash(),
         "notes": notes,
-        "files": {name: _state(folder / name) for name in files},
+        "files": {name: _state(folder / name) for name in _files(is_compact=is_compact)},
     }
     (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n")
 
@@ -145,7 +163,7 @@ def open_stored(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
 def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, bool]:
     """Open the arrays; say whether each file's size and time are as the header has them."""
     is_as_written, is_compact = True, header["version"] == COMPACT
-    for name in (*_ARRAYS, *([CODES] if is_compact else [])):
+    for name in _files(is_compact=is_compact):
         size, time = header["files"][name]
         found_size, found_time = _state(folder / name)
         if size != found_size:
@@ -161,6 +179,10 @@ def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, 
         features = CompactFeatures(features, scale, offset)
     names = None if header["feature_names"] is None else tuple(header["feature_names"])
     return RankingDataset(features, labels, offsets, query_ids, names), is_as_written
+
+
+def _files(*, is_compact: bool) -> tuple[str, ...]:
+    return (*_ARRAYS, CODES) if is_compact else _ARRAYS
 
 
 def _state(path: Path) -> list[int]:
