@@ -76,6 +76,25 @@ def test_the_index_leads_to_every_page():
     assert {page.name for page in DOCS.glob("*.md")} - linked == {"index.md"}
 
 
+# -- figures -------------------------------------------------------------------------------------
+
+
+def test_figures_of_speed_have_their_machine_and_their_command():
+    told = [
+        (name_of(page), heading, section)
+        for page in WRITTEN
+        for heading, section in re.findall(
+            r"^##+ ((?:Speed|Time)\b.*?)$(.*?)(?=^##+ |\Z)",
+            page.read_text(),
+            re.MULTILINE | re.DOTALL,
+        )
+    ]
+    assert len(told) >= 8
+    for page, heading, section in told:
+        assert re.search(r"\b(AMD|Intel)\b|machine \(.*not recorded\)", section), (page, heading)
+        assert "benchmarks/bench_" in section, (page, heading)
+
+
 # -- formulas ------------------------------------------------------------------------------------
 
 
