@@ -14,7 +14,7 @@ import trained_bytes
 from numba import njit
 from numpy.testing import assert_array_equal
 
-from countersample._kernels import rows, sums
+from countersample._kernels import descent, rows, sums
 
 WIDTHS = [*range(1, 40), 61, 699]
 
@@ -120,36 +120,66 @@ def test_codes_are_numbers(n, kind, rng):
 @pytest.mark.parametrize("n", WIDTHS)
 def test_rows_are_added_one_after_the_other(n, kind, rng):
     a = rng.integers(0, 255, (6, n)).astype(kind)
-    out, factors = rng.normal(size=(5, n)), rng.normal(size=(4, 4))
+    which = np.array([5, 0, 3, 3, 1])
+    out, factors = rng.normal(size=(5, n)), rng.normal(size=(len(which), 6))
     out, factors = out.astype(np.float32), factors.astype(np.float32)
-    expected, single = out.copy(), out.copy()
-    for run in range(4):
-        for row, factor in zip((5, 0, 3, 3), factors[run], strict=True):
-            with np.errstate(all="raise"):
+    n_rows = int(rng.integers(len(which) + 1))
+    for anew in (False, True):
+        expected, single = out.copy(), out.copy()
+        for run in range(4):
+            so_far = np.zeros(n, np.float32) if anew else out[1 + run]
+            for row, factor in zip(which[:n_rows], factors[:n_rows, 2 + run], strict=True):
                 products = factor.astype(np.float64) * a[row]  # exact: 24 + 16 bits
-            expected[1 + run] = (products + expected[1 + run]).astype(np.float32)
-    add_four(out, 1, a, (5, 0, 3, 3), tuple(factors.ravel()))
-    for run in range(4):
-        for k in (0, 2):
-            add_two(single, 1 + run, a, (5, 0, 3, 3)[k : k + 2], tuple(factors[run, k : k + 2]))
-    assert_array_equal(out, single)
-    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-3)
-    fetch(a, 2)  # changes nothing
+                so_far = (products + so_far).astype(np.float32)
+            expected[1 + run] = so_far
+        four, column = out.copy(), int(rng.integers(n + 1))
+        for start, end in ((0, column), (column, n)):
+            add_to_4(four, 1, a, which, n_rows, factors, 2, anew, start, end)
+        for run in range(4):
+            add_to_1(single, 1 + run, a, which, n_rows, factors, 2 + run, anew, 0, n)
+        assert_array_equal(four, single)
+        np.testing.assert_allclose(four, expected, rtol=1e-5, atol=1e-3)
+    fetch(a, 2, 1, 3)  # changes nothing
 
 
 @njit
-def add_four(out, run, a, which, factors):
-    rows.add_4_rows_to_4(out, run, a, which, factors)
+def add_to_4(out, run, a, which, n_rows, factors, first, anew, column, end):
+    rows.add_rows_to_4(out, run, a, which, n_rows, factors, first, anew, column, end)
 
 
 @njit
-def add_two(out, run, a, which, factors):
-    rows.add_2_rows(out, run, a, which, factors)
+def add_to_1(out, run, a, which, n_rows, factors, first, anew, column, end):
+    rows.add_rows(out, run, a, which, n_rows, factors, first, anew, column, end)
 
 
 @njit
-def fetch(a, row):
-    rows.fetch(a, row)
+def fetch(a, row, line, n_lines):
+    rows.fetch(a, row, line, n_lines)
+
+
+@njit
+def descend(w, total, small, g, run, scale, rate, l2):
+    return descent.descend(w, total, small, g, run, scale, rate, l2)
+
+
+@FUSED
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("n", WIDTHS)
+def test_a_step_down(n, scaled, rng):
+    w, total = rng.normal(size=(2, 3, n))
+    small, g = rng.normal(size=(2, 3, n)).astype(np.float32)
+    scale = rng.uniform(0.1, 9, n if scaled else 0)
+    stepped = (g[1] * scale).astype(np.float32) if scaled else g[1]
+    after = w[1] - 0.25 * (stepped + 0.5 * w[1])
+    others = [np.delete(each, 1, axis=0) for each in (w, total, small, g)]
+    expected = total[1] + w[1]
+    norm = descend(w, total, small, g, 1, scale, 0.25, 0.5)
+    assert_array_equal(total[1], expected)
+    assert_array_equal(w[1], after)
+    assert_array_equal(small[1], (after * scale if scaled else after).astype(np.float32))
+    assert norm == squared_norm(after)
+    for before, now in zip(others, (w, total, small, g), strict=True):
+        assert_array_equal(before, np.delete(now, 1, axis=0))
 
 
 def test_the_order_shows():

@@ -33,7 +33,7 @@ def problem(width):
 def trained():
     """A digest of the weights of each objective, optimizer, unit and batch size."""
     found = {}
-    for kind in itertools.product(OBJECTIVES, OPTIMIZERS, UNITS, (1, 3)):
+    for kind in itertools.product(OBJECTIVES, OPTIMIZERS, UNITS, (1, 20)):
         objective, optimizer, unit, batch_size = kind
         data, log = problem(width=61)  # 48 + 8 + 4 + 1: all ways to end a sum
         results = train_many(

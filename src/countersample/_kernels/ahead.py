@@ -81,6 +81,7 @@ def _kept() -> Iterator[Path]:
 
 def _compile() -> None:
     """Take no steps: a call with the types of `countersample.training`, which compiles."""
+    from countersample._kernels.sharing import BOARD  # noqa: PLC0415 (imports numba)
     from countersample._kernels.training import take_steps  # noqa: PLC0415 (imports numba)
 
     integers, numbers = np.zeros(1, np.int64), np.zeros(1, np.float32)
@@ -88,7 +89,8 @@ def _compile() -> None:
     take_steps(
         np.zeros((1, 1), np.float32), integers, indices, integers, indices, numbers, numbers,
         np.zeros(0), none, 1, 0, 0, state, 0, state, state, state, state, state, integers, none,
-        np.zeros((1, 0, 1)), np.zeros((1, 0, 1)),
+        np.zeros((1, 0, 1)), np.zeros((1, 0, 1)), np.zeros((1, 8), np.float32),
+        np.zeros((1, 8), np.float32), np.zeros(BOARD, np.int64), 1, True,
     )  # fmt: skip
 
 

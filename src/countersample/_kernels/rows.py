@@ -4,13 +4,20 @@ As in `_kernels.sums` vectors are part of the program. Here nothing is summed up
 number gets its terms one after the other, in the order of the rows, however many are taken at once.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-from countersample._kernels.sums import PARTS, load_numbers, multiplied_and_added, row_of
+from countersample._kernels.sums import (
+    NUMBERS,
+    PARTS,
+    load_numbers,
+    multiplied_and_added,
+    row_of,
+)
 
 Value = Any  # of numba or llvmlite, which have no types
 intrinsic: Any = extending.intrinsic
@@ -18,93 +25,122 @@ LINE = 64  # bytes that memory gives at a time
 LEVEL_2 = 2
 
 
-def _adds(n_rows: int, n_runs: int) -> Any:  # noqa: ANN401 (of numba)
-    """Return the intrinsic that adds so many rows to so many others."""
+def _adds(n_runs: int, n_vectors: int) -> Any:  # noqa: ANN401 (of numba)
+    """Return the intrinsic that adds rows to so many others, so many vectors of each at a time."""
 
     @intrinsic
-    def add_rows(_: Value, out: Value, run: Value, a: Value, rows: Value, factors: Value) -> Value:
-        """``out[run + k] += Σ_i factors[k·n_rows + i] · a[rows[i]]``, one row after the other."""
+    def add_rows(
+        _: Value, out: Value, run: Value, a: Value, rows: Value, n_rows: Value, factors: Value,
+        first: Value, anew: Value, column: Value, end: Value,
+    ) -> Value:  # fmt: skip
+        """``out[run + k] += Σ_i factors[i, first + k] · a[rows[i]]``, or ``=`` where it is anew.
+
+        For the columns from `column` to `end`.
+        """
 
         def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-            kind, _, kind_of_a, *_ = signature.args
-            first, n = row_of(context, builder, kind, *given[:2])
-            outs = [builder.gep(first, [builder.mul(n, n.type(k))]) for k in range(n_runs)]
-            index = cgutils.unpack_tuple(builder, given[3])
-            xs = [row_of(context, builder, kind_of_a, given[2], i)[0] for i in index]
-            _add(builder, outs, xs, cgutils.unpack_tuple(builder, given[4]), n)
+            def row(array: int, index: Value) -> Value:
+                return row_of(context, builder, signature.args[array], given[array], index)
+
+            start, width = row(0, given[1])
+            zero = width.type(0)
+            outs = [builder.gep(start, [builder.mul(width, width.type(k))]) for k in range(n_runs)]
+            (index, _), (a, _), (factors, stride) = row(3, None), row(2, zero), row(5, zero)
+            factors = builder.gep(factors, [given[6]])
+            number = start.type.pointee
+
+            def add(column: Value, count: int, size: int) -> None:
+                """Add `count` vectors of `size` columns from `column` on."""
+                columns = [builder.add(column, width.type(size * v)) for v in range(count)]
+                nothing = ir.VectorType(number, size)(None)
+                at = [(each, c) for each in outs for c in columns]
+                sums = [cgutils.alloca_once_value(builder, nothing) for _ in at]
+                with builder.if_then(builder.not_(given[7])):
+                    for total, (each, c) in zip(sums, at, strict=True):
+                        builder.store(load_numbers(builder, each, c, size, number), total)
+                with cgutils.for_range(builder, given[4]) as loop:
+                    here = builder.gep(
+                        a, [builder.mul(builder.load(builder.gep(index, [loop.index])), width)]
+                    )
+                    terms = [load_numbers(builder, here, c, size, number) for c in columns]
+                    where = builder.mul(loop.index, stride)
+                    for k in range(n_runs):
+                        position = builder.add(where, stride.type(k))
+                        factor = spread(
+                            builder, builder.load(builder.gep(factors, [position])), size
+                        )
+                        for total, term in zip(sums[k * count :], terms, strict=False):
+                            builder.store(
+                                multiplied_and_added(builder, factor, term, builder.load(total)),
+                                total,
+                            )
+                for total, (each, c) in zip(sums, at, strict=True):
+                    store_numbers(builder, builder.load(total), each, c)
+
+            _by_columns(builder, given[8], given[9], n_vectors, add)
             return context.get_dummy_value()
 
-        fits = out.layout == a.layout == "C" and (len(rows), len(factors)) == (
-            n_rows,
-            n_rows * n_runs,
-        )
-        return (types.void(out, run, a, rows, factors), generate) if fits else None
+        fits = out.layout == a.layout == rows.layout == factors.layout == "C"
+        kinds = types.void(out, run, a, rows, n_rows, factors, first, anew, column, end)
+        return (kinds, generate) if fits else None
 
     return add_rows
 
 
-add_8_rows = _adds(8, 1)
-add_2_rows = _adds(2, 1)
-add_4_rows_to_4 = _adds(4, 4)
+add_rows = _adds(1, 4)
+add_rows_to_4 = _adds(4, 1)
 
 
 @intrinsic
-def fetch(_: Value, a: Value, row: Value) -> Value:
-    """Ask for row of a to be brought near: a hint, which changes nothing."""
+def fetch(_: Value, a: Value, row: Value, line: Value, n_lines: Value) -> Value:
+    """Ask for lines of memory, counted from row of a on, to be brought near: a mere hint."""
 
     def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        data, n = row_of(context, builder, signature.args[0], *given)
-        size = n.type(signature.args[0].dtype.bitwidth // 8)
+        data, n = row_of(context, builder, signature.args[0], *given[:2])
+        size = n.type(LINE)
         pointer = ir.IntType(8).as_pointer()
-        start = builder.bitcast(data, pointer)
         integer = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, integer, integer, integer])
         hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        with cgutils.for_range_slice(builder, n.type(0), builder.mul(n, size), n.type(LINE)) as (
-            k,
-            _,
-        ):
+        start = builder.gep(builder.bitcast(data, pointer), [builder.mul(given[2], size)])
+        with cgutils.for_range(builder, given[3]) as loop:
+            at = builder.gep(start, [builder.mul(loop.index, size)])
             read, of_data = integer(0), integer(1)
-            builder.call(hint, [builder.gep(start, [k]), read, integer(LEVEL_2), of_data])
+            builder.call(hint, [at, read, integer(LEVEL_2), of_data])
         return context.get_dummy_value()
 
-    return (types.void(a, row), generate) if a.layout == "C" else None
+    return (types.void(a, row, line, n_lines), generate) if a.layout == "C" else None
 
 
-def _add(
-    builder: Value, outs: list[Value], xs: list[Value], factors: list[Value], n: Value
+def _by_columns(
+    builder: Value, start: Value, end: Value, n_vectors: int, add: Callable[[Value, int, int], None]
 ) -> None:
-    """outs[k][j] += Σ_i factors[k·len(xs) + i] · xs[i][j], for j from 0 to n."""
-    index, number = n.type, outs[0].type.pointee
-
-    def add(k: Value, size: int) -> None:
-        terms = [load_numbers(builder, x, k, size, number) for x in xs]
-        for out, factor in zip(outs, _by(factors, len(xs)), strict=True):
-            total = load_numbers(builder, out, k, size, number)
-            for term, each in zip(terms, factor, strict=True):
-                total = multiplied_and_added(builder, _spread(builder, each, size), term, total)
-            at = builder.bitcast(builder.gep(out, [k]), total.type.as_pointer())
-            builder.store(total, at, align=4)
-
-    done = builder.and_(n, index(-PARTS))
-    with cgutils.for_range_slice(builder, index(0), done, index(PARTS)) as (k, _):
-        add(k, PARTS)
+    """Call add(column, vectors, size) for all columns: as wide as can be, then ever narrower."""
+    index, width = end.type, builder.sub(end, start)
+    done = start
+    for count in sorted({n_vectors, 1}, reverse=True):
+        until = builder.add(start, builder.and_(width, index(-PARTS * count)))
+        with cgutils.for_range_slice(builder, done, until, index(PARTS * count)) as (column, _):
+            add(column, count, PARTS)
+        done = until
     size = PARTS
     while size > 1:
         size //= 2
-        left = builder.and_(n, index(size))
+        left = builder.and_(width, index(size))
         with builder.if_then(builder.icmp_unsigned("!=", left, index(0))):
-            add(done, size)
+            add(done, 1, size)
         done = builder.add(done, left)
 
 
-def _by(values: list[Value], size: int) -> list[list[Value]]:
-    return [values[k : k + size] for k in range(0, len(values), size)]
-
-
-def _spread(builder: Value, value: Value, size: int) -> Value:
+def spread(builder: Value, value: Value, size: int) -> Value:
     """Return a vector of one number."""
     vector = ir.VectorType(value.type, size)
     first = builder.insert_element(vector(ir.Undefined), value, ir.IntType(32)(0))
     mask = ir.VectorType(ir.IntType(32), size)(None)
     return builder.shuffle_vector(first, first, mask)
+
+
+def store_numbers(builder: Value, vector: Value, data: Value, k: Value) -> None:
+    """``data[k : k + size] = vector``."""
+    to = builder.bitcast(builder.gep(data, [k]), vector.type.as_pointer())
+    builder.store(vector, to, align=NUMBERS[data.type.pointee][1])

@@ -10,6 +10,7 @@ Both are vector instructions, on x86-64 since 2013 (AVX2 and FMA) and on every 6
 without them rounds products too, and so differs in the last digits.
 """
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -20,6 +21,7 @@ from numba.core import cgutils
 PARTS = 16  # two registers of AVX2, one of AVX-512, four of NEON
 
 Value = Any  # of numba or llvmlite, which have no types
+Terms = Callable[[Value, int], list[tuple[Value, Value]]]
 intrinsic: Any = extending.intrinsic  # typed as if callers gave what the compiler gives
 NUMBERS = {ir.FloatType(): ("f32", 4), ir.DoubleType(): ("f64", 8)}  # name and bytes
 
@@ -97,14 +99,26 @@ def row_of(context: Value, builder: Value, kind: Value, value: Value, row: Value
 
 def _sums(builder: Value, xs: list[Value], ys: list[Value], n: Value) -> list[Value]:
     """Return Σ_k x[k] · y[k] for each x and each y; that of x alone for a y that is None."""
-    index = n.type
     number = next((y.type.pointee for y in ys if y is not None), xs[0].type.pointee)
+
+    def terms(k: Value, size: int) -> list[tuple[Value, Value]]:
+        loaded = [load_numbers(builder, x, k, size, number) for x in xs]
+        factors = [None if y is None else load_numbers(builder, y, k, size, number) for y in ys]
+        return list(product(loaded, factors))
+
+    return added_up(builder, number, len(xs) * len(ys), n, terms)
+
+
+def added_up(builder: Value, number: Value, n_sums: int, n: Value, terms: Terms) -> list[Value]:
+    """Return sums of n terms in the order that this module is about.
+
+    `terms` (from k on, so many) returns for each sum a vector of terms, or of two factors of them.
+    """
+    index = n.type
 
     def add(parts: list[Value], k: Value, size: int) -> None:
         """Add `size` terms from k on to the parts, in memory (which compiles to registers)."""
-        terms = [load_numbers(builder, x, k, size, number) for x in xs]
-        factors = [None if y is None else load_numbers(builder, y, k, size, number) for y in ys]
-        for part, (term, factor) in zip(parts, product(terms, factors), strict=True):
+        for part, (term, factor) in zip(parts, terms(k, size), strict=True):
             so_far = builder.load(part)
             if factor is None:
                 added = builder.fadd(so_far, term)
@@ -113,7 +127,7 @@ def _sums(builder: Value, xs: list[Value], ys: list[Value], n: Value) -> list[Va
             builder.store(added, part)
 
     zero = ir.VectorType(number, PARTS)(None)
-    parts = [cgutils.alloca_once_value(builder, zero) for _ in product(xs, ys)]
+    parts = [cgutils.alloca_once_value(builder, zero) for _ in range(n_sums)]
     done = builder.and_(n, index(-PARTS))
     with cgutils.for_range_slice(builder, index(0), done, index(PARTS)) as (k, _):
         add(parts, k, PARTS)

@@ -6,8 +6,12 @@ steps together, so that one pass over memory serves all of them: batched runs. F
 gradients are float32; weights and their sums are float64, so that millions of small steps add up.
 Nothing is allocated in a step, and the GIL is not held.
 
-Four runs share a row for the scores, and eight rows are added to the gradient at a time, never as
-views: that is what keeps vector registers busy and reference counts out of the loops.
+Scores are taken of two rows and four runs at a time, the gradient is summed up in registers for a
+few columns and four runs at a time, and meanwhile the next query's rows are brought near; never as
+views, to keep reference counts out of the loops.
+
+A batch is cut into parts, each with a gradient of its own. Threads may share them
+(`_kernels.sharing`); the gradient of the batch is their sum, in order.
 
 The order of every sum is fixed (`_kernels.sums`), and is that of a run by itself: a run ends with
 the same bytes whatever runs beside it, and on every CPU that has fused multiply-add.
@@ -19,29 +23,41 @@ from numpy.typing import NDArray
 from countersample._arrays import Floats, Ints
 from countersample._kernels.compiling import kernel, part
 from countersample._kernels.objectives import add_coefficients
-from countersample._kernels.rows import add_2_rows, add_4_rows_to_4, add_8_rows, fetch
+from countersample._kernels.rows import LINE, add_rows, add_rows_to_4, fetch
+from countersample._kernels.sharing import (
+    DONE,
+    OVER,
+    READY,
+    count,
+    read,
+    take_part,
+    wait_a_little,
+    write,
+)
 from countersample._kernels.sums import dot, eight_dots
-from countersample._kernels.updates import update
+from countersample._kernels.updates import narrow, update
 
 Matrix = NDArray[np.float32]
 Vector = NDArray[np.float32]
 
-ROWS = 8  # rows of features that one sweep over the gradient adds
+COLUMNS = 64  # of the features that the gradient is summed up for at a time
+WHILE_SCORING = WHILE_ADDING = 0.4  # shares of what is brought near meanwhile, of runs in a pass
 AHEAD = 64  # examples looked up at a time: reads from far apart wait together, not in turn
 
 
 @part(error_model="numpy")
 def _scores(
-    features: Matrix, start: int, end: int, following: int, until: int, weights: Matrix, out: Matrix
-) -> None:
+    features: Matrix, start: int, n_items: int, weights: Matrix, following: int, n_lines: int,
+    out: Matrix,
+) -> None:  # fmt: skip
     """``out[k, i] = features[start + i] · weights[k]`` for each row i and run k.
 
-    Meanwhile the rows from `following` until `until` are brought near, which come next.
+    Meanwhile lines of memory are brought near, from the row `following` on.
     """
-    n_runs, n_items = len(weights), end - start
+    n_runs = len(weights)
+    each = (n_lines + n_items - 1) // n_items
     for i in range(n_items):
-        if following + i < until:
-            fetch(features, following + i)
+        fetch(features, following, i * each, each)
         run = 0
         if i + 1 < n_items and i % 2 == 0:
             while run + 4 <= n_runs:
@@ -55,78 +71,43 @@ def _scores(
         while run < n_runs:
             out[run, i] = dot(features, start + i, weights, run)
             run += 1
-    for row in range(following + n_items, until):
-        fetch(features, row)
 
 
 @part(error_model="numpy")
 def _add_gradient(
-    features: Matrix, start: int, n_items: int, coefficients: Matrix, rows: Ints,
-    factor: np.float32, out: Matrix,
+    features: Matrix, start: int, n_items: int, coefficients: Matrix, factor: np.float32,
+    rows: Ints, factors: Matrix, following: int, line: int, n_lines: int, anew: bool, first: int,
+    out: Matrix,
 ) -> None:  # fmt: skip
-    """Add factor · Xᵀ coefficients[k] to ``out[k]`` for each run k, X the rows of the query.
+    """Add factor · Xᵀ coefficients[k] to ``out[first + k]`` of each run k, X a query's rows.
 
-    `rows` is scratch space: the rows in which some run has a coefficient.
+    What was there is forgotten where the gradient starts `anew`. `rows` and `factors` are scratch
+    space: the rows in which some run has a coefficient, and their factors. Meanwhile lines of
+    memory are brought near, as by `_scores`.
     """
-    n_runs = len(out)
+    n_runs = len(coefficients)
     n_rows = 0
     for i in range(n_items):  # without a branch, which nobody could predict
-        is_needed = coefficients[0, i] != 0.0
-        for run in range(1, n_runs):
+        is_needed = False
+        for run in range(n_runs):
             is_needed |= coefficients[run, i] != 0.0
-        rows[n_rows] = i
+            factors[n_rows, run] = factor * coefficients[run, i]
+        rows[n_rows] = start + i
         n_rows += is_needed
-    four = n_runs // 4 * 4
-    done = 0
-    while done + 4 <= n_rows and four > 0:
-        i0, i1, i2, i3 = rows[done], rows[done + 1], rows[done + 2], rows[done + 3]
-        taken = (start + i0, start + i1, start + i2, start + i3)
-        for k in range(0, four, 4):
-            add_4_rows_to_4(out, k, features, taken, (
-                factor * coefficients[k, i0], factor * coefficients[k, i1],
-                factor * coefficients[k, i2], factor * coefficients[k, i3],
-                factor * coefficients[k + 1, i0], factor * coefficients[k + 1, i1],
-                factor * coefficients[k + 1, i2], factor * coefficients[k + 1, i3],
-                factor * coefficients[k + 2, i0], factor * coefficients[k + 2, i1],
-                factor * coefficients[k + 2, i2], factor * coefficients[k + 2, i3],
-                factor * coefficients[k + 3, i0], factor * coefficients[k + 3, i1],
-                factor * coefficients[k + 3, i2], factor * coefficients[k + 3, i3],
-            ))  # fmt: skip
-        done += 4
-    for run in range(n_runs):
-        _add_rows(
-            features, start, coefficients, run, rows, done if run < four else 0, n_rows, factor, out
-        )
-
-
-@part(error_model="numpy")
-def _add_rows(
-    features: Matrix, start: int, coefficients: Matrix, run: int, rows: Ints, first: int,
-    n_rows: int, factor: np.float32, out: Matrix,
-) -> None:  # fmt: skip
-    """Add to the gradient of one run the rows from the first one on."""
-    done = first
-    while n_rows - done >= 8:
-        i0, i1, i2, i3 = rows[done], rows[done + 1], rows[done + 2], rows[done + 3]
-        i4, i5, i6, i7 = rows[done + 4], rows[done + 5], rows[done + 6], rows[done + 7]
-        add_8_rows(
-            out, run, features,
-            (start + i0, start + i1, start + i2, start + i3,
-             start + i4, start + i5, start + i6, start + i7),
-            (factor * coefficients[run, i0], factor * coefficients[run, i1],
-             factor * coefficients[run, i2], factor * coefficients[run, i3],
-             factor * coefficients[run, i4], factor * coefficients[run, i5],
-             factor * coefficients[run, i6], factor * coefficients[run, i7]),
-        )  # fmt: skip
-        done += 8
-    while done < n_rows:
-        last = n_rows - 1
-        i0, i1 = rows[done], rows[min(done + 1, last)]
-        c1 = factor * coefficients[run, i1] if done < last else np.float32(0.0)
-        add_2_rows(
-            out, run, features, (start + i0, start + i1), (factor * coefficients[run, i0], c1)
-        )
-        done += 2
+    width = features.shape[1]
+    columns = COLUMNS if n_runs < 4 else COLUMNS // 2
+    n_blocks = (width + columns - 1) // columns
+    each = (n_lines + n_blocks - 1) // n_blocks
+    for block in range(n_blocks):
+        fetch(features, following, line + block * each, each)
+        column, end = block * columns, min(width, (block + 1) * columns)
+        run = 0
+        while run + 4 <= n_runs:
+            add_rows_to_4(out, first + run, features, rows, n_rows, factors, run, anew, column, end)
+            run += 4
+        while run < n_runs:
+            add_rows(out, first + run, features, rows, n_rows, factors, run, anew, column, end)
+            run += 1
 
 
 @part(error_model="numpy")
@@ -149,10 +130,9 @@ def _look_up(
 
 
 @part(error_model="numpy")
-def _narrow(w: Floats, scale: Floats, out: Matrix, run: int) -> None:
-    """``out[run] = w[run] · scale``, rounded to float32; ``w[run]`` where there is no scale."""
-    for k in range(w.shape[1]):
-        out[run, k] = w[run, k] * scale[k] if len(scale) > 0 else w[run, k]
+def _first(number: int, batch_size: int, n_parts: int) -> int:
+    """Return the first draw of a part, of all parts of all batches."""
+    return number // n_parts * batch_size + number % n_parts * batch_size // n_parts
 
 
 @kernel(error_model="numpy")
@@ -180,6 +160,11 @@ def take_steps(
     record_at: Ints,
     weights_at: Floats,
     averages_at: Floats,
+    small: Matrix,
+    gradients: Matrix,
+    board: Ints,
+    n_threads: int,
+    leads: bool,
 ) -> None:
     """Take ``len(draws) / batch_size`` steps of K runs that share their draws.
 
@@ -207,74 +192,111 @@ def take_steps(
     record_at : int64 (n_records,)
         Rising steps at which w and w̄ are written down.
     weights_at, averages_at : float64 (K, n_records, width), out
+    small, gradients : float32 (K, width) and (P · K, width)
+        Scratch space that threads share. A batch is cut into P parts, whoever does them.
+    board : int64 (BOARD,)
+        Zeros, as `_kernels.sharing` has it.
+    n_threads : int
+        That share the parts, as likely as not by turns.
+    leads : bool
+        Whether this call takes the steps. Others, with the same arrays, may help it until then.
     """
     n_runs, width = w.shape
+    n_parts = len(gradients) // n_runs
     most = 0
     for position in range(len(offsets) - 1):
         most = max(most, offsets[position + 1] - offsets[position])
-    is_scaled = len(scale) > 0
-    small = np.empty((n_runs, width), np.float32)
-    for run in range(n_runs):
-        _narrow(w, scale, small, run)
-    gradient = np.empty((n_runs, width), np.float32)
     scores = np.empty((n_runs, most), np.float32)
     coefficients = np.empty((n_runs, most), np.float32)
     rows = np.empty(most, np.int64)
-    factor = np.float32(1.0 / batch_size)
-    record = 0
-    while record < len(record_at) and record_at[record] <= step:
-        record += 1
+    weighted = np.empty((most, n_runs), np.float32)
     found = np.empty((AHEAD, 5), np.int64)
     factors = np.empty((AHEAD, 2), np.float32)
-    for batch in range(len(draws) // batch_size):
-        for run in range(n_runs):
-            for column in range(width):
-                gradient[run, column] = 0.0
-        for k in range(batch * batch_size, (batch + 1) * batch_size):
-            if k % AHEAD == 0:
-                _look_up(
-                    draws, k, query, offsets, starts, item, shares, multipliers, found, factors
-                )  # fmt: skip
-            ahead = k % AHEAD
-            start, end = found[ahead, 0], found[ahead, 1]
-            first_click, last_click = found[ahead, 2], found[ahead, 3]
-            n_items = end - start
-            following = until = 0
-            if ahead + 1 < min(AHEAD, len(draws) - k + ahead):
-                following, until = found[ahead + 1, 0], found[ahead + 1, 1]
-            _scores(features, start, end, following, until, small, scores)
-            for run in range(n_runs):
-                for i in range(n_items):
-                    coefficients[run, i] = 0.0
-                for click in range(first_click, last_click):
-                    is_first = click == first_click  # looked up ahead
-                    clicked = found[ahead, 4] if is_first else np.int64(item[click])
-                    share = factors[ahead, 1] if is_first else shares[click]
-                    add_coefficients(scores, run, n_items, clicked, share, objective, coefficients)
-            _add_gradient(
-                features, start, n_items, coefficients, rows, factor * factors[ahead, 0],
-                gradient,
-            )  # fmt: skip
-        step += 1
-        n_running = 0
-        for run in range(n_runs):
-            if stopped[run] == 0:
-                n_running += 1
-                if is_scaled:
-                    for column in range(width):
-                        gradient[run, column] *= scale[column]
-                if not update(
-                    w[run], total[run], small[run], gradient[run], first[run], second[run],
-                    numbers[run], step, optimizer, settings[run],
-                ):  # fmt: skip
-                    stopped[run] = step
-                if is_scaled:
-                    _narrow(w, scale, small, run)
-        if n_running == 0:
-            return
-        if record < len(record_at) and step == record_at[record]:
-            for run in range(n_runs):
-                for column in range(width):
-                    weights_at[run, record, column] = w[run, column]
-                    averages_at[run, record, column] = total[run, column] / step
+    factor = np.float32(1.0 / batch_size)
+    lines_of_a_row = width * features.itemsize / LINE
+    while_scoring, while_adding = (WHILE_SCORING, WHILE_ADDING) if n_runs >= 4 else (1.0, 0.0)
+    following = line = n_lines = 0  # what comes next
+    looked_up = -AHEAD  # from which draw on
+    n_steps, n_done, record, waited = len(draws) // batch_size, 0, 0, 0
+    if leads:
+        while record < len(record_at) and record_at[record] <= step:
             record += 1
+        for run in range(n_runs):
+            narrow(w, scale, small, run)
+        write(board, READY, min(n_steps, 1) * n_parts)
+    while True:
+        number = take_part(board)
+        if number >= 0:
+            begin = _first(number, batch_size, n_parts)
+            until = _first(number + 1, batch_size, n_parts)
+            for k in range(begin, until):
+                if not looked_up <= k < looked_up + AHEAD:
+                    _look_up(
+                        draws, k, query, offsets, starts, item, shares, multipliers, found, factors
+                    )  # fmt: skip
+                    looked_up = k
+                ahead = k - looked_up
+                start, n_items = found[ahead, 0], found[ahead, 1] - found[ahead, 0]
+                first_click, last_click = found[ahead, 2], found[ahead, 3]
+                line = n_lines = 0
+                next_one = (
+                    k + 1 if k + 1 < until else _first(number + n_threads, batch_size, n_parts)
+                )
+                if next_one < min(looked_up + AHEAD, len(draws)):
+                    following = found[next_one - looked_up, 0]
+                    n_lines = int((found[next_one - looked_up, 1] - following) * lines_of_a_row)
+                    line = int(n_lines * while_scoring)
+                _scores(features, start, n_items, small, following, line, scores)
+                for run in range(n_runs):
+                    for i in range(n_items):
+                        coefficients[run, i] = 0.0
+                    for click in range(first_click, last_click):
+                        is_first = click == first_click  # looked up ahead
+                        clicked = found[ahead, 4] if is_first else np.int64(item[click])
+                        share = factors[ahead, 1] if is_first else shares[click]
+                        add_coefficients(
+                            scores, run, n_items, clicked, share, objective, coefficients
+                        )
+                _add_gradient(
+                    features, start, n_items, coefficients, factor * factors[ahead, 0], rows,
+                    weighted, following, line, int(n_lines * while_adding), k == begin,
+                    number % n_parts * n_runs, gradients,
+                )  # fmt: skip
+            line += int(n_lines * while_adding)
+            count(board, DONE)
+            waited = 0
+        elif not leads:
+            if read(board, OVER) == 1:
+                return
+            waited = wait_a_little(waited)
+        elif read(board, DONE) < (n_done + (n_done < n_steps)) * n_parts:
+            waited = wait_a_little(waited)
+        elif n_done == n_steps:
+            break
+        else:
+            step += 1
+            n_done += 1
+            n_running = 0
+            for run in range(n_runs):
+                each = (n_lines - line + n_runs - 1) // n_runs
+                fetch(features, following, line + run * each, each)
+                if stopped[run] == 0:
+                    n_running += 1
+                    for position in range(1, n_parts):
+                        for column in range(width):
+                            gradients[run, column] += gradients[position * n_runs + run, column]
+                    if not update(
+                        w, total, small, gradients, first, second, numbers, scale, settings, run,
+                        step, optimizer,
+                    ):  # fmt: skip
+                        stopped[run] = step
+            if n_running == 0:
+                break
+            if record < len(record_at) and step == record_at[record]:
+                for run in range(n_runs):
+                    for column in range(width):
+                        weights_at[run, record, column] = w[run, column]
+                        averages_at[run, record, column] = total[run, column] / step
+                record += 1
+            write(board, READY, (n_done + (n_done < n_steps)) * n_parts)
+    write(board, OVER, 1)

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from countersample._arrays import Floats
 from countersample._kernels.codes import ADAGRAD, ADAM, DOG, SGD
 from countersample._kernels.compiling import part
-from countersample._kernels.sums import squared_norm
+from countersample._kernels.descent import descend
+from countersample._kernels.sums import dot
 
-Vector = NDArray[np.float32]
+Matrix = NDArray[np.float32]
 
 # Positions in the array of settings
 LEARNING_RATE, MOMENTUM, BETA1, BETA2, EPSILON, FIRST_DISTANCE, L2, RADIUS = range(8)
@@ -24,10 +25,12 @@ TOO_LARGE = 1e30  # squared norm at which weights count as exploded: float32 sco
 
 @part(error_model="numpy")
 def update(
-    w: Floats, total: Floats, small: Vector, g: Vector, first: Floats, second: Floats,
-    numbers: Floats, step: int, optimizer: int, settings: Floats,
+    w: Floats, total: Floats, small: Matrix, g: Matrix, first: Floats, second: Floats,
+    numbers: Floats, scale: Floats, settings: Floats, run: int, step: int, optimizer: int,
 ) -> bool:  # fmt: skip
     """Add w to the total, take a step and project; return whether the weights are still sound.
+
+    g is the gradient by what features were multiplied by `scale`; small is written as w · scale.
 
     `first`, `second` and `numbers` are the optimizer's state. Of DoG, `first` has the weights that
     it started from, `numbers` REACH and SQUARES, and `second` is scratch space.
@@ -36,65 +39,85 @@ def update(
     each of few arrays: a compiler that has to prove that many arrays do not overlap gives up, and
     takes one weight at a time.
     """
-    rate, momentum, epsilon = settings[LEARNING_RATE], settings[MOMENTUM], settings[EPSILON]
-    beta1, beta2, l2 = settings[BETA1], settings[BETA2], settings[L2]
-    width = len(w)
-    for k in range(width):
-        total[k] += w[k]
+    rate, momentum, epsilon = (
+        settings[run, LEARNING_RATE],
+        settings[run, MOMENTUM],
+        settings[run, EPSILON],
+    )
+    beta1, beta2, l2 = settings[run, BETA1], settings[run, BETA2], settings[run, L2]
+    width = w.shape[1]
     if optimizer == SGD and momentum == 0.0:
+        norm = descend(w, total, small, g, run, scale, rate, l2)
+        return _is_sound(w, small, scale, run, norm, settings[run, RADIUS])
+    for k in range(width):
+        total[run, k] += w[run, k]
+    if len(scale) > 0:
         for k in range(width):
-            w[k] -= rate * (g[k] + l2 * w[k])
-    elif optimizer == SGD:
+            g[run, k] *= scale[k]
+    if optimizer == SGD:
         for k in range(width):
-            first[k] = momentum * first[k] + g[k] + l2 * w[k]
+            first[run, k] = momentum * first[run, k] + g[run, k] + l2 * w[run, k]
         for k in range(width):
-            w[k] -= rate * first[k]
+            w[run, k] -= rate * first[run, k]
     elif optimizer == ADAM:
         rate /= 1.0 - beta1**step
         correction = 1.0 / np.sqrt(1.0 - beta2**step)
         for k in range(width):
-            gradient = g[k] + l2 * w[k]
-            first[k] = beta1 * first[k] + (1.0 - beta1) * gradient
-            second[k] = beta2 * second[k] + (1.0 - beta2) * gradient * gradient
+            gradient = g[run, k] + l2 * w[run, k]
+            first[run, k] = beta1 * first[run, k] + (1.0 - beta1) * gradient
+            second[run, k] = beta2 * second[run, k] + (1.0 - beta2) * gradient * gradient
         for k in range(width):
-            w[k] -= rate * first[k] / (np.sqrt(second[k]) * correction + epsilon)
+            w[run, k] -= rate * first[run, k] / (np.sqrt(second[run, k]) * correction + epsilon)
     elif optimizer == ADAGRAD:
         for k in range(width):
-            gradient = g[k] + l2 * w[k]
-            second[k] += gradient * gradient
+            gradient = g[run, k] + l2 * w[run, k]
+            second[run, k] += gradient * gradient
         for k in range(width):
-            w[k] -= rate * (g[k] + l2 * w[k]) / (np.sqrt(second[k]) + epsilon)
+            w[run, k] -= rate * (g[run, k] + l2 * w[run, k]) / (np.sqrt(second[run, k]) + epsilon)
     elif optimizer == DOG:
         if step == 1:
             for k in range(width):
-                first[k] = w[k]
+                first[run, k] = w[run, k]
         for k in range(width):
-            second[k] = w[k] - first[k]
-        reached = max(settings[FIRST_DISTANCE], np.sqrt(_squared_norm(second)))
-        numbers[REACH] = max(numbers[REACH], reached)
+            second[run, k] = w[run, k] - first[run, k]
+        reached = max(settings[run, FIRST_DISTANCE], np.sqrt(_squared_norm(second, run)))
+        numbers[run, REACH] = max(numbers[run, REACH], reached)
         for k in range(width):
-            second[k] = g[k] + l2 * w[k]
-        numbers[SQUARES] += _squared_norm(second)
-        if numbers[SQUARES] != 0.0:  # else there was no gradient so far
-            rate = rate * numbers[REACH] / np.sqrt(numbers[SQUARES])
+            second[run, k] = g[run, k] + l2 * w[run, k]
+        numbers[run, SQUARES] += _squared_norm(second, run)
+        if numbers[run, SQUARES] != 0.0:  # else there was no gradient so far
+            rate = rate * numbers[run, REACH] / np.sqrt(numbers[run, SQUARES])
         for k in range(width):
-            w[k] -= rate * second[k]
+            w[run, k] -= rate * second[run, k]
     else:
         raise ValueError("no optimizer has this code")
-    for k in range(width):
-        small[k] = w[k]
-    norm = _squared_norm(w)
+    narrow(w, scale, small, run)
+    return _is_sound(w, small, scale, run, _squared_norm(w, run), settings[run, RADIUS])
+
+
+@part(error_model="numpy")
+def narrow(w: Floats, scale: Floats, out: Matrix, run: int) -> None:
+    """``out[run] = w[run] · scale``, rounded to float32; w[run] where there is no scale."""
+    for k in range(w.shape[1]):
+        out[run, k] = w[run, k] * scale[k] if len(scale) > 0 else w[run, k]
+
+
+@part(error_model="numpy")
+def _is_sound(
+    w: Floats, small: Matrix, scale: Floats, run: int, norm: float, radius: float
+) -> bool:
+    """Project the weights, of this squared norm; return whether they have not exploded."""
     if not norm < np.inf:
         return False
-    largest = settings[RADIUS] * settings[RADIUS]
+    largest = radius * radius
     if norm > largest:
-        shrink = settings[RADIUS] / np.sqrt(norm)
-        for k in range(width):
-            w[k] *= shrink
-            small[k] = w[k]
+        shrink = radius / np.sqrt(norm)
+        for k in range(w.shape[1]):
+            w[run, k] *= shrink
+        narrow(w, scale, small, run)
     return min(norm, largest) < TOO_LARGE
 
 
 @part(error_model="numpy")
-def _squared_norm(a: Floats) -> float:
-    return squared_norm(a)  # a function, so that its many instructions are there once
+def _squared_norm(a: Floats, run: int) -> float:
+    return dot(a, run, a, run)  # a function, so that its many instructions are there once

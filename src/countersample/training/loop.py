@@ -42,6 +42,7 @@ def train(
     learning_rate: float | None = None,
     rng: np.random.Generator | int | None = None,
     resume: str | PathLike[str] | None = None,
+    workers: int | None = None,
     progress: Progress | Show | None = None,
     options: TrainingOptions | None = None,
     **settings: Any,  # noqa: ANN401 (the fields of TrainingOptions)
@@ -59,6 +60,9 @@ def train(
     resume : path, optional
         Keep the state of the run in this file, and go on from it where it exists. The end is the
         same to the byte as that of a run that was not stopped. Needs `rng`.
+    workers : int, optional
+        Threads that share a batch of ten or more examples; all cores by default. The result does
+        not depend on it.
     progress : function of (what is going on, share of all that is done), optional
         Called now and then.
     options : TrainingOptions, optional
@@ -80,7 +84,7 @@ def train(
     array([ 0.5, -0.5])
     """
     (setup,) = Setup.of(dataset, log, TrainingOptions.of(options, settings))
-    run = Run(setup, [learning_rate], np.random.default_rng(rng))
+    run = Run(setup, [learning_rate], np.random.default_rng(rng), workers=_threads(workers))
     part = Progress.of(progress).part(1.0, "training")
     if resume is None:
         run.finish(part)
@@ -147,13 +151,18 @@ def train_many(
     for name in ("rng", "resume"):
         if name in settings:
             raise ParameterError(f"train_many takes no {name}: its seeds say what is drawn")
-    n_threads = available_cores() if workers is None else whole_number("workers", workers, least=1)
+    n_threads = _threads(workers)
     setups = Setup.of(dataset, log, TrainingOptions.of(options, settings), methods)
-    seeded = [
-        (seed, Run(setup, rates, np.random.default_rng(seed), started))
+    passes = [
+        (seed, setup, started, rates)
         for setup in setups
         for seed in seeds
         for started, rates in _batches(setup.options, starts, learning_rates)
+    ]
+    each = max(1, n_threads // max(1, len(passes)))  # threads that share the batches of one
+    seeded = [
+        (seed, Run(setup, rates, np.random.default_rng(seed), started, each))
+        for seed, setup, started, rates in passes
     ]
     parts = Progress.of(progress).part(1.0, "training").side_by_side(len(seeded))
 
@@ -165,6 +174,10 @@ def train_many(
 
     with ThreadPoolExecutor(n_threads) as pool:
         return [result for results in pool.map(work, range(len(seeded))) for result in results]
+
+
+def _threads(workers: int | None) -> int:
+    return available_cores() if workers is None else whole_number("workers", workers, least=1)
 
 
 def _batches(

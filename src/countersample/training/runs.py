@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,18 @@ if TYPE_CHECKING:
     from countersample.training.options import TrainingOptions
 
 CHUNK = 1 << 16  # draws made at a time
+LEAST, MOST_PARTS = 2, 16  # examples of a part of a batch, and parts
+
+
+def parts_of(batch_size: int) -> int:
+    """Return how many parts a batch is cut into: a power of two, for threads to share.
+
+    The gradient of a batch is the sum of those of its parts, whoever computes them.
+    """
+    n_parts = 1
+    while 2 * n_parts * LEAST <= batch_size and n_parts < MOST_PARTS:
+        n_parts *= 2
+    return n_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +102,8 @@ def _as_read(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any], Floa
 class Run:
     """K runs under way that differ in learning rate and start only: state, and how it goes on.
 
-    `options` are those of each run, with its start; by default those of the setup.
+    `options` are those of each run, with its start; by default those of the setup. Up to `workers`
+    threads share the parts of a batch; where runs end does not depend on it.
     """
 
     def __init__(
@@ -97,8 +112,10 @@ class Run:
         learning_rates: Sequence[float | None],
         rng: np.random.Generator,
         options: Sequence[TrainingOptions] | None = None,
+        workers: int = 1,
     ) -> None:
         self.setup = setup
+        self.n_threads = min(workers, parts_of(int(setup.options.batch_size)))
         self.options = options or [setup.options] * len(learning_rates)
         self.learning_rates = [setup.options.rate(rate) for rate in learning_rates]
         self.rng = rng
@@ -125,7 +142,8 @@ class Run:
 
     def advance(self) -> None:
         """Draw examples for some steps, and take them."""
-        from countersample._kernels import ahead  # noqa: PLC0415 (as the line below)
+        from countersample._kernels import ahead  # noqa: PLC0415 (as the lines below)
+        from countersample._kernels.sharing import BOARD, OVER  # noqa: PLC0415 (imports numba)
         from countersample._kernels.training import take_steps  # noqa: PLC0415 (imports numba)
 
         ahead.wait()
@@ -133,16 +151,27 @@ class Run:
         n_steps = min(setup.steps_at_once, setup.n_steps - self.step)
         batch_size = int(setup.options.batch_size)
         examples, state = setup.examples, self.state
-        take_steps(
-            self._features, setup.dataset.offsets,
+        n_runs, width = state["w"].shape
+        board = np.zeros(BOARD, np.int64)
+        take = partial(
+            take_steps, self._features, setup.dataset.offsets,
             examples.query, examples.starts, examples.item, setup.shares, setup.multipliers,
             self._factors, setup.plan.draw(n_steps * batch_size, self.rng), batch_size,
             get_objective(setup.options.objective).code,
             OPTIMIZERS[setup.options.optimizer].code, self._settings,
             self.step, state["w"], state["total"], state["first"], state["second"],
             state["numbers"], state["stopped"], setup.record_at, state["weights_at"],
-            state["averages_at"],
+            state["averages_at"], np.empty((n_runs, width), np.float32),
+            np.empty((parts_of(batch_size) * n_runs, width), np.float32), board,
+            self.n_threads,
         )  # fmt: skip
+        with ThreadPoolExecutor(self.n_threads) as pool:
+            for _ in range(self.n_threads - 1):
+                pool.submit(take, False)
+            try:
+                take(True)
+            finally:
+                board[OVER] = 1  # or others would wait for ever
         self.step += n_steps
 
     def finish(self, progress: Progress) -> None:
