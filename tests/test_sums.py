@@ -134,22 +134,22 @@ def test_rows_are_added_one_after_the_other(n, kind, rng):
             expected[1 + run] = so_far
         four, column = out.copy(), int(rng.integers(n + 1))
         for start, end in ((0, column), (column, n)):
-            add_to_4(four, 1, a, which, n_rows, factors, 2, anew, start, end)
+            add_to_4(four, 1, a, which, 0, n_rows, factors, 2, anew, start, end)
         for run in range(4):
-            add_to_1(single, 1 + run, a, which, n_rows, factors, 2 + run, anew, 0, n)
+            add_to_1(single, 1 + run, a, which, 0, n_rows, factors, 2 + run, anew, 0, n)
         assert_array_equal(four, single)
         np.testing.assert_allclose(four, expected, rtol=1e-5, atol=1e-3)
     fetch(a, 2, 1, 3)  # changes nothing
 
 
 @njit
-def add_to_4(out, run, a, which, n_rows, factors, first, anew, column, end):
-    rows.add_rows_to_4(out, run, a, which, n_rows, factors, first, anew, column, end)
+def add_to_4(out, run, a, which, row, n_rows, factors, first, anew, column, end):
+    rows.add_rows_to_4(out, run, a, which, row, n_rows, factors, first, anew, column, end)
 
 
 @njit
-def add_to_1(out, run, a, which, n_rows, factors, first, anew, column, end):
-    rows.add_rows(out, run, a, which, n_rows, factors, first, anew, column, end)
+def add_to_1(out, run, a, which, row, n_rows, factors, first, anew, column, end):
+    rows.add_rows(out, run, a, which, row, n_rows, factors, first, anew, column, end)
 
 
 @njit

@@ -5,6 +5,7 @@ number gets its terms one after the other, in the order of the rows, however man
 """
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 from llvmlite import ir
@@ -25,69 +26,79 @@ LINE = 64  # bytes that memory gives at a time
 LEVEL_2 = 2
 
 
-def _adds(n_runs: int, n_vectors: int) -> Any:  # noqa: ANN401 (of numba)
-    """Return the intrinsic that adds rows to so many others, so many vectors of each at a time."""
+def _adds(n_runs: int, n_vectors: int, n_rows: int | None = None) -> Any:  # noqa: ANN401 (of numba)
+    """Return the intrinsic that adds rows to so many others, so many vectors of each at a time.
+
+    With a number of rows, which is known when it is compiled, they are taken all at once.
+    """
 
     @intrinsic
     def add_rows(
-        _: Value, out: Value, run: Value, a: Value, rows: Value, n_rows: Value, factors: Value,
-        first: Value, anew: Value, column: Value, end: Value,
+        _: Value, out: Value, run: Value, a: Value, rows: Value, first: Value, until: Value,
+        factors: Value, k: Value, anew: Value, column: Value, end: Value,
     ) -> Value:  # fmt: skip
-        """``out[run + k] += Σ_i factors[i, first + k] · a[rows[i]]``, or ``=`` where it is anew.
+        """``out[run + j] += Σ_i factors[i, k + j] · a[rows[i]]``, or ``=`` where it is anew.
 
-        For the columns from `column` to `end`.
+        For i from `first` until `until`, j of so many runs, and the columns from `column` to `end`.
         """
 
         def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-            def row(array: int, index: Value) -> Value:
-                return row_of(context, builder, signature.args[array], given[array], index)
+            _, run, _, _, first, until, _, k, anew, column, end = given
+            arrays = [0, 2, 3, 6]
+            zero = run.type(0)
+            (out, width), (a, _), (rows, _), (factors, stride) = (
+                row_of(context, builder, signature.args[each], given[each], index)
+                for each, index in zip(arrays, (run, zero, None, zero), strict=True)
+            )
+            number = out.type.pointee
+            outs = [builder.gep(out, [builder.mul(width, width.type(j))]) for j in range(n_runs)]
 
-            start, width = row(0, given[1])
-            zero = width.type(0)
-            outs = [builder.gep(start, [builder.mul(width, width.type(k))]) for k in range(n_runs)]
-            (index, _), (a, _), (factors, stride) = row(3, None), row(2, zero), row(5, zero)
-            factors = builder.gep(factors, [given[6]])
-            number = start.type.pointee
+            def row(i: Value) -> tuple[Value, list[Value]]:
+                """Return where the i-th row lies in memory, and its factors."""
+                at = builder.mul(builder.load(builder.gep(rows, [i])), width)
+                of = builder.gep(factors, [builder.add(builder.mul(i, stride), k)])
+                each = [builder.load(builder.gep(of, [width.type(j)])) for j in range(n_runs)]
+                return builder.gep(a, [at]), each
+
+            known = [row(builder.add(first, width.type(i))) for i in range(n_rows or 0)]
 
             def add(column: Value, count: int, size: int) -> None:
                 """Add `count` vectors of `size` columns from `column` on."""
                 columns = [builder.add(column, width.type(size * v)) for v in range(count)]
+                to = [(each, c) for each in outs for c in columns]
                 nothing = ir.VectorType(number, size)(None)
-                at = [(each, c) for each in outs for c in columns]
-                sums = [cgutils.alloca_once_value(builder, nothing) for _ in at]
-                with builder.if_then(builder.not_(given[7])):
-                    for total, (each, c) in zip(sums, at, strict=True):
+                sums = [cgutils.alloca_once_value(builder, nothing) for _ in to]
+                with builder.if_then(builder.not_(anew)):
+                    for total, (each, c) in zip(sums, to, strict=True):
                         builder.store(load_numbers(builder, each, c, size, number), total)
-                with cgutils.for_range(builder, given[4]) as loop:
-                    here = builder.gep(
-                        a, [builder.mul(builder.load(builder.gep(index, [loop.index])), width)]
-                    )
-                    terms = [load_numbers(builder, here, c, size, number) for c in columns]
-                    where = builder.mul(loop.index, stride)
-                    for k in range(n_runs):
-                        position = builder.add(where, stride.type(k))
-                        factor = spread(
-                            builder, builder.load(builder.gep(factors, [position])), size
-                        )
-                        for total, term in zip(sums[k * count :], terms, strict=False):
-                            builder.store(
-                                multiplied_and_added(builder, factor, term, builder.load(total)),
-                                total,
-                            )
-                for total, (each, c) in zip(sums, at, strict=True):
+
+                def add_row(data: Value, factors: list[Value]) -> None:
+                    terms = [load_numbers(builder, data, c, size, number) for c in columns]
+                    spreads = [spread(builder, factor, size) for factor in factors]
+                    for total, (factor, term) in zip(sums, product(spreads, terms), strict=True):
+                        added = multiplied_and_added(builder, factor, term, builder.load(total))
+                        builder.store(added, total)
+
+                for each in known:
+                    add_row(*each)
+                if n_rows is None:
+                    with cgutils.for_range_slice(builder, first, until, first.type(1)) as (i, _):
+                        add_row(*row(i))
+                for total, (each, c) in zip(sums, to, strict=True):
                     store_numbers(builder, builder.load(total), each, c)
 
-            _by_columns(builder, given[8], given[9], n_vectors, add)
+            _by_columns(builder, column, end, n_vectors, add)
             return context.get_dummy_value()
 
         fits = out.layout == a.layout == rows.layout == factors.layout == "C"
-        kinds = types.void(out, run, a, rows, n_rows, factors, first, anew, column, end)
+        kinds = types.void(out, run, a, rows, first, until, factors, k, anew, column, end)
         return (kinds, generate) if fits else None
 
     return add_rows
 
 
 add_rows = _adds(1, 4)
+add_8_rows = _adds(1, 1, 8)
 add_rows_to_4 = _adds(4, 1)
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from countersample._arrays import Floats, Ints
 from countersample._kernels.compiling import kernel, part
 from countersample._kernels.objectives import add_coefficients
-from countersample._kernels.rows import LINE, add_rows, add_rows_to_4, fetch
+from countersample._kernels.rows import LINE, add_8_rows, add_rows, add_rows_to_4, fetch
 from countersample._kernels.sharing import (
     DONE,
     OVER,
@@ -40,7 +40,7 @@ from countersample._kernels.updates import narrow, update
 Matrix = NDArray[np.float32]
 Vector = NDArray[np.float32]
 
-COLUMNS = 64  # of the features that the gradient is summed up for at a time
+COLUMNS = 32  # that the gradients of runs are summed up for at a time
 WHILE_SCORING = WHILE_ADDING = 0.4  # shares of what is brought near meanwhile, of runs in a pass
 AHEAD = 64  # examples looked up at a time: reads from far apart wait together, not in turn
 
@@ -88,26 +88,39 @@ def _add_gradient(
     n_runs = len(coefficients)
     n_rows = 0
     for i in range(n_items):  # without a branch, which nobody could predict
-        is_needed = False
-        for run in range(n_runs):
+        is_needed = coefficients[0, i] != 0.0
+        for run in range(1, n_runs):
             is_needed |= coefficients[run, i] != 0.0
-            factors[n_rows, run] = factor * coefficients[run, i]
         rows[n_rows] = start + i
         n_rows += is_needed
+    for run in range(n_runs):
+        for row in range(n_rows):
+            factors[row, run] = factor * coefficients[run, rows[row] - start]
     width = features.shape[1]
-    columns = COLUMNS if n_runs < 4 else COLUMNS // 2
-    n_blocks = (width + columns - 1) // columns
-    each = (n_lines + n_blocks - 1) // n_blocks
-    for block in range(n_blocks):
-        fetch(features, following, line + block * each, each)
-        column, end = block * columns, min(width, (block + 1) * columns)
-        run = 0
-        while run + 4 <= n_runs:
-            add_rows_to_4(out, first + run, features, rows, n_rows, factors, run, anew, column, end)
-            run += 4
-        while run < n_runs:
-            add_rows(out, first + run, features, rows, n_rows, factors, run, anew, column, end)
-            run += 1
+    four = n_runs // 4 * 4
+    if four > 0:
+        n_blocks = (width + COLUMNS - 1) // COLUMNS
+        each = (n_lines + n_blocks - 1) // n_blocks
+        for block in range(n_blocks):
+            fetch(features, following, line + block * each, each)
+            column, end = block * COLUMNS, min(width, (block + 1) * COLUMNS)
+            for run in range(0, four, 4):
+                add_rows_to_4(
+                    out, first + run, features, rows, 0, n_rows, factors, run, anew, column, end
+                )
+    for run in range(four, n_runs):
+        row = 0
+        while row + 8 <= n_rows:
+            add_8_rows(
+                out, first + run, features, rows, row, row + 8, factors, run, anew and row == 0, 0,
+                width,
+            )  # fmt: skip
+            row += 8
+        if row < n_rows or row == 0:
+            add_rows(
+                out, first + run, features, rows, row, n_rows, factors, run, anew and row == 0, 0,
+                width,
+            )  # fmt: skip
 
 
 @part(error_model="numpy")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,13 +165,16 @@ class Run:
             np.empty((parts_of(batch_size) * n_runs, width), np.float32), board,
             self.n_threads,
         )  # fmt: skip
-        with ThreadPoolExecutor(self.n_threads) as pool:
-            for _ in range(self.n_threads - 1):
-                pool.submit(take, False)
-            try:
-                take(True)
-            finally:
-                board[OVER] = 1  # or others would wait for ever
+        helpers = [Thread(target=take, args=(False,)) for _ in range(self.n_threads - 1)]
+        try:
+            for helper in helpers:
+                helper.start()
+            take(True)
+        finally:
+            board[OVER] = 1  # or others would wait for ever
+            for helper in helpers:
+                if helper.ident is not None:
+                    helper.join()
         self.step += n_steps
 
     def finish(self, progress: Progress) -> None:
