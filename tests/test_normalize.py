@@ -12,12 +12,13 @@ from hypothesis.extra.numpy import arrays
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from countersample import RankingDataset, synthetic
-from countersample.data import normalize
-from countersample.data.normalize import METHODS, Normalizer, row_blocks
+from countersample.data import columns
+from countersample.data.columns import row_blocks
+from countersample.data.normalize import METHODS, Normalizer
 from countersample.errors import DataError, ParameterError
 
 GLOBAL = [how for how, fit_columns in METHODS.items() if fit_columns is not None]
-PEERS = {"minmax": MinMaxScaler, "standard": StandardScaler}
+PEERS = {"minmax": MinMaxScaler, "root-minmax": MinMaxScaler, "standard": StandardScaler}
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def data(rng):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(normalize, "_BLOCK_VALUES", 30)  # two or three rows
+    monkeypatch.setattr(columns, "_BLOCK_VALUES", 30)  # two or three rows
 
 
 @st.composite
@@ -171,7 +172,8 @@ def test_equality(data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "version of a saved normalizer is 2, expected 1"),
+        ({"version": 3}, "version of a saved normalizer is 3, expected 1 or 2"),
+        ({"version": 2}, "how of a saved normalizer is 'minmax', expected one of root-minmax"),
         ({"how": "max"}, "how of a saved normalizer is 'max', expected one of query-minmax, "),
         ({"how": ["minmax"]}, "how of a saved normalizer is ..minmax"),
         ({"n_features": 2.0}, "n_features of a saved normalizer is 2.0, expected a count"),

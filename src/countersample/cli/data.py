@@ -15,8 +15,11 @@ from countersample.cli.clicks import note_files
 
 if TYPE_CHECKING:
     from countersample.data.catalogue import KnownSet
+    from countersample.data.compact import CompactReport
     from countersample.data.dataset import RankingDataset
     from countersample.data.describe import Description
+
+_MOST_SHOWN = 10  # features with heavy tails
 
 app = typer.Typer(
     help="Labelled data: list known sets, describe, verify, convert, make.", no_args_is_help=True
@@ -97,10 +100,12 @@ def info(
     found = {name: part.describe() for name, part in parts.items()}
     if json:
         marks = {name: {"fingerprint": part.fingerprint} for name, part in parts.items()}
-        _show.as_json({name: found[name].to_dict() | marks[name] for name in parts})
+        lost = {name: {"compact": _lost_as_dict(part)} for name, part in parts.items()}
+        _show.as_json({name: found[name].to_dict() | marks[name] | lost[name] for name in parts})
         return
     for name, description in found.items():
         _show_description(name, description)
+        _show_lost(parts[name])
 
 
 @app.command()
@@ -142,6 +147,14 @@ def convert(
     *,
     clip: Clip = False,
     bits: Bits = None,
+    roots: Annotated[
+        bool,
+        typer.Option(
+            "--roots",
+            help="With --bits: features with heavy tails on a root scale, for train --normalize "
+            "root-minmax.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Convert labelled data: to a folder that opens in milliseconds, to LETOR text, to Parquet.
@@ -149,11 +162,21 @@ def convert(
     With --bits the folder has features in 8 or 16 bits: training reads less, and is faster.
     """
     from countersample.data.load import convert as convert_file
+    from countersample.errors import ParameterError
 
-    made = convert_file(source, target, clip=clip, bits=parse_bits(bits), progress=True)
+    if roots and bits is None:
+        raise ParameterError(
+            "--roots is given without --bits, expected both: only codes are rounded; of numbers "
+            "train --normalize root-minmax takes roots by itself"
+        )
+    made = convert_file(
+        source, target, clip=clip, bits=parse_bits(bits), roots=roots, progress=True
+    )
     _show_written(made, target, json=json)
     if made.bits is not None and not json:
-        _show.line(made.compact_report(made.bits).sentence)
+        _show.paragraph(made.compact_report(made.bits).sentence)
+        if made.features.roots is not None:
+            _show.line("Train on it with: countersample train --normalize root-minmax")
 
 
 @app.command()
@@ -222,6 +245,45 @@ def _info_of_known(known: KnownSet, data_dir: Path | None, *, json: bool) -> Non
     )
     if folder:
         _show.line(f"Check it: {check}")
+
+
+def _lost_as_dict(part: RankingDataset) -> list[dict[str, Any]]:
+    return [
+        {"bits": report.bits, **report.columns_of_frame()} for report in _reports(part) if report
+    ]
+
+
+def _reports(part: RankingDataset) -> tuple[CompactReport, CompactReport | None]:
+    """Return what 8 bits would lose of numbers, and with roots; or what codes lost."""
+    if part.bits is not None:
+        return part.compact_report(part.bits), None
+    plain = part.compact_report(8)
+    return plain, part.compact_report(8, roots=True) if plain.heavy else None
+
+
+def _show_lost(part: RankingDataset) -> None:
+    plain, on_roots = _reports(part)
+    _show.line("  what codes lost" if part.bits else "  what codes would lose (--bits)")
+    _show.paragraph(plain.sentence)
+    if on_roots is None:
+        return
+    worst = sorted(plain.heavy, key=lambda index: -plain.share[index])[:_MOST_SHOWN]
+    _show.table(
+        ["heavy tail", "off by, of its deviation", "square roots", "off then"],
+        [
+            [
+                plain.feature[index],
+                f"{plain.share[index]:.2g}",
+                f"{on_roots.roots[index]}",
+                f"{on_roots.share[index]:.2g}",
+            ]
+            for index in worst
+        ],
+    )
+    if len(plain.heavy) > len(worst):
+        _show.line(f"and {len(plain.heavy) - len(worst):,} more: all are in --json")
+    if on_roots.roots_taken is not None:
+        _show.line("Take the roots with train --normalize root-minmax, or convert --bits 8 --roots")
 
 
 def _show_written(dataset: RankingDataset, target: Path, *, json: bool) -> None:

@@ -59,7 +59,11 @@ def train(
     safety: Safety = None,
     clip: Annotated[float | None, typer.Option(help="The smallest propensity.")] = None,
     normalize: Annotated[
-        str | None, typer.Option(help="minmax, standard, query-minmax or none.")
+        str | None,
+        typer.Option(
+            help="minmax, root-minmax (roots of features with heavy tails), standard, "
+            "query-minmax or none."
+        ),
     ] = None,
     bits: Bits = None,
     feature_columns: FeatureColumns = None,
@@ -98,14 +102,16 @@ def train(
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     note_files(data, fold)
     n_bits = parse_bits(bits)
-    takes_all = feature_columns is None and drop is None
+    roots = ranker.normalize == "root-minmax"
+    # "auto" looks at the features that are taken; the cache has codes without roots
+    takes_all = feature_columns is None and drop is None and not roots
     whole = load_train(
         data, fold=fold, bits=n_bits if takes_all else None, cache=cache, progress=True
     )
     dataset = whole.select_features(parse_names(feature_columns), drop=parse_names(drop))
     clicks = ClickLog.load(log, whole).replace(fingerprint=dataset.fingerprint)
-    if n_bits is not None and not takes_all:  # "auto" looks at the features that are taken
-        dataset = dataset.compact(n_bits)
+    if n_bits is not None and not takes_all:
+        dataset = dataset.compact(n_bits, roots=roots)
     with share_progress(f"training {out.name}") as report:
         ranker.fit_log(dataset, clicks, progress=report)
     ranker.provenance_ |= {

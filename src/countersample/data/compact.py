@@ -6,16 +6,28 @@ takes a quarter, or half, of the memory of a float32 number.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample._frames import Tabular
-from countersample.data.normalize import METHODS, row_blocks
+from countersample.data.columns import ends, moments, row_blocks
+from countersample.data.heavy_tails import (
+    MOST_ROOTS,
+    SHARE,
+    RootScale,
+    choose_roots,
+    rooted,
+    share_lost,
+    unrooted,
+)
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike, NDArray
 
     from countersample._arrays import Floats
@@ -23,9 +35,6 @@ if TYPE_CHECKING:
     Codes = NDArray[Any]  # uint8 or uint16
 
 TYPES: dict[int, type[np.unsignedinteger[Any]]] = {8: np.uint8, 16: np.uint16}
-#: "auto" takes the fewest bits with which no value is off by more than this share of the standard
-#: deviation of its feature: rounding then adds less than a thousandth to its variance.
-SHARE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +43,14 @@ class CompactFeatures:
 
     It stands where a float32 matrix (n_items, n_features) does: an index gives float32 numbers.
 
+    With roots, offset + scale · code is a feature's value on a root scale, and x is that value
+    times its size, as often as there were roots (`countersample.data.heavy_tails`).
+
     Attributes
     ----------
     codes : uint8 or uint16 (n_items, n_features), C-contiguous
     scale, offset : float64 (n_features,)
+    roots : tuple of int, one a feature; None where no feature takes any
 
     Examples
     --------
@@ -55,6 +68,7 @@ class CompactFeatures:
     codes: Codes
     scale: Floats
     offset: Floats
+    roots: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.codes.dtype not in (np.uint8, np.uint16) or self.codes.ndim != 2:
@@ -71,23 +85,39 @@ class CompactFeatures:
                     f"{name} of codes has shape {column.shape}, expected ({self.codes.shape[1]},) "
                     "finite numbers: one for each feature"
                 )
+        if self.roots is not None and not (
+            len(self.roots) == self.codes.shape[1]
+            and all(times in range(MOST_ROOTS + 1) for times in self.roots)
+        ):
+            raise DataError(
+                f"roots of codes are {reprlib.repr(self.roots)}, expected {self.codes.shape[1]} "
+                f"whole numbers of 0 to {MOST_ROOTS}: one for each feature"
+            )
 
     @classmethod
     def of(
-        cls, features: NDArray[np.float32], *, bits: int, out: Codes | None = None
+        cls,
+        features: NDArray[np.float32],
+        *,
+        bits: int,
+        roots: tuple[int, ...] | None = None,
+        out: Codes | None = None,
     ) -> CompactFeatures:
         """Encode: the smallest value of a feature is 0, the largest 2^bits − 1, between them even.
 
-        A feature with one value only has a scale of 0. `out` takes the codes, such as a file.
+        With roots that is on the root scale. A feature with one value only has a scale of 0. `out`
+        takes the codes, such as a file.
         """
         low, high = _ends(features)
-        most = 2**bits - 1
-        scale = (high - low) / most
+        if roots is not None:
+            low, high = rooted(low, roots), rooted(high, roots)
+        scale = (high - low) / (2**bits - 1)
         factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
         codes = np.empty(features.shape, TYPES[bits]) if out is None else out
         for rows in row_blocks(features):
-            codes[rows] = np.rint((features[rows] - low) * factor)
-        return cls(codes, scale, low)
+            block = features[rows] if roots is None else rooted(features[rows], roots)
+            codes[rows] = np.rint((block - low) * factor)
+        return cls(codes, scale, low, roots)
 
     # -- as a matrix
 
@@ -121,6 +151,8 @@ class CompactFeatures:
         """Return the numbers of these rows, or of these rows and columns."""
         columns = index[1] if isinstance(index, tuple) and len(index) > 1 else slice(None)
         numbers = self.codes[index] * self.scale[columns] + self.offset[columns]
+        if self.roots is not None:
+            numbers = unrooted(numbers, np.array(self.roots)[columns])
         return np.asarray(numbers, np.float32)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401
@@ -139,19 +171,47 @@ class CompactFeatures:
 
     def take(self, rows: ArrayLike) -> CompactFeatures:
         """Return these rows."""
-        return CompactFeatures(self.codes[np.asarray(rows)], self.scale, self.offset)
+        return CompactFeatures(self.codes[np.asarray(rows)], self.scale, self.offset, self.roots)
 
     def select(self, columns: list[int]) -> CompactFeatures:
         """Return these columns."""
         codes = np.ascontiguousarray(self.codes[:, columns])
-        return CompactFeatures(codes, self.scale[columns], self.offset[columns])
+        roots = None if self.roots is None else tuple(self.roots[column] for column in columns)
+        return CompactFeatures(codes, self.scale[columns], self.offset[columns], roots)
+
+    @property
+    def linear(self) -> CompactFeatures:
+        """The same codes, of the values on the root scale, which are linear in them."""
+        return self if self.roots is None else CompactFeatures(self.codes, self.scale, self.offset)
+
+    @property
+    def arrays(self) -> list[NDArray[Any]]:
+        """All that is kept: codes, scale and offset, and roots where there are any."""
+        roots = [] if self.roots is None else [np.array(self.roots, np.int64)]
+        return [self.codes, self.scale, self.offset, *roots]
 
     def scaled(self, shift: Floats, factor: Floats) -> CompactFeatures:
-        """(x − shift) · factor, of the same codes."""
+        """(x − shift) · factor, of the same codes, which are without roots."""
         return CompactFeatures(self.codes, self.scale * factor, (self.offset - shift) * factor)
 
+    def recoded(self, growing: Callable[[NDArray[np.float32]], Floats]) -> CompactFeatures:
+        """Return new codes, of as many bits, of a function that grows with each feature."""
+        most = 2**self.bits - 1
+        ends_of_codes = np.array([[0], [most]], self.codes.dtype).repeat(self.shape[1], axis=1)
+        ends_of_values = CompactFeatures(ends_of_codes, self.scale, self.offset, self.roots)[:]
+        low, high = growing(ends_of_values).astype(np.float64)
+        scale = (high - low) / most
+        factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
+        codes = np.empty_like(self.codes)
+        for rows in row_blocks(self):
+            codes[rows] = np.rint(np.clip((growing(self[rows]) - low) * factor, 0, most))
+        return CompactFeatures(codes, scale, low)
+
     def scores(self, weights: Floats) -> NDArray[np.float32]:
-        """W·xᵀ, (n_weights, n_items) float32: Σ code·(scale·w) + Σ offset·w."""
+        """W·xᵀ, (n_weights, n_items) float32: Σ code·(scale·w) + Σ offset·w, without roots."""
+        if self.roots is not None:
+            parts = [np.asarray(weights, np.float32) @ self[rows].T for rows in row_blocks(self)]
+            return np.concatenate([np.zeros((len(weights), 0), np.float32), *parts], axis=1)
         folded = (weights * self.scale).astype(np.float32)
         constant = (weights @ self.offset).astype(np.float32)[:, None]
         scores = np.empty((len(weights), len(self)), np.float32)
@@ -169,14 +229,18 @@ class CompactReport(Tabular):
     ----------
     bits : int
     feature : tuple of str
+    roots : tuple of int
+        How often the square root is taken of the feature before it is encoded.
     error : tuple of float
-        The most that a value can be off: half of the scale.
+        The most that a value can be off, on that scale: half of the step from code to code.
     share : tuple of float
-        That as a share of the standard deviation of the feature; 0 where it is constant.
+        That as a share of the standard deviation of the feature, on that scale; 0 where it is
+        constant.
     """
 
     bits: int
     feature: tuple[str, ...]
+    roots: tuple[int, ...]
     error: tuple[float, ...]
     share: tuple[float, ...]
 
@@ -186,28 +250,55 @@ class CompactReport(Tabular):
         return max(self.share, default=0.0)
 
     @property
+    def roots_taken(self) -> tuple[int, ...] | None:
+        """The roots; None where no feature takes any."""
+        return self.roots if any(self.roots) else None
+
+    @property
+    def heavy(self) -> tuple[int, ...]:
+        """The positions of features of which more than a twentieth of the deviation is lost."""
+        return tuple(index for index, share in enumerate(self.share) if share > SHARE)
+
+    @property
     def sentence(self) -> str:
-        """What is lost, in words."""
-        over = [name for name, share in zip(self.feature, self.share, strict=True) if share > SHARE]
+        """What is lost, in words, and what to do where it is much."""
+        n_rooted = sum(times > 0 for times in self.roots)
+        where = f" ({n_rooted:,} of them on a root scale)" if n_rooted else ""
         told = (
-            f"{self.bits} bits a feature: no value is off by more than {self.worst:.2g} of the "
-            "standard deviation of its feature"
+            f"{self.bits} bits a feature{where}: no value is off by more than {self.worst:.2g} of "
+            "the standard deviation of its feature"
         )
-        if not over:
+        if not self.heavy:
             return f"{told}."
-        named = ", ".join(over[:5]) + (f" and {len(over) - 5} more" if len(over) > 5 else "")
-        more = "take 16 bits" if self.bits == 8 else "take logarithms of them, or clip them"
-        return f"{told}; of {len(over)} with long tails ({named}) by more than {SHARE:g}: {more}."
+        names = [self.feature[index] for index in self.heavy]
+        named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        ways = ["take 16 bits"] if self.bits == 8 else []
+        if not n_rooted:
+            ways.append("put them on a root scale (roots=True, --roots)")
+        advice = ", or ".join(ways) or "leave them out, or transform them yourself"
+        return (
+            f"{told}; of {len(names)} with heavy tails ({named}) by more than {SHARE:g}: {advice}."
+        )
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the columns of `to_frame`: a row for each feature."""
-        return {name: list(getattr(self, name)) for name in ("feature", "error", "share")}
+        return {name: list(getattr(self, name)) for name in ("feature", "roots", "error", "share")}
 
 
 def compact_report(
-    features: NDArray[np.float32] | CompactFeatures, names: tuple[str, ...], bits: int
+    features: NDArray[np.float32] | CompactFeatures,
+    names: tuple[str, ...],
+    bits: int,
+    *,
+    roots: bool = False,
 ) -> CompactReport:
-    """Return what codes of so many bits lose of these features.
+    """Return what codes of so many bits lose of these features; of codes, on the scale they are on.
+
+    Parameters
+    ----------
+    features, names, bits
+    roots : bool
+        Whether features with heavy tails are put on a root scale before (`choose_roots`).
 
     Examples
     --------
@@ -218,14 +309,22 @@ def compact_report(
     (0.5,)
     """
     low, high = _ends(features)
-    deviation = _deviations(features)
-    error = (high - low) / (2**bits - 1) / 2
-    share = np.divide(error, deviation, out=np.zeros_like(error), where=deviation > 0)
-    return CompactReport(bits, names, tuple(error.tolist()), tuple(share.tolist()))
+    if isinstance(features, CompactFeatures):
+        chosen = features.roots
+    else:
+        chosen = choose_roots(features) if roots else None
+    deviation = moments(features)[1]
+    if chosen is not None:
+        low, high, columns = rooted(low, chosen), rooted(high, chosen), np.flatnonzero(chosen)
+        view = RootScale(features, np.array(chosen)[columns], columns)
+        deviation[columns] = moments(view)[1]
+    error, share = (each.tolist() for each in share_lost(low, high, deviation, bits))
+    times = (0,) * features.shape[1] if chosen is None else chosen
+    return CompactReport(bits, names, times, tuple(error), tuple(share))
 
 
 def choose_bits(
-    features: NDArray[np.float32], names: tuple[str, ...], bits: int | str
+    features: NDArray[np.float32], names: tuple[str, ...], bits: int | str, *, roots: bool = False
 ) -> CompactReport:
     """Return the report of the bits that are asked for; of "auto" the fewest that lose little.
 
@@ -235,9 +334,11 @@ def choose_bits(
         For bits other than 8, 16 and "auto".
     """
     if check_bits(bits) == "auto":
-        report = compact_report(features, names, 8)
-        return report if report.worst <= SHARE else compact_report(features, names, 16)
-    return compact_report(features, names, int(bits))
+        report = compact_report(features, names, 8, roots=roots)
+        if not report.heavy:
+            return report
+        return compact_report(features, names, 16, roots=roots)
+    return compact_report(features, names, int(bits), roots=roots)
 
 
 def check_bits(bits: int | str) -> int | str:
@@ -250,23 +351,12 @@ def check_bits(bits: int | str) -> int | str:
 
 
 def _ends(features: NDArray[np.float32] | CompactFeatures) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest value of each feature."""
-    low = high = np.asarray(features[0])
-    for rows in row_blocks(features):
-        block = features[rows]
-        low = np.minimum(low, block.min(axis=0))
-        high = np.maximum(high, block.max(axis=0))
+    """Return the smallest and the largest value of each feature, which have to be finite."""
+    low, high = ends(features)
     if not (np.isfinite(low) & np.isfinite(high)).all():
         column = int((np.isfinite(low) & np.isfinite(high)).argmin())
         raise DataError(
             f"column {column} of the features has a value that is not finite, expected finite "
             "numbers: replace or drop such rows"
         )
-    return low.astype(np.float64), high.astype(np.float64)
-
-
-def _deviations(features: NDArray[np.float32] | CompactFeatures) -> Floats:
-    standard = METHODS["standard"]
-    assert standard is not None  # noqa: S101 (of the registry)
-    deviation: Floats = standard(features)[1]  # type: ignore[arg-type] # read by blocks
-    return deviation
+    return low, high

@@ -28,7 +28,7 @@ class _Dataset(Protocol):
 class Compactable:
     """A dataset whose features may be codes."""
 
-    def compact(self: _Dataset, bits: int | str = "auto") -> RankingDataset:
+    def compact(self: _Dataset, bits: int | str = "auto", *, roots: bool = False) -> RankingDataset:
         """Return the dataset with its features in 8 or 16 bits: a quarter or half of the memory.
 
         Training, scoring and judging read the codes, and never all numbers. A ranker that is
@@ -39,6 +39,9 @@ class Compactable:
         bits : 8, 16 or "auto"
             "auto" takes 8 where no value is off by more than a twentieth of the standard deviation
             of its feature, else 16: see `compact_report`.
+        roots : bool
+            Whether features with heavy tails are put on a root scale before, as
+            ``normalize="root-minmax"`` does in rankers, which reads these codes as they are.
 
         Examples
         --------
@@ -56,8 +59,10 @@ class Compactable:
             raise DataError(
                 f"the dataset has {self.bits} bits a feature already: make it of the original"
             )
-        chosen = choose_bits(self.features, self.names_of_features, bits)
-        return self.with_codes(CompactFeatures.of(self.features, bits=chosen.bits))
+        chosen = choose_bits(self.features, self.names_of_features, bits, roots=roots)
+        return self.with_codes(
+            CompactFeatures.of(self.features, bits=chosen.bits, roots=chosen.roots_taken)
+        )
 
     def with_codes(self: _Dataset, features: CompactFeatures) -> RankingDataset:
         """Return the same dataset with its features as these codes."""
@@ -65,8 +70,10 @@ class Compactable:
         made.__dict__["fingerprint"] = self.fingerprint
         return made
 
-    def compact_report(self: _Dataset, bits: int | str = "auto") -> CompactReport:
-        """Return what `compact` would lose of each feature.
+    def compact_report(
+        self: _Dataset, bits: int | str = "auto", *, roots: bool = False
+    ) -> CompactReport:
+        """Return what `compact` would lose of each feature; of codes, what they lost.
 
         Examples
         --------
@@ -74,7 +81,7 @@ class Compactable:
         >>> synthetic("tiny", rng=0).compact_report().sentence[:43]
         '8 bits a feature: no value is off by more t'
         """
-        return choose_bits(self.features, self.names_of_features, bits)
+        return choose_bits(self.features, self.names_of_features, bits, roots=roots)
 
     @property
     def bits(self: _Dataset) -> int | None:

@@ -301,7 +301,7 @@ class RankingDataset(Compactable, Tabular):
 
         Parameters
         ----------
-        how : {"query-minmax", "minmax", "standard"} or a fitted Normalizer
+        how : {"query-minmax", "minmax", "root-minmax", "standard"} or a fitted Normalizer
             A name fits on this dataset; pass the normalizer of the training data for other data.
         """
         from countersample.data.normalize import Normalizer  # noqa: PLC0415 (imports this)
@@ -356,6 +356,8 @@ class RankingDataset(Compactable, Tabular):
         if not isinstance(other, RankingDataset):
             return NotImplemented
         if self.feature_names != other.feature_names or self.bits != other.bits:
+            return False
+        if self.bits is not None and self.features.roots != other.features.roots:
             return False
         mine, others = (
             (each.offsets, each.query_ids, each.labels, *kept_arrays(each.features))

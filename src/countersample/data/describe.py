@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._frames import Tabular, statistics
-from countersample.data.normalize import row_blocks
+from countersample.data.columns import row_blocks
 from countersample.errors import DataError
 
 if TYPE_CHECKING:

@@ -17,10 +17,8 @@ _HASHED_AT_ONCE = 1 << 22  # bytes
 
 
 def kept_arrays(features: NDArray[Any] | CompactFeatures) -> tuple[NDArray[Any], ...]:
-    """Return the arrays that features are kept in: the matrix, or codes, scale and offset."""
-    if isinstance(features, CompactFeatures):
-        return features.codes, features.scale, features.offset
-    return (features,)
+    """Return the arrays that features are kept in: the matrix, or codes, scale, offset, roots."""
+    return tuple(features.arrays) if isinstance(features, CompactFeatures) else (features,)
 
 
 def content_hash(dataset: RankingDataset) -> str:

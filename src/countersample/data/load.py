@@ -94,13 +94,14 @@ def convert(
     *,
     clip: bool = False,
     bits: int | str | None = None,
+    roots: bool = False,
     progress: bool = False,
 ) -> RankingDataset:
     """Convert labelled data to the form that the name of `target` tells (see `save`); return it.
 
     LETOR text to a folder goes straight to disk, so it may be larger than memory. With `bits` the
-    folder has codes (see `RankingDataset.compact`); what is larger than memory takes the room of
-    its numbers on disk meanwhile.
+    folder has codes (see `RankingDataset.compact`, for `roots`, too); what is larger than memory
+    takes the room of its numbers on disk meanwhile.
     """
     source, target = Path(source), check_target(target)
     if bits is not None:
@@ -116,7 +117,7 @@ def convert(
             dataset, _ = read_letor([source], tape, clip=clip, progress=progress)
             return dataset, {"source": source.name}
 
-        write_folder(target, fill, bits=bits)
+        write_folder(target, fill, bits=bits, roots=roots)
         return open_folder(target)
     parts = load(source, clip=clip, progress=progress)
     if len(parts) > 1:
@@ -127,7 +128,7 @@ def convert(
         return dataset
     if dataset.bits is not None:
         raise DataError(f"{source}: has codes of {dataset.bits} bits already")
-    write_compact(target, dataset, dataset.compact_report(bits).bits, {"source": source.name})
+    write_compact(target, dataset, bits, {"source": source.name}, roots=roots)
     return open_folder(target)
 
 

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._params import choice
+from countersample.data.columns import ends, moments, query_blocks, row_blocks
+from countersample.data.heavy_tails import MOST_ROOTS, choose_roots, rooted
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.data.dataset import RankingDataset
 
-    Columns = tuple[NDArray[np.float64], NDArray[np.float64]]
+    Columns = tuple[NDArray[np.float64], NDArray[np.float64], tuple[int, ...] | None]
 
 _VERSION = 1
+_WITH_ROOTS = 2  # the version of those with roots, which releases before could not read
 _FARTHEST = 1e3  # shift / scale up to which float32 keeps four digits of a normalised feature
-_BLOCK_VALUES = 2**18  # 1 MB of float32: a block is read from memory once and stays in cache
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,8 +37,12 @@ class Normalizer:
     ================  ===================  ===================  =================================
     ``query-minmax``  min                  max − min            the items of each query by itself
     ``minmax``        min                  max − min            all items that `fit` saw
+    ``root-minmax``   min                  max − min            as ``minmax``, after square roots
     ``standard``      mean                 standard deviation   all items that `fit` saw
     ================  ===================  ===================  =================================
+
+    ``root-minmax`` takes sign(x)·√|x| of features with heavy tails before, up to three times:
+    `countersample.data.heavy_tails.choose_roots` has the rule.
 
     What was fitted is a small value: keep it with a ranker (`to_dict`) and apply it to whatever
     the ranker is to score. Values outside the fitted range are not clipped. A feature that was
@@ -44,9 +50,10 @@ class Normalizer:
 
     Parameters
     ----------
-    how : {"query-minmax", "minmax", "standard"}
+    how : {"query-minmax", "minmax", "root-minmax", "standard"}
     n_features : int
     shift, scale : tuple of float, one a feature; None for ``query-minmax``
+    roots : tuple of int, one a feature; None where no feature takes any
 
     Examples
     --------
@@ -70,10 +77,11 @@ class Normalizer:
     n_features: int
     shift: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
+    roots: tuple[int, ...] | None = None
 
     @classmethod
     def fit(cls, dataset: RankingDataset, how: str) -> Normalizer:
-        """Learn shift and scale in one pass over the features, block by block.
+        """Learn shift and scale in one pass over the features, block by block; roots take more.
 
         Sums are kept in float64, and a dataset larger than memory is fine.
 
@@ -88,13 +96,13 @@ class Normalizer:
         if dataset.n_items == 0:
             raise DataError(f"cannot fit {how!r} on a dataset without items")
         with np.errstate(invalid="ignore"):  # infinities: reported below
-            shift, scale = fit_columns(dataset.features)
+            shift, scale, roots = fit_columns(dataset.features)
         if not np.isfinite(scale).all():
             raise DataError(
                 f"column {np.isfinite(scale).argmin()} of the features has a value that is not "
                 "finite, expected finite numbers: replace or drop such rows"
             )
-        return cls(how, dataset.n_features, tuple(shift.tolist()), tuple(scale.tolist()))
+        return cls(how, dataset.n_features, tuple(shift.tolist()), tuple(scale.tolist()), roots)
 
     def __call__(self, dataset: RankingDataset) -> RankingDataset:
         """Return the dataset with normalised features; labels, queries and names stay."""
@@ -103,17 +111,20 @@ class Normalizer:
     def features(self, features: Any, offsets: ArrayLike) -> Any:  # noqa: ANN401 (array or codes)
         """Return normalised features: `transform`, and of codes codes.
 
-        They are the same codes with another scale, or by query new ones of as many bits.
+        They are the same codes with another scale; by query, and where codes and normalizer are not
+        on the same root scale, new ones of as many bits.
         """
         if isinstance(features, np.ndarray):
             return self.transform(features, offsets)
         if self.shift is not None and self.scale is not None:
+            if features.roots != self.roots:
+                return features.recoded(self.transform)
             shift, scale = np.array(self.shift), np.array(self.scale)
             factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
-            return features.scaled(shift, factor)
+            return features.linear.scaled(shift, factor)
         most, ends = 2**features.bits - 1, np.asarray(offsets, np.int64)
         codes = np.empty_like(features.codes)
-        for first, last in _query_blocks(ends, self.n_features):
+        for first, last in query_blocks(ends, self.n_features):
             rows = slice(ends[first], ends[last])
             numbers = self.transform(features[rows], ends[first : last + 1] - ends[first])
             codes[rows] = np.rint(numbers * most)
@@ -124,6 +135,8 @@ class Normalizer:
         self, features: NDArray[Any], offsets: ArrayLike | None = None
     ) -> NDArray[np.float32]:
         """Return (x − shift) / scale, computed in float64, as float32 (n_items, n_features).
+
+        x is on the root scale, where there is one.
 
         Parameters
         ----------
@@ -157,15 +170,17 @@ class Normalizer:
         shift, scale = np.array(self.shift), np.array(self.scale)
         factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
         for rows in row_blocks(features):
-            out[rows] = (features[rows] - shift) * factor
+            block = features[rows] if self.roots is None else rooted(features[rows], self.roots)
+            out[rows] = (block - shift) * factor
         return out
 
-    def foldable_scale(self) -> NDArray[np.float64] | None:
+    def foldable_scale(self, features: Any = None) -> NDArray[np.float64] | None:  # noqa: ANN401
         """Return 1/scale (0 for a scale of 0), where it can be folded into a linear ranker.
 
         Within a query a shift changes no difference of scores, so w·((x − shift)/scale) ranks as
         (w/scale)·x. None where scales are by query, and where a feature is so far from 0 for its
-        range (a thousand times) that its digits would drown those of the others in float32.
+        range (a thousand times) that its digits would drown those of the others in float32. With
+        roots only codes that are on the same root scale can be read as they are.
 
         Examples
         --------
@@ -174,6 +189,8 @@ class Normalizer:
         >>> Normalizer("minmax", 1, shift=(1e9,), scale=(1.0,)).foldable_scale()
         """
         if self.shift is None or self.scale is None:
+            return None
+        if getattr(features, "roots", None) != self.roots:
             return None
         shift, scale = np.array(self.shift), np.array(self.scale)
         if (np.abs(shift[scale > 0]) > _FARTHEST * scale[scale > 0]).any():
@@ -190,89 +207,66 @@ class Normalizer:
         {'version': 1, 'how': 'query-minmax', 'n_features': 2, 'shift': None, 'scale': None}
         """
         return {
-            "version": _VERSION,
+            "version": _VERSION if self.roots is None else _WITH_ROOTS,
             "how": self.how,
             "n_features": self.n_features,
             "shift": None if self.shift is None else list(self.shift),
             "scale": None if self.scale is None else list(self.scale),
+            **({} if self.roots is None else {"roots": list(self.roots)}),
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Normalizer:
         """Make the normalizer that `to_dict` wrote; anything else is refused."""
-        _take(values, "version", f"{_VERSION}", lambda version: version == _VERSION)
-        how = _take(
-            values, "how", f"one of {', '.join(METHODS)}", lambda how: how in tuple(METHODS)
-        )
+        version = _take(
+            values, "version", f"{_VERSION} or {_WITH_ROOTS}",
+            lambda version: type(version) is int and version in (_VERSION, _WITH_ROOTS),
+        )  # fmt: skip
+        known = tuple(METHODS) if version == _VERSION else ("root-minmax",)
+        how = _take(values, "how", f"one of {', '.join(known)}", lambda how: how in known)
         n = _take(values, "n_features", "a count", lambda n: type(n) is int and n >= 0)
         if METHODS[how] is None:
             return cls(how, n)
         shift = _take(values, "shift", f"{n} numbers", lambda x: _are_numbers(x, n))
         scale = _take(values, "scale", f"{n} numbers >= 0", lambda x: _are_numbers(x, n, least=0))
-        return cls(how, n, tuple(map(float, shift)), tuple(map(float, scale)))
+        roots = None
+        if version == _WITH_ROOTS:
+            expected = f"{n} whole numbers of 0 to {MOST_ROOTS}, not all 0"
+            roots = tuple(_take(values, "roots", expected, lambda x: _are_roots(x, n)))
+        return cls(how, n, tuple(map(float, shift)), tuple(map(float, scale)), roots)
 
     def __repr__(self) -> str:
         return f"Normalizer(how={self.how!r}, n_features={self.n_features})"
 
 
-def row_blocks(features: Any) -> Iterator[slice]:  # noqa: ANN401 (array or codes)
-    """Slices of rows, about 1 MB of float32 each, that cover the matrix in order.
-
-    Examples
-    --------
-    >>> [rows.stop - rows.start for rows in row_blocks(np.empty((100_000, 5), np.float32))]
-    [52428, 47572]
-    """
-    n_rows, n_features = features.shape
-    step = max(1, _BLOCK_VALUES // max(1, n_features))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
-
-
-def _query_blocks(offsets: NDArray[np.int64], n_features: int) -> Iterator[tuple[int, int]]:
-    """Yield the first query, and the one after the last, of blocks of about 1 MB of float32."""
-    step = max(1, _BLOCK_VALUES // max(1, n_features))
-    first = 0
-    while first < len(offsets) - 1:
-        last = int(np.searchsorted(offsets, offsets[first] + step, side="right")) - 1
-        yield first, max(last, first + 1)
-        first = max(last, first + 1)
-
-
-def _minmax(features: NDArray[np.float32]) -> Columns:
+def _minmax(features: Any) -> Columns:  # noqa: ANN401 (array or codes)
     """Column minima, and maxima − minima."""
-    low = high = features[0]
-    for rows in row_blocks(features):
-        low = np.minimum(low, features[rows].min(axis=0))
-        high = np.maximum(high, features[rows].max(axis=0))
-    shift = low.astype(np.float64)
-    return shift, high - shift
+    low, high = ends(features)
+    return low, high - low, None
 
 
-def _standard(features: NDArray[np.float32]) -> Columns:
-    """Column means and standard deviations, √(Σ(x − mean)² / n), by merging those of blocks.
-
-    Blocks are merged as by Chan, Golub and LeVeque (1983). The first row is taken off before, so
-    that a constant column has deviations of exactly 0.
-    """
-    first = features[0].astype(np.float64)
-    count, mean, squares = 0, np.zeros_like(first), np.zeros_like(first)
-    for rows in row_blocks(features):
-        block = features[rows] - first
-        block_mean = block.mean(axis=0)
-        block -= block_mean
-        delta = block_mean - mean
-        total = count + len(block)
-        squares += np.square(block, out=block).sum(axis=0) + delta**2 * (count * len(block) / total)
-        mean += delta * (len(block) / total)
-        count = total
-    return first + mean, np.sqrt(squares / count)
+def _root_minmax(features: Any) -> Columns:  # noqa: ANN401 (array or codes)
+    """Choose roots; minima, and maxima − minima, on their scale. Codes on a root scale keep it."""
+    roots = getattr(features, "roots", None)
+    if roots is not None:
+        return *_minmax(features.linear)[:2], roots
+    roots = choose_roots(features)
+    low, high = ends(features)
+    if roots is not None:
+        low, high = rooted(low, roots), rooted(high, roots)
+    return low, high - low, roots
 
 
-# How shift and scale are found; None: by query, when the normalizer is applied.
-METHODS: dict[str, Callable[[NDArray[np.float32]], Columns] | None] = {
+def _standard(features: Any) -> Columns:  # noqa: ANN401 (array or codes)
+    """Column means and standard deviations."""
+    return *moments(features), None
+
+
+# How shift, scale and roots are found; None: by query, when the normalizer is applied.
+METHODS: dict[str, Callable[[Any], Columns] | None] = {
     "query-minmax": None,
     "minmax": _minmax,
+    "root-minmax": _root_minmax,
     "standard": _standard,
 }
 
@@ -310,4 +304,13 @@ def _are_numbers(values: Any, count: int, least: float = -np.inf) -> bool:  # no
         isinstance(values, list | tuple)
         and len(values) == count
         and all(isinstance(x, int | float) and math.isfinite(x) and x >= least for x in values)
+    )
+
+
+def _are_roots(values: Any, count: int) -> bool:  # noqa: ANN401 (JSON)
+    return (
+        isinstance(values, list | tuple)
+        and len(values) == count
+        and all(type(x) is int and 0 <= x <= MOST_ROOTS for x in values)
+        and any(values)
     )

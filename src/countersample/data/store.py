@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
 
+    from numpy.typing import NDArray
+
 FORMAT = "countersample-dataset"
 VERSION = 1
 COMPACT = 2  # the version of folders with codes, which releases before could not read
 FEATURES = "features.npy"
 HEADER = "header.json"
 _ARRAYS = (FEATURES, "labels.npy", "offsets.npy", "query_ids.npy")
-CODES = "codes.npy"  # scale and offset, (2, n_features)
+CODES = "codes.npy"  # scale and offset, and roots where there are any, (2 or 3, n_features)
 _NUMBERS = "numbers.npy"  # what codes are made of, and then removed
 
 
@@ -55,6 +57,7 @@ def write_folder(
     fill: Callable[[Tape], tuple[RankingDataset, dict[str, Any]]],
     *,
     bits: int | str | None = None,
+    roots: bool = False,
 ) -> None:
     """Write a folder, atomically: the dataset that `fill` makes on a tape in it, and its notes.
 
@@ -67,34 +70,47 @@ def write_folder(
         tape = temporary / (FEATURES if bits is None else _NUMBERS)
         dataset, notes = fill(FileTape(tape))
         if bits is not None:
-            dataset = _write_codes(temporary, dataset, dataset.compact_report(bits).bits)
+            dataset = _write_codes(temporary, dataset, bits, roots=roots)
             tape.unlink()
         _write_rest(temporary, dataset, notes)
         del dataset  # the map must be let go of before the folder is renamed
 
 
-def write_compact(folder: Path, dataset: RankingDataset, bits: int, notes: dict[str, Any]) -> None:
+def write_compact(
+    folder: Path,
+    dataset: RankingDataset,
+    bits: int | str,
+    notes: dict[str, Any],
+    *,
+    roots: bool = False,
+) -> None:
     """Write a folder of codes, atomically; what is not compact yet is encoded block by block."""
     check_replaceable(folder)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
-        made = _write_codes(temporary, dataset, bits)
+        made = _write_codes(temporary, dataset, bits, roots=roots)
         _write_rest(temporary, made, notes)
         del made  # as above
 
 
-def _write_codes(folder: Path, dataset: RankingDataset, bits: int) -> RankingDataset:
-    """Write the codes of a dataset, their scales and offsets; return the dataset with them."""
+def _write_codes(
+    folder: Path, dataset: RankingDataset, bits: int | str, *, roots: bool
+) -> RankingDataset:
+    """Write the codes of a dataset, their scales, offsets, roots; return the dataset with them."""
     path = folder / FEATURES
-    codes = np.lib.format.open_memmap(path, "w+", TYPES[bits], dataset.features.shape)
+    chosen = dataset.compact_report(bits, roots=roots) if dataset.bits is None else None
+    n_bits = chosen.bits if chosen is not None else int(dataset.bits or 0)
+    codes = np.lib.format.open_memmap(path, "w+", TYPES[n_bits], dataset.features.shape)
     take_room(path, path.stat().st_size)
-    if dataset.bits is None:
-        features = CompactFeatures.of(dataset.features, bits=bits, out=codes)
-    else:
+    if chosen is None:
         features = dataset.features
         codes[:] = features.codes
+    else:
+        features = CompactFeatures.of(
+            dataset.features, bits=n_bits, roots=chosen.roots_taken, out=codes
+        )
     codes.flush()
-    np.save(folder / CODES, np.stack([features.scale, features.offset]))
+    np.save(folder / CODES, np.stack(features.arrays[1:]))
     return dataset.with_codes(features)
 
 
@@ -175,14 +191,19 @@ def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, 
     is_empty = header["files"][FEATURES][0] == NPY_HEADER  # and then it cannot be mapped
     features = np.load(folder / FEATURES, mmap_mode=None if is_empty else "r", allow_pickle=False)
     if is_compact:
-        scale, offset = np.load(folder / CODES, allow_pickle=False)
-        features = CompactFeatures(features, scale, offset)
+        scale, offset, *roots = np.load(folder / CODES, allow_pickle=False)
+        features = CompactFeatures(features, scale, offset, *map(_as_roots, roots))
     names = None if header["feature_names"] is None else tuple(header["feature_names"])
     return RankingDataset(features, labels, offsets, query_ids, names), is_as_written
 
 
 def _files(*, is_compact: bool) -> tuple[str, ...]:
     return (*_ARRAYS, CODES) if is_compact else _ARRAYS
+
+
+def _as_roots(row: NDArray[np.float64]) -> tuple[Any, ...]:
+    """Return whole numbers as such; any others are refused by `CompactFeatures`."""
+    return tuple(int(times) if times.is_integer() else times for times in row.tolist())
 
 
 def _state(path: Path) -> list[int]:

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._ranked import ratio
-from countersample.data.normalize import Normalizer, row_blocks
+from countersample.data.columns import row_blocks
+from countersample.data.normalize import Normalizer
 from countersample.errors import DataError
 from countersample.evaluation.resampling import Clusters, add_up
 

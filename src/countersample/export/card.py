@@ -178,6 +178,8 @@ def _features(spec: ModelSpecification) -> Grid:
     }
     normalizer = spec.normalizer
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
+        if normalizer.roots is not None:
+            columns["square roots"] = [str(times) for times in normalizer.roots]
         columns["less"] = [f"{value:.6g}" for value in normalizer.shift]
         columns["divided by"] = [f"{v:.6g}" if v else "0: left out" for v in normalizer.scale]
     scorer = spec.scorer

@@ -9,6 +9,7 @@ import numpy as np
 
 from countersample._extras import MissingExtraError, need
 from countersample._version import __version__
+from countersample.data.heavy_tails import unrooted
 from countersample.errors import CounterSampleError, ParameterError
 from countersample.export.specification import Code, Translation
 from countersample.export.trees import on_raw_features
@@ -158,10 +159,21 @@ def _normalised(graph: _Graph, spec: ModelSpecification) -> str:
         divisor = graph.add("Where", varies, span, graph.keep(np.ones(1)))
         factor = graph.add("Where", varies, graph.add("Reciprocal", divisor), nothing)
     else:
+        values = _rooted(graph, values, normalizer.roots or ())
         low = graph.keep(np.array(normalizer.shift))
         scale = np.array(normalizer.scale)
         factor = graph.keep(np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0))
     return graph.as_float(graph.add("Mul", graph.add("Sub", values, low), factor))
+
+
+def _rooted(graph: _Graph, values: str, roots: tuple[int, ...]) -> str:
+    """Add what `countersample.data.heavy_tails.rooted` does."""
+    for done in range(max(roots, default=0)):
+        root = graph.add(
+            "Mul", graph.add("Sign", values), graph.add("Sqrt", graph.add("Abs", values))
+        )
+        values = graph.add("Where", graph.keep(np.array(roots) > done), root, values)
+    return values
 
 
 def _linear(graph: _Graph, features: str, weights: NDArray[np.float64]) -> str:
@@ -238,6 +250,7 @@ def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
     probes = rng.uniform(-0.5, 1.5, (_PROBES, spec.n_features))
     if spec.normalizer is not None and spec.normalizer.shift is not None:
         probes = np.array(spec.normalizer.shift) + np.array(spec.normalizer.scale) * probes
+        probes = unrooted(probes, spec.normalizer.roots or (0,) * spec.n_features)
     features = probes.astype(np.float32)
     if isinstance(spec.scorer, TreesScorer):
         by_item = None if spec.is_by_query else spec.normalizer

@@ -142,6 +142,15 @@ class ModelSpecification:
         """
         if self.normalizer is None or self.normalizer.shift is None:
             return [None] * self.n_features
+        if self.normalizer.roots is not None:
+            first, *others = np.flatnonzero(self.normalizer.roots)
+            more = f" and {len(others):,} more" if others else ""
+            raise ParameterError(
+                f"{self.system} cannot take the square roots that this ranker takes of feature "
+                f"{self.names_by_item[first]!r}{more} (normalize='root-minmax'): export to ONNX "
+                "(--to onnx), or take them in your own pipeline and train on that with "
+                "normalize='minmax', or train with normalize='minmax' or 'standard'"
+            )
         found: list[tuple[float, float] | None] = []
         scales = self.normalizer.scale or ()
         for index, (shift, scale) in enumerate(zip(self.normalizer.shift, scales, strict=True)):
@@ -156,7 +165,7 @@ class ModelSpecification:
 
     def norms(self, minmax: Norm, standard: Norm) -> list[dict[str, Any] | None]:
         """Return what one of both makes of (minimum, maximum) or (mean, deviation), by feature."""
-        if self.normalizer is not None and self.normalizer.how == "minmax":
+        if self.normalizer is not None and self.normalizer.how != "standard":
             return [None if each is None else minmax(each[0], sum(each)) for each in self.ranges]
         return [None if each is None else standard(*each) for each in self.ranges]
 

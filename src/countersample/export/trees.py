@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from countersample.data.heavy_tails import rooted
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
@@ -64,16 +65,19 @@ def fold(
 def _raw_thresholds(trees: TreesScorer, normalizer: Normalizer | None) -> Thresholds:
     """Return T of each node; ∞ where all finite values go left, −∞ where none does."""
     shift, factor = np.zeros(trees.n_features), np.ones(trees.n_features)
+    roots = np.zeros(trees.n_features, np.int64)
     if normalizer is not None:
+        roots = roots if normalizer.roots is None else np.array(normalizer.roots)
         shift, scale = np.array(normalizer.shift), np.array(normalizer.scale)
         factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
-    shift, factor = shift[trees.feature], factor[trees.feature]  # of leaves: any
+    feature = trees.feature  # of leaves: any
+    shift, factor, roots = shift[feature], factor[feature], roots[feature]
     below = np.full(len(trees.feature), -_INFINITY, np.int64)  # goes left
     above = -below  # goes right
     while (is_open := above - below > 1).any():
         middle = np.where(is_open, (below + above) // 2, 0)
         with np.errstate(over="ignore"):
-            normalised = ((_float_of(middle) - shift) * factor).astype(np.float32)
+            normalised = ((rooted(_float_of(middle), roots) - shift) * factor).astype(np.float32)
         goes_left = normalised <= trees.threshold
         below = np.where(is_open & goes_left, middle, below)
         above = np.where(is_open & ~goes_left, middle, above)

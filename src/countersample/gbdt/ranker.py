@@ -121,7 +121,7 @@ class GBDTRanker(ClickRanker):
         The confidence with which held-out clicks have to show trees better than what was logged
         before they take its place; else the ranker ranks as what was logged, as far as features
         tell. 0 takes what looks best. Without patience nothing is held out, and it has no say.
-    normalize : {"minmax", "standard", "query-minmax"} or None
+    normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale. Trees need none; ``query-minmax`` helps where
         scales differ between queries.
     backend_params : dict, optional

@@ -193,8 +193,13 @@ def make_task(
     by a scale needs no copy of them.
     """
     scores = check_baseline(baseline, dataset)
-    scale = normalizer.foldable_scale() if takes_scale and normalizer is not None else None
-    whole = dataset if normalizer is None or scale is not None else normalizer(dataset)
+    scale, whole = None, dataset
+    if normalizer is not None:
+        scale = normalizer.foldable_scale(dataset.features) if takes_scale else None
+        if scale is None:
+            whole = normalizer(dataset)
+        elif normalizer.roots is not None:
+            whole = dataset.with_features(dataset.features.linear)
     shown, own = (whole, log) if robust is not None else only_shown(whole, log)
     return Task(
         shown, own.replace(fingerprint=None), whole, log.replace(fingerprint=None), scores, scale,

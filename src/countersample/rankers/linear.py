@@ -91,7 +91,7 @@ class CounterSampleRanker(ClickRanker):
         Whether a model of relevance makes up for what clipping takes, and speaks for items that
         were never shown: see `countersample.evaluation.doubly_robust_log`. `clip` is its τ then, by
         default 10/√S with S sessions. The log must say what was shown (`impressions`).
-    normalize : {"minmax", "standard", "query-minmax"} or None
+    normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
     random_state : int, numpy Generator or None

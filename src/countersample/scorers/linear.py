@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.data.normalize import row_blocks
+from countersample.data.columns import row_blocks
 from countersample.data.scoring import linear_scores
 
 if TYPE_CHECKING:

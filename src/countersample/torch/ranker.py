@@ -112,7 +112,7 @@ class NeuralRanker(ClickRanker):
     l2 : float
         Weight decay: how much of itself, times the learning rate, each weight loses at each step
         (AdamW).
-    normalize : {"minmax", "standard", "query-minmax"} or None
+    normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
     device : str

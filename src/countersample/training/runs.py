@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample.errors import DataError
 from countersample.objectives import get_objective
 from countersample.plans import Examples
 from countersample.training.optimizers import OPTIMIZERS
@@ -96,6 +97,12 @@ def _as_read(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any], Floa
     if dataset.bits is None:
         return dataset.features, scale
     codes = dataset.features
+    if codes.roots is not None:
+        raise DataError(
+            "the features are codes on a root scale, in which scores are not linear: train a "
+            "ranker with normalize='root-minmax' (--normalize root-minmax), or train on "
+            "dataset.normalized('root-minmax')"
+        )
     return codes.codes, codes.scale * scale if len(scale) else codes.scale
 
 
