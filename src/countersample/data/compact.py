@@ -236,6 +236,8 @@ class CompactReport(Tabular):
     share : tuple of float
         That as a share of the standard deviation of the feature, on that scale; 0 where it is
         constant.
+    with_roots : bool
+        Whether heavy tails were to be put on a root scale.
     """
 
     bits: int
@@ -243,6 +245,7 @@ class CompactReport(Tabular):
     roots: tuple[int, ...]
     error: tuple[float, ...]
     share: tuple[float, ...]
+    with_roots: bool = False
 
     @property
     def worst(self) -> float:
@@ -272,10 +275,10 @@ class CompactReport(Tabular):
             return f"{told}."
         names = [self.feature[index] for index in self.heavy]
         named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        ways = ["take 16 bits"] if self.bits == 8 else []
-        if not n_rooted:
-            ways.append("put them on a root scale (roots=True, --roots)")
-        advice = ", or ".join(ways) or "leave them out, or transform them yourself"
+        ways = ["16 bits"] if self.bits == 8 else []
+        if not self.with_roots:
+            ways.append("a root scale (roots=True, --roots)")
+        advice = f"take {', or '.join(ways)}" if ways else "transform them yourself"
         return (
             f"{told}; of {len(names)} with heavy tails ({named}) by more than {SHARE:g}: {advice}."
         )
@@ -310,7 +313,7 @@ def compact_report(
     """
     low, high = _ends(features)
     if isinstance(features, CompactFeatures):
-        chosen = features.roots
+        chosen, roots = features.roots, features.roots is not None
     else:
         chosen = choose_roots(features) if roots else None
     deviation = moments(features)[1]
@@ -320,7 +323,7 @@ def compact_report(
         deviation[columns] = moments(view)[1]
     error, share = (each.tolist() for each in share_lost(low, high, deviation, bits))
     times = (0,) * features.shape[1] if chosen is None else chosen
-    return CompactReport(bits, names, times, tuple(error), tuple(share))
+    return CompactReport(bits, names, times, tuple(error), tuple(share), roots)
 
 
 def choose_bits(

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 #: A tail is heavy where a value in 8 bits can be off by more than this share of the standard
 #: deviation of its feature. Below it, rounding adds less than a thousandth to the variance.
 SHARE = 0.05
-MOST_ROOTS = 3  # the eighth root: what the tail of 1/x, which has no mean, needs
-_LEAST_GAIN = 0.1  # the part of that share that roots have to take off where they are not enough
+MOST_ROOTS = 5  # the 32nd root of the largest float32 is 16: no tail is left after that
 _BITS = 8
 
 
@@ -92,12 +91,12 @@ def share_lost(low: Floats, high: Floats, deviation: Floats, bits: int) -> tuple
 
 
 def choose_roots(features: Any) -> Roots | None:  # noqa: ANN401 (array or codes)
-    """Return how many square roots each feature takes, 0 to 3; None where none takes any.
+    """Return how many square roots each feature takes, 0 to 5; None where none takes any.
 
     A feature takes the fewest with which its share lost in 8 bits is at most a twentieth. Where
-    three are not enough it takes three, if they make the share smaller by a tenth of it, else none:
-    two values, of which one is rare, have codes of their own on any scale. Each root reads the
-    features that may take it once more, block by block.
+    five are not enough it takes five, if they halve the share, else none: what is lost by values
+    that are rare, not large, roots do not bring back. Each root reads the features that may take it
+    once more, block by block.
 
     Examples
     --------
@@ -115,8 +114,9 @@ def choose_roots(features: Any) -> Roots | None:  # noqa: ANN401 (array or codes
         view = RootScale(features, np.full(len(columns), times), columns)
         lowest, highest = (rooted(end[columns], view.roots) for end in (low, high))
         _, less = share_lost(lowest, highest, moments(view)[1], _BITS)
-        most = SHARE if times < MOST_ROOTS else (1 - _LEAST_GAIN) * share[columns]
-        is_enough = less <= np.maximum(most, SHARE)
+        is_enough = less <= SHARE
+        if times == MOST_ROOTS:
+            is_enough |= less <= share[columns] / 2
         roots[columns[is_enough]] = times
         columns = columns[~is_enough]
     return tuple(roots.tolist()) if roots.any() else None

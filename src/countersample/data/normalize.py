@@ -41,7 +41,7 @@ class Normalizer:
     ``standard``      mean                 standard deviation   all items that `fit` saw
     ================  ===================  ===================  =================================
 
-    ``root-minmax`` takes sign(x)·√|x| of features with heavy tails before, up to three times:
+    ``root-minmax`` takes sign(x)·√|x| of features with heavy tails before, up to five times:
     `countersample.data.heavy_tails.choose_roots` has the rule.
 
     What was fitted is a small value: keep it with a ranker (`to_dict`) and apply it to whatever
