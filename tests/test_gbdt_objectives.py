@@ -41,6 +41,9 @@ WEIGHTINGS = {
     "rank": lambda x: x,
     "log-rank": np.log,
     "dcg": lambda x: -1 / np.log2(1 + x),
+    "squared-rank": np.square,
+    "log-rank-paper": lambda x: np.log(1 + x),
+    "dcg-paper": lambda x: -1 / np.log2(2 + x),
 }
 
 

@@ -9,13 +9,25 @@ import twins_objectives as twin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countersample import objectives
 from countersample._kernels import codes
 from countersample.errors import ParameterError
-from countersample.objectives import LOSSES, OBJECTIVES, Loss, coefficients, get_loss, score_space
+from countersample.objectives import (
+    LOSSES,
+    OBJECTIVES,
+    Loss,
+    coefficients,
+    get_loss,
+    losses,
+    score_space,
+)
 
-NAMES = sorted(LOSSES)
-CURVED = ["lambda-dcg", "smooth-rank", "softmax"]  # whose curvature is that of the value itself
+NAMES = [*sorted(LOSSES), "precision@2", "smooth-precision@2"]
+CURVED = [
+    "lambda-dcg",
+    "smooth-rank",
+    "smooth-squared-rank",
+    "softmax",
+]  # whose curvature is that of the value itself
 SEEDS = st.integers(0, 2**32 - 1)
 STEP = 1e-5
 FEWER = settings(max_examples=30)  # where each takes a call for every score
@@ -136,10 +148,10 @@ def test_several_threads_give_what_one_gives(name, monkeypatch, rng):
         "item": rng.integers(0, 3, clicked.sum()),
         "weight": rng.random(clicked.sum()),
     }
-    monkeypatch.setattr(objectives, "available_cores", lambda: 1)
+    monkeypatch.setattr(losses, "available_cores", lambda: 1)
     one = score_space(**lists, objective=name)
-    monkeypatch.setattr(objectives, "available_cores", lambda: 3)
-    monkeypatch.setattr(objectives, "CLICKS_A_CORE", 2)
+    monkeypatch.setattr(losses, "available_cores", lambda: 3)
+    monkeypatch.setattr(losses, "CLICKS_A_CORE", 2)
     three = score_space(**lists, objective=name)
     for part in ("values", "gradient", "curvature"):
         np.testing.assert_array_equal(getattr(three, part), getattr(one, part))
@@ -152,9 +164,15 @@ OF_EQUAL_SCORES = {
     "rank": 1 + 1,  # the margin is 0: the hinge is 1, and so is log2(1 + e^0)
     "log-rank": log(2),
     "dcg": -1 / log2(3),
+    "log-rank-paper": log(3),
+    "dcg-paper": -1 / log2(4),
+    "squared-rank": 4,
+    "precision@2": 0,
     "smooth-rank": 1 + 1,
     "smooth-log-rank": log(2),
     "smooth-dcg": -1 / log2(3),
+    "smooth-squared-rank": 4,
+    "smooth-precision@2": 0,
     "softmax": log(2),
     "lambda-dcg": 1 - 1 / log2(3),  # the first of two items of the same score ranks first
 }

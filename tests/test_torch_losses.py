@@ -16,6 +16,9 @@ WEIGHTINGS = {
     "rank": lambda x: x,
     "log-rank": torch.log,
     "dcg": lambda x: -1 / torch.log2(1 + x),
+    "squared-rank": torch.square,
+    "log-rank-paper": lambda x: torch.log(1 + x),
+    "dcg-paper": lambda x: -1 / torch.log2(2 + x),
 }
 
 

@@ -243,7 +243,7 @@ def test_refusals(options, message, rng):
 
 @pytest.mark.parametrize(
     ("registry", "other"),
-    [(OPTIMIZERS, Optimizer("other", "", code=99)), (OBJECTIVES, Objective("other", "", code=99))],
+    [(OPTIMIZERS, Optimizer("other", "", code=99)), (OBJECTIVES, Objective("other", "", 99))],
     ids=["optimizer", "objective"],
 )
 def test_what_is_registered_without_a_kernel_is_an_error(registry, other, rng, monkeypatch):

@@ -53,8 +53,11 @@ def of_click(scores, item, objective):
             curvature[item] += swaps[other] * curve
     if objective == "lambda-dcg":
         return added, gradient, curvature
-    value, slope = RANK_WEIGHTS[objective.removeprefix("smooth-")]
-    return value(1 + added), slope(1 + added) * gradient, slope(1 + added) * curvature
+    name = objective.removeprefix("smooth-")
+    value, slope = RANK_WEIGHTS[name]
+    bend = 2.0 if name == "squared-rank" else 0.0  # λ'', where it is above 0
+    curvature = slope(1 + added) * curvature + bend * gradient**2
+    return value(1 + added), slope(1 + added) * gradient, curvature
 
 
 def score_space(scores, offsets, starts, item, weight, objective):

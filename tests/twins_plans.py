@@ -15,6 +15,16 @@ RANK_WEIGHTS = {
     "rank": (lambda x: x, lambda _: 1.0),
     "log-rank": (log, lambda x: 1 / x),
     "dcg": (lambda x: -log(2) / log(1 + x), lambda x: log(2) / ((1 + x) * log(1 + x) ** 2)),
+    "squared-rank": (lambda x: x**2, lambda x: 2 * x),
+    "precision@2": (lambda x: max(0, x - 2), lambda x: float(x > 2)),
+}
+# With the item itself among the others, as equation 2 of the paper has it: its hinge is 1.
+RANK_WEIGHTS |= {
+    f"{name}-paper": (
+        lambda x, value=RANK_WEIGHTS[name][0]: value(x + 1),
+        lambda x, slope=RANK_WEIGHTS[name][1]: slope(x + 1),
+    )
+    for name in ("log-rank", "dcg")
 }
 
 

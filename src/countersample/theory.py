@@ -10,18 +10,19 @@ G bounds the norm of every example's gradient, B bounds ‖w*‖ and T is the nu
 theorems bound the worst case: they order the plans by it, and promise nothing about a particular
 log.
 
-Of the objectives only `rank` is convex, as λ(x) = x is; the bounds on gradients hold for all.
+Convex are the objectives with a λ that is straight or bends up: rank, squared-rank, precision@k.
+The bounds on gradients hold for all but those whose slope grows without end, as squared-rank's.
 """
 
 from __future__ import annotations
 
-from math import ceil, sqrt
+from math import ceil, isfinite, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from countersample._params import number
-from countersample.errors import DataError
+from countersample.errors import DataError, ParameterError
 from countersample.objectives import get_objective
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
+    from countersample.objectives.additive import AnyObjective
     from countersample.plans import Examples, Plan
 
 __all__ = [
@@ -43,7 +45,7 @@ __all__ = [
 
 
 def gradient_bounds(
-    dataset: RankingDataset, examples: Examples, *, objective: str = "rank"
+    dataset: RankingDataset, examples: Examples, *, objective: AnyObjective = "rank"
 ) -> Floats:
     """L_i = Σ_j share_j · λ'max · Σ_{d'≠d_j} ‖x_d' − x_d_j‖ ≥ ‖∇f_i(w)‖, whatever w.
 
@@ -55,8 +57,9 @@ def gradient_bounds(
     dataset : RankingDataset
     examples : Examples
         Of a log of that dataset.
-    objective : str
-        One of `countersample.objectives.OBJECTIVES`; λ'max is the largest slope of its λ.
+    objective : str or Objective
+        As `countersample.train` takes it; λ'max is the largest slope of its λ. One whose slope
+        grows without end, such as squared-rank, is refused: there is no such bound.
 
     Examples
     --------
@@ -70,7 +73,13 @@ def gradient_bounds(
     >>> gradient_bounds(data, Examples.of(log, "click"))
     array([6.])
     """
-    steepest = get_objective(objective).steepest
+    chosen = get_objective(objective)
+    steepest = chosen.steepest
+    if not isfinite(steepest):
+        raise ParameterError(
+            f"objective is {chosen.name}, whose slope grows without end, expected one of which it "
+            "is bounded, such as rank"
+        )
     query = np.repeat(examples.query, np.diff(examples.starts))
     if query.max() >= dataset.n_queries or (examples.item >= dataset.query_sizes[query]).any():
         raise DataError("the examples have queries or items that the dataset has not")

@@ -4,7 +4,10 @@ Declared here alone, without numba: the registries (`countersample.objectives`, 
 them, and the kernels raise ValueError for any other.
 """
 
-RANK, LOG_RANK, DCG = range(3)  # λ, the weighting of the bound on the rank
+# λ, the weighting of the bound on the rank. A code below 0 is that of precision@k: −k. One of at
+# least OWN is the address of a λ of the user's own (`_kernels.own_weighting`).
+RANK, LOG_RANK, DCG, SQUARED_RANK, LOG_RANK_PAPER, DCG_PAPER = range(6)
+OWN = 1 << 16  # no system puts code below it
 SOFTMAX, LAMBDA = 10, 11  # in place of a λ: losses that are no function of that bound
 HINGE, LOGISTIC = range(2)  # φ, the height of a pair
 

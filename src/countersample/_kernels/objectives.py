@@ -4,8 +4,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countersample._arrays import Floats
-from countersample._kernels.codes import DCG, LOG_RANK, RANK
+from countersample._kernels.codes import (
+    DCG,
+    DCG_PAPER,
+    LOG_RANK,
+    LOG_RANK_PAPER,
+    OWN,
+    RANK,
+    SQUARED_RANK,
+)
 from countersample._kernels.compiling import kernel, part
+from countersample._kernels.own_weighting import BEND, SLOPE, VALUE, own_weighting
 
 LN2 = np.log(2.0)
 
@@ -13,16 +22,31 @@ Matrix = NDArray[np.float32]
 
 
 @part(error_model="numpy")
-def weighting(code: int, bound: float) -> tuple[float, float]:
-    """λ(bound) and λ'(bound) of the objective with this code."""
+def weighting(code: int, bound: float) -> tuple[float, float, float]:
+    """λ(bound), λ'(bound) and max(0, λ''(bound)) of the objective with this code."""
     if code == RANK:
-        return bound, 1.0
-    if code == LOG_RANK:
-        return np.log(bound), 1.0 / bound
-    if code == DCG:
+        return bound, 1.0, 0.0
+    if code in (LOG_RANK_PAPER, DCG_PAPER):
+        bound += 1.0  # the item itself, which equation 2 of the paper counts
+    if code in (LOG_RANK, LOG_RANK_PAPER):
+        return np.log(bound), 1.0 / bound, 0.0
+    if code in (DCG, DCG_PAPER):
         log = np.log(1.0 + bound)
-        return -LN2 / log, LN2 / ((1.0 + bound) * log * log)
+        return -LN2 / log, LN2 / ((1.0 + bound) * log * log), 0.0
+    if code == SQUARED_RANK:
+        return bound * bound, 2.0 * bound, 2.0
+    if code < 0:  # precision@k, of k = −code
+        return max(0.0, bound + code), 1.0 if bound + code > 0.0 else 0.0, 0.0
+    if code >= OWN:
+        value, slope = own_weighting(code, bound, VALUE), own_weighting(code, bound, SLOPE)
+        return value, slope, own_weighting(code, bound, BEND)
     raise ValueError("no objective has this code")
+
+
+@part(error_model="numpy")
+def slope_of(code: int, bound: float) -> float:
+    """λ'(bound) of the objective with this code, and no more of a user's own than that."""
+    return own_weighting(code, bound, SLOPE) if code >= OWN else weighting(code, bound)[1]
 
 
 @kernel(error_model="numpy")
@@ -30,7 +54,7 @@ def weightings(code: int, bounds: Floats) -> tuple[Floats, Floats]:
     """λ and λ' of each of many bounds, two arrays (n,)."""
     values, slopes = np.empty(len(bounds)), np.empty(len(bounds))
     for k in range(len(bounds)):
-        values[k], slopes[k] = weighting(code, bounds[k])
+        values[k], slopes[k], _ = weighting(code, bounds[k])
     return values, slopes
 
 
@@ -57,7 +81,7 @@ def add_coefficients(
     clicked = scores[run, item]
     if code != RANK:
         bound = _rank_bound(scores, run, n_items, item)
-        share *= np.float32(weighting(code, np.float64(bound))[1])
+        share *= np.float32(slope_of(code, np.float64(bound)))
     n_violated = overflow = zero  # exact in whatever order they are added up: "reassoc" is safe
     for other in range(n_items):
         margin = clicked - scores[run, other]

@@ -78,17 +78,23 @@ def _shares(exps: Floats, clicked: int, out: Floats) -> None:
 
 @part(error_model="numpy")
 def _add(
-    slopes: Floats, bend: float, factor: float, clicked: int, gradient: Floats, curvature: Floats
-) -> None:
+    slopes: Floats, bend: float, factor: float, rise: float, clicked: int, gradient: Floats,
+    curvature: Floats,
+) -> None:  # fmt: skip
     """Add factor · slope to other items and its sum, with the other sign, to the clicked one.
 
     The curvature of a pair is slope · (1 − bend · slope), as is that of a logistic loss (bend 1)
-    and as that of a hinge is taken to be (bend 0).
+    and as that of a hinge is taken to be (bend 0). A λ that rises ever faster adds rise · slope².
     """
     slopes[clicked] = 0.0
     for k in range(len(slopes)):
         gradient[k] += factor * slopes[k]
-    gradient[clicked] -= factor * total(slopes)
+    added = total(slopes)
+    gradient[clicked] -= factor * added
+    if rise > 0.0:
+        for k in range(len(slopes)):
+            curvature[k] += rise * slopes[k] * slopes[k]
+        curvature[clicked] += rise * added * added
     for k in range(len(slopes)):
         slopes[k] *= 1.0 - bend * slopes[k]  # the curves, from here on
         curvature[k] += factor * slopes[k]
@@ -100,19 +106,20 @@ def _add_bounded(
     scores: Floats, exps: Floats, is_near: bool, clicked: int, weight: float, code: int, loss: int,
     slopes: Floats, gradient: Floats, curvature: Floats,
 ) -> float:  # fmt: skip
-    """λ(1 + Σ φ(s_clicked − s_other)), with the curvature of a straight λ.
+    """λ(1 + Σ φ(s_clicked − s_other)), with the curvature of a λ that bends up or is straight.
 
     For a concave λ that is the curvature of a bound from above. A hinge counts as curved by 1 where
     it slopes. As φ(0) = 1, the clicked item itself is the 1 of the bound.
     """
     if loss == HINGE:
         bound = _hinges(scores, clicked, slopes)
-        value, slope = weighting(code, bound)
-        _add(slopes, 0.0, weight * slope, clicked, gradient, curvature)
+        value, slope, rise = weighting(code, bound)
+        _add(slopes, 0.0, weight * slope, weight * rise, clicked, gradient, curvature)
     elif loss == LOGISTIC:
         bound = _heights(scores, exps, is_near, clicked, slopes)
-        value, slope = weighting(code, bound)
-        _add(slopes, 1.0, weight * slope / LN2, clicked, gradient, curvature)
+        value, slope, rise = weighting(code, bound)
+        rise *= weight / (LN2 * LN2)
+        _add(slopes, 1.0, weight * slope / LN2, rise, clicked, gradient, curvature)
     else:
         raise ValueError("no loss has this code")
     return weight * value

@@ -47,7 +47,10 @@ def train(
     unit: Annotated[str | None, typer.Option(help="query, pair or click.")] = None,
     objective: Annotated[
         str | None,
-        typer.Option(help="rank, log-rank or dcg; not linear: smooth-rank, softmax, … as well."),
+        typer.Option(
+            help="rank, log-rank, dcg, squared-rank, precision@k, log-rank-paper or dcg-paper; not "
+            "linear: smooth-rank, softmax, … as well."
+        ),
     ] = None,
     optimizer: Annotated[
         str | None, typer.Option(help="Of a linear ranker: dog, sgd, adam or adagrad.")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.objectives import ScoreSpace
+    from countersample.objectives.losses import AnyLoss
 
     Derivatives = tuple[NDArray[np.float32], NDArray[np.float32]]
     BoostingObjective = Callable[[ArrayLike, Any], Derivatives]
@@ -40,7 +41,7 @@ def boosting_objective(
     dataset: RankingDataset,
     log: ClickLog,
     *,
-    objective: str = "smooth-log-rank",
+    objective: AnyLoss = "smooth-log-rank",
     method: str = "ips",
 ) -> BoostingObjective:
     """R(s) = κ Σ_clicks f(s, clicked item) / propensity, as LightGBM and XGBoost take it.
@@ -55,8 +56,9 @@ def boosting_objective(
         rows, in the same order. Its labels do not matter, and neither does a ``group`` or
         ``weight`` that the library's table has.
     log : ClickLog
-    objective : str
-        f, one of `countersample.objectives.LOSSES`.
+    objective : str, Objective or Loss
+        f, one of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
+        (`countersample.objectives.additive_objective`).
     method : {"ips", "naive"}
         Whether a click weighs 1/propensity or 1. Boosting uses all clicks in each round, so
         nothing is drawn: CounterSample and IPS are the same here.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.evaluation.held_out import HeldOut
     from countersample.gbdt.backends import LightGBM, XGBoost
+    from countersample.objectives import Loss, Objective
     from countersample.rankers._parameters import Check
     from countersample.rankers._task import Task
     from countersample.scorers import Scorer
@@ -75,8 +76,9 @@ class GBDTRanker(ClickRanker):
         Whether a click weighs 1/propensity or 1, in training and in the choice of the number of
         trees. All clicks are used for each tree, so nothing is drawn: CounterSample and IPS are
         the same here.
-    objective : str
-        f, one of `countersample.objectives.LOSSES`.
+    objective : str, Objective or Loss
+        f, one of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
+        (`countersample.objectives.additive_objective`).
     start : {"auto", "served", "linear", "zero"}
         What trees are boosted from, the base: a linear scorer that ranks as what was logged
         (`countersample.rankers.served.imitate`), the default `CounterSampleRanker` trained on the
@@ -176,7 +178,7 @@ class GBDTRanker(ClickRanker):
 
     backend: str = "lightgbm"
     method: str = "ips"
-    objective: str = "smooth-log-rank"
+    objective: str | Objective | Loss = "smooth-log-rank"
     start: str = "auto"
     n_trees: int = 1000
     learning_rate: float = 0.1

@@ -14,6 +14,7 @@ import numpy as np
 from countersample._files import atomic_path
 from countersample._version import __version__
 from countersample.errors import DataError
+from countersample.objectives import Loss, Objective
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,4 +81,6 @@ def _checksum(text: str) -> str:
 def _plain(value: object) -> Any:  # noqa: ANN401 (what JSON takes)
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
+    if isinstance(value, Objective | Loss):
+        return value.identity  # scoring does without λ
     raise DataError(f"cannot save a {type(value).__name__}, expected plain values as parameters")

@@ -12,7 +12,7 @@ from countersample._params import choice, number, whole_number
 from countersample.data.normalize import METHODS as NORMALIZATIONS
 from countersample.errors import ParameterError
 from countersample.evaluation.ranking import parse_additive
-from countersample.objectives import LOSSES
+from countersample.objectives import get_loss
 from countersample.plans import UNITS
 from countersample.tuning.safety import check_safety
 
@@ -71,7 +71,7 @@ def _check_normalize(name: str, value: object) -> None:
 CHECKS: dict[str, Check] = {
     "method": partial(choice, options=("countersample", "ips", "naive")),
     "unit": partial(choice, options=UNITS),
-    "objective": partial(choice, options=LOSSES),
+    "objective": lambda _, value: get_loss(value),
     "learning_rate": partial(number, above=0),
     "batch_size": partial(whole_number, least=1),
     "l2": partial(number, least=0),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.evaluation.held_out import Fold
+    from countersample.objectives.losses import AnyLoss
     from countersample.rankers._task import Task
     from countersample.rankers.served import Served
 
@@ -62,7 +63,7 @@ def trained_on(clicks: ClickLog, *, clip: float | None, temper: float) -> ClickL
     return clicks.temper(temper)
 
 
-def sized(base: Floats, dataset: RankingDataset, log: ClickLog, *, objective: str) -> Floats:
+def sized(base: Floats, dataset: RankingDataset, log: ClickLog, *, objective: AnyLoss) -> Floats:
     """c·base, with c = argmin Σ_clicks f(c·base·x) / p over `SIZES` of scores within queries.
 
     Parameters
@@ -71,8 +72,8 @@ def sized(base: Floats, dataset: RankingDataset, log: ClickLog, *, objective: st
     dataset : RankingDataset
     log : ClickLog
         The clicks that are trained on, with the weights that they have there; no other rows.
-    objective : str
-        f, one of `countersample.objectives.LOSSES`.
+    objective : str, Objective or Loss
+        f, as `countersample.objectives.score_space` takes it.
 
     Returns
     -------

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
+    from countersample.objectives import Objective
     from countersample.rankers._parameters import Check
     from countersample.rankers._task import Task
     from countersample.scorers import Scorer
@@ -54,8 +55,9 @@ class CounterSampleRanker(ClickRanker):
         How clicks are drawn and weighted: see `countersample.plans`.
     unit : {"query", "pair", "click"}
         What is drawn at a time: all clicks of a query, those on an item of it, or one row.
-    objective : {"rank", "log-rank", "dcg"}
-        λ, see `countersample.objectives`.
+    objective : str or Objective
+        λ: one of `countersample.objectives.OBJECTIVES`, ``"precision@k"``, or one of your own
+        (`countersample.objectives.additive_objective`).
     optimizer : {"dog", "sgd", "adam", "adagrad"}, optional
         By default ``"dog"``, or ``"sgd"`` where a learning rate is named.
     learning_rate : float, optional
@@ -146,7 +148,7 @@ class CounterSampleRanker(ClickRanker):
 
     method: str = "countersample"
     unit: str = "query"
-    objective: str = "rank"
+    objective: str | Objective = "rank"
     optimizer: str | None = None
     learning_rate: float | None = None
     batch_size: int = 1

@@ -12,10 +12,13 @@ from countersample.errors import ParameterError
 from countersample.objectives import get_loss, score_space
 
 if TYPE_CHECKING:
+    from countersample.objectives.losses import AnyLoss
     from countersample.torch.data import ClickBatch
 
 
-def click_loss(scores: torch.Tensor, batch: ClickBatch, *, objective: str = "rank") -> torch.Tensor:
+def click_loss(
+    scores: torch.Tensor, batch: ClickBatch, *, objective: AnyLoss = "rank"
+) -> torch.Tensor:
     """Σ_lists Σ_clicks weight · f(scores of the list, clicked item), a number to differentiate.
 
     The mean over a batch of `ClickDataset`, as its weights are divided by the number of lists. If
@@ -28,8 +31,9 @@ def click_loss(scores: torch.Tensor, batch: ClickBatch, *, objective: str = "ran
         the CPU in float64, and comes back as the scores are. One that is not finite makes the loss
         and its gradient NaN.
     batch : ClickBatch
-    objective : str
-        One of `countersample.objectives.LOSSES`.
+    objective : str, Objective or Loss
+        One of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
+        (`countersample.objectives.additive_objective`).
 
     Returns
     -------
@@ -65,7 +69,12 @@ class _ClickLoss(torch.autograd.Function):
     """The value of `score_space` forward, its gradient backward."""
 
     @staticmethod
-    def forward(ctx: Any, scores: torch.Tensor, batch: ClickBatch, objective: str) -> torch.Tensor:  # noqa: ANN401 (PyTorch's)
+    def forward(
+        ctx: Any,  # noqa: ANN401 (PyTorch's)
+        scores: torch.Tensor,
+        batch: ClickBatch,
+        objective: AnyLoss,
+    ) -> torch.Tensor:
         parts = (batch.offsets, batch.starts, batch.item, batch.weight)
         given = scores.detach().double().cpu().numpy()
         found = score_space(given, *(part.cpu().numpy() for part in parts), objective=objective)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
+    from countersample.objectives import Loss, Objective
     from countersample.rankers._parameters import Check
     from countersample.rankers._task import Task
     from countersample.scorers import Scorer
@@ -78,8 +79,9 @@ class NeuralRanker(ClickRanker):
         How clicks are drawn and weighted: see `countersample.plans`.
     unit : {"query", "pair", "click"}
         What is drawn at a time: all clicks of a query, those on an item of it, or one row.
-    objective : str
-        f, one of `countersample.objectives.LOSSES`.
+    objective : str, Objective or Loss
+        f, one of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
+        (`countersample.objectives.additive_objective`).
     start : {"auto", "served", "zero"}
         What the network adds to, the base: a linear scorer that ranks as what was logged
         (`countersample.rankers.served.imitate`), or nothing. "auto" tries both, where the first is
@@ -164,7 +166,7 @@ class NeuralRanker(ClickRanker):
     hidden: Sequence[int] = (64, 32)
     method: str = "countersample"
     unit: str = "query"
-    objective: str = "smooth-log-rank"
+    objective: str | Objective | Loss = "smooth-log-rank"
     start: str = "auto"
     learning_rate: float = 0.001
     batch_size: int = 32

@@ -11,7 +11,7 @@ import numpy as np
 
 from countersample._params import choice, number, whole_number
 from countersample.errors import ParameterError
-from countersample.objectives import OBJECTIVES
+from countersample.objectives import Objective, get_objective
 from countersample.plans import PLANS, UNITS, make_plan
 from countersample.training.optimizers import OPTIMIZERS
 
@@ -50,7 +50,9 @@ class TrainingOptions:
         The plan: see `countersample.plans`.
     unit : {"click", "pair", "query"}
         What one example is.
-    objective : {"rank", "log-rank", "dcg"}
+    objective : str or Objective
+        λ: ``"rank"``, ``"log-rank"``, ``"dcg"``, ``"squared-rank"``, ``"precision@k"``, another of
+        `countersample.objectives.OBJECTIVES`, or one of your own (`additive_objective`).
     optimizer : {"sgd", "adam", "adagrad", "dog"}
         `OPTIMIZERS` has the steps. ``"dog"`` needs no learning rate.
     start : array-like (n_features,), optional
@@ -95,7 +97,7 @@ class TrainingOptions:
 
     method: str = "countersample"
     unit: str = "click"
-    objective: str = "rank"
+    objective: str | Objective = "rank"
     optimizer: str = "sgd"
     batch_size: int = 1
     steps: int | None = None
@@ -120,7 +122,7 @@ class TrainingOptions:
         """Check all that can be checked without data."""
         choice("method", self.method, PLANS)
         choice("unit", self.unit, UNITS)
-        choice("objective", self.objective, OBJECTIVES)
+        get_objective(self.objective)
         choice("optimizer", self.optimizer, OPTIMIZERS)
         whole_number("batch_size", self.batch_size, least=1)
         if self.steps is not None:
@@ -222,6 +224,7 @@ class TrainingOptions:
         """Return what was said and what the optimizer takes, without arrays."""
         unset = {"momentum", "beta1", "beta2", "epsilon", "first_distance", *ARRAYS}
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in unset}
+        said["objective"] = get_objective(self.objective).identity
         return said | self.optimizer_settings
 
 

@@ -160,6 +160,8 @@ def checked(name: str, value: Any) -> Any:  # noqa: ANN401 (what a user wrote)
     default, bounds = getattr(PAPER, name), SETTINGS[name].metadata["bounds"]
     if isinstance(default, tuple):
         return _checked_rates(value)
+    if name == "objective":
+        return _checked_objective(value)
     if isinstance(default, str):
         return choice(name, value, _choices()[name])
     if name == "bits" and value not in _BITS:
@@ -175,15 +177,19 @@ def _checked_rates(value: Any) -> tuple[float, ...]:  # noqa: ANN401 (what a use
     return tuple(sorted(rates))
 
 
+def _checked_objective(value: Any) -> str:  # noqa: ANN401 (what a user wrote)
+    from countersample.objectives import get_objective  # noqa: PLC0415 (imports numpy)
+
+    return get_objective(value).name
+
+
 def _choices() -> Mapping[str, Collection[str]]:
     from countersample._ranked import NO_RELEVANT  # noqa: PLC0415 (these import numpy)
     from countersample.data.normalize import METHODS as NORMALIZATIONS  # noqa: PLC0415
-    from countersample.objectives import OBJECTIVES  # noqa: PLC0415
     from countersample.training.optimizers import OPTIMIZERS  # noqa: PLC0415
 
     return {
         "optimizer": OPTIMIZERS,
-        "objective": OBJECTIVES,
         "normalization": NORMALIZATIONS,
         "no_relevant": NO_RELEVANT,
     }
