@@ -212,7 +212,7 @@ def made_report(rng, folder):
         ),
         settings=(
             SettingLine("clicks of a log", "100,000", "1,000,000"),
-            SettingLine("epochs", "5", "5"),
+            SettingLine("epochs", "5", "5", "code"),
             SettingLine("seeds", "5", "5"),
             SettingLine("learning rates", "22: 1e-10, 3e-10, … 1, 3", "22: 1e-10, 3e-10, … 1, 3"),
             SettingLine("position bias", "(1/rank)^γ", "(1/rank)^γ"),

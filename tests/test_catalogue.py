@@ -240,6 +240,45 @@ def test_find_says_where_it_looked_and_how_to_get_the_set(tmp_path, monkeypatch,
         catalogue.find("istela")
 
 
+# -- recognise ---------------------------------------------------------------------------------
+
+
+class Counted:
+    """As much of a dataset as it takes to recognise it."""
+
+    def __init__(self, n_queries, n_items, n_features):
+        self.n_queries, self.n_items, self.n_features = n_queries, n_items, n_features
+
+
+def counted(name, fold=None, **changes):
+    dataset = catalogue.get(name)
+    return {
+        file.split: Counted(
+            file.queries + changes.get("queries", 0),
+            (file.items or 1) + changes.get("items", 0),
+            dataset.statistics.features + changes.get("features", 0),
+        )
+        for file in dataset.files
+        if file.fold == fold
+    }
+
+
+@pytest.mark.parametrize("name", ["yahoo-set1", "yahoo-set2", "istella", "istella-s"])
+def test_a_set_is_recognised_by_what_it_holds(name):
+    assert catalogue.recognise(counted(name)) == catalogue.get(name)
+    for change in ("queries", "items", "features"):
+        assert catalogue.recognise(counted(name, **{change: 1})) is None
+    parts = counted(name)
+    parts.pop("test")
+    assert catalogue.recognise(parts) is None
+
+
+@pytest.mark.parametrize("fold", range(1, 6))
+@pytest.mark.parametrize("name", ["mslr-web10k", "mslr-web30k"])
+def test_a_fold_is_recognised(name, fold):
+    assert catalogue.recognise(counted(name, fold)) == catalogue.get(name)
+
+
 # -- identify ----------------------------------------------------------------------------------
 
 

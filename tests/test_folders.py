@@ -5,6 +5,7 @@ import json
 import pytest
 
 from countersample import load_letor, synthetic
+from countersample.data import catalogue
 from countersample.data.folders import find_layout
 from countersample.data.letor import save_letor
 from countersample.data.load import load
@@ -143,6 +144,15 @@ class TestStudies:
         save_letor(PARTS[0].subset([0]), letor / "S1.txt")
         after = [fold.config for fold in find_source(str(letor)).folds]
         assert all(one != other for one, other in zip(before, after, strict=True))
+
+    def test_the_name_of_a_folder_does_not_make_it_one_of_the_papers_sets(self, letor):
+        folder = letor.rename(letor.parent / "istella-s")
+        assert find_source(str(folder)).name == "istella-s (another)"
+        assert find_source("istella-s", data_dir=folder.parent).name == "istella-s (another)"
+
+    def test_a_known_set_is_named_by_what_it_holds(self, letor, monkeypatch):
+        monkeypatch.setattr(catalogue, "recognise", lambda _: catalogue.get("istella-s"))
+        assert find_source(str(letor)).name == "istella-s"
 
     def test_a_fold_of_what_has_none(self):
         with pytest.raises(ParameterError, match="tiny has no folds"):

@@ -237,13 +237,15 @@ class TestTables:
 class TestHowItWasRun:
     def test_differences_from_the_paper_are_marked(self, page):
         rows = {tr["text"]: tr.get("class") for tr in page.all("tr") if "100,000" in tr["text"]}
-        assert rows == {"clicks of a log100,0001,000,000 ≠": "differs"}
+        assert rows == {"clicks of a log100,0001,000,000 ≠the paper": "differs"}
         assert "1 of 5 settings differs from the paper’s" in page.all("main")[0]["text"]
 
     def test_no_difference_is_said_too(self):
         report = replace(section_with(), settings=(SettingLine("seeds", "5", "5"),))
         text = Page(render_report(report)).all("main")[0]["text"]
-        assert "Every setting is the paper’s." in text
+        assert (
+            "Every setting is the paper’s, or its authors’ code’s where the paper has none." in text
+        )
         assert "≠" not in text
 
     def test_links_to_files_are_relative_and_quoted(self, page):

@@ -239,6 +239,42 @@ def identify(path: str | PathLike[str]) -> KnownDataset | None:
     return found[0] if len(found) == 1 else None
 
 
+def recognise(parts: Mapping[str, RankingDataset]) -> KnownDataset | None:
+    """Return the known set that data is, by what it holds; None for any other.
+
+    Queries and items of each split, and the number of features, tell it: of some sets the licence
+    allows no fingerprint to be kept here, so that none is.
+
+    Parameters
+    ----------
+    parts : mapping of ``"train"``, ``"vali"`` and ``"test"`` to RankingDataset
+        All the splits of a set, or of one fold.
+
+    Examples
+    --------
+    >>> from countersample import synthetic
+    >>> from countersample.data.catalogue import recognise
+    >>> recognise({"train": synthetic("tiny", rng=0)}) is None
+    True
+    """
+    n_features = max((part.n_features for part in parts.values()), default=0)
+
+    def fits(group: tuple[KnownFile, ...]) -> bool:
+        return {file.split for file in group} == set(parts) and all(
+            file.queries == parts[file.split].n_queries
+            and file.items in {None, parts[file.split].n_items}
+            for file in group
+        )
+
+    found = [
+        dataset
+        for dataset in known().values()
+        if dataset.statistics.features == n_features
+        and any(fits(tuple(group)) for _, group in groupby(dataset.files, attrgetter("fold")))
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def verify(
     path: str | PathLike[str], name: str | None = None, *, load: Load | None = None
 ) -> Verification:

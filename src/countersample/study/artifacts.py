@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from countersample._progress import Progress
 from countersample.study.design import grids as grids_module
-from countersample.study.design.config import PAPER, SETTINGS, title_of
+from countersample.study.design.config import PAPER, SETTINGS, origin_of, title_of
 from countersample.study.design.published import load_published
 from countersample.study.experiment import versions
 from countersample.study.findings.claims import summarize
@@ -124,7 +124,7 @@ def _settings(experiment: Experiment) -> Iterator[SettingLine]:
         values = {getattr(config, name) for config in configs}
         if len(values) == 1:
             here, paper = values.pop(), getattr(PAPER, name)
-            yield SettingLine(title_of(name), _shown(here), _shown(paper))
+            yield SettingLine(title_of(name), _shown(here), _shown(paper), origin_of(name))
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 (a setting)

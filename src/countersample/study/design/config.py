@@ -19,9 +19,14 @@ PAPER_RATES = tuple(
 )  # 1e-10, 3e-10, 1e-9, …, 1, 3
 
 
-def _setting(default: T, title: str, **bounds: float) -> T:
-    """Declare a setting: the paper's value, what pages call it, its bounds as in `_params`."""
-    declared: T = field(default=default, metadata={"title": title, "bounds": bounds})
+def _setting(default: T, title: str, *, origin: str = "paper", **bounds: float) -> T:
+    """Declare a setting: the paper's value, what pages call it, its bounds as in `_params`.
+
+    The origin says who sets that value: the paper, its authors' code where the paper says nothing,
+    or this package where neither does.
+    """
+    metadata = {"title": title, "bounds": bounds, "origin": origin}
+    declared: T = field(default=default, metadata=metadata)
     return declared
 
 
@@ -77,11 +82,13 @@ class ExperimentConfig:
     """
 
     clicks: int = _setting(1_000_000, "Clicks", least=1)
-    epochs: float = _setting(5.0, "Epochs", above=0)
-    seeds: int = _setting(5, "Click logs and runs", least=1)
-    tuning_seeds: int = _setting(1, "Logs that choose the learning rate", least=1)
+    epochs: float = _setting(5.0, "Epochs", origin="code", above=0)
+    seeds: int = _setting(5, "Click logs and runs", origin="code", least=1)
+    tuning_seeds: int = _setting(1, "Logs that choose the learning rate", origin="ours", least=1)
     learning_rates: tuple[float, ...] = _setting(PAPER_RATES, "Learning rates tried")
-    evaluate_every: int = _setting(10_000, "Clicks drawn between evaluations", least=1)
+    evaluate_every: int = _setting(
+        10_000, "Clicks drawn between evaluations", origin="code", least=1
+    )
     gamma: float = _setting(1.0, "Position bias (γ)", least=0)
     bias_offset: int = _setting(0, "Offset of the position-bias curve", least=0)
     noise: float = _setting(0.1, "False clicks", least=0, most=1)
@@ -93,15 +100,15 @@ class ExperimentConfig:
     second_share: float = _setting(
         0.0, "Share of sessions of a second logging policy", least=0, below=1
     )
-    normalization: str = _setting("query-minmax", "Normalisation of features")
-    bits: int = _setting(32, "Bits of a feature", least=8, most=32)
+    normalization: str = _setting("query-minmax", "Normalisation of features", origin="code")
+    bits: int = _setting(32, "Bits of a feature", origin="code", least=8, most=32)
     optimizer: str = _setting("sgd", "Optimizer")
     objective: str = _setting("rank", "Objective")
     batch_size: int = _setting(1, "Batch size", least=1)
     clip: float = _setting(0.0, "Smallest propensity", least=0, most=1)
     trained_gamma: float = _setting(1.0, "Believed γ / true γ", least=0)
     queries: int = _setting(0, "Queries of a synthetic set; 0: as many as the real one", least=0)
-    no_relevant: str = _setting("skip", "Test queries without a relevant item")
+    no_relevant: str = _setting("skip", "Test queries without a relevant item", origin="code")
 
     def steps(self) -> int:
         """T: the number of steps."""
@@ -133,6 +140,12 @@ class ExperimentConfig:
 _BITS = (8, 16, 32)
 PAPER = ExperimentConfig()
 SETTINGS = {setting.name: setting for setting in fields(ExperimentConfig)}
+
+
+def origin_of(name: str) -> str:
+    """Return who sets the value that a setting has in `PAPER`: "paper", "code" or "ours"."""
+    origin: str = SETTINGS[name].metadata["origin"]
+    return origin
 
 
 def title_of(name: str) -> str:

@@ -11,6 +11,7 @@ from countersample.data import catalogue
 from countersample.data.load import layout_of, load
 from countersample.data.synthetic import SHAPES, synthetic
 from countersample.errors import DataError, ParameterError
+from countersample.study.design.published import PAPER_DATASETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,15 +108,33 @@ def find_source(
         return Source(name, (Fold(name, "", config),))
     path = Path(name)
     if name in catalogue.known() and not path.exists():
-        path = catalogue.find(name, data_dir)
-        return Source(name, *_folds(name, path, clip=name.startswith("istella"), fold=fold))
+        path, clip = catalogue.find(name, data_dir), name.startswith("istella")
+        shown = _recognised(path, name, clip=clip)
+        return Source(shown, *_folds(shown, path, clip=clip, fold=fold))
     if not path.exists():
         known = ", ".join([*SHAPES, *catalogue.known()])
         raise ParameterError(
             f"no dataset {name!r}: there is no such file or folder, and the names known are {known}"
         )
-    shown = path.resolve().name
+    shown = _recognised(path, path.resolve().name, clip=False)
     return Source(shown, *_folds(shown, path, clip=False, fold=fold))
+
+
+def _recognised(path: Path, name: str, *, clip: bool) -> str:
+    """Return the name of the known set that a folder holds, whatever the folder is called.
+
+    Where it holds none that is known, it does not go by the name of one of the paper's.
+    """
+    layout = layout_of(path)
+    if layout is not None:
+        try:
+            fold = next(iter(layout.folds), None)
+            known = catalogue.recognise(load(path, fold=fold, clip=clip))
+        except DataError:  # which running it says, with what is wrong
+            known = None
+        if known is not None:
+            return known.name
+    return f"{name} (another)" if name in PAPER_DATASETS else name
 
 
 def _folds(

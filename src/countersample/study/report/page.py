@@ -84,11 +84,12 @@ class LogDiagnosis(NamedTuple):
 
 
 class SettingLine(NamedTuple):
-    """A setting in words: what it was here and what it is in the paper."""
+    """A setting in words: what it was here, what it is in the paper, and who says so."""
 
     setting: str
     here: str
     paper: str
+    origin: str = "paper"  # or "code", its authors', or "ours", where neither says
 
     @property
     def differs(self) -> bool:

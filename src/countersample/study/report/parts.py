@@ -186,22 +186,30 @@ def _share(share: float) -> str:
 # -- how it was run ------------------------------------------------------------------------------
 
 
+_ORIGINS = {"paper": "the paper", "code": "its code", "ours": "neither: ours"}
+
+
 def settings_table(lines: Sequence[SettingLine]) -> str:
     """Return the settings, here and in the paper, with a mark where they differ."""
     if not lines:
         return ""
     n_different = sum(line.differs for line in lines)
-    words = "Every setting is the paper’s."
+    words = "Every setting is the paper’s, or its authors’ code’s where the paper has none."
     if n_different:
         verb = "differs" if n_different == 1 else "differ"
-        words = f"{n_different} of {len(lines)} settings {verb} from the paper’s; ≠ marks them."
+        words = (
+            f"{n_different} of {len(lines)} settings {verb} from the paper’s, or from those of its "
+            "authors’ code where the paper has none; ≠ marks them."
+        )
     rows = "\n".join(
         f'<tr{" class=differs" if line.differs else ""}><th scope="row">{escape(line.setting)}</th>'
         f"<td>{escape(line.here)}</td>"
-        f"<td>{escape(line.paper)}{' <b>≠</b>' if line.differs else ''}</td></tr>"
+        f"<td>{escape(line.paper)}{' <b>≠</b>' if line.differs else ''}</td>"
+        f"<td>{_ORIGINS[line.origin]}</td></tr>"
         for line in lines
     )
-    head = "".join(f'<th scope="col">{title}</th>' for title in ("Setting", "Here", "Paper"))
+    titles = ("Setting", "Here", "There", "Set there by")
+    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
     table = (
         '<table class="settings">\n'
         "<caption><span>Settings, here and in the paper</span></caption>\n"
