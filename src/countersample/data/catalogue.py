@@ -242,8 +242,8 @@ def identify(path: str | PathLike[str]) -> KnownDataset | None:
 def recognise(parts: Mapping[str, RankingDataset]) -> KnownDataset | None:
     """Return the known set that data is, by what it holds; None for any other.
 
-    Queries and items of each split, and the number of features, tell it: of some sets the licence
-    allows no fingerprint to be kept here, so that none is.
+    Queries and items of each split, and the number of features, tell it, as not every set has
+    public checksums.
 
     Parameters
     ----------
