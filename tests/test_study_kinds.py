@@ -90,7 +90,7 @@ def test_a_new_kind_is_a_class_and_a_line(tmp_path, monkeypatch):
     store, work = Store(tmp_path / "out"), experiment.work()
     store.claim(experiment.identity())
     run(work.jobs.values(), store, workers=2)
-    artifacts = write_artifacts(experiment, work, store, command="make it so")
+    artifacts = write_artifacts(experiment, work, store, commands=("make it so",))
     (table,) = artifacts.tables
     assert table.groups[0].rows[0].entries[0].value == 14  # 70 % of 20
     assert "It counts." in artifacts.report.read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,12 +13,13 @@ from study_runs import GRID, finish
 from countersample._progress import Progress
 from countersample.data.hashing import kept_arrays
 from countersample.errors import CounterSampleError, DataError, ParameterError
-from countersample.study.experiment import plan, read_experiment, versions
-from countersample.study.running import estimate, stages
+from countersample.study.experiment import changed, plan, read_experiment
+from countersample.study.running import code, estimate, stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
 from countersample.study.running.runner import Tally, state_of
 from countersample.study.running.store import Store
+from countersample.study.running.versions import versions
 from countersample.training import train_many
 
 
@@ -111,6 +113,25 @@ class TestTheWorkList:
 
         assert clicks("", 1).key != clicks("", 2).key
         assert clicks("a", 1).key == clicks("b", 1).key
+
+    def test_other_code_is_another_result_of_the_same_content(self, finished, monkeypatch):
+        """A change of a plan: what is tuned and run with it is stale, the data is not."""
+        experiment, store, work = finished
+        real = code._source
+        edited = replace(real("countersample.plans"), text="what it is now")
+        code._hash_of.cache_clear()
+        monkeypatch.setattr(
+            code, "_source", lambda name: edited if name == "countersample.plans" else real(name)
+        )
+        state = state_of(experiment.work(), store)
+        code._hash_of.cache_clear()
+        assert {job.stage for job in state.stale} == {
+            "references", "clicks", "diagnosis", "tuning", "run"
+        }  # fmt: skip
+        assert {job.content for job in state.stale} == {
+            job.content for job in work.jobs.values() if job.stage not in {"data", "relevance"}
+        }
+        assert [stale for stage, *_, stale in state.by_stage() if stage == "run"] == [8]
 
 
 class TestRunning:
@@ -257,7 +278,7 @@ class TestGathering:
             trained.append((options["optimizer"], options["learning_rates"]))
             return train_many(*args, **options)
 
-        monkeypatch.setattr("countersample.study.running.stages.train_many", counted)
+        monkeypatch.setattr("countersample.study.running.stages.training.train_many", counted)
         work = finish(experiment, store)
         of_dog = [rates for optimizer, rates in trained if optimizer == "dog"]
         assert of_dog == [None] * (2 * 2)  # methods × seeds: runs only
@@ -266,7 +287,7 @@ class TestGathering:
             assert (cell.learning_rates == (None,)) == (optimizer == "dog")
             assert cell.ndcg[:, -1].min() > 0
         assert estimate.Rates(1.0, 1.0, 1.0).of(_tuning(work, "dog")) == 0
-        write_results(experiment.studies, work, store, versions(), tmp_path / "results.parquet")
+        write_results(experiment.studies, work, store, tmp_path / "results.parquet")
         table = pq.read_table(tmp_path / "results.parquet").to_pandas()
         assert table[table.value == "dog"].learning_rate.isna().all()
         assert set(table[table.value == "dog"].rates_tried) == {0}
@@ -274,7 +295,7 @@ class TestGathering:
 
     def test_parquet_has_a_row_an_evaluation_point(self, finished, tmp_path):
         experiment, store, work = finished
-        write_results(experiment.studies, work, store, versions(), tmp_path / "results.parquet")
+        write_results(experiment.studies, work, store, tmp_path / "results.parquet")
         table = pq.read_table(tmp_path / "results.parquet").to_pydict()
         assert len(table["ndcg"]) == 2 * 2 * 2 * 20
         assert set(table["method"]) == {"IPS-SGD", "CounterSample"}
@@ -295,7 +316,7 @@ class TestGathering:
         def exploding(*args, **options):
             return [_exploded(run) for run in train_many(*args, **options)]
 
-        monkeypatch.setattr("countersample.study.running.stages.train_many", exploding)
+        monkeypatch.setattr("countersample.study.running.stages.training.train_many", exploding)
         work = finish(experiment, store)
         result = gather(experiment.studies[0], work, store)
         for cell in result.cells.values():
@@ -329,24 +350,64 @@ class TestTheFolder:
         assert read_experiment(store.identity()) == experiment
         assert set(read_experiment(store.identity()).work().jobs) == set(experiment.work().jobs)
 
-    def test_of_another_grid_is_refused_and_kept(self, experiment, tmp_path):
+    def test_grows_and_only_what_is_new_is_done(self, finished, tmp_path):
+        _, store, _ = finished
+        copy = Store(tmp_path / "copy")
+        shutil.copytree(store.folder, copy.folder)
+        for change in (
+            {'CounterSample"]': 'CounterSample", "Biased-SGD"]'},  # a method: 2 γ × 2 seeds
+            {"[0.5, 1.0]": "[0.5, 0.7, 1.0]"},  # a γ: 3 methods × 2 seeds
+        ):
+            ((old, new),) = change.items()
+            path = tmp_path / "mine.toml"
+            path.write_text((path.read_text() if path.exists() else GRID).replace(old, new))
+            before = copy.identity()
+            grown = plan([path], scale="paper")
+            identity = copy.claim(grown.identity())
+            assert changed(before, identity) == ["mine"]
+            state = state_of(read_experiment(identity).work(), copy)
+            runs = [job for job in state.missing.values() if job.stage == "run"]
+            assert len(runs) == {"Bias": 4, "0.7": 6}["Bias" if "Bias" in new else "0.7"]
+            finish(grown, copy)
+        smaller = tmp_path / "mine.toml"
+        smaller.write_text(GRID)  # nothing is removed from the folder
+        identity = copy.claim(plan([smaller], scale="paper").identity())
+        assert not state_of(read_experiment(identity).work(), copy).missing
+        assert not state_of(grown.work(), copy).missing
+
+    def test_holds_several_grids(self, finished, tmp_path):
+        _, store, work = finished
+        copy = Store(tmp_path / "copy")
+        shutil.copytree(store.folder, copy.folder)
+        (tmp_path / "second.toml").write_text(GRID.replace("[0.5, 1.0]", "[1.0, 2.0]"))
+        second = plan([tmp_path / "second.toml"], scale="paper")
+        identity = copy.claim(second.identity())
+        assert not changed(store.identity(), identity)
+        both = read_experiment(identity)
+        assert [grid.name for grid in both.grids] == ["mine", "second"]
+        missing = state_of(both.work(), copy).missing
+        assert sum(job.stage == "run" for job in missing.values()) == 2 * 2  # γ = 1 is there
+        finish(both, copy)
+        write_results(both.studies, both.work(), copy, tmp_path / "results.parquet")
+        table = pq.read_table(tmp_path / "results.parquet").to_pandas()
+        assert set(table.study) == {"mine", "second"}
+        assert set(work.jobs) <= set(both.work().jobs)
+
+    def test_of_another_scale_is_refused_and_kept(self, experiment, tmp_path):
         store = Store(tmp_path / "out")
         store.claim(experiment.identity())
         before = (store.folder / "study.json").read_text()
-        other = plan([tmp_path / "mine.toml"], scale="paper", settings={"noise": 0.3})
-        with pytest.raises(DataError, match=r"a setting .* has changed since\): choose another"):
-            store.claim(other.identity())
         small = plan([tmp_path / "mine.toml"], scale="small")
-        with pytest.raises(DataError, match="scale: paper, now small"):
+        with pytest.raises(DataError, match="has results at scale paper, now small"):
             store.claim(small.identity())
         assert (store.folder / "study.json").read_text() == before
 
-    def test_of_another_version_is_refused(self, experiment, tmp_path):
+    def test_of_another_format_is_refused(self, experiment, tmp_path):
         store = Store(tmp_path / "out")
         store.claim(experiment.identity())
         known = json.loads((store.folder / "study.json").read_text())
-        (store.folder / "study.json").write_text(json.dumps(known | {"version": "0.0.1"}))
-        with pytest.raises(DataError, match=r"made by countersample 0\.0\.1, this is"):
+        (store.folder / "study.json").write_text(json.dumps(known | {"format": 3}))
+        with pytest.raises(DataError, match=r"has results in format 3, and this version reads"):
             store.claim(experiment.identity())
 
     def test_with_other_files_is_left_alone(self, experiment, tmp_path):
@@ -389,6 +450,18 @@ class TestTheFolder:
 
 
 class TestSources:
+    def test_files_that_have_changed_since_are_not_read(self, tmp_path):
+        from countersample import save_letor, synthetic
+        from countersample.study.design.sources import find_source
+
+        path = tmp_path / "all.txt"
+        save_letor(synthetic("tiny", n_queries=50, rng=0), path)
+        (fold,) = find_source(str(path)).folds
+        fold.load()
+        save_letor(synthetic("tiny", n_queries=60, rng=0), path)
+        with pytest.raises(DataError, match=r"all\.txt is not the file that this study was"):
+            fold.load()
+
     def test_a_dataset_that_is_not_there(self):
         with pytest.raises(ParameterError, match=r"no dataset 'nowhere': .* the names known are"):
             plan(["optimizers"], scale="smoke", datasets=["nowhere"])

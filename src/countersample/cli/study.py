@@ -134,8 +134,7 @@ def status(folder: Path, *, json: Json = False) -> None:
             "studies": [grid.name for grid in experiment.grids], "datasets": experiment.datasets,
             "done": len(state.done), "missing": len(state.missing),
             "damaged": [str(store.path(job)) for job in state.damaged],
-            "stages": {stage: {"done": done, "total": total}
-                       for stage, done, total in state.by_stage()},
+            "stale": len(state.stale), "stages": _stages(state),
         })  # fmt: skip
         return
     _show.pairs(
@@ -156,12 +155,21 @@ def status(folder: Path, *, json: Json = False) -> None:
         _show.line("To go on, give the command that began it again")
 
 
+def _stages(state: State) -> dict[str, dict[str, int]]:
+    return {
+        stage: {"done": done, "total": total, "stale": stale}
+        for stage, done, total, stale in state.by_stage()
+    }
+
+
 def _table_of_stages(state: State) -> None:
     rows = [
-        (stage, f"{done:,}", f"{total:,}", f"{100 * done / total:.0f} %")
-        for stage, done, total in state.by_stage()
+        (stage, f"{done:,}", f"{total:,}", f"{100 * done / total:.0f} %", f"{stale:,}")
+        for stage, done, total, stale in state.by_stage()
     ]
-    _show.table(("stage", "done", "of", ""), rows)
+    _show.table(("stage", "done", "of", "", "stale"), rows)
+    if state.stale:
+        _show.line("stale: the code that made it has changed since; it will be made again")
 
 
 def _carry_out(
@@ -172,19 +180,26 @@ def _carry_out(
     from countersample._cores import available_cores
     from countersample._progress import share_progress
     from countersample.study.artifacts import write_artifacts
+    from countersample.study.experiment import changed, read_experiment
     from countersample.study.running.runner import state_of
     from countersample.study.running.store import Store
 
     for text in experiment.notes:
         _show.note(f"countersample: {text}")
     command = shlex.join(["countersample", *sys.argv[1:]])
-    store, work = Store(out), experiment.work()
+    store = Store(out)
+    before = store.identity() if store.is_begun() else None
+    asked = experiment.identity(command)
+    identity = store.merged(asked) if dry_run else store.claim(asked)
+    for name in changed(before, identity) if before else ():
+        _show.note(f"{name} is not what it was: its results of before are kept, and not shown")
+    experiment = read_experiment(identity)
+    work = experiment.work()
+    state = state_of(work, store)
     if dry_run:
-        _table_of_stages(state_of(work, store))
+        _table_of_stages(state)
         _show.line(f"Nothing was done; the results would go to {out}")
         return
-    store.claim(experiment.identity())
-    state = state_of(work, store)
     with store.lock():
         try:
             _work(state, store, workers or available_cores())
@@ -195,8 +210,11 @@ def _carry_out(
                 f"To go on: {command}"
             )
             raise typer.Exit(130) from None
+        commands = tuple(dict.fromkeys(entry["command"] for entry in identity["grids"].values()))
         with share_progress("study") as progress:
-            artifacts = write_artifacts(experiment, work, store, command=command, progress=progress)
+            artifacts = write_artifacts(
+                experiment, work, store, commands=commands, progress=progress
+            )
     if json:
         plain = asdict(artifacts) | {"report": str(artifacts.report)}
         _show.as_json({"folder": str(out), **plain})
@@ -215,6 +233,10 @@ def _work(state: State, store: Store, workers: int) -> None:
         return
     if state.damaged:
         _show.note(f"{len(state.damaged)} damaged results are made again")
+    if state.stale:
+        _show.note(
+            f"{len(state.stale)} results are made again: the code that made them has changed since"
+        )
     first = ("data", "relevance")
     data = {key: job for key, job in state.missing.items() if job.stage in first}
     rest = {key: job for key, job in state.missing.items() if job.stage not in first}

@@ -9,12 +9,12 @@ from countersample._progress import Progress
 from countersample.study.design import grids as grids_module
 from countersample.study.design.config import PAPER, SETTINGS, origin_of, title_of
 from countersample.study.design.published import load_published
-from countersample.study.experiment import versions
 from countersample.study.findings.claims import summarize
 from countersample.study.kinds import KINDS
 from countersample.study.kinds.kind import Done
 from countersample.study.report.page import Link, Report, SettingLine, write_report
 from countersample.study.running.gather import warnings_of, write_results
+from countersample.study.running.versions import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,12 +49,12 @@ def write_artifacts(
     work: WorkList,
     store: Store,
     *,
-    command: str,
+    commands: tuple[str, ...],
     progress: Progress | Show | None = None,
 ) -> Artifacts:
     """Write everything that comes out of an experiment whose jobs are done.
 
-    `command` is what repeats it.
+    `commands` are what repeats it.
     """
     progress = Progress.of(progress)
     done = Done(work, store, load_published(grids_module.folder() / "published.toml"))
@@ -65,7 +65,7 @@ def write_artifacts(
         progress(f"writing up {study.name}", index / (len(experiment.studies) + 1))
         sections.append(KINDS[study.grid.kind].write_up(study, done))
     progress("writing the report", 1.0)
-    write_results(experiment.studies, work, store, versions(), store.folder / "results.parquet")
+    write_results(experiment.studies, work, store, store.folder / "results.parquet")
     verdicts = tuple(verdict for section in sections for verdict in section.verdicts)
     logs = {log.title: log for section in sections for log in section.logs}
     warnings = tuple(warnings_of(work.jobs.values(), store))
@@ -79,7 +79,7 @@ def write_artifacts(
             diagnoses=tuple(logs.values()),
             settings=tuple(_settings(experiment)),
             versions=versions(),
-            commands=(command,),
+            commands=commands,
             files=tuple(link for link in _FILES if (store.folder / link.path).exists()),
         ),
         path,

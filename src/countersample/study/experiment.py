@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countersample._version import __version__
 from countersample.study.design import grids as grids_module
 from countersample.study.design.config import PAPER
+from countersample.study.design.folds import Fold
 from countersample.study.design.grids import as_grid
-from countersample.study.design.sources import Fold, Source, Study, find_source
+from countersample.study.design.sources import Source, Study, find_source
 from countersample.study.kinds import KINDS, load_grid
-from countersample.study.running.jobs import FORMAT, WorkList
+from countersample.study.running.jobs import WorkList
+from countersample.study.running.store import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,18 +52,20 @@ class Experiment:
             KINDS[study.grid.kind].plan(study, work)
         return work
 
-    def identity(self) -> dict[str, Any]:
-        """Return what tells this experiment from another: plain values, whole."""
+    def identity(self, command: str = "") -> dict[str, Any]:
+        """Return what tells this experiment from another: plain values, whole.
+
+        `command` is what asked for it.
+        """
         return {
             "format": FORMAT,
             "scale": self.scale,
-            "studies": [study.name for study in self.studies],
-            "datasets": self.datasets,
             "grids": {
                 study.name: {
                     "grid": asdict(study.grid),
                     "config": asdict(study.config),
                     "folds": [asdict(fold) for source in study.sources for fold in source.folds],
+                    "command": command,
                 }
                 for study in self.studies
             },
@@ -107,6 +108,17 @@ def plan(
     return Experiment(scale, tuple(planned))
 
 
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the names of the grids that are not what they were, by identities of a folder."""
+
+    def asked(entry: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in entry.items() if name != "command"}
+
+    return [
+        name for name, entry in before["grids"].items() if asked(entry) != asked(now["grids"][name])
+    ]
+
+
 def read_experiment(identity: Mapping[str, Any]) -> Experiment:
     """Return the experiment that a results folder says it holds (see `Experiment.identity`)."""
     studies = []
@@ -119,12 +131,3 @@ def read_experiment(identity: Mapping[str, Any]) -> Experiment:
         config = PAPER.with_settings(entry["config"])
         studies.append(Study(as_grid(entry["grid"]), config, sources))
     return Experiment(identity["scale"], tuple(studies))
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that results depend on."""
-    return {
-        "countersample": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "numba", "scipy")},
-    }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from countersample._params import choice, number, whole_number
 from countersample.errors import ParameterError
+from countersample.study.design.length import evaluation_points, n_steps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -112,18 +113,13 @@ class ExperimentConfig:
 
     def steps(self) -> int:
         """T: the number of steps."""
-        return max(1, round(self.epochs * self.clicks / self.batch_size))
+        return n_steps(epochs=self.epochs, clicks=self.clicks, batch_size=self.batch_size)
 
     def points(self) -> list[int]:
-        """Return the steps that are evaluated: every `evaluate_every` clicks, and the last.
-
-        At least 20 points (if there are as many steps) and at most 500, as the paper has: studies
-        that vary the number of clicks would have too few or too many.
-        """
-        steps = self.steps()
-        every = round(self.evaluate_every / self.batch_size)
-        every = max(1, min(every, steps // 20), -(-steps // 500))
-        return sorted({*range(every, steps + 1, every), steps})
+        """Return the steps that are evaluated (see `evaluation_points`)."""
+        return evaluation_points(
+            steps=self.steps(), evaluate_every=self.evaluate_every, batch_size=self.batch_size
+        )
 
     def with_settings(self, settings: Mapping[str, Any]) -> ExperimentConfig:
         """Return a configuration with some settings changed, all of them checked.

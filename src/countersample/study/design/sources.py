@@ -5,54 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countersample.data import catalogue
 from countersample.data.load import layout_of, load
-from countersample.data.synthetic import SHAPES, synthetic
+from countersample.data.synthetic import SHAPES
 from countersample.errors import DataError, ParameterError
+from countersample.study.design.folds import SEED, Fold, state_of_files
 from countersample.study.design.published import PAPER_DATASETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from countersample.data import RankingDataset
     from countersample.study.design.config import ExperimentConfig
     from countersample.study.design.grids import Grid
-
-PARTS = ("train", "vali", "test")
-_SHARES = (0.7, 0.1, 0.2)  # of the queries, where data comes in one piece
-_SEED = 0  # of made-up data and of the split
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Training, validation and test data, not loaded yet."""
-
-    dataset: str  # its name as shown
-    name: str  # empty where the set has no folds
-    config: Mapping[str, Any]  # what tells this data from other data: plain values
-
-    @property
-    def title(self) -> str:
-        """The dataset, and the fold where there are several."""
-        return f"{self.dataset} {self.name}".rstrip()
-
-    def load(self) -> tuple[RankingDataset, ...]:
-        """Return the three parts, with the features as they are."""
-        if "shape" in self.config:
-            made = synthetic(self.config["shape"], n_queries=self.config["queries"], rng=_SEED)
-            return made.split(*_SHARES, rng=_SEED)
-        parts = load(self.config["path"], fold=self.config.get("fold"), clip=self.config["clip"])
-        if set(parts) >= set(PARTS):
-            return tuple(parts[name] for name in PARTS)
-        if len(parts) > 1:
-            raise DataError(
-                f"{self.config['path']}: has {', '.join(parts)}, expected train, vali and test, "
-                "or one file to split"
-            )
-        (whole,) = parts.values()
-        return whole.split(*_SHARES, rng=_SEED)
 
 
 @dataclass(frozen=True)
@@ -104,7 +68,7 @@ def find_source(
     if name in SHAPES:
         if fold is not None:
             raise ParameterError(f"fold is {fold}, but {name} has no folds: leave fold out")
-        config = {"shape": name, "queries": queries or SHAPES[name].n_queries, "seed": _SEED}
+        config = {"shape": name, "queries": queries or SHAPES[name].n_queries, "seed": SEED}
         return Source(name, (Fold(name, "", config),))
     path = Path(name)
     if name in catalogue.known() and not path.exists():
@@ -146,21 +110,16 @@ def _folds(
     if layout is None or not layout.folds:
         if fold is not None:
             raise ParameterError(f"fold is {fold}, but {path} has no folds: leave it out")
-        files = _state([path] if path.is_file() else path.iterdir())
+        files = state_of_files([path] if path.is_file() else path.iterdir())
         notes = () if layout is None else tuple(layout.notes())
         return (Fold(dataset, "", known | {"files": files}),), notes
     folds = tuple(
         Fold(
             dataset,
             f"Fold{number}",
-            known | {"fold": number, "files": _state(chain(*layout.files(number).values()))},
+            known
+            | {"fold": number, "files": state_of_files(chain(*layout.files(number).values()))},
         )
         for number in (layout.folds if fold is None else [fold])
     )
     return folds, tuple(layout.notes(fold, every_fold=fold is None))
-
-
-def _state(files: Iterable[Path]) -> list[list[Any]]:
-    """Return name, size and time of each file: other data under the same path is told by it."""
-    found = sorted(file for file in files if file.is_file())
-    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in found]

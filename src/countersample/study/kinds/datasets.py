@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from countersample.study.findings.tables import Entry, Group, Row, Table
 from countersample.study.kinds.kind import Done, Kind
+from countersample.study.running import stages
 from countersample.study.running.jobs import Job, WorkList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countersample._progress import Progress
     from countersample.study.design.published import Published
     from countersample.study.design.sources import Study
     from countersample.study.report.page import Section
-    from countersample.study.running.stages import Workbench
 
 STUDY = "datasets"
 COUNTED = (
@@ -31,7 +28,7 @@ def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) 
 
     Parameters
     ----------
-    shapes : mapping of dataset to what `DatasetsStudy.work` counts
+    shapes : mapping of dataset to what `stages.shape` counts
     published : Published
 
     Examples
@@ -75,21 +72,8 @@ class DatasetsStudy(Kind):
         for source in study.sources:
             for fold in source.folds:
                 data = work.data(fold, study.config)
-                job = Job("shape", f"shape of {fold.title}", {}, self.work, (data,))
+                job = Job("shape", f"shape of {fold.title}", {}, stages.shape, (data,))
                 work.keep((study.name, source.name), job)
-
-    def work(self, bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
-        """Count what a fold has, its training, validation and test data together."""
-        parts = bench.data(job.needs[0])
-        sizes = np.concatenate([part.query_sizes for part in parts])
-        labels = np.concatenate([part.labels for part in parts])
-        return {
-            "queries": len(sizes),
-            "items": len(labels),
-            "longest": int(sizes.max()),
-            "features": parts[0].n_features,
-            "irrelevant": int((labels == 0).sum()),
-        }
 
     def write_up(self, study: Study, done: Done) -> Section:
         """Make the table; folds of a set have the same queries, so the first speaks for all."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from countersample._files import atomic_path
 from countersample.study.results import Cell, StudyResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from countersample.study.design.claims import Value
@@ -68,9 +67,7 @@ def _cell(runs: Sequence[RunOf], store: Store) -> Cell:
     )
 
 
-def write_results(
-    studies: Sequence[Study], work: WorkList, store: Store, versions: Mapping[str, str], path: Path
-) -> None:
+def write_results(studies: Sequence[Study], work: WorkList, store: Store, path: Path) -> None:
     """Write one row an evaluation point: configuration, seed, versions, fingerprints, results.
 
     The columns are documented in docs/study.md.
@@ -88,9 +85,6 @@ def write_results(
     if not tables:
         return
     table = pa.concat_tables(tables)
-    table = table.replace_schema_metadata({"countersample.versions": json.dumps(dict(versions))})
-    for name, version in versions.items():
-        table = table.append_column(f"version_{name}", pa.array([version] * len(table)))
     with atomic_path(path) as temporary:
         parquet.write_table(table, temporary, compression="zstd")
 
@@ -114,6 +108,7 @@ def _columns(
         **{what: float(found[what]) for what in ("seconds", "max_weight", "mean_weight")},
         "best_ndcg": reference["best_ndcg"], "policy_ndcg": reference["policy_ndcg"],
         **{f"{part}_fingerprint": value for part, value in reference["fingerprints"].items()},
+        **{f"version_{what}": version for what, version in found["versions"].items()},
         "key": run.job.key, "seed": run.seed,
     }  # fmt: skip
     diverged_at = found["diverged_at"]

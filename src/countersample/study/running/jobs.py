@@ -2,8 +2,8 @@
 
 data → references (w* and the logging policy) → clicks → tuning → runs, and beside them how many
 items are relevant, the diagnosis of each log, and what else a kind of study asks for. A job's key
-is a hash of its full configuration and of the keys of what it needs, so work that two studies share
-is done once.
+is a hash of its full configuration, and one of the code that does it, both with those of what it
+needs: work that two studies share is done once, and what other code made is made again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countersample.study.running import stages
+from countersample.study.running.code import code_of
+from countersample.study.running.store import FORMAT
 from countersample.training.optimizers import OPTIMIZERS
 from countersample.tuning.paths import FEWEST_DRAWS
 
@@ -24,12 +26,10 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.study.design.claims import Value
     from countersample.study.design.config import ExperimentConfig
+    from countersample.study.design.folds import Fold
     from countersample.study.design.grids import Method
-    from countersample.study.design.sources import Fold
-    from countersample.study.running.stages import Workbench
+    from countersample.study.running.workbench import Workbench
 
-FORMAT = 3  # of the results: another number when they would come out different
-INTERMEDIATE = ("data", "clicks")  # needed by other jobs only
 
 _CLICKS = ("clicks", "gamma", "bias_offset", "noise", "relevant", "top", "second_share")
 _TRAINING = ("optimizer", "objective", "batch_size", "epochs", "clip", "trained_gamma",
@@ -54,11 +54,19 @@ class Job:
     draws: float = 0.0  # clicks, in those of a run with one learning rate: measures progress
 
     @cached_property
+    def content(self) -> str:
+        """A hash of what is asked: of the configuration, here and of what is needed."""
+        return _hash([FORMAT, self.stage, self.config, [need.content for need in self.needs]])[:24]
+
+    @cached_property
+    def code(self) -> str:
+        """A hash of the code that answers, here and of what is needed."""
+        return _hash([code_of(self.work), [need.code for need in self.needs]])[:12]
+
+    @property
     def key(self) -> str:
-        """A hash of everything the result depends on."""
-        whole = [FORMAT, self.stage, self.config, [need.key for need in self.needs]]
-        text = json.dumps(whole, sort_keys=True, ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
+        """What the result is known by: everything that it depends on."""
+        return f"{self.content}-{self.code}"
 
 
 class RunOf(NamedTuple):
@@ -143,6 +151,11 @@ class WorkList:
             for seed, log in enumerate(logs)
         ]
         return [RunOf(fold.name, seed, self.add(run)) for seed, run in enumerate(runs)]
+
+
+def _hash(value: list[Any]) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _chosen(config: ExperimentConfig, names: tuple[str, ...]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from countersample._progress import Progress
 from countersample.clicks.relevance import told_already
-from countersample.study.running.jobs import INTERMEDIATE
-from countersample.study.running.stages import Workbench
+from countersample.study.running.store import INTERMEDIATE
+from countersample.study.running.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -34,13 +34,18 @@ class State:
     done: dict[str, Job]  # by key
     missing: dict[str, Job]
     damaged: tuple[Job, ...]  # of those missing: a result is there, but it cannot be read
+    stale: tuple[Job, ...]  # of those missing: a result is there, but other code made it
     stages: tuple[str, ...]  # in the order of the work list
 
-    def by_stage(self) -> list[tuple[str, int, int]]:
-        """Return (stage, done, in all) of the stages that there are."""
+    def by_stage(self) -> list[tuple[str, int, int, int]]:
+        """Return (stage, done, in all, stale) of the stages that there are."""
         done = Counter(job.stage for job in self.done.values())
         missing = Counter(job.stage for job in self.missing.values())
-        return [(stage, done[stage], done[stage] + missing[stage]) for stage in self.stages]
+        stale = Counter(job.stage for job in self.stale)
+        return [
+            (stage, done[stage], done[stage] + missing[stage], stale[stage])
+            for stage in self.stages
+        ]
 
 
 def state_of(work: WorkList, store: Store) -> State:
@@ -66,7 +71,9 @@ def state_of(work: WorkList, store: Store) -> State:
     in_order = {key: job for key, job in work.jobs.items() if key in missing}
     done = {key: job for key, job in work.jobs.items() if key not in missing}
     damaged = tuple(job for job in in_order.values() if store.path(job).exists())
-    return State(done, in_order, damaged, tuple(dict.fromkeys(j.stage for j in work.jobs.values())))
+    stale = tuple(job for job in in_order.values() if store.made_otherwise(job))
+    stages = tuple(dict.fromkeys(job.stage for job in work.jobs.values()))
+    return State(done, in_order, damaged, stale, stages)
 
 
 def _ancestors(job: Job) -> Iterator[Job]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from countersample._files import atomic_path
-from countersample._version import __version__
 from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
 from countersample.errors import CounterSampleError, DataError
-from countersample.study.design.sources import PARTS
+from countersample.study.design.folds import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from countersample.study.running.jobs import Job
 
+FORMAT = 4  # of the folder: another number when its files are laid out otherwise
 IDENTITY = "study.json"
+INTERMEDIATE = ("data", "clicks")  # results that only other jobs read
 _LOCK = ".lock"
 
 
@@ -31,48 +33,76 @@ class Store:
 
     # -- whose folder it is
 
-    def claim(self, identity: Mapping[str, Any]) -> None:
-        """Make the folder, or check that it is of the same version, grids, scale and data.
+    def claim(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the folder, or add to it; return all that it then holds the results of.
+
+        A grid that the folder has not is added, one of the same name is as it is now; the others
+        stay. No result is removed: it is found again by what was asked.
 
         Raises
         ------
         DataError
-            For a folder that is not, with what to do. Nothing is changed.
+            For a folder of something else, of another format or scale, with what to do. Nothing is
+            changed.
         """
-        wanted = {"version": __version__, **json.loads(json.dumps(identity))}
+        wanted = json.loads(json.dumps(identity))
         if self.folder.exists() and not self.folder.is_dir():
             raise DataError(f"{self.folder}: is a file, expected a folder for the results")
-        if not (self.folder / IDENTITY).exists():
-            if self.folder.is_dir() and any(self.folder.iterdir()):
-                raise DataError(
-                    f"{self.folder}: has files but no {IDENTITY}, so it is no results folder: "
-                    "choose another with --out"
-                )
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise CounterSampleError(
-                    f"{self.folder}: cannot be made: {error.strerror}"
-                ) from error
-            self._write(self.folder / IDENTITY, wanted)
-            return
-        found = self.identity()
-        if found != wanted:
+        if self.is_begun():
+            found = self.identity()
+            wanted = self.merged(wanted)
+            if wanted == found:
+                return found
+        elif self.folder.is_dir() and any(self.folder.iterdir()):
             raise DataError(
-                f"{self.folder}: has results of another study ({_difference(found, wanted)}): "
-                "choose another folder with --out, or remove this one"
+                f"{self.folder}: has files but no {IDENTITY}, so it is no results folder: "
+                "choose another with --out"
             )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CounterSampleError(f"{self.folder}: cannot be made: {error.strerror}") from error
+        self._write(self.folder / IDENTITY, wanted)
+        return dict(wanted)
+
+    def merged(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the folder would hold with this added (see `claim`)."""
+        wanted: dict[str, Any] = json.loads(json.dumps(identity))
+        if not self.is_begun():
+            return wanted
+        found = self.identity()
+        if found["scale"] != wanted["scale"]:
+            raise DataError(
+                f"{self.folder}: has results at scale {found['scale']}, now {wanted['scale']}, and "
+                "a report has one: choose another folder with --out"
+            )
+        return wanted | {"grids": found["grids"] | wanted["grids"]}
+
+    def is_begun(self) -> bool:
+        """Whether the folder says what it holds the results of."""
+        return (self.folder / IDENTITY).exists()
 
     def identity(self) -> dict[str, Any]:
-        """Return what the folder holds the results of."""
+        """Return what the folder holds the results of.
+
+        Raises
+        ------
+        DataError
+            Where it is no results folder, or one of another format.
+        """
         path = self.folder / IDENTITY
-        if not path.exists():
+        if not self.is_begun():
             raise DataError(
                 f"{self.folder}: has no {IDENTITY}, expected a results folder of countersample"
             )
         found = self._read(path)
         if not isinstance(found, dict):
             raise DataError(f"{path}: is damaged, expected what a results folder holds")
+        if found.get("format") != FORMAT:
+            raise DataError(
+                f"{self.folder}: has results in format {found.get('format')}, and this version "
+                f"reads format {FORMAT}: choose another folder with --out"
+            )
         return found
 
     @contextmanager
@@ -104,6 +134,11 @@ class Store:
         """Return where the result of a job is."""
         suffix = {"data": "", "clicks": ".parquet"}.get(job.stage, ".json")
         return self.folder / "work" / job.stage / (job.key + suffix)
+
+    def made_otherwise(self, job: Job) -> list[Path]:
+        """Return the results of a job that other code has made."""
+        found = self.path(job).parent.glob(f"{job.content}-*")
+        return sorted(path for path in found if path.name.split(".")[0] != job.key)
 
     def has(self, job: Job) -> bool:
         """Whether the result of a job is there and whole."""
@@ -143,6 +178,9 @@ class Store:
                     part.save(temporary / name)
         else:
             self._write(path, result)
+        if job.stage in INTERMEDIATE:  # large, and nothing reads those of other code
+            for old in self.made_otherwise(job):
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
 
     def data(self, job: Job) -> tuple[RankingDataset, ...]:
         """Return training, validation and test data, mapped into memory."""
@@ -177,19 +215,3 @@ def _lock(path: Path) -> Any:  # noqa: ANN401 (a FileLock, or None where it is t
     except OSError as error:
         raise CounterSampleError(f"{path.parent}: cannot be written: {error.strerror}") from error
     return lock
-
-
-def _difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    keys = [key for key in wanted if found.get(key) != wanted[key]]
-    if "version" in keys:
-        return f"made by countersample {found.get('version')}, this is {wanted['version']}"
-    told = [
-        f"{key}: {_listed(found.get(key))}, now {_listed(wanted[key])}"
-        for key in keys
-        if not isinstance(wanted[key], dict)
-    ]
-    return "; ".join(told) or "a grid, a setting or a data file has changed since"
-
-
-def _listed(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

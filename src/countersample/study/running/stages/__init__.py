@@ -1,0 +1,24 @@
+"""What each job of a study does, from labelled data to runs: a file for what shares its code.
+
+The key of a result has a hash of the code of the file here, and of all that it imports (see
+`countersample.study.running.code`). So a file imports what it computes with, and nothing else.
+"""
+
+from countersample.study.running.stages.clicks import diagnosis, simulate
+from countersample.study.running.stages.labelled import prepare_data, relevance, shape
+from countersample.study.running.stages.supervision import references
+from countersample.study.running.stages.training import length_of, run, tune
+from countersample.study.running.stages.users import ranker
+
+__all__ = [
+    "diagnosis",
+    "length_of",
+    "prepare_data",
+    "ranker",
+    "references",
+    "relevance",
+    "run",
+    "shape",
+    "simulate",
+    "tune",
+]

@@ -1,0 +1,36 @@
+"""w* and the logging policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.evaluation import learning_curve
+from countersample.study.design.folds import PARTS
+from countersample.study.running.references import METRIC, logging_policy, supervised
+
+if TYPE_CHECKING:
+    from countersample._progress import Progress
+    from countersample.study.running.jobs import Job
+    from countersample.study.running.workbench import Workbench
+
+
+def references(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
+    """Train w* and the logging policy."""
+    parts = bench.data(job.needs[0])
+    train_set, vali, test = parts
+    # Enough to converge: by query, many passes over the queries.
+    steps = int(np.clip(20 * train_set.n_queries, 20_000, 300_000))
+    best = supervised(train_set, vali, steps=steps, seed=0, progress=progress)
+    policy = logging_policy(train_set, fraction=job.config["policy_fraction"], seed=0)
+    ndcg = learning_curve(
+        np.array([best, policy]), test, METRIC, no_relevant=job.config["no_relevant"]
+    )
+    return {
+        "best": best.tolist(),
+        "policy": policy.tolist(),
+        "best_ndcg": float(ndcg[0]),
+        "policy_ndcg": float(ndcg[1]),
+        "fingerprints": {name: part.fingerprint for name, part in zip(PARTS, parts, strict=True)},
+    }
