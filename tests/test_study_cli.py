@@ -96,12 +96,14 @@ class TestReproduce:
         assert set(table["dataset"].to_pylist()) == {"tiny"}
 
     def test_is_of_all_studies_unless_some_are_named(self, run):
-        found = json.loads(run("study", "list", "--json"))
-        every = run("reproduce", "--scale", "smoke", "--dry-run")
-        named = run(
-            "reproduce", *(study["name"] for study in found), "--scale", "smoke", "--dry-run"
-        )
-        assert every == named
+        from countersample.study.experiment import plan
+
+        listed = [study["name"] for study in json.loads(run("study", "list", "--json"))]
+        words = ("--scale", "smoke", "--data", "tiny", "--set", "seeds=1", "--dry-run", "--json")
+        found = json.loads(run("reproduce", *words))
+        assert found["studies"] == listed
+        whole = plan(listed, scale="smoke", datasets=["tiny"], settings={"seeds": 1}).work()
+        assert found["jobs"] == len(whole.jobs)
 
     def test_status_says_all_is_there(self, smoke, run):
         folder, _ = smoke
@@ -136,7 +138,29 @@ class TestOwnGrid:
     def test_dry_run_leaves_nothing(self, run, tmp_path):
         printed = run("study", "run", "mine.toml", "--dry-run")
         assert re.search(r"run +0 +18", printed)  # 3 methods × 2 values × 3 seeds
+        assert re.search(r"\d+ jobs, about \d+ s on \d+ cores?", printed)
+        found = json.loads(run("study", "run", "mine.toml", "--dry-run", "--json", "--workers", 2))
+        assert found["stages"]["run"] == {"done": 0, "total": 18, "stale": 0}
+        assert found["seconds"] > 0
+        assert found["workers"] == 2
         assert not (tmp_path / "mine").exists()
+
+    def test_grows(self, run, tmp_path):
+        """A second grid into the same folder: the report and the results are of both."""
+        run("study", "run", "mine.toml", "--out", "all", "--set", "seeds=1")
+        grid = GRID.replace("trained_gamma = [0.5, 1.0]", "clip = [0.0, 0.1]")
+        (tmp_path / "second.toml").write_text(grid.replace("Wrong beliefs", "Clipped"))
+        found = json.loads(
+            run("study", "run", "second.toml", "--out", "all", "--set", "seeds=1", "--json")
+        )
+        assert {verdict["study"] for verdict in found["verdicts"]} == {"mine", "second"}
+        table = pq.read_table(tmp_path / "all" / "results.parquet")
+        assert set(table["study"].to_pylist()) == {"mine", "second"}
+        page = (tmp_path / "all" / "report.html").read_text(encoding="utf-8")
+        assert all(text in page for text in ("Wrong beliefs", "Clipped", "study run second.toml"))
+        done = json.loads(run("study", "status", "all", "--json"))
+        assert done["studies"] == ["mine", "second"]
+        assert (done["missing"], done["stale"]) == (0, 0)
 
     def test_settings_by_name(self, run):
         printed = run("study", "run", "mine.toml", "--dry-run", "--set", "seeds=2")

@@ -14,7 +14,7 @@ from countersample._progress import Progress
 from countersample.data.hashing import kept_arrays
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.study.experiment import changed, plan, read_experiment
-from countersample.study.running import code, estimate, stages
+from countersample.study.running import code, stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
 from countersample.study.running.runner import Tally, state_of
@@ -286,7 +286,6 @@ class TestGathering:
         for (_, _, optimizer), cell in result.cells.items():
             assert (cell.learning_rates == (None,)) == (optimizer == "dog")
             assert cell.ndcg[:, -1].min() > 0
-        assert estimate.Rates(1.0, 1.0, 1.0).of(_tuning(work, "dog")) == 0
         write_results(experiment.studies, work, store, tmp_path / "results.parquet")
         table = pq.read_table(tmp_path / "results.parquet").to_pandas()
         assert table[table.value == "dog"].learning_rate.isna().all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,10 +15,12 @@ from countersample.cli._first_use import compile_ahead
 from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from countersample.study.artifacts import Artifacts
     from countersample.study.experiment import Experiment
+    from countersample.study.running.estimate import Estimate
+    from countersample.study.running.jobs import Job
     from countersample.study.running.runner import State
     from countersample.study.running.store import Store
 
@@ -196,13 +199,13 @@ def _carry_out(
     experiment = read_experiment(identity)
     work = experiment.work()
     state = state_of(work, store)
+    n_workers = workers or available_cores()
     if dry_run:
-        _table_of_stages(state)
-        _show.line(f"Nothing was done; the results would go to {out}")
+        _tell_work(experiment, state, store, n_workers, json=json)
         return
     with store.lock():
         try:
-            _work(state, store, workers or available_cores())
+            _work(state, store, n_workers)
         except KeyboardInterrupt:
             left = len(state_of(work, store).missing)
             _show.note(
@@ -222,10 +225,48 @@ def _carry_out(
         _print(artifacts, out)
 
 
+def _tell_work(
+    experiment: Experiment, state: State, store: Store, workers: int, *, json: bool
+) -> None:
+    """Say what would be done, and how long it takes."""
+    expected = _expected(state.missing.values(), store, workers)
+    if json:
+        _show.as_json({
+            "folder": str(store.folder), "scale": experiment.scale,
+            "studies": [grid.name for grid in experiment.grids], "datasets": experiment.datasets,
+            "jobs": len(state.missing), "seconds": round(expected.seconds, 1), "workers": workers,
+            "compiled_in_seconds": round(expected.compiling, 1), "stages": _stages(state),
+        })  # fmt: skip
+        return
+    _table_of_stages(state)
+    _show.line(_in_words(len(state.missing), expected, workers))
+    _show.line(f"Nothing was done; the results would go to {store.folder}")
+
+
+def _expected(jobs: Iterable[Job], store: Store, workers: int) -> Estimate:
+    from countersample._progress import share_progress
+    from countersample.study.running.estimate import estimate
+
+    compile_ahead()
+    with share_progress("study") as progress:
+        progress("measuring how long it will take; the first time on a machine it compiles", nan)
+        return estimate(list(jobs), store, workers=workers)
+
+
+def _in_words(n_jobs: int, expected: Estimate, workers: int) -> str:
+    """Return "12 jobs, about 3 min on 2 cores", and what compiling took, where it took any time."""
+    from countersample._progress import duration
+
+    cores = "core" if workers == 1 else "cores"
+    words = f"{n_jobs} jobs, about {duration(expected.seconds)} on {workers} {cores}"
+    if expected.compiling < 2:
+        return words
+    return f"{words}, after {duration(expected.compiling)} of compiling, which is done"
+
+
 def _work(state: State, store: Store, workers: int) -> None:
     compile_ahead()
-    from countersample._progress import duration, share_progress
-    from countersample.study.running.estimate import estimate_seconds
+    from countersample._progress import share_progress
     from countersample.study.running.gather import warnings_of
     from countersample.study.running.runner import run
 
@@ -244,9 +285,7 @@ def _work(state: State, store: Store, workers: int) -> None:
         run(data.values(), store, workers=workers, is_done=state.done, progress=progress)
     for text in warnings_of({**state.done, **data}.values(), store):
         _show.note(f"countersample: {text}")
-    seconds = estimate_seconds(rest.values(), store, workers=workers)
-    cores = "core" if workers == 1 else "cores"
-    _show.note(f"{len(rest)} jobs, about {duration(seconds)} on {workers} {cores}")
+    _show.note(_in_words(len(rest), _expected(rest.values(), store, workers), workers))
     with share_progress("study") as progress:
         done = {*state.done, *data}
         run(rest.values(), store, workers=workers, is_done=done, progress=progress)

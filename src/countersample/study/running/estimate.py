@@ -1,96 +1,188 @@
-"""How long a study will take, told before it starts: measured on its own data."""
+"""How long a study will take, told before it starts: measured on its own data, or a part of it."""
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from countersample.clicks import ClickLog
+from countersample.clicks import ClickLog, diagnose, simulate_clicks
+from countersample.data.synthetic import SHAPES
 from countersample.evaluation import learning_curve
-from countersample.study.running.references import METRIC
+from countersample.study.running.rates import FIRST
+from countersample.study.running.references import METRIC, WAYS
 from countersample.study.running.stages import length_of
+from countersample.study.running.stages.labelled import prepared
+from countersample.study.running.stages.supervision import steps_of
 from countersample.training import train_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection
 
     from countersample.data import RankingDataset
     from countersample.study.running.jobs import Job
     from countersample.study.running.store import Store
 
-_STEPS = 4000  # of a measurement
+_DRAWS = 4000  # of a measurement
+_CLICKS = 20_000
 _ROUNDS = 3
+_SAMPLED = 2000  # queries of a synthetic set that is not made yet; more than a CPU's cache has
+_BATCHED = 8  # learning rates that share a pass over the data
+_SUPERVISED_ROUNDS = 1.5  # of full supervision: some learning rates lead it on beyond the first
 
 
-def estimate_seconds(jobs: Iterable[Job], store: Store, *, workers: int) -> float:
-    """Return about how many seconds jobs will take, once their data is in the store.
+class Sample(NamedTuple):
+    """Labelled data to measure on."""
 
-    A few thousand steps are timed on each dataset, with one learning rate and with many, by as
-    many threads at once as will be at work; and the evaluation of a few rankers.
+    parts: tuple[RankingDataset, ...]
+    scale: float  # how many times as many queries the study has
+    seconds: float  # that the whole data will take to make: none where it is there
+
+
+def sample_of(data: Job, store: Store) -> Sample:
+    """Return the data of a job where it is made; else make it, or a part of a synthetic set."""
+    if store.has(data):
+        return Sample(store.data(data), 1.0, 0.0)
+    source = data.config["source"]
+    scale = 1.0
+    if source.get("shape") in SHAPES and source["queries"] > _SAMPLED:
+        scale = source["queries"] / _SAMPLED
+        source = source | {"queries": _SAMPLED}
+    begin = time.perf_counter()
+    parts = prepared({**data.config, "source": source})
+    return Sample(parts, scale, scale * (time.perf_counter() - begin))
+
+
+class Estimate(NamedTuple):
+    """How long jobs will take."""
+
+    seconds: float  # by the clock, with as many workers as were asked for
+    compiling: float  # seconds that compiling took just now: the work has it behind it
+
+
+def estimate(jobs: Collection[Job], store: Store, *, workers: int) -> Estimate:
+    """Return about how long jobs will take.
+
+    Every kind of work that the jobs have is timed on each dataset for a moment, by as many threads
+    at once as will be at work. The first call of each compiles what is not compiled yet.
     """
-    seconds = 0.0
-    rates: dict[str, Rates] = {}
+    speeds: dict[str, Speed] = {}
+    total = longest = 0.0
     for job in jobs:
-        if job.stage not in {"tuning", "run"}:
-            continue
         data = job
-        while data.stage != "data":
+        while data.needs:
             data = data.needs[-1]
-        if data.key not in rates:
-            rates[data.key] = measure(store.data(data), workers=workers)
-        seconds += rates[data.key].of(job)
-    return seconds / workers
+        if data.stage != "data":
+            continue
+        if data.key not in speeds:
+            speeds[data.key] = Speed(sample_of(data, store), workers)
+        seconds = speeds[data.key].of(job)
+        total, longest = total + seconds, max(longest, seconds)
+    compiling = sum(speed.compiling for speed in speeds.values())
+    return Estimate(max(total / workers, longest), compiling)
 
 
-class Rates(NamedTuple):
-    """Seconds that training and evaluation take on a dataset, on one of several busy cores."""
+class Speed:
+    """Seconds of each kind of job on a dataset, on one of several busy cores."""
 
-    a_draw: float  # of a run with one learning rate
-    a_draw_of_many: float  # of a pass with eight, by learning rate
-    an_evaluation: float  # of one ranker on the test data
+    def __init__(self, sample: Sample, workers: int) -> None:
+        self.compiling = 0.0
+        self._sample = sample
+        self._workers = workers
+        train_set = sample.parts[0]
+        self._labels = ClickLog.from_labels(train_set)
+        self._a_draw = cache(self._measure_draw)
+        self._an_evaluation = cache(self._measure_evaluation)
+        self._a_log = cache(self._measure_log)
+        self._overhead = cache(self._measure_overhead)
 
     def of(self, job: Job) -> float:
-        """Return the seconds of a tuning or a run."""
-        steps, points = length_of(job)
-        n_draws: int = steps * job.config["batch_size"]
+        """Return the seconds of a job."""
+        if job.stage == "data":
+            return self._sample.seconds
+        if job.stage == "references":
+            return self._of_references()
+        if job.stage == "clicks":
+            return float(job.config["clicks"]) * self._a_log()
+        if job.stage == "tuning":
+            return len(job.needs) * self._of_training(job, len(job.config["learning_rates"]), 1)
         if job.stage == "run":
-            return n_draws * self.a_draw + len(points) * self.an_evaluation
-        n_rates = len(job.config["learning_rates"]) * len(job.needs)
-        return n_rates * (n_draws * self.a_draw_of_many + len(points) * self.an_evaluation)
+            return self._of_training(job, 1, 2)
+        return job.draws * self._a_draw("click", "sgd", 1, 1)
 
+    def _of_training(self, job: Job, n_rates: int, part: int) -> float:
+        """Seconds of the draws, of what is made once a log, and of the evaluations."""
+        config = job.config
+        steps, points = length_of(job)
+        n_passes = -(-n_rates // _BATCHED)
+        a_draw = self._a_draw(
+            config["unit"], config["optimizer"], config["batch_size"], min(n_rates, _BATCHED)
+        )
+        n_draws: int = steps * config["batch_size"]
+        once = float(job.needs[-1].config["clicks"]) * self._overhead(config["unit"])
+        evaluated = n_rates * len(points) * self._an_evaluation(part)
+        return n_passes * n_draws * a_draw + once + evaluated
 
-def measure(parts: tuple[RankingDataset, ...], *, workers: int = 1) -> Rates:
-    """Time training and evaluation on a dataset, by several threads at once."""
-    train_set, _, test = parts
-    log = ClickLog.from_labels(train_set)
+    def _of_references(self) -> float:
+        n_queries = round(self._sample.scale * self._sample.parts[0].n_queries)
+        draws = len(WAYS) * _SUPERVISED_ROUNDS * steps_of(n_queries)
+        return draws * self._a_draw("query", "sgd", 1, len(FIRST))
 
-    def seconds_of(n_rates: int) -> float:
-        def work(seed: int) -> None:
+    # -- measurements
+
+    def _measure_draw(self, unit: str, optimizer: str, batch_size: int, n_rates: int) -> float:
+        """Seconds of one draw for so many learning rates together."""
+        n_steps = max(1, _DRAWS // batch_size)
+
+        def work(seed: int, steps: int = n_steps) -> None:
             train_many(
-                train_set, log, learning_rates=[1e-9] * n_rates, seeds=[seed],
-                steps=_STEPS, workers=1,
+                self._sample.parts[0], self._labels, learning_rates=[1e-9] * n_rates, seeds=[seed],
+                unit=unit, optimizer=optimizer, batch_size=batch_size, steps=steps, workers=1,
             )  # fmt: skip
 
+        whole = self._best(work)
+        made_once = self._best(lambda seed: work(seed, 1))
+        return max(0.0, whole - made_once) / (n_steps * batch_size)
+
+    def _measure_overhead(self, unit: str) -> float:
+        """Seconds that a training takes before its first step, by click of the log."""
+        train_set = self._sample.parts[0]
+        log = self._log()
+        work = self._best(
+            lambda seed: train_many(
+                train_set, log, learning_rates=[1e-9], seeds=[seed], unit=unit, steps=1, workers=1
+            )
+        )
+        return work / _CLICKS
+
+    def _measure_evaluation(self, part: int) -> float:
+        """Seconds of one ranker on validation (1) or test data (2)."""
+        coefs = np.zeros((10, self._sample.parts[0].n_features))
+        dataset = self._sample.parts[part]
+        seconds = self._best(lambda _: learning_curve(coefs, dataset, METRIC, no_relevant="skip"))
+        return self._sample.scale * seconds / len(coefs)
+
+    def _measure_log(self) -> float:
+        """Seconds of a click: simulated and diagnosed."""
+        return self._best(lambda seed: diagnose(self._log(seed))) / _CLICKS
+
+    def _log(self, seed: int = 0) -> ClickLog:
+        train_set = self._sample.parts[0]
+        return simulate_clicks(train_set, train_set.labels, _CLICKS, rng=seed)
+
+    def _best(self, work: Callable[[int], object]) -> float:
+        """Return the seconds of the fastest of a few rounds in which all workers do the work."""
+        begin = time.perf_counter()
         work(0)  # compiles, and touches the data
-        return _best(work, workers) / _STEPS / n_rates
-
-    coefs = np.zeros((10, train_set.n_features))
-    return Rates(
-        seconds_of(1),
-        seconds_of(8),
-        _best(lambda _: learning_curve(coefs, test, METRIC, no_relevant="skip"), 1) / len(coefs),
-    )
-
-
-def _best(work: Callable[[int], object], workers: int) -> float:
-    """Return the seconds of the fastest of a few rounds in which all workers do the work."""
-    seconds = []
-    with ThreadPoolExecutor(workers) as pool:
-        for _ in range(_ROUNDS):
-            begin = time.perf_counter()
-            list(pool.map(work, range(workers)))
-            seconds.append(time.perf_counter() - begin)
-    return min(seconds)
+        first = time.perf_counter() - begin
+        seconds = []
+        with ThreadPoolExecutor(self._workers) as pool:
+            for _ in range(_ROUNDS):
+                begin = time.perf_counter()
+                list(pool.map(work, range(self._workers)))
+                seconds.append(time.perf_counter() - begin)
+        self.compiling += max(0.0, first - max(seconds))
+        return min(seconds)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 METRIC = "ndcg@10"
 # What an item counts, and the objective of a clicked item: which is better for nDCG, the data says.
-_WAYS = tuple(product(("linear", "exponential"), ("rank", "log-rank")))
+WAYS = tuple(product(("linear", "exponential"), ("rank", "log-rank")))
 
 
 def supervised(
@@ -43,14 +43,14 @@ def supervised(
     than a standard error of the difference), each on the scale of its scores: choosing one of them
     would be choosing noise.
     """
-    parts = Progress.of(progress).side_by_side(len(_WAYS))
-    threads = min(len(_WAYS), available_cores())
+    parts = Progress.of(progress).side_by_side(len(WAYS))
+    threads = min(len(WAYS), available_cores())
 
     def tune(way: tuple[str, str], part: Progress) -> Floats:
         return _tuned(dataset, vali, *way, steps=steps, seed=seed, progress=part)
 
     with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(tune, _WAYS, parts))
+        found = list(pool.map(tune, WAYS, parts))
     values = np.array([_by_query(weights, vali) for weights in found])
     behind = values[values.mean(axis=1).argmax()] - values
     errors = behind.std(axis=1) / np.sqrt(behind.shape[1])

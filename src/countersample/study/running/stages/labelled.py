@@ -12,6 +12,8 @@ from countersample.errors import DataError
 from countersample.study.design.folds import PARTS, Fold
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.study.running.jobs import Job
@@ -22,13 +24,18 @@ _NAMES = {"train": "training", "vali": "validation", "test": "test"}
 
 
 def prepare_data(_: Workbench, job: Job, __: Progress) -> Parts:
-    """Return training, validation and test data, normalised by the training data, and compact."""
-    parts = dict(zip(PARTS, Fold("", "", job.config["source"]).load(), strict=True))
+    """Return training, validation and test data, ready to train on."""
+    return prepared(job.config)
+
+
+def prepared(config: Mapping[str, Any]) -> Parts:
+    """Return the three parts, normalised by the training data, and compact."""
+    parts = dict(zip(PARTS, Fold("", "", config["source"]).load(), strict=True))
     for name, part in parts.items():
         if not part.n_items or part.labels.max() <= 0:
             raise DataError(f"the {_NAMES[name]} data has no relevant item: a study needs some")
-    normalizer = Normalizer.fit(parts["train"], job.config["normalization"])
-    bits = job.config["bits"]
+    normalizer = Normalizer.fit(parts["train"], config["normalization"])
+    bits = config["bits"]
     normalized = (normalizer(part) for part in parts.values())
     return tuple(part if bits == NUMBERS else part.compact(bits) for part in normalized)
 

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from countersample.study.running.workbench import Workbench
 
 
+def steps_of(n_queries: int) -> int:
+    """Return as many steps as w* needs to converge: by query, many passes over the queries."""
+    return int(np.clip(20 * n_queries, 20_000, 300_000))
+
+
 def references(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
     """Train w* and the logging policy."""
     parts = bench.data(job.needs[0])
     train_set, vali, test = parts
-    # Enough to converge: by query, many passes over the queries.
-    steps = int(np.clip(20 * train_set.n_queries, 20_000, 300_000))
+    steps = steps_of(train_set.n_queries)
     best = supervised(train_set, vali, steps=steps, seed=0, progress=progress)
     policy = logging_policy(train_set, fraction=job.config["policy_fraction"], seed=0)
     ndcg = learning_curve(
