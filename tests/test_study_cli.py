@@ -54,7 +54,8 @@ STUDIES = ("datasets", "propensities", "toy", "optimizers", "bounds", "clicks")
 def smoke(tmp_path_factory):
     """Studies at the smallest scale, as a user would run them."""
     folder = tmp_path_factory.mktemp("smoke")
-    words = [sys.executable, "-m", "countersample", "reproduce", *STUDIES, "--scale", "smoke"]
+    words = [sys.executable, "-m", "countersample", "reproduce", *STUDIES, "--scale", "smoke",
+             "--data", "tiny"]  # fmt: skip
     done = subprocess.run(
         words, cwd=folder, capture_output=True, encoding="utf-8", check=False,
         env=os.environ | {"PYTHONUTF8": "1"},

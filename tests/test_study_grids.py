@@ -70,11 +70,8 @@ def test_the_grids_of_the_package_are_sound(name, scale):
     grid = load_grid(grids.path_of(name), scale)
     assert grid.title
     assert grid.about
-    config, _ = grids.config_of(scale)
-    config = config.with_settings(grid.settings)
-    if grid.axis:
-        for value in grid.values:
-            config.with_settings({grid.axis: value})
+    for config in grid.configs(grids.config_of(scale).with_settings(grid.settings)):
+        config.check()
 
 
 def test_all_studies_of_the_issue_are_there():
@@ -84,8 +81,37 @@ def test_all_studies_of_the_issue_are_there():
     }  # fmt: skip
 
 
-def test_paper_scale_changes_nothing():
-    assert grids.config_of("paper") == (ExperimentConfig(), ())
+def test_paper_scale_changes_the_bits_of_features_alone():
+    assert grids.config_of("paper") == ExperimentConfig(bits=16)
+
+
+def test_medium_draws_a_million_clicks_a_run():
+    config = grids.config_of("medium")
+    assert (config.steps(), config.clicks, len(config.points())) == (1_000_000, 1_000_000, 100)
+
+
+@pytest.mark.parametrize("scale", grids.SCALES)
+def test_a_scale_never_changes_the_data_that_was_asked_for(tmp_path, scale):
+    from countersample.study.experiment import plan
+
+    path = write(tmp_path, GOOD.replace('["tiny"]', '["yahoo-like"]'))
+    assert plan([path], scale=scale).datasets == ["yahoo-like"]
+
+
+def test_several_settings_are_crossed(tmp_path):
+    from dataclasses import asdict
+
+    text = GOOD.replace("[vary]", '[vary]\ntop = [5, 0]\nclick_model = ["position-based", "dbn"]')
+    grid = load_grid(write(tmp_path, text))
+    assert grid.outer == (("top", (5, 0)), ("click_model", ("position-based", "dbn")))
+    assert (grid.axis, grid.values) == ("gamma", (0.5, 1.0))
+    assert len(grid.blocks()) == 4
+    seen = [(c.top, c.click_model, c.gamma) for c in grid.configs(PAPER)]
+    assert len(set(seen)) == 8
+    assert seen[0] == (5, "position-based", 0.5)
+    assert grid.where("tiny", grid.blocks()[1]) == "tiny, Items shown: 5, Click model: dbn"
+    assert grids.as_grid(asdict(grid)) == grid
+    assert load_grid(write(tmp_path, text), "smoke").varied["gamma"] == (1.0,)
 
 
 def test_a_grid_of_a_user(tmp_path):
@@ -133,6 +159,13 @@ def test_a_grid_survives_plain_values(tmp_path):
         ("gamma = [0.5, 1]", "gamma = [1, 1.0]", 9, "the same value twice"),
         ("gamma = [0.5, 1]", "gamma = 1", 9, "expected a list of values"),
         ("gamma = [0.5, 1]", "learning_rates = [1]", 9, "tuned, not varied"),
+        ("gamma = [0.5, 1]", "seeds = [1, 2]", 9, "seeds is how many runs there are"),
+        ("gamma = [0.5, 1]", "beta1 = [0.5, 0.9]", 9, "sgd takes no setting 'beta1'"),
+        ("gamma = [0.5, 1]", 'metric = ["arp"]', 9, "expected one of which more is better"),
+        ("gamma = [0.5, 1]", 'metric = ["ndgc@5"]', 9, "metric 'ndgc@5' is not known"),
+        ("gamma = [0.5, 1]", 'policy = ["best"]', 9, "policy is 'best', expected one of ranked"),
+        ("clicks = 1000", "tuning_logs = 6", 12, "tuning_logs is 6, expected at most 5"),
+        ('plan = "countersample"', 'plan = "proposal"', 6, "which needs probabilities"),
         ("clicks = 1000", "clicks = 1.5", 12, "clicks is 1.5, expected a whole number"),
         ("clicks = 1000", "clicks = true", 12, "clicks is True, expected a whole number"),
         ("clicks = 1000", 'optimizer = "lion"', 12, "optimizer is 'lion', expected one of sgd"),

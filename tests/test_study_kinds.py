@@ -44,7 +44,7 @@ class TestEveryKind:
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("regret", "needs methods and one setting"), ("propensities", "needs values of gamma")],
+    [("regret", "needs methods and a setting"), ("propensities", "needs values of gamma")],
 )
 def test_a_grid_that_cannot_be_of_its_kind_is_refused(tmp_path, kind, message):
     path = tmp_path / "mine.toml"

@@ -10,16 +10,19 @@ import pyarrow.parquet as pq
 import pytest
 from study_runs import GRID, finish
 
+from countersample import evaluate
 from countersample._progress import Progress
 from countersample.data.hashing import kept_arrays
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.study.experiment import changed, plan, read_experiment
-from countersample.study.running import code, stages
+from countersample.study.results import RateFlag
+from countersample.study.running import code, rates, stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
 from countersample.study.running.runner import Tally, state_of
 from countersample.study.running.store import Store
 from countersample.study.running.versions import versions
+from countersample.study.running.workbench import Workbench
 from countersample.training import train_many
 
 
@@ -54,7 +57,7 @@ class TestTheWorkList:
         work = experiment.work()
         stages = [job.stage for job in work.jobs.values()]
         assert {stage: stages.count(stage) for stage in set(stages)} == {
-            "data": 1, "relevance": 1, "references": 1,
+            "data": 1, "relevance": 1, "references": 1, "levels": 1,
             "clicks": 2 * 2,  # values × seeds
             "diagnosis": 2,
             "tuning": 2 * 2,  # values × methods
@@ -69,8 +72,8 @@ class TestTheWorkList:
         apart = [plan([name], scale="smoke").work() for name in ("optimizers", "position-bias")]
         together = plan(["optimizers", "position-bias"], scale="smoke").work()
         shared = set(apart[0].jobs) & set(apart[1].jobs)
-        # γ = 1 with SGD is in both: three methods, tuned and run for three seeds.
-        assert sum(apart[0].jobs[key].stage == "run" for key in shared) == 3 * 3
+        # γ = 1 with SGD is in both: three methods, tuned and run for three seeds of two sets.
+        assert sum(apart[0].jobs[key].stage == "run" for key in shared) == 3 * 3 * 2
         assert set(together.jobs) == set(apart[0].jobs) | set(apart[1].jobs)
 
     @pytest.mark.parametrize(
@@ -78,8 +81,9 @@ class TestTheWorkList:
         [{"clicks": 401}, {"noise": 0.2}, {"epochs": 2.0}, {"batch_size": 2}, {"clip": 0.1},
          {"trained_gamma": 0.5}, {"optimizer": "adam"}, {"objective": "dcg"}, {"bias_offset": 1},
          {"policy_fraction": 0.5}, {"normalization": "minmax"}, {"queries": 61},
-         {"learning_rates": [1e-3]}, {"evaluate_every": 10}, {"relevant": 2}, {"tuning_seeds": 2},
-         {"no_relevant": "zero"}, {"bits": 8}, {"top": 3}, {"second_share": 0.5}],
+         {"learning_rates": [1e-3]}, {"evaluate_every": 10}, {"relevant": 2}, {"tuning_logs": 2},
+         {"no_relevant": "zero"}, {"bits": 8}, {"top": 3}, {"second_share": 0.5},
+         {"click_model": "dbn"}, {"policy": "swapped"}, {"metric": "mrr"}, {"momentum": 0.9}],
         ids=lambda settings: next(iter(settings)),
     )  # fmt: skip
     def test_any_other_setting_is_another_run(self, tmp_path, experiment, settings):
@@ -126,7 +130,7 @@ class TestTheWorkList:
         state = state_of(experiment.work(), store)
         code._hash_of.cache_clear()
         assert {job.stage for job in state.stale} == {
-            "references", "clicks", "diagnosis", "tuning", "run"
+            "references", "levels", "clicks", "diagnosis", "tuning", "run"
         }  # fmt: skip
         assert {job.content for job in state.stale} == {
             job.content for job in work.jobs.values() if job.stage not in {"data", "relevance"}
@@ -244,6 +248,39 @@ def _interrupt():
     _thread.interrupt_main()
 
 
+class TestTheRateThatIsChosen:
+    """Values by query: three learning rates and more, two queries."""
+
+    def test_is_the_middle_of_equal_ones(self):
+        values = np.array([[0.5, 0.7]] * 5 + [[0.1, 0.2]])
+        assert rates.choose(values, np.ones(6, bool)) == (2, 0, 4)
+
+    def test_is_not_one_that_diverged(self):
+        values = np.array([[0.5, 0.7], [0.9, 0.9], [0.2, 0.3]])
+        assert rates.choose(values, np.array([True, False, True])) == (0, 0, 0)
+
+    def test_has_a_plateau_as_far_as_noise(self, rng):
+        """Differences of 0.001 in noise of 0.1 (its error is 0.003), and one of 0.05."""
+        noise = 0.1 * rng.standard_normal((4, 1000))
+        noise -= noise.mean(axis=1, keepdims=True)
+        values = 0.5 + noise + np.array([[0.001], [0.002], [0.0], [-0.05]])
+        assert rates.choose(values, np.ones(4, bool)) == (1, 0, 2)
+
+    @pytest.mark.parametrize(
+        ("chosen", "alike", "words"),
+        [
+            (1e-2, (1e-2, 1e-2), ""),
+            (1e-3, (1e-3, 1e-3), "the smallest tried"),
+            (1.0, (1e-2, 1.0), "the largest tried, 0.01 to 1 alike"),
+            (1e-1, (1e-2, 1e-1), ""),
+        ],
+    )
+    def test_is_flagged(self, chosen, alike, words):
+        tried = [1e-3, 1e-2, 1e-1, 1.0]
+        tuned = {"learning_rate": chosen, "alike": list(alike), "learning_rates": tried}
+        assert RateFlag.of(tuned).words == words
+
+
 class TestGathering:
     def test_a_cell_has_its_runs_and_regret(self, finished):
         experiment, store, work = finished
@@ -264,8 +301,74 @@ class TestGathering:
         for job in work.jobs.values():
             if job.stage == "tuning":
                 found = store.read(job)
-                best = found["learning_rates"][int(np.argmax(found["ndcg"]))]
-                assert found["learning_rate"] == best
+                quality = dict(zip(found["learning_rates"], found["ndcg"], strict=True))
+                assert quality[found["learning_rate"]] >= max(quality.values()) - rates.EQUAL
+                assert found["alike"][0] <= found["learning_rate"] <= found["alike"][1]
+
+    def test_several_logs_choose_together(self, tmp_path):
+        """The mean over two logs is that of each alone."""
+        path = tmp_path / "mine.toml"
+        path.write_text(GRID.replace("[0.5, 1.0]", "[1.0]"))
+        values = {}
+        for seeds, logs in ((1, 1), (2, 2)):
+            experiment = plan([path], scale="paper", settings={"seeds": seeds, "tuning_logs": logs})
+            store = Store(tmp_path / f"out{logs}")
+            work = finish(experiment, store)
+            tunings = [job for job in work.jobs.values() if job.stage == "tuning"]
+            assert all(len(job.needs) == logs for job in tunings)
+            values[logs] = np.array([store.read(job)["ndcg"] for job in tunings])
+        # The second log alone, as a study of it would tune.
+        bench = Workbench(store, threading.Event())
+        second = [
+            stages.tune(bench, replace(job, needs=job.needs[1:]), Progress.of(None))["ndcg"]
+            for job in tunings
+        ]
+        np.testing.assert_allclose(values[2], (values[1] + second) / 2, rtol=1e-9)
+
+    def test_several_settings_have_their_rows_each(self, tmp_path):
+        path = tmp_path / "mine.toml"
+        text = GRID.replace("[vary]", "[vary]\ntop = [2, 0]")
+        path.write_text(text.replace("[0.5, 1.0]", "[0.5, 1.0]"))
+        experiment = plan([path], scale="paper", settings={"seeds": 1})
+        store = Store(tmp_path / "out")
+        work = finish(experiment, store)
+        result = gather(experiment.studies[0], work, store)
+        assert result.datasets == ("tiny, Items shown: 2", "tiny, Items shown: 0")
+        assert len(result.cells) == 2 * 2 * 2
+        write_results(experiment.studies, work, store, tmp_path / "results.parquet")
+        table = pq.read_table(tmp_path / "results.parquet").to_pandas()
+        assert set(table.dataset) == {"tiny"}
+        assert set(zip(table.beside, table.top, strict=True)) == {("top=2", 2), ("top=0", 0)}
+        assert set(table.value) == {"0.5", "1.0"}
+
+    def test_metric_policy_plan_and_optimizer_settings_reach_what_they_name(
+        self, tmp_path, monkeypatch
+    ):
+        path = tmp_path / "mine.toml"
+        method = '{ name = "bounded", plan = "bounded", unit = "click" }'
+        path.write_text(GRID.replace('"CounterSample"', method).replace("[0.5, 1.0]", "[1.0]"))
+        settings = {"metric": "mrr@5", "policy": "shuffled", "click_model": "cascade", "seeds": 1,
+                    "optimizer": "adam", "beta1": 0.5, "top": 4}  # fmt: skip
+        experiment = plan([path], scale="paper", settings=settings)
+        trained = []
+
+        def noted(*args, **options):
+            trained.append((options["methods"], options["beta1"], "bounds" in options))
+            return train_many(*args, **options)
+
+        monkeypatch.setattr("countersample.study.running.stages.training.train_many", noted)
+        store = Store(tmp_path / "out")
+        work = finish(experiment, store)
+        assert set(map(repr, trained)) == {"(['ips'], 0.5, False)", "(['bounded'], 0.5, True)"}
+        result = gather(experiment.studies[0], work, store)
+        assert result.metric == "MRR@5"
+        log = store.clicks(next(job for job in work.jobs.values() if job.stage == "clicks"))
+        assert log.examination is not None  # sessions of a query differ
+        test = store.data(next(iter(work.jobs.values())))[2]
+        known = store.read(next(job for job in work.jobs.values() if job.stage == "references"))
+        scores = test.features @ np.array(known["best"])
+        expected = evaluate(scores, test, "mrr@5", no_relevant="skip")["mrr@5"]
+        assert result.best["tiny"] == pytest.approx(expected, abs=1e-3)
 
     def test_an_optimizer_without_learning_rate_has_nothing_to_tune(self, tmp_path, monkeypatch):
         path = tmp_path / "mine.toml"
@@ -286,6 +389,9 @@ class TestGathering:
         for (_, _, optimizer), cell in result.cells.items():
             assert (cell.learning_rates == (None,)) == (optimizer == "dog")
             assert cell.ndcg[:, -1].min() > 0
+        assert {job.config["optimizer"] for job in work.jobs.values() if job.stage == "tuning"} == {
+            "sgd"
+        }
         write_results(experiment.studies, work, store, tmp_path / "results.parquet")
         table = pq.read_table(tmp_path / "results.parquet").to_pandas()
         assert table[table.value == "dog"].learning_rate.isna().all()
@@ -322,13 +428,6 @@ class TestGathering:
             assert cell.n_diverged == 2
             assert (cell.ndcg[:, :9] > 0).all()  # up to 180 clicks
             assert (cell.ndcg[:, 9:] == 0).all()
-
-
-def _tuning(work, optimizer):
-    return next(
-        job for job in work.jobs.values()
-        if job.stage == "tuning" and job.config["optimizer"] == optimizer
-    )  # fmt: skip
 
 
 def _exploded(run):

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Run studies of your own, and look after them.")
 
 Scale = Annotated[
-    str, typer.Option(help="smoke (a minute), small (ten minutes on two cores) or paper.")
+    str,
+    typer.Option(
+        help="smoke (does it run?), small (minutes), medium (for verdicts) or paper; --dry-run "
+        "says how long it takes."
+    ),
 ]
 Data = Annotated[
     list[str] | None,
@@ -55,7 +59,7 @@ def reproduce(
     studies: Annotated[
         list[str] | None, typer.Argument(help="Names of studies [all]; see study list.")
     ] = None,
-    scale: Scale = "small",
+    scale: Scale = "medium",
     data: Data = None,
     fold: OneFold = None,
     data_dir: DataDir = None,
@@ -307,7 +311,7 @@ def _print(artifacts: Artifacts, out: Path) -> None:
         _show.paragraph(f"{verdict.outcome.upper()} ({where}): {verdict.claim} {verdict.evidence}")
     if artifacts.verdicts:
         _show.line()
-    for text in summarize(artifacts.verdicts):
+    for text in (*summarize(artifacts.verdicts), *artifacts.remarks):
         _show.paragraph(text)
     _show.line()
     _show.line(f"Tables: {out / 'tables'}, figures: {out / 'figures'}")

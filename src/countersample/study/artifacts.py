@@ -41,6 +41,7 @@ class Artifacts:
     tables: tuple[Table, ...]
     verdicts: tuple[Verdict, ...]
     warnings: tuple[str, ...]
+    remarks: tuple[str, ...]  # what scale and data leave open
     report: Path
 
 
@@ -69,11 +70,12 @@ def write_artifacts(
     verdicts = tuple(verdict for section in sections for verdict in section.verdicts)
     logs = {log.title: log for section in sections for log in section.logs}
     warnings = tuple(warnings_of(work.jobs.values(), store))
+    remarks = tuple(_remarks(experiment))
     path = store.folder / "report.html"
     write_report(
         Report(
             title=_title(experiment),
-            summary=(*summarize(verdicts), *map(_as_sentence, warnings), *_remarks(experiment)),
+            summary=(*summarize(verdicts), *map(_as_sentence, warnings), *remarks),
             verdicts=verdicts,
             sections=tuple(sections),
             diagnoses=tuple(logs.values()),
@@ -84,7 +86,8 @@ def write_artifacts(
         ),
         path,
     )
-    return Artifacts(tuple(section.tables[0] for section in sections), verdicts, warnings, path)
+    tables = tuple(section.tables[0] for section in sections)
+    return Artifacts(tables, verdicts, warnings, remarks, path)
 
 
 def _as_sentence(warning: str) -> str:
@@ -103,6 +106,11 @@ def _remarks(experiment: Experiment) -> Iterator[str]:
             f"This is the {experiment.scale} scale: fewer clicks, steps and queries than the "
             "paper's. Differences between methods are larger early in training, so regret is not "
             "comparable in size with the paper's, only in order."
+        )
+    if experiment.scale == "small":
+        yield (
+            "So short a run decides nothing about where methods end: which one is ahead may turn "
+            "round in a longer one. --scale medium draws a million clicks a run."
         )
     if experiment.scale == "smoke":
         yield (

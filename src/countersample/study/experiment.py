@@ -86,7 +86,7 @@ def plan(
     Parameters
     ----------
     studies : sequence of names, or paths of grids
-    scale : {"smoke", "small", "paper"}
+    scale : {"smoke", "small", "medium", "paper"}
     datasets : sequence of str
         Names or paths, instead of those that the grids name.
     settings : mapping
@@ -96,13 +96,15 @@ def plan(
     fold : int, optional
         The one fold of sets with folds that is used; by default all are.
     """
-    base, of_scale = grids_module.config_of(scale)
+    base = grids_module.config_of(scale)
     source = cache(partial(find_source, data_dir=data_dir, fold=fold))
     planned = []
     for name in studies:
         grid = load_grid(name if isinstance(name, Path) else grids_module.path_of(name), scale)
         config = base.with_settings(dict(grid.settings) | dict(settings or {}))
-        wanted = (datasets or of_scale or grid.datasets) if KINDS[grid.kind].takes_data else ()
+        wanted = (datasets or grid.datasets) if KINDS[grid.kind].takes_data else ()
+        for each in grid.configs(config):
+            each.check()
         sources = tuple(source(dataset, queries=config.queries) for dataset in wanted)
         planned.append(Study(grid, config, sources))
     return Experiment(scale, tuple(planned))

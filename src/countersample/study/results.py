@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import nan
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,6 +12,38 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats, Ints
     from countersample.study.design.claims import Value
     from countersample.study.design.grids import Grid
+
+
+_PLATEAU = 3  # rates that are alike, from which on it is said
+
+
+class RateFlag(NamedTuple):
+    """What is to be said of a chosen learning rate."""
+
+    alike: tuple[float, float] = (nan, nan)  # between these, rates are no worse but for noise
+    n_alike: int = 0
+    edge: str = ""  # "smallest" or "largest" where it is at an end of those tried
+
+    @classmethod
+    def of(cls, tuned: Mapping[str, Any]) -> RateFlag:
+        """Return the flag of the result of a tuning."""
+        rates, (low, high) = tuned["learning_rates"], tuned["alike"]
+        ends = {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {}
+        n_alike = rates.index(high) - rates.index(low) + 1
+        return cls((low, high), n_alike, ends.get(tuned["learning_rate"], ""))
+
+    @property
+    def is_plateau(self) -> bool:
+        """Whether several rates are alike."""
+        return self.n_alike >= _PLATEAU
+
+    @property
+    def words(self) -> str:
+        """What is said of it; empty where nothing is to be said."""
+        said = [f"the {self.edge} tried"] if self.edge else []
+        if self.is_plateau:
+            said.append(f"{self.alike[0]:g} to {self.alike[1]:g} alike")
+        return ", ".join(said)
 
 
 @dataclass(frozen=True)
@@ -27,6 +60,7 @@ class Cell:
     runs: tuple[tuple[str, int], ...]
     n_diverged: int  # runs whose weights exploded: they count, with nDCG 0 from there on
     seconds: Floats  # (n_runs,): training time of each run, on one core
+    rate_flags: tuple[RateFlag, ...] = ()  # of each fold
 
     @property
     def regrets(self) -> Floats:
@@ -57,8 +91,9 @@ class StudyResult:
 
     grid: Grid
     datasets: tuple[str, ...]  # their names as they are shown
-    # By dataset, name of a method of the grid, and value of the grid.
+    # By dataset (and combination, see `Grid.where`), name of a method, and value of the grid.
     cells: Mapping[tuple[str, str, Value], Cell]
     # nDCG@10 on test data of w* and of the logging policy, by dataset, mean over folds.
     best: Mapping[str, float]
     policy: Mapping[str, float]
+    metric: str = "nDCG@10"  # what is called nDCG elsewhere here, where another was asked for

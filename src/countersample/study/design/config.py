@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,8 @@ from countersample.study.design.length import evaluation_points, n_steps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from countersample.study.design.claims import Value
 
     T = TypeVar("T")
 
@@ -43,7 +46,7 @@ class ExperimentConfig:
         How often as many clicks are drawn as the log has: steps = epochs · clicks / batch_size.
     seeds : int
         Click logs, each with its own run; seeds count from 0.
-    tuning_seeds : int
+    tuning_logs : int
         Of these logs, the first so many choose the learning rate, on validation data.
     learning_rates : tuple of float
         The values tried.
@@ -58,6 +61,11 @@ class ExperimentConfig:
         How likely an item that is not relevant is clicked once examined.
     relevant : float
         The smallest relevant grade.
+    click_model : str
+        Who clicks: one of `countersample.clicks.CLICK_MODELS`.
+    policy : {"ranked", "swapped", "shuffled"}
+        What a session shows of the logging policy's ranking: all as ranked, two neighbours swapped
+        in one of two sessions, or everything that is shown in a random order.
     top : int
         Items that a session shows, from the top of the ranking; 0: everything.
     policy_fraction : float
@@ -70,6 +78,9 @@ class ExperimentConfig:
     bits : int
         Of a feature: 32 for float32 numbers, 16 or 8 for codes.
     optimizer, objective : str
+    momentum, beta1, beta2, epsilon, first_distance : float, optional
+        Of the optimizers that take them; by default as `countersample.training.OPTIMIZERS` has
+        them.
     batch_size : int
     clip : float
         The smallest propensity; smaller ones count as this. 0: none is clipped.
@@ -77,6 +88,8 @@ class ExperimentConfig:
         The severity that the learner believes in, as a multiple of `gamma`: 1 is the truth.
     queries : int
         Queries of a synthetic set; 0: as many as the real set has.
+    metric : str
+        What tunes and is reported: a metric of which more is better, such as "ndcg@10".
     no_relevant : str
         What becomes of test queries without a relevant item: "skip", or as in
         `countersample.metrics`.
@@ -85,7 +98,7 @@ class ExperimentConfig:
     clicks: int = _setting(1_000_000, "Clicks", least=1)
     epochs: float = _setting(5.0, "Epochs", origin="code", above=0)
     seeds: int = _setting(5, "Click logs and runs", origin="code", least=1)
-    tuning_seeds: int = _setting(1, "Logs that choose the learning rate", origin="ours", least=1)
+    tuning_logs: int = _setting(1, "Logs that choose the learning rate", origin="ours", least=1)
     learning_rates: tuple[float, ...] = _setting(PAPER_RATES, "Learning rates tried")
     evaluate_every: int = _setting(
         10_000, "Clicks drawn between evaluations", origin="code", least=1
@@ -94,7 +107,9 @@ class ExperimentConfig:
     bias_offset: int = _setting(0, "Offset of the position-bias curve", least=0)
     noise: float = _setting(0.1, "False clicks", least=0, most=1)
     relevant: float = _setting(3.0, "Smallest relevant grade")
+    click_model: str = _setting("position-based", "Click model")
     top: int = _setting(0, "Items shown", least=0)
+    policy: str = _setting("ranked", "Order that sessions show")
     policy_fraction: float = _setting(
         0.001, "Share of queries behind the logging policy", above=0, most=1
     )
@@ -104,11 +119,17 @@ class ExperimentConfig:
     normalization: str = _setting("query-minmax", "Normalisation of features", origin="code")
     bits: int = _setting(32, "Bits of a feature", origin="code", least=8, most=32)
     optimizer: str = _setting("sgd", "Optimizer")
+    momentum: float | None = _setting(None, "Momentum", origin="code", least=0, below=1)
+    beta1: float | None = _setting(None, "β₁ of the optimizer", origin="code", least=0, below=1)
+    beta2: float | None = _setting(None, "β₂ of the optimizer", origin="code", least=0, below=1)
+    epsilon: float | None = _setting(None, "ε of the optimizer", origin="code", above=0)
+    first_distance: float | None = _setting(None, "First distance of DoG", origin="ours", above=0)
     objective: str = _setting("rank", "Objective")
     batch_size: int = _setting(1, "Batch size", least=1)
     clip: float = _setting(0.0, "Smallest propensity", least=0, most=1)
     trained_gamma: float = _setting(1.0, "Believed γ / true γ", least=0)
     queries: int = _setting(0, "Queries of a synthetic set; 0: as many as the real one", least=0)
+    metric: str = _setting("ndcg@10", "Metric")
     no_relevant: str = _setting("skip", "Test queries without a relevant item", origin="code")
 
     def steps(self) -> int:
@@ -132,8 +153,28 @@ class ExperimentConfig:
         """
         return replace(self, **{name: checked(name, value) for name, value in settings.items()})
 
+    @property
+    def optimizer_settings(self) -> dict[str, float]:
+        """The settings of the optimizer that are given."""
+        given = {name: getattr(self, name) for name in OF_OPTIMIZERS}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def check(self) -> None:
+        """Raise a `ParameterError` for settings that do not go together."""
+        from countersample.training.options import TrainingOptions  # noqa: PLC0415 (imports numpy)
+
+        if self.tuning_logs > self.seeds:
+            raise ParameterError(
+                f"tuning_logs is {self.tuning_logs}, expected at most {self.seeds}, the click logs "
+                "that there are (seeds)"
+            )
+        TrainingOptions.of(None, {"optimizer": self.optimizer, **self.optimizer_settings})
+
 
 _BITS = (8, 16, 32)
+OF_OPTIMIZERS = ("momentum", "beta1", "beta2", "epsilon", "first_distance")
+POLICIES = ("ranked", "swapped", "shuffled")
+_LOWER_IS_BETTER = "arp"
 PAPER = ExperimentConfig()
 SETTINGS = {setting.name: setting for setting in fields(ExperimentConfig)}
 
@@ -171,11 +212,50 @@ def checked(name: str, value: Any) -> Any:  # noqa: ANN401 (what a user wrote)
         return _checked_rates(value)
     if name == "objective":
         return _checked_objective(value)
+    if name == "metric":
+        return _checked_metric(value)
     if isinstance(default, str):
         return choice(name, value, _choices()[name])
     if name == "bits" and value not in _BITS:
         raise ParameterError(f"bits is {value!r}, expected one of {', '.join(map(str, _BITS))}")
+    if default is None and value is None:
+        return None
     return (whole_number if isinstance(default, int) else number)(name, value, **bounds)
+
+
+def _checked_metric(value: Any) -> str:  # noqa: ANN401 (what a user wrote)
+    from countersample.metrics import get_metric  # noqa: PLC0415 (imports numpy)
+
+    name = str(value)
+    try:
+        get_metric(name)
+    except ParameterError as error:
+        raise ParameterError(f"metric is {value!r}: {error}") from error
+    if name.partition("@")[0] == _LOWER_IS_BETTER:
+        raise ParameterError(f"metric is {value!r}, expected one of which more is better")
+    return name
+
+
+def metric_title(name: str) -> str:
+    """Return a metric as tables and figures write it.
+
+    >>> metric_title("ndcg@10"), metric_title("mrr")
+    ('nDCG@10', 'MRR')
+    """
+    base, at, cut = name.partition("@")
+    titles = {"ndcg": "nDCG", "average_precision": "average precision"}
+    return titles.get(base, base.upper() if len(base) < 5 else base) + at + cut
+
+
+def in_words(name: str, value: Value) -> str:
+    """Return a setting and its value in a few words.
+
+    >>> in_words("gamma", 0.5), in_words("top", 5), in_words("optimizer", "adam")
+    ('γ = 0.5', 'Items shown: 5', 'Optimizer: adam')
+    """
+    symbol = re.search(r"\((.+)\)$", title_of(name))
+    shown = value if isinstance(value, str) else f"{value:.10g}"
+    return f"{symbol[1]} = {shown}" if symbol else f"{title_of(name)}: {shown}"
 
 
 def _checked_rates(value: Any) -> tuple[float, ...]:  # noqa: ANN401 (what a user wrote)
@@ -194,6 +274,7 @@ def _checked_objective(value: Any) -> str:  # noqa: ANN401 (what a user wrote)
 
 def _choices() -> Mapping[str, Collection[str]]:
     from countersample._ranked import NO_RELEVANT  # noqa: PLC0415 (these import numpy)
+    from countersample.clicks.models import CLICK_MODELS  # noqa: PLC0415
     from countersample.data.normalize import METHODS as NORMALIZATIONS  # noqa: PLC0415
     from countersample.training.optimizers import OPTIMIZERS  # noqa: PLC0415
 
@@ -201,6 +282,8 @@ def _choices() -> Mapping[str, Collection[str]]:
         "optimizer": OPTIMIZERS,
         "normalization": NORMALIZATIONS,
         "no_relevant": NO_RELEVANT,
+        "click_model": CLICK_MODELS,
+        "policy": POLICIES,
     }
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
+from inspect import signature
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +15,7 @@ from countersample._params import choice
 from countersample.errors import ParameterError
 from countersample.study.design._toml import TomlFile
 from countersample.study.design.claims import Claim, Value
-from countersample.study.design.config import PAPER, checked, nearest, title_of
+from countersample.study.design.config import PAPER, checked, in_words, nearest, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -66,15 +69,49 @@ class Grid:
     axis: str = ""  # the setting that is varied, one of `ExperimentConfig`
     axis_title: str = ""  # as the tables and figures call it
     values: tuple[Value, ...] = ()  # a column of the table and a panel of the figure each
+    # Settings that are varied beside it and their values: each combination has its rows of the
+    # table and of the figure.
+    outer: tuple[tuple[str, tuple[Value, ...]], ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)  # what differs from the paper's
     claims: tuple[Claim, ...] = ()
 
+    @property
+    def varied(self) -> dict[str, tuple[Value, ...]]:
+        """All settings that are varied, with their values."""
+        return dict(self.outer) | ({self.axis: self.values} if self.axis else {})
 
-SCALES = ("smoke", "small", "paper")
+    def blocks(self) -> list[dict[str, Value]]:
+        """Return every combination of the settings that are varied beside `axis`: {} where none."""
+        names = [name for name, _ in self.outer]
+        return [
+            dict(zip(names, values, strict=True))
+            for values in product(*(values for _, values in self.outer))
+        ]
+
+    def configs(self, config: ExperimentConfig) -> Iterator[ExperimentConfig]:
+        """Yield the settings of every combination; with no axis, those given."""
+        for block in self.blocks():
+            for value in self.values or (None,):
+                yield config.with_settings(block | ({} if value is None else {self.axis: value}))
+
+    def where(self, dataset: str, block: Mapping[str, Value]) -> str:
+        """Return what rows of tables and figures are of: "yahoo-like, γ = 0.5".
+
+        Every such row is held against the claims on its own, like a dataset.
+        """
+        return ", ".join([dataset, *(in_words(name, value) for name, value in block.items())])
+
+
+SCALES = ("smoke", "small", "medium", "paper")
 _KEYS = ("title", "about", "kind", "paper", "datasets", "methods", "reference", "vary", "settings",
          "claims", "scale")  # fmt: skip
 _METHOD_KEYS = {field.name for field in fields(Method)}
 _CLAIM_KEYS = tuple(field.name for field in fields(Claim))
+_NOT_VARIED = {
+    "learning_rates": "are tuned, not varied",
+    "queries": "is the size of the data, which is the same in a study",
+    "seeds": "is how many runs there are, the same in a study",
+}
 _IN_PAPER = ("datasets", "propensities", "toy", "optimizers", "batch-sizes", "position-bias")
 _NO_STUDIES = {"published", "scales", "demo"}
 
@@ -98,15 +135,12 @@ def path_of(name: str) -> Path:
     return folder() / f"{name}.toml"
 
 
-def config_of(scale: str) -> tuple[ExperimentConfig, tuple[str, ...]]:
-    """Return the settings of a scale, and the datasets it asks for (none: those of the grid)."""
+def config_of(scale: str) -> ExperimentConfig:
+    """Return the settings of a scale."""
     file = TomlFile(folder() / "scales.toml")
     if scale not in file.data:
         raise ParameterError(f"no scale {scale!r}{nearest(scale, list(file.data))}")
-    return (
-        PAPER.with_settings(_settings(file, (scale, "settings"), file.data[scale])),
-        tuple(file.data[scale].get("datasets", ())),
-    )
+    return PAPER.with_settings(_settings(file, (scale, "settings"), file.data[scale]))
 
 
 def load(path: Path, scale: str, checks: Mapping[str, Callable[[Grid], None]]) -> Grid:
@@ -115,7 +149,7 @@ def load(path: Path, scale: str, checks: Mapping[str, Callable[[Grid], None]]) -
     Parameters
     ----------
     path : Path of a TOML file
-    scale : {"smoke", "small", "paper"}
+    scale : {"smoke", "small", "medium", "paper"}
         Which of its `[scale.…]` tables applies.
     checks : mapping
         For each kind of study a function that raises a `ParameterError` for a grid it cannot be.
@@ -128,7 +162,7 @@ def load(path: Path, scale: str, checks: Mapping[str, Callable[[Grid], None]]) -
     file = TomlFile(path)
     _check_keys(file, (), file.data, _KEYS)
     adapted = _at_scale(file, scale)
-    axis, values = _axis(file, adapted)
+    *outer, (axis, values) = _axes(file, adapted) or [("", ())]
     methods = _methods(file)
     grid = Grid(
         name=path.stem,
@@ -142,16 +176,30 @@ def load(path: Path, scale: str, checks: Mapping[str, Callable[[Grid], None]]) -
         axis=axis,
         axis_title=title_of(axis) if axis else "",
         values=values,
+        outer=tuple(outer),
         settings=_settings(file, ("settings",), file.data)
         | _settings(file, ("scale", scale, "settings"), adapted),
         claims=tuple(_claim(file, index) for index in range(len(file.data.get("claims", [])))),
     )
     with _located(file, ("kind",)):
         checks[choice("kind", grid.kind, checks)](grid)
+    _check_combinations(file, grid)
     for index, claim in enumerate(grid.claims):
         with _located(file, ("claims", index)):
             claim.check([method.name for method in grid.methods], grid.values)
     return grid
+
+
+def _check_combinations(file: TomlFile, grid: Grid) -> None:
+    """Refuse settings that do not go together, at the line of one that is at fault."""
+    for config in grid.configs(PAPER.with_settings(grid.settings)):
+        try:
+            config.check()
+        except ParameterError as error:
+            named = re.findall(r"\w+", str(error))
+            given = ((table, name) for table in ("settings", "vary") for name in named)
+            found = (key for key in given if key[1] in _table(file, key[:1], file.data))
+            raise file.error(next(found, ("vary",)), str(error)) from error
 
 
 @contextmanager
@@ -210,23 +258,25 @@ def _at_scale(file: TomlFile, scale: str) -> dict[str, Any]:
     return _table(file, ("scale", scale), scales)
 
 
-def _axis(file: TomlFile, adapted: Mapping[str, Any]) -> tuple[str, tuple[Value, ...]]:
+def _axes(file: TomlFile, adapted: Mapping[str, Any]) -> list[tuple[str, tuple[Value, ...]]]:
+    """Return the settings that are varied and their values, the columns of the table last."""
     varied = _table(file, ("vary",), file.data)
-    if not varied:
-        return "", ()
-    if len(varied) > 1:
-        raise file.error(("vary",), f"[vary] has {', '.join(varied)}, expected one setting")
-    ((axis, values),) = (varied | _table(file, ("vary",), adapted)).items()
+    at_scale = _table(file, ("vary",), adapted)
+    _check_keys(file, ("vary",), at_scale, varied)
+    return [(axis, _values(file, axis, values)) for axis, values in (varied | at_scale).items()]
+
+
+def _values(file: TomlFile, axis: str, values: object) -> tuple[Value, ...]:
     key = ("vary", axis)
-    if axis == "learning_rates":
-        raise file.error(key, "learning_rates are tuned, not varied: give them in [settings]")
+    if axis in _NOT_VARIED:
+        raise file.error(key, f"{axis} {_NOT_VARIED[axis]}: give it in [settings]")
     if not isinstance(values, list) or not values:
         raise file.error(key, f"{axis} is {values!r}, expected a list of values")
     with _located(file, key):
         good = tuple(checked(axis, value) for value in values)
     if len(set(good)) < len(good):
         raise file.error(key, f"{axis} has the same value twice")
-    return axis, good
+    return good
 
 
 def _methods(file: TomlFile) -> tuple[Method, ...]:
@@ -253,6 +303,12 @@ def _methods(file: TomlFile) -> tuple[Method, ...]:
                 ("methods",),
                 f"method {method.name!r} has plan {method.plan!r} and unit {method.unit!r}, "
                 f"expected a plan of {', '.join(PLANS)} and a unit of {', '.join(UNITS)}",
+            )
+        if "probabilities" in signature(PLANS[method.plan]).parameters:
+            raise file.error(
+                ("methods",),
+                f"method {method.name!r} has plan {method.plan!r}, which needs probabilities: a "
+                "study has none to give, expected another plan",
             )
         with _located(file, ("methods",)):
             choice("exposure", method.exposure, EXPOSURES)
@@ -285,6 +341,7 @@ def as_grid(values: Mapping[str, Any]) -> Grid:
     claims = [Claim(**claim | {"at": tuple(claim["at"])}) for claim in values["claims"]]
     methods = [Method(**method) for method in values["methods"]]
     lists = {name: tuple(values[name]) for name in ("datasets", "values")}
+    lists["outer"] = tuple((name, tuple(each)) for name, each in values["outer"])
     settings = {name: checked(name, value) for name, value in values["settings"].items()}
     made = {"methods": tuple(methods), "claims": tuple(claims), "settings": settings}
     return Grid(**dict(values) | lists | made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -73,7 +74,7 @@ def draw_panels(
     for row, dataset in zip(panels, result.datasets, strict=True):
         for axes, value in zip(row, values, strict=True):
             _draw_curves(axes, result, dataset, value)
-        row[0].set_ylabel(f"{dataset}\nnDCG@10")
+        row[0].set_ylabel(f"{fill(dataset, 26)}\n{result.metric}")
         row[0].set_ylim(_limits(result, dataset))
     for axes, value in zip(panels[0], values, strict=True):
         axes.set_title(panel_title(result.grid, value))

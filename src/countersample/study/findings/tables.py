@@ -116,7 +116,7 @@ def regret_table(result: StudyResult, published: Published | None = None) -> Tab
 
 def final_table(result: StudyResult) -> Table:
     """Make a table of nDCG@10 at the last evaluation point."""
-    table = _measured_table(result, "ndcg", "nDCG@10 at the end", 4, None)
+    table = _measured_table(result, "ndcg", f"{result.metric} at the end", 4, None)
     limits = tuple(
         f"{dataset}: w* has {result.best[dataset]:.4f}, the logging policy "
         f"{result.policy[dataset]:.4f}."
@@ -229,7 +229,9 @@ def rates_table(result: StudyResult) -> Table:
         for index, fold in enumerate(dict.fromkeys(fold for fold, _ in some_cell.runs)):
 
             def entry(method: str, value: Value, dataset: str = dataset, i: int = index) -> Entry:
-                return Entry(cells[dataset, method, value].learning_rates[i], None)
+                cell = cells[dataset, method, value]
+                note = cell.rate_flags[i].words if cell.rate_flags else ""
+                return Entry(cell.learning_rates[i], None, note=note)
 
             several = len(some_cell.learning_rates) > 1
             title = f"{dataset}, {fold}" if several else dataset

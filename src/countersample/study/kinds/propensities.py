@@ -226,8 +226,8 @@ class PropensitiesStudy(Kind):
 
     def check(self, grid: Grid) -> None:
         """Refuse a grid that varies anything but γ."""
-        if grid.axis != "gamma":
-            raise ParameterError("a study of propensities needs values of gamma in [vary]")
+        if {*grid.varied} != {"gamma"}:
+            raise ParameterError("a study of propensities needs values of gamma alone in [vary]")
 
     def plan(self, study: Study, work: WorkList) -> None:
         """Plan the click logs of every γ, under both curves."""

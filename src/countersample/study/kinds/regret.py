@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from countersample.clicks import Diagnosis
 from countersample.errors import ParameterError
+from countersample.study.design.config import PAPER, metric_title
 from countersample.study.findings.claims import judge
 from countersample.study.findings.figures import draw_panels, draw_versus
 from countersample.study.findings.tables import (
@@ -21,8 +24,10 @@ from countersample.study.running.gather import gather
 if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
     from countersample.study.design.sources import Study
+    from countersample.study.results import StudyResult
     from countersample.study.running.jobs import WorkList
 
+PAPER_METRIC = metric_title(PAPER.metric)
 _LOGS_SHOWN = ("gamma", "optimizer")  # settings whose studies show the weights of their logs
 
 
@@ -34,20 +39,20 @@ class RegretStudy(Kind):
     def check(self, grid: Grid) -> None:
         """Refuse a grid without methods or a setting."""
         if not grid.methods or not grid.axis:
-            raise ParameterError("a study of regret needs methods and one setting in [vary]")
+            raise ParameterError("a study of regret needs methods and a setting in [vary]")
 
     def plan(self, study: Study, work: WorkList) -> None:
         """Plan a tuning for each method and setting, and a run for each of its click logs."""
         grid = study.grid
-        for source in study.sources:
-            for value in grid.values:
-                config = study.config.with_settings({grid.axis: value})
-                for fold in source.folds:
-                    log = work.diagnosis(fold, config, 0)
-                    work.keep((grid.name, source.name, config.gamma), log)
-                    for method in grid.methods:
-                        name = (grid.name, source.name, method.name, value)
-                        work.cells.setdefault(name, []).extend(work.runs(fold, config, method))
+        for source, block, value in product(study.sources, grid.blocks(), grid.values):
+            config = study.config.with_settings(block | {grid.axis: value})
+            place = grid.where(source.name, block)
+            for fold in source.folds:
+                log = work.diagnosis(fold, config, 0)
+                work.keep((grid.name, source.name, config.gamma), log)
+                for method in grid.methods:
+                    name = (grid.name, place, method.name, value)
+                    work.cells.setdefault(name, []).extend(work.runs(fold, config, method))
 
     def write_up(self, study: Study, done: Done) -> Section:
         """Draw learning curves; make the tables of regret, of the end, of rates and of tests."""
@@ -67,16 +72,35 @@ class RegretStudy(Kind):
                 rates_table(result),
                 significance_table(result),
             ),
-            verdicts=tuple(judge(result)),
+            verdicts=tuple(
+                replace(verdict, evidence=verdict.evidence.replace(PAPER_METRIC, result.metric))
+                for verdict in judge(result)
+            ),
             drawn=tuple(drawn),
             curves=result,
-            logs=_logs(study, done) if grid.axis in _LOGS_SHOWN else (),
+            logs=_logs(study, done) if {*grid.varied} & {*_LOGS_SHOWN} else (),
+            notes=_rate_notes(result),
         )
+
+
+def _rate_notes(result: StudyResult) -> tuple[str, ...]:
+    """Say how many of the chosen learning rates the tuning does not determine."""
+    flags = [flag for cell in result.cells.values() for flag in cell.rate_flags if flag.n_alike]
+    at_edge = sum(bool(flag.edge) for flag in flags)
+    on_plateau = sum(flag.is_plateau for flag in flags)
+    if not at_edge + on_plateau:
+        return ()
+    sentence = (
+        f"Of {len(flags)} learning rates that were chosen, {at_edge} are at an end of those tried, "
+        f"and {on_plateau} on a plateau: three or more rates are no worse on validation data but "
+        "for its noise (a standard error). The table of learning rates has them."
+    )
+    return (sentence,)
 
 
 def _logs(study: Study, done: Done) -> tuple[LogDiagnosis, ...]:
     """Return the diagnosis of one log of each dataset and γ."""
-    gammas = study.grid.values if study.grid.axis == "gamma" else (study.config.gamma,)
+    gammas = study.grid.varied.get("gamma", (study.config.gamma,))
     shown = []
     for source in study.sources:
         for gamma in gammas:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._files import atomic_path
-from countersample.study.results import Cell, StudyResult
+from countersample.study.design.config import OF_OPTIMIZERS, metric_title
+from countersample.study.results import Cell, RateFlag, StudyResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
     from countersample.study.running.store import Store
 
 
-def reference_of(run: RunOf) -> Job:
-    """Return the job of w* and of the logging policy behind a run."""
-    (reference,) = run.job.needs[1].needs
-    return reference
-
-
 def warnings_of(jobs: Iterable[Job], store: Store) -> list[str]:
     """Return what the datasets of jobs that are done warn of: each text once."""
     found = (store.read(job)["warnings"] for job in jobs if job.stage == "relevance")
@@ -33,37 +28,46 @@ def warnings_of(jobs: Iterable[Job], store: Store) -> list[str]:
 
 def gather(study: Study, work: WorkList, store: Store) -> StudyResult:
     """Return the results of a study of regret, all of whose jobs are done."""
+    grid = study.grid
     runs = {name: of_cell for name, of_cell in work.cells.items() if name[0] == study.name}
-    datasets = tuple(source.name for source in study.sources)
+    places = tuple(
+        grid.where(source.name, block) for source in study.sources for block in grid.blocks()
+    )
 
-    def mean(dataset: str, what: str) -> float:
+    def mean(place: str, what: str) -> float:
         jobs = {
-            reference_of(run).key: reference_of(run)
-            for name, of_cell in runs.items() if name[1] == dataset
+            run.levels.key: run.levels
+            for name, of_cell in runs.items() if name[1] == place
             for run in of_cell
         }  # fmt: skip
         return float(np.mean([store.read(job)[what] for job in jobs.values()]))
 
+    metrics = {config.metric for config in grid.configs(study.config)}
     return StudyResult(
-        study.grid,
-        datasets,
+        grid,
+        places,
         {name[1:]: _cell(of_cell, store) for name, of_cell in runs.items()},
-        {dataset: mean(dataset, "best_ndcg") for dataset in datasets},
-        {dataset: mean(dataset, "policy_ndcg") for dataset in datasets},
+        {place: mean(place, "best") for place in places},
+        {place: mean(place, "policy") for place in places},
+        metric_title(metrics.pop()) if len(metrics) == 1 else "the metric",
     )
 
 
 def _cell(runs: Sequence[RunOf], store: Store) -> Cell:
     found = [store.read(run.job) for run in runs]
     rates = {run.fold: result["learning_rate"] for run, result in zip(runs, found, strict=True)}
+    tunings = {run.fold: run.tuning for run in runs}
     return Cell(
         learning_rates=tuple(rates.values()),
         drawn=np.array(found[0]["step"]) * runs[0].job.config["batch_size"],
         ndcg=np.array([result["ndcg"] for result in found]),
-        best=np.array([store.read(reference_of(run))["best_ndcg"] for run in runs]),
+        best=np.array([store.read(run.levels)["best"] for run in runs]),
         runs=tuple((run.fold, run.seed) for run in runs),
         n_diverged=sum(result["diverged_at"] is not None for result in found),
         seconds=np.array([result["seconds"] for result in found]),
+        rate_flags=tuple(
+            RateFlag.of(store.read(tuning)) if tuning else RateFlag() for tuning in tunings.values()
+        ),
     )
 
 
@@ -93,21 +97,25 @@ def _columns(
     study: Study, name: tuple[str, str, str, Value], run: RunOf, store: Store
 ) -> dict[str, Any]:
     """Return the rows of a run: what is the same in all of them, then what is not."""
-    tuning, clicks = run.job.needs
-    reference_job = reference_of(run)
-    found, reference = store.read(run.job), store.read(reference_job)
+    dataset, block = _place(study, name[1])
+    found, levels = store.read(run.job), store.read(run.levels)
+    fingerprints = store.read(run.references)["fingerprints"]
+    tuned = store.read(run.tuning) if run.tuning else None
+    flag = RateFlag.of(tuned) if tuned else RateFlag()
     steps, ndcg = np.array(found["step"]), np.array(found["ndcg"])
     same = {
-        "study": study.name, "dataset": name[1], "fold": run.fold, "method": name[2],
-        "axis": study.grid.axis, "value": str(name[3]),
-        **run.job.config, **clicks.config,
-        "policy_fraction": reference_job.config["policy_fraction"],
-        **{what: reference_job.needs[0].config[what] for what in ("normalization", "bits")},
-        "rates_tried": len(tuning.config["learning_rates"]),
+        "study": study.name, "dataset": dataset, "fold": run.fold, "method": name[2],
+        "axis": study.grid.axis, "value": str(name[3]), "beside": block,
+        **dict.fromkeys(OF_OPTIMIZERS, np.nan), **run.job.config, **run.clicks.config,
+        "policy_fraction": run.references.config["policy_fraction"],
+        **{what: run.references.needs[0].config[what] for what in ("normalization", "bits")},
+        "rates_tried": len(tuned["learning_rates"]) if tuned else 0,
         "learning_rate": np.nan if found["learning_rate"] is None else found["learning_rate"],
+        "rates_alike_from": flag.alike[0], "rates_alike_to": flag.alike[1],
+        "rate_at_edge": bool(flag.edge),
         **{what: float(found[what]) for what in ("seconds", "max_weight", "mean_weight")},
-        "best_ndcg": reference["best_ndcg"], "policy_ndcg": reference["policy_ndcg"],
-        **{f"{part}_fingerprint": value for part, value in reference["fingerprints"].items()},
+        "best_ndcg": levels["best"], "policy_ndcg": levels["policy"],
+        **{f"{part}_fingerprint": value for part, value in fingerprints.items()},
         **{f"version_{what}": version for what, version in found["versions"].items()},
         "key": run.job.key, "seed": run.seed,
     }  # fmt: skip
@@ -116,6 +124,16 @@ def _columns(
         "step": steps,
         "drawn": steps * run.job.config["batch_size"],
         "ndcg": ndcg,
-        "regret": reference["best_ndcg"] - ndcg,
+        "regret": levels["best"] - ndcg,
         "diverged": steps >= (np.inf if diverged_at is None else diverged_at),
     }
+
+
+def _place(study: Study, place: str) -> tuple[str, str]:
+    """Return the dataset of a place, and in words what is varied beside the axis."""
+    grid = study.grid
+    for source in study.sources:
+        for block in grid.blocks():
+            if grid.where(source.name, block) == place:
+                return source.name, ", ".join(f"{name}={value}" for name, value in block.items())
+    raise KeyError(place)

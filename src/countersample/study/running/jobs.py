@@ -21,7 +21,7 @@ from countersample.training.optimizers import OPTIMIZERS
 from countersample.tuning.paths import FEWEST_DRAWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from countersample._progress import Progress
     from countersample.study.design.claims import Value
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from countersample.study.running.workbench import Workbench
 
 
-_CLICKS = ("clicks", "gamma", "bias_offset", "noise", "relevant", "top", "second_share")
+_CLICKS = ("clicks", "gamma", "bias_offset", "noise", "relevant", "top", "second_share",
+           "click_model", "policy")  # fmt: skip
 _TRAINING = ("optimizer", "objective", "batch_size", "epochs", "clip", "trained_gamma",
-             "evaluate_every", "no_relevant")  # fmt: skip
-_REFERENCES = ("policy_fraction", "no_relevant")
+             "evaluate_every", "metric", "no_relevant")  # fmt: skip
+_REFERENCES = ("policy_fraction",)
+_LEVELS = ("metric", "no_relevant")
 _BATCHED_RUNS = 8  # learning rates that share a pass over the data
 _TUNED_AS = 15  # runs of a ranker that its tuning takes as long as
 _BATCH_COST = 3.0  # of such a pass, in passes with one learning rate (see estimate.py)
@@ -70,11 +72,28 @@ class Job:
 
 
 class RunOf(NamedTuple):
-    """A run of a cell: its fold and seed, and its job, which needs a tuning and a click log."""
+    """A run of a cell: its fold and seed, and its jobs."""
 
     fold: str
     seed: int
-    job: Job
+    job: Job  # it needs a tuning, unless its optimizer has no learning rate, and a click log
+    levels: Job  # how good w* and the logging policy are
+
+    @property
+    def clicks(self) -> Job:
+        """The click log."""
+        return self.job.needs[-1]
+
+    @property
+    def references(self) -> Job:
+        """w* and the logging policy."""
+        (reference,) = self.clicks.needs
+        return reference
+
+    @property
+    def tuning(self) -> Job | None:
+        """The tuning, or None where there is nothing to tune."""
+        return self.job.needs[0] if len(self.job.needs) > 1 else None
 
 
 @dataclass
@@ -83,7 +102,7 @@ class WorkList:
 
     # By key; everything a job needs comes before it.
     jobs: dict[str, Job] = field(default_factory=dict)
-    # By study, dataset, method and value.
+    # By study, dataset (and combination: see `Grid.where`), method and value.
     cells: dict[tuple[str, str, str, Value], list[RunOf]] = field(default_factory=dict)
     # Other results, under the study and what its kind knows them by.
     others: dict[tuple[Hashable, ...], list[Job]] = field(default_factory=dict)
@@ -101,11 +120,22 @@ class WorkList:
         known = {"source": dict(fold.config)} | _chosen(config, ("normalization", "bits"))
         return self.add(Job("data", f"data of {fold.title}", known, stages.prepare_data))
 
-    def clicks(self, fold: Fold, config: ExperimentConfig, seed: int) -> Job:
-        """One click log, and with it w* and the logging policy."""
+    def references(self, fold: Fold, config: ExperimentConfig) -> Job:
+        """w* and the logging policy."""
         title = f"full supervision on {fold.title}"
         known, needs = _chosen(config, _REFERENCES), (self.data(fold, config),)
-        reference = self.add(Job("references", title, known, stages.references, needs))
+        return self.add(Job("references", title, known, stages.references, needs))
+
+    def levels(self, fold: Fold, config: ExperimentConfig) -> Job:
+        """How good w* and the logging policy are."""
+        title = f"levels of {fold.title}"
+        needs = (self.references(fold, config),)
+        return self.add(Job("levels", title, _chosen(config, _LEVELS), stages.levels, needs))
+
+    def clicks(self, fold: Fold, config: ExperimentConfig, seed: int) -> Job:
+        """One click log, and with it w* and the logging policy."""
+        reference = self.references(fold, config)
+        needs = reference.needs
         title = f"relevant items of {fold.title}"
         self.add(Job("relevance", title, _chosen(config, ("relevant",)), stages.relevance, needs))
         title = f"{config.clicks:,} clicks on {fold.title}"
@@ -127,30 +157,30 @@ class WorkList:
         return self.add(Job("ranker", title, known, stages.ranker, logs, draws))
 
     def runs(self, fold: Fold, config: ExperimentConfig, method: Method) -> list[RunOf]:
-        """Tuning of a method, and a run for each click log."""
-        known = _chosen(config, _TRAINING) | {
+        """Plan a run for each click log, and a tuning, where there is a learning rate."""
+        known = _chosen(config, _TRAINING) | config.optimizer_settings | {
             "plan": method.plan, "unit": method.unit, "exposure": method.exposure,
         }  # fmt: skip
         logs = [self.clicks(fold, config, seed) for seed in range(config.seeds)]
-        chosen_by = tuple(logs[: config.tuning_seeds])
-        needs_none = OPTIMIZERS[config.optimizer].learning_rate is not None
-        rates = [] if needs_none else list(config.learning_rates)
-        draws = config.steps() * config.batch_size
-        tuning = self.add(
-            Job(
-                "tuning",
-                f"{method.name} on {fold.title}",
-                known | {"learning_rates": rates},
-                stages.tune,
-                chosen_by,
-                draws * len(chosen_by) * _BATCH_COST * len(rates) / _BATCHED_RUNS,
-            )
-        )
+        title, draws = f"{method.name} on {fold.title}", config.steps() * config.batch_size
+        tuned: tuple[Job, ...] = ()
+        if OPTIMIZERS[config.optimizer].learning_rate is None:
+            tuned = (self._tuning(title, known, config, logs[: config.tuning_logs]),)
         runs = [
-            Job("run", tuning.title, known | {"seed": seed}, stages.run, (tuning, log), draws)
+            Job("run", title, known | {"seed": seed}, stages.run, (*tuned, log), draws)
             for seed, log in enumerate(logs)
         ]
-        return [RunOf(fold.name, seed, self.add(run)) for seed, run in enumerate(runs)]
+        levels = self.levels(fold, config)
+        return [RunOf(fold.name, seed, self.add(run), levels) for seed, run in enumerate(runs)]
+
+    def _tuning(
+        self, title: str, known: dict[str, Any], config: ExperimentConfig, logs: Sequence[Job]
+    ) -> Job:
+        rates = list(config.learning_rates)
+        draws = config.steps() * config.batch_size * len(logs)
+        cost = draws * _BATCH_COST * len(rates) / _BATCHED_RUNS
+        known = known | {"learning_rates": rates}
+        return self.add(Job("tuning", title, known, stages.tune, tuple(logs), cost))
 
 
 def _hash(value: list[Any]) -> str:

@@ -1,9 +1,9 @@
-"""Learning rates for full supervision: a grid around what theory says, open at both ends."""
+"""Learning rates: which is chosen, and for full supervision a grid that is open at both ends."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from countersample.theory import gradient_bounds, step_size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from countersample._arrays import Bools, Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.training import TrainingOptions
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 SAMPLED = 200  # queries in which the longest gradient is looked for
 PER_DECADE = 2
 FIRST = range(-2, 6)  # as many as training serves with one pass over memory
+EQUAL = 1e-4  # of a metric: what tables do not show
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,43 @@ def theoretical_rate(
         max_multiplier=1.0, gradient_bound=plan.max_multiplier * longest or 1.0, radius=1.0,
         steps=options.n_steps(log.n_rows),
     )  # fmt: skip
+
+
+class Chosen(NamedTuple):
+    """Which of several rates is taken, and those beside it that are alike: by index."""
+
+    rate: int
+    first: int
+    last: int
+
+
+def choose(values: Floats, usable: Bools) -> Chosen:
+    """Choose a rate by the values of each query, (n_rates, n_queries).
+
+    The best is that of the highest mean. Those beside it are *equal* where their mean is as high
+    but for 0.0001, and of equal ones the middle is taken: at rates so small that only the length of
+    the weights differs, the rankings are the same. They are *alike* where the mean of the
+    differences by query is within its standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.array([[0.1, 0.3], [0.5, 0.7], [0.5, 0.7], [0.5, 0.7], [0.5, 0.6]])
+    >>> choose(values, np.ones(5, bool))
+    Chosen(rate=2, first=1, last=4)
+    """
+    means = np.where(usable, values.mean(axis=1), -np.inf)
+    best = int(means.argmax())
+    behind = values[best] - values
+    errors = behind.std(axis=1) / np.sqrt(behind.shape[1])
+    first, last = _around(best, usable & (means >= means[best] - EQUAL))
+    alike = usable & (behind.mean(axis=1) <= np.maximum(errors, EQUAL))
+    return Chosen((first + last) // 2, *_around(best, alike))
+
+
+def _around(index: int, holds: Bools) -> tuple[int, int]:
+    """Return the first and the last of those that hold without a gap around one that does."""
+    gaps = np.flatnonzero(~holds)
+    before, after = gaps[gaps < index], gaps[gaps > index]
+    first = int(before[-1]) + 1 if len(before) else 0
+    return first, int(after[0]) - 1 if len(after) else len(holds) - 1

@@ -6,13 +6,14 @@ The key of a result has a hash of the code of the file here, and of all that it 
 
 from countersample.study.running.stages.clicks import diagnosis, simulate
 from countersample.study.running.stages.labelled import prepare_data, relevance, shape
-from countersample.study.running.stages.supervision import references
+from countersample.study.running.stages.supervision import levels, references
 from countersample.study.running.stages.training import length_of, run, tune
 from countersample.study.running.stages.users import ranker
 
 __all__ = [
     "diagnosis",
     "length_of",
+    "levels",
     "prepare_data",
     "ranker",
     "references",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.clicks import PositionBias, diagnose, simulate_clicks
+from countersample.clicks import PositionBias, Ranked, Shuffled, Swapped, diagnose, simulate_clicks
 from countersample.data.scoring import linear_scores
 from countersample.study.running.references import logging_policy
 from countersample.study.running.stages.labelled import relevant_grade
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.study.running.jobs import Job
     from countersample.study.running.workbench import Workbench
+
+
+_SHOWN = {"ranked": Ranked, "swapped": Swapped, "shuffled": Shuffled}
 
 
 def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
@@ -28,7 +31,8 @@ def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
     if config["second_share"]:
         fraction = reference.config["policy_fraction"]
         weights.append(logging_policy(train_set, fraction=fraction, seed=1))
-    scores = list(linear_scores(np.array(weights), train_set.features))
+    shows = _SHOWN[config["policy"]]
+    scores = [shows(each) for each in linear_scores(np.array(weights), train_set.features)]
     return simulate_clicks(
         train_set,
         scores[0] if len(scores) == 1 else dict(zip(("first", "second"), scores, strict=True)),
@@ -38,6 +42,7 @@ def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
         bias=PositionBias(config["gamma"], config["bias_offset"]),
         relevant=relevant_grade(train_set, config["relevant"]),
         noise=config["noise"],
+        click_model=config["click_model"],
         rng=config["seed"],
     )
 
