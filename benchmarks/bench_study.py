@@ -77,7 +77,7 @@ def extrapolate(work, parts, options) -> tuple[float, float]:
         "clicks": lambda: seconds_of(
             lambda: simulate_clicks(train_set, scores, 1_000_000, rng=0)
         ),
-        "data": lambda: 0.0, "diagnosis": lambda: 0.0,
+        **dict.fromkeys(("data", "diagnosis", "levels", "relevance"), lambda: 0.0),
     }  # fmt: skip
     known: dict[tuple, float] = {}
     ours = peer = 0.0

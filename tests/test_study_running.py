@@ -16,7 +16,7 @@ from countersample.data.hashing import kept_arrays
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.study.experiment import changed, plan, read_experiment
 from countersample.study.results import RateFlag
-from countersample.study.running import code, rates, stages
+from countersample.study.running import code, estimate, rates, stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
 from countersample.study.running.runner import Tally, state_of
@@ -246,6 +246,25 @@ def _interrupt():
     import _thread
 
     _thread.interrupt_main()
+
+
+class TestTheEstimate:
+    def test_is_of_all_work_on_the_data_there_is(self, finished):
+        _, store, work = finished
+        jobs = list(work.jobs.values())
+        speed = estimate.Speed(estimate.sample_of(jobs[0], store), 1)
+        for job in jobs:
+            needs_time = job.stage in {"references", "clicks", "tuning", "run"}
+            assert (speed.of(job) > 0) == needs_time, job.stage
+        assert estimate.estimate(jobs, store, workers=2).seconds > 0
+
+    def test_is_measured_on_a_part_of_data_that_is_not_made(self, tmp_path):
+        work = plan(["optimizers"], scale="small", datasets=["tiny"], settings={"queries": 6000})
+        data = next(iter(work.work().jobs.values()))
+        sample = estimate.sample_of(data, Store(tmp_path / "none"))
+        assert sum(part.n_queries for part in sample.parts) == 2000
+        assert sample.scale == 3.0
+        assert not (tmp_path / "none").exists()
 
 
 class TestTheRateThatIsChosen:

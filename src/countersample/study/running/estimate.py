@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _DRAWS = 4000  # of a measurement
 _CLICKS = 20_000
-_ROUNDS = 3
+_ROUNDS = 5
 _SAMPLED = 2000  # queries of a synthetic set that is not made yet; more than a CPU's cache has
 _BATCHED = 8  # learning rates that share a pass over the data
 _SUPERVISED_ROUNDS = 1.5  # of full supervision: some learning rates lead it on beyond the first
@@ -143,15 +143,15 @@ class Speed:
                 unit=unit, optimizer=optimizer, batch_size=batch_size, steps=steps, workers=1,
             )  # fmt: skip
 
-        whole = self._best(work)
-        made_once = self._best(lambda seed: work(seed, 1))
+        whole = self._time(work)
+        made_once = self._time(lambda seed: work(seed, 1))
         return max(0.0, whole - made_once) / (n_steps * batch_size)
 
     def _measure_overhead(self, unit: str) -> float:
         """Seconds that a training takes before its first step, by click of the log."""
         train_set = self._sample.parts[0]
         log = self._log()
-        work = self._best(
+        work = self._time(
             lambda seed: train_many(
                 train_set, log, learning_rates=[1e-9], seeds=[seed], unit=unit, steps=1, workers=1
             )
@@ -160,20 +160,20 @@ class Speed:
 
     def _measure_evaluation(self, part: int) -> float:
         """Seconds of one ranker on validation (1) or test data (2)."""
-        coefs = np.zeros((10, self._sample.parts[0].n_features))
+        coefs = np.random.default_rng(0).random((10, self._sample.parts[0].n_features))
         dataset = self._sample.parts[part]
-        seconds = self._best(lambda _: learning_curve(coefs, dataset, METRIC, no_relevant="skip"))
+        seconds = self._time(lambda _: learning_curve(coefs, dataset, METRIC, no_relevant="skip"))
         return self._sample.scale * seconds / len(coefs)
 
     def _measure_log(self) -> float:
         """Seconds of a click: simulated and diagnosed."""
-        return self._best(lambda seed: diagnose(self._log(seed))) / _CLICKS
+        return self._time(lambda seed: diagnose(self._log(seed))) / _CLICKS
 
     def _log(self, seed: int = 0) -> ClickLog:
         train_set = self._sample.parts[0]
         return simulate_clicks(train_set, train_set.labels, _CLICKS, rng=seed)
 
-    def _best(self, work: Callable[[int], object]) -> float:
+    def _time(self, work: Callable[[int], object]) -> float:
         """Return the seconds of the fastest of a few rounds in which all workers do the work."""
         begin = time.perf_counter()
         work(0)  # compiles, and touches the data
