@@ -24,7 +24,7 @@ RIGHT, HALF, WRONG = np.eye(3)
 
 def w_star(monkeypatch, *ways):
     """w* where the four ways end in these weights."""
-    found = dict(zip(references._WAYS, ways, strict=True))
+    found = dict(zip(references.WAYS, ways, strict=True))
     monkeypatch.setattr(
         references, "_tuned", lambda _data, _vali, gain, objective, **_: found[gain, objective]
     )

@@ -79,7 +79,7 @@ def choose(values: Floats, usable: Bools) -> Chosen:
     >>> import numpy as np
     >>> values = np.array([[0.1, 0.3], [0.5, 0.7], [0.5, 0.7], [0.5, 0.7], [0.5, 0.6]])
     >>> choose(values, np.ones(5, bool))
-    Chosen(rate=2, first=1, last=4)
+    Chosen(rate=2, first=1, last=3)
     """
     means = np.where(usable, values.mean(axis=1), -np.inf)
     best = int(means.argmax())
