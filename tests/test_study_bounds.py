@@ -199,11 +199,17 @@ def test_verdicts_that_go_wrong(measured):
     """A bound that is broken, weights that are all equal, and a method that lags behind."""
     ips, sampled = measured.excess["IPS-SGD"], measured.excess["CounterSample"]
     broken = replace(measured, bound=measured.bound | {"IPS-SGD": ips.mean(axis=1) / 2})
-    assert bounds_verdicts("tiny", broken)[0].outcome == "in part"
+    assert bounds_verdicts("tiny", broken)[0].outcome == "not confirmed"
     level = replace(measured, max_multiplier=dict.fromkeys(measured.max_multiplier, 2.0))
     assert bounds_verdicts("tiny", level)[1].outcome == "not confirmed"
     behind = replace(measured, excess={"IPS-SGD": sampled, "CounterSample": sampled * 2})
     assert bounds_verdicts("tiny", behind)[2].outcome == "not confirmed"
+
+
+def test_a_bound_within_the_noise_is_open(measured):
+    """Bounds that are the very means: neither below nor above them is shown."""
+    means = {name: excess.mean(axis=1) for name, excess in measured.excess.items()}
+    assert bounds_verdicts("tiny", replace(measured, bound=means))[0].outcome == "open"
 
 
 def test_figure(measured, tmp_path):

@@ -157,7 +157,7 @@ class TestVerdicts:
         assert claims == list(dict.fromkeys(verdict.claim for verdict in report.verdicts))
         chips = [e["text"].split(" ", 1) for e in page.elements if "chip" in e.get("class", "")]
         assert [outcome for _, outcome in chips] == [v.outcome for v in report.verdicts]
-        signs = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗"}
+        signs = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗", "open": "○"}
         assert all(sign == signs[outcome] for sign, outcome in chips)
 
     def test_tally_adds_up(self, report, page):
@@ -177,7 +177,7 @@ class TestVerdicts:
         (sentence,) = summarize(verdicts)
         assert "3 claims" in sentence
         assert "2 datasets (d1, d2)" in sentence
-        assert sentence.endswith("5 verdicts: 2 confirmed, 2 in part, 1 not confirmed.")
+        assert sentence.endswith("5 verdicts: 2 confirmed, 2 in part, 1 not confirmed, 0 open.")
         assert summarize([]) == ()
 
     def test_a_verdict_may_be_about_no_dataset(self):
@@ -186,7 +186,7 @@ class TestVerdicts:
         (item,) = [li["text"] for li in page.all("li") if li["text"].startswith("✓ confirmed ")]
         assert item == "✓ confirmed By 2."
         (sentence,) = summarize([toy])
-        assert sentence.endswith("1 verdict: 1 confirmed, 0 in part, 0 not confirmed.")
+        assert sentence.endswith("1 verdict: 1 confirmed, 0 in part, 0 not confirmed, 0 open.")
         on_data = replace(toy, dataset="yahoo")
         assert "against 1 dataset (yahoo) that gives 2 verdicts" in summarize([toy, on_data])[0]
 

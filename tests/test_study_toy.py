@@ -270,7 +270,7 @@ def test_verdict_on_distances(rng, sampled, weighted, outcome):
 
 @pytest.mark.parametrize(
     ("farthest", "outcome"),
-    [((0.1, 0.5), "confirmed"), ((0.5, 0.1), "not confirmed"), ((0.0, 0.0), "not confirmed")],
+    [((0.1, 0.5), "confirmed"), ((0.5, 0.1), "not confirmed"), ((0.0, 0.0), "open")],
 )
 def test_verdict_on_straying(rng, farthest, outcome):
     _, steadier, hopeless = toy_verdicts(made(rng, (0.1, 0.1), (0.1, 0.1), farthest))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from countersample._params import choice
+from countersample._params import choice, number
 from countersample.errors import ParameterError
+from countersample.study.design.published import PAPER_DATASETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 Value = float | int | str
 Direction = Literal["lower", "higher", "same"]
 SOURCES = ("paper", "beyond")
+EVERY = "all"  # the method of a claim about every method
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,14 @@ class Claim:
     than: str = ""  # another method; empty where the test compares none
     at: tuple[Value, ...] = ()  # the settings it speaks of; empty: all
     source: str = "paper"  # one of `SOURCES`
+    on: str = ""  # the dataset of the paper that it speaks of, or one of its shape; empty: all
+    # The smallest difference that counts, in what is compared; None: that of the quantity.
+    margin: float | None = None
+
+    @property
+    def smallest(self) -> float:
+        """The smallest difference that counts."""
+        return TESTS[self.test].quantity.margin if self.margin is None else self.margin
 
     def check(self, methods: Sequence[str], values: Sequence[Value]) -> None:
         """Raise a `ParameterError` that says what is wrong with the claim, if anything is.
@@ -35,11 +45,18 @@ class Claim:
         """
         test = TESTS[choice("test", self.test, TESTS)]
         choice("source", self.source, SOURCES)
-        choice("method", self.method, methods)
+        choice("method", self.method, [EVERY] if test.compares == "cases" else methods)
+        if self.on:
+            choice("on", self.on, sorted(set(PAPER_DATASETS.values())))
+        if self.margin is not None:
+            number("margin", self.margin, above=0)
         if test.than:
             choice("than", self.than, [name for name in methods if name != self.method])
         elif self.than:
             raise ParameterError(f"than is {self.than!r}, but {self.test!r} compares no methods")
+        self._check_at(test, values)
+
+    def _check_at(self, test: ClaimTest, values: Sequence[Value]) -> None:
         at = list(self.at)
         for value in at:
             if value not in values:
@@ -47,12 +64,12 @@ class Claim:
                 raise ParameterError(f"at has {value!r}, expected values of the study: {known}")
         if len(set(at)) < len(at):
             raise ParameterError(f"at is {at!r}, expected each value once")
-        if test.compares == "others" and len(at) != 1:
+        if test.compares in {"others", "cases"} and len(at) != 1:
             raise ParameterError(f"at is {at!r}, but {self.test!r} needs one value")
         if test.compares != "methods" and len(values) < 2:
             raise ParameterError(f"{self.test!r} needs a study of two values or more")
-        if test.compares in {"leads", "settings"} and len(at) == 1:
-            raise ParameterError(f"at is {at!r}, but {self.test!r} needs a first and a last value")
+        if test.compares in {"leads", "settings", "pairs"} and len(at) == 1:
+            raise ParameterError(f"at is {at!r}, but {self.test!r} needs two values or more")
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,9 @@ class Quantity:
     measure: str  # "regret", ×100, or "ndcg", nDCG@10 at the last point
     words: str  # they begin a sentence
     digits: int  # decimals shown
+    # The smallest difference that counts. The largest that the paper calls comparable is 0.04 of
+    # regret ×100, the smallest that it calls significant 0.07.
+    margin: float
     relative: bool = False  # whether a difference may be told in per cent
 
 
@@ -70,8 +90,9 @@ class ClaimTest:
     """How a kind of claim is tested."""
 
     # The method with another, at each setting; its lead over another at the last setting with the
-    # first; itself at the last setting with the first; itself at one setting with each other.
-    compares: Literal["methods", "leads", "settings", "others"]
+    # first; itself at the last setting with the first; itself at every two settings; itself at one
+    # setting with each other; the same of every method on every dataset, of which most must hold.
+    compares: Literal["methods", "leads", "settings", "pairs", "others", "cases"]
     direction: Direction  # what the first should be beside the second
     quantity: Quantity
 
@@ -81,9 +102,9 @@ class ClaimTest:
         return self.compares in {"methods", "leads"}
 
 
-_REGRET = Quantity("regret", "Regret ×100", 3, relative=True)
-_NDCG = Quantity("ndcg", "nDCG@10 at the end", 4)
-_LEAD = Quantity("regret", "The lead in regret ×100", 3)
+_REGRET = Quantity("regret", "Regret ×100", 3, 0.05, relative=True)
+_NDCG = Quantity("ndcg", "nDCG@10 at the end", 4, 0.0005)
+_LEAD = Quantity("regret", "The lead in regret ×100", 3, 0.05)
 
 TESTS: Mapping[str, ClaimTest] = MappingProxyType(
     {
@@ -96,6 +117,9 @@ TESTS: Mapping[str, ClaimTest] = MappingProxyType(
         "lead-shrinks": ClaimTest("leads", "lower", _LEAD),
         "grows": ClaimTest("settings", "higher", _REGRET),
         "shrinks": ClaimTest("settings", "lower", _REGRET),
+        "steady": ClaimTest("pairs", "same", _REGRET),
         "best-at": ClaimTest("others", "lower", _REGRET),
+        "ends-lowest-at": ClaimTest("others", "lower", _NDCG),
+        "mostly-best-at": ClaimTest("cases", "lower", _REGRET),
     }
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from math import copysign, inf, nan
+from math import copysign, inf, nan, sqrt
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,10 +40,55 @@ class PairedTest:
     """Two samples compared pair by pair: the mean of a − b, and whether it could be chance."""
 
     difference: float  # the mean of a − b
-    half_width: float  # of its 95 % interval
+    error: float  # its standard error, s/√n; not a number where there is one pair
     p: float  # of Student's paired test, two-sided; not a number where there is one pair
     effect: float  # Cohen's d_z: the mean of the differences over their standard deviation
     n: int  # pairs: runs, or folds where there are several
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the 95 % interval of the difference."""
+        return self.half(0.95)
+
+    def half(self, confidence: float) -> float:
+        """Half the width of an interval of the difference, t·s/√n; not a number for one pair."""
+        if self.n < 2:
+            return nan
+        return _student_quantile((1 + confidence) / 2, self.n - 1) * self.error
+
+    def p_below(self, limit: float) -> float:
+        """Return p of the one-sided test that shows the difference to be below a limit.
+
+        Examples
+        --------
+        A mean of 2 with a standard error of 1, over 3 pairs, is below 2 with p = 1/2.
+
+        >>> PairedTest(2.0, 1.0, 0.18, 1.15, 3).p_below(2.0)
+        0.5
+        """
+        from scipy import special  # noqa: PLC0415 (slow to import)
+
+        away = self.difference - limit
+        if self.n < 2:
+            return nan
+        if self.error == 0:
+            return float(away >= 0)
+        return float(special.stdtr(self.n - 1, away / self.error))
+
+    def p_above(self, limit: float) -> float:
+        """Return p of the one-sided test that shows the difference to be above a limit."""
+        return replace(self, difference=-self.difference).p_below(-limit)
+
+    def p_within(self, margin: float) -> float:
+        """Return p of the two one-sided tests (TOST) that show |difference| < margin.
+
+        It is the larger of the two; below 0.05 where the 90 % interval lies within ±margin.
+        """
+        return max(self.p_below(margin), self.p_above(-margin))
+
+    def p_beyond(self, margin: float) -> float:
+        """Return p, two-sided, of the test that shows |difference| > margin."""
+        return min(1.0, 2 * min(self.p_below(-margin), self.p_above(margin)))
 
 
 def interval(values: ArrayLike, confidence: float = 0.95) -> float:
@@ -185,7 +230,7 @@ def paired_test(a: ArrayLike, b: ArrayLike, runs: Runs) -> PairedTest:
             return PairedTest(0.0, 0.0, 1.0, 0.0, n)
         return PairedTest(mean, 0.0, 0.0, copysign(inf, mean), n)
     p = float(stats.ttest_rel(first, second).pvalue)
-    return PairedTest(mean, interval(differences), p, mean / spread, n)
+    return PairedTest(mean, spread / sqrt(n), p, mean / spread, n)
 
 
 def _rounding(first: Floats, second: Floats) -> float:

@@ -16,6 +16,7 @@ from countersample.errors import ParameterError
 from countersample.pages.drawing import add_legend, figure_style, new_panels, save_figure
 from countersample.study.design.published import PAPER_DATASETS
 from countersample.study.findings.claims import Verdict
+from countersample.study.findings.deciding import State
 from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.study.kinds.kind import Done, Kind
@@ -109,11 +110,12 @@ def weights_verdicts(weights: Weights, published: Published) -> list[Verdict]:
 
 def _growth(weights: Weights, dataset: str) -> Verdict:
     gammas = _gammas(weights)
-    holds, parts = [], []
+    states, parts = [], []
     for offset, curve in enumerate(CURVES):
         mean, largest = _means(weights, dataset, offset).T
         ratios = largest / mean
-        holds += [ratios[0] > 1, *(np.diff(ratios) > 0)]
+        grows = [ratios[0] > 1, *(np.diff(ratios) > 0)]
+        states += [State.HOLDS if one else State.ABSENT for one in grows]
         parts.append(
             f"from {show_number(float(ratios[0]))} at γ = {gammas[0]:g} to "
             f"{show_number(float(ratios[-1]))} at γ = {gammas[-1]:g} under {curve}"
@@ -122,8 +124,8 @@ def _growth(weights: Weights, dataset: str) -> Verdict:
         (STUDY, dataset),
         "The largest weight M is above the mean weight M̄, and the more so the larger γ.",
         "paper",
-        holds,
-        f"M/M̄ grows {' and '.join(parts)}." if all(holds) else f"M/M̄ goes {' and '.join(parts)}.",
+        states,
+        f"M/M̄ {'grows' if min(states) > 0 else 'goes'} {' and '.join(parts)}.",
     )
 
 
@@ -139,7 +141,7 @@ def _curve(weights: Weights, published: Published, dataset: str) -> Verdict:
         f"The paper's table of weights is of the curve of its authors' code, {CURVES[1]}, not of "
         f"its equation, {CURVES[0]}.",
         "beyond",
-        [decided],
+        [State.HOLDS if decided else State.OPEN],
         f"The paper's M at γ = {gamma:g} is {largest:.2f} = {reciprocal}^{gamma:g}, and the "
         f"longest list has {longest} items: {told}. Its M̄ is {off_by[1]:.0f} % from ours under the "
         f"curve of the code and {off_by[0]:.0f} % under the equation, mean over γ; that depends on "

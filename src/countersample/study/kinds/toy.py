@@ -15,6 +15,7 @@ from countersample.pages.drawing import (
 )
 from countersample.study.design.grids import COMPARED
 from countersample.study.findings.claims import Verdict
+from countersample.study.findings.deciding import State
 from countersample.study.findings.statistics import SIGNIFICANT, holm
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.study.findings.toy import (
@@ -179,9 +180,10 @@ def _compare_shares(a: Bools, b: Bools) -> tuple[Floats, Floats]:
 
 
 def _lower(difference: Floats, p: Floats) -> Ints:
-    """Return 1 where the difference is significantly below 0, −1 where above, else 0."""
-    signs: Ints = -np.sign(difference).astype(np.int64) * (holm(p) < SIGNIFICANT)
-    return signs
+    """Return whether each difference is significantly below 0, above, or neither (`State`)."""
+    shown = np.where(difference < 0, State.HOLDS, State.OPPOSITE)
+    states: Ints = np.where(holm(p) < SIGNIFICANT, shown, State.OPEN)
+    return states
 
 
 def _listed(
@@ -189,7 +191,11 @@ def _listed(
 ) -> str:
     """Return "Nearer at 0.01 (1 against 2), …; no different at …; the opposite at …"."""
     parts = []
-    for wanted, words in ((1, f"{word} at"), (0, "no different at"), (-1, "the opposite at")):
+    for wanted, words in (
+        (State.HOLDS, f"{word} at"),
+        (State.OPEN, "no different at"),
+        (State.OPPOSITE, "the opposite at"),
+    ):
         found = [
             f"{column_title(float(rate))} ({show(ours)} against {show(other)})"
             for rate, sign, ours, other in zip(rates, holds, *numbers, strict=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from countersample.study.findings.tables import Entry, Group, Table
     from countersample.study.report.page import Link, LogDiagnosis, SettingLine
 
-_SIGNS = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗"}
+_SIGNS = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗", "open": "○"}
 
 
 def verdict_lists(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> str:
