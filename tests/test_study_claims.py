@@ -228,7 +228,7 @@ def test_mostly_best_is_one_verdict_over_all_datasets():
     asked = claim("mostly-best-at", "all", "", at=(0.5,))
     (verdict,) = judge(make_result(cells, claims=[asked]))
     assert (verdict.dataset, verdict.outcome) == ("", "confirmed")
-    assert "at 8 of 8 cases, significantly at 8" in verdict.evidence
+    assert "is lower at 0.5 than elsewhere in 8 of 8 cases, significantly at 8" in verdict.evidence
 
 
 def test_ends_lowest_at():

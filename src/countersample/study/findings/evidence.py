@@ -81,6 +81,7 @@ def _directed(findings: Sequence[Finding], states: Sequence[State], test: ClaimT
     right = sum(finding.goes(test.direction) for finding in findings)
     first, second = findings[0].names
     where = f"{second} at" if test.compares == "methods" else "at"
+    where = "elsewhere in" if test.compares == "cases" else where
     opposite = "higher" if test.direction == "lower" else "lower"
     counts = Counter(states)
     wrong = counts[State.OPPOSITE]
