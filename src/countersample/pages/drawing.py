@@ -51,6 +51,7 @@ MARKED = (  # a colour and a marker, for lines that are not methods
     ("#000000", "o"), ("#E69F00", "s"), ("#56B4E9", "^"), ("#009E73", "v"),
     ("#0072B2", "D"), ("#D55E00", "P"), ("#CC79A7", "X"),
 )  # fmt: skip
+FILLED, OUTLINED = 0.16, 0.6  # how opaque a band and its outline are
 SMALL = 8  # points: what is not a title
 _METADATA = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 _SETTINGS: dict[Any, Any] = {
@@ -153,10 +154,29 @@ def draw_band(
     style: Style,
     label: str = "",
 ) -> None:
-    """Draw a line in a method's style, and what is between two others as a band."""
+    """Draw a line in a method's style, and what is between two others as a band.
+
+    Bands have outlines. Those of methods without a hue are not filled: where an orange and a blue
+    one overlap is grey, and would look like a grey one.
+    """
     axes.plot(x, middle, color=style.colour, ls=style.dash, lw=1.5, label=label)
     if low is not None and high is not None:
-        axes.fill_between(x, low, high, color=style.colour, alpha=0.18, lw=0)
+        from matplotlib.colors import to_rgba  # noqa: PLC0415 (heavy)
+
+        filled = to_rgba(style.colour, FILLED) if has_hue(style.colour) else "none"
+        axes.fill_between(x, low, high, facecolor=filled, lw=0.6,
+                          edgecolor=to_rgba(style.colour, OUTLINED))  # fmt: skip
+
+
+def has_hue(colour: str) -> bool:
+    """Whether an "#rrggbb" colour is no grey, black or white.
+
+    Examples
+    --------
+    >>> has_hue("#0072B2"), has_hue("#6E6E6E")
+    (True, False)
+    """
+    return len({colour[place : place + 2] for place in (1, 3, 5)}) > 1
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:
