@@ -97,6 +97,7 @@ def made_toy(rng, *, n_draws=4):
         "y": (x @ optimum).tolist(),
         "p": p.tolist(),
         "optimum": optimum.tolist(),
+        "rate": 0.03,
         "draws": draws,
     }
 

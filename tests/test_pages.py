@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import re
 from importlib.resources import files
 
@@ -16,9 +17,12 @@ from countersample.pages.drawing import (
     STYLES,
     figure_style,
     inline_figure,
+    log_ticks,
+    new_axes,
     new_panels,
     save_figure,
     save_picture,
+    set_log,
     style_of,
 )
 
@@ -134,6 +138,34 @@ class TestDrawing:
             first, second = (tmp_path / f"{stem}.1.{suffix}" for stem in "ab")
             assert first.read_bytes() == second.read_bytes()
         assert (tmp_path / "a.1.csv").read_text() == "x,y\n1,0.333333\n"
+
+    @pytest.mark.parametrize("low", [1, 1.3, 2, 4.4, 7.1, 9.9])
+    @pytest.mark.parametrize("ratio", [1.05, 1.4, 2, 5, 9, 30, 1e3, 1e5, 1e11])
+    @pytest.mark.parametrize("scale", [1e-6, 1, 1000])
+    def test_ticks_of_a_logarithmic_axis(self, low, ratio, scale):
+        """Two to five, within the axis, and far enough from each other for their labels."""
+        first, last = low * scale, low * scale * ratio
+        ticks = np.array(log_ticks(first, last))
+        assert 2 <= len(ticks) <= 5
+        assert first * (1 - 1e-6) <= ticks[0] <= ticks[-1] <= last * (1 + 1e-6)
+        apart = np.diff(np.log(ticks)) / np.log(ratio)  # in shares of the axis
+        assert apart.min() > 0.1
+
+    @pytest.mark.parametrize("ends", [(2000, 9000), (300, 30_000), (1, 1e6), (0.3, 1)])
+    def test_labels_of_a_logarithmic_axis_do_not_overlap(self, ends):
+        figure, axes = new_axes(2.5, 2)
+        axes.plot(ends, [1, 2])
+        axes.set_xlim(*ends)
+        set_log(axes, "x")
+        figure.draw_without_rendering()
+        labels = [*axes.get_xticklabels(), *axes.get_xticklabels(minor=True)]
+        boxes = sorted(
+            (box.x0, box.x1)
+            for box in (text.get_window_extent() for text in labels if text.get_text())
+        )
+        assert len(boxes) >= 2
+        for (_, end), (start, _) in itertools.pairwise(boxes):
+            assert start > end
 
     def test_settings_of_matplotlib_stay_as_they_were(self):
         before = dict(mpl.rcParams)

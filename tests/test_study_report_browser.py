@@ -9,6 +9,7 @@ from conftest import SEED
 from made_report import made_report, toy_path
 from scipy import stats
 
+from countersample.pages.drawing import log_ticks
 from countersample.study.report.page import write_report
 
 LAPTOP = {"width": 1280, "height": 800}
@@ -67,8 +68,8 @@ def points(line):
 def test_opens_without_a_word_and_without_a_request(visit):
     page = visit()
     assert page.locator("h1").inner_text() == "Accelerated convergence, measured again"
-    assert page.locator("#study-optimizers .plot svg").count() == 2 * 3
-    assert page.locator("#study-position-bias .plot svg").count() == 2 * 5 + 2
+    assert page.locator("#study-optimizers .plot svg").count() == 2 * 2 * 3  # and the leads
+    assert page.locator("#study-position-bias .plot svg").count() == 2 * (2 * 5) + 2
 
 
 class TestReading:
@@ -150,7 +151,8 @@ class TestReading:
 
     def test_divergence_is_written_below_its_panel(self, visit):
         notes = visit().locator("#study-optimizers .diverged").all_inner_texts()
-        assert notes == ["", "", "", "", "", "IPS-SGD: 2 of 5 runs diverged."]
+        assert notes[:6] == ["", "", "", "", "", "IPS-SGD: 2 of 5 runs diverged."]
+        assert notes[6:] == ["", "", "", "", "", "lead: IPS-SGD, 2 of 5 runs diverged."]
 
 
 class TestSwitches:
@@ -165,7 +167,8 @@ class TestSwitches:
         assert button.get_attribute("aria-pressed") == "false"
         assert (lines.count(), elsewhere.count()) == (0, 6)
         assert section.locator("polyline[data-method='CounterSample']").count() == 12
-        assert not "".join(section.locator(".diverged").all_inner_texts())
+        notes = "".join(section.locator(".diverged").all_inner_texts())
+        assert notes == "lead: IPS-SGD, 2 of 5 runs diverged."  # the lead is shown still
         section.locator(".plot").first.hover()
         assert "IPS-SGD" not in read(section.locator(".panel").first)[1]
         button.click()
@@ -202,6 +205,21 @@ class TestSwitches:
         assert pressed == ["false", "true"]
         section.get_by_role("button", name="linear").click()
         assert (points(line) == linear).all()
+
+
+class TestTicks:
+    def test_those_of_a_logarithmic_axis_are_those_of_the_figures(self, visit):
+        page = visit()
+        for low, high in ((300, 30_000), (2000, 9000), (1, 1e12), (1e-4, 100)):
+            found = page.evaluate("([low, high]) => logTicks(low, high)", [low, high])
+            assert found == pytest.approx(log_ticks(low, high))
+
+    @pytest.mark.parametrize("ends", [(6000, 9000), (7100, 7500), (0.31, 0.33)])
+    def test_short_axes_have_some(self, visit, ends):
+        found = visit().evaluate("([low, high]) => logTicks(low, high)", ends)
+        assert 2 <= len(found) <= 5
+        assert ends[0] <= min(found)
+        assert max(found) <= ends[1]
 
 
 class TestToy:
@@ -259,7 +277,10 @@ class TestToy:
                 if distance > np.linalg.norm(toy["optimum"]):
                     assert f"{name} diverges" in says
                 else:
-                    assert f"{name} ends at a distance of {distance:.3f}" in says
+                    path = toy_path(toy, plan, toy["draws"][0][plan], 10**power)
+                    average = np.linalg.norm(path[:-1].mean(axis=0) - toy["optimum"])
+                    ends = f"{name} ends at a distance of {distance:.3f} from the optimum"
+                    assert f"{ends}, its average at {average:.3f}" in says
         assert "diverges" in says  # at 0.5 both do
 
     def test_new_draws_go_round(self, visit):

@@ -180,6 +180,34 @@ def test_a_page_can_compute_the_paths(toy, rng):
             assert w == pytest.approx(expected.tolist(), rel=1e-9)
 
 
+def test_the_page_begins_with_a_common_draw(toy, rng):
+    """Of all 101 sets as many have a smaller ratio of distances as a larger one."""
+    data = toy_for_page(toy, rng, n_sets=101)
+    assert len(data["draws"]) == 101
+    ratios = []
+    for drawn in data["draws"]:
+        ends = [
+            slow_path(toy, drawn[name], toy.plan(name).multipliers, data["rate"])[-1]
+            for name in ("ips", "countersample")
+        ]
+        weighted, sampled = (np.linalg.norm(end - toy.optimum) for end in ends)
+        ratios.append(weighted / sampled)
+    assert ratios[0] == pytest.approx(np.median(ratios))
+
+
+def test_averages_are_what_the_algorithms_return():
+    """w̄ is the mean of the iterates before each of the 50 steps."""
+    result = run_toy(seed=SEED, n_draws=2, rates=(0.02,))
+    rng = np.random.default_rng(SEED)
+    for draw in range(2):
+        toy = make_toy(rng)
+        for method in COMPARED:
+            plan = toy.plan(method.plan)
+            path = slow_path(toy, plan.draw(STEPS, rng), plan.multipliers, 0.02)
+            expected = np.linalg.norm(path[:STEPS].mean(axis=0) - toy.optimum)
+            assert result.averages[method.name][0, draw] == pytest.approx(expected)
+
+
 # -- over many draws -----------------------------------------------------------------------------
 
 
@@ -212,8 +240,9 @@ def test_what_is_diverged_and_strayed(result):
 def test_table(result):
     table = toy_table(result)
     assert table.columns == ("0.003", "0.01", "0.03", "0.06", "0.1", "0.2")
-    distance, strayed, diverged, nearer = table.groups
+    distance, average, strayed, diverged, nearer = table.groups
     for group, expected in (
+        (average, [np.median(result.averages[m.name][2]) for m in COMPARED]),
         (distance, [np.median(result.distances[m.name][2]) for m in COMPARED]),
         (strayed, [100 * (result.farthest[m.name][2] > START).mean() for m in COMPARED]),
         (diverged, [100 * (result.distances[m.name][2] > START).mean() for m in COMPARED]),
@@ -222,18 +251,22 @@ def test_table(result):
         assert [row.entries[2].value for row in group.rows] == pytest.approx(expected)
     wins = result.distances["CounterSample"][2] < result.distances["IPS-SGD"][2]
     assert nearer.rows[0].entries[2].value == pytest.approx(100 * wins.mean())
+    wins = result.averages["CounterSample"][2] < result.averages["IPS-SGD"][2]
+    assert nearer.rows[1].entries[2].value == pytest.approx(100 * wins.mean())
 
 
 def test_what_the_draws_say(result):
     """The paper's claims hold where training is possible; beyond, CounterSample is no rescue."""
-    nearer, steadier, hopeless = toy_verdicts(result)
-    assert nearer.evidence.startswith("Nearer")
-    for rate in ("0.03", "0.06"):
-        assert rate in nearer.evidence.split(";")[0]
+    nearer, average, steadier, hopeless = toy_verdicts(result)
+    for verdict in (nearer, average):
+        assert verdict.evidence.startswith("Nearer")
+        for rate in ("0.03", "0.06"):
+            assert rate in verdict.evidence.split(";")[0]
+        assert "Not asked at 0.003: in the median neither method covers 75 %" in verdict.evidence
     assert steadier.outcome in {"confirmed", "in part"}
     assert hopeless.outcome == "not confirmed"
-    assert [verdict.source for verdict in (nearer, steadier, hopeless)] == [
-        "paper", "paper", "beyond",
+    assert [verdict.source for verdict in (nearer, average, steadier, hopeless)] == [
+        "paper", "paper", "paper", "beyond",
     ]  # fmt: skip
 
 
@@ -245,6 +278,7 @@ def made(rng, sampled, weighted, farthest=(1.0, 1.0)):
     names = ("CounterSample", "IPS-SGD")
     return ToyResult(
         (0.1, 0.3),
+        dict(zip(names, distances, strict=True)),
         dict(zip(names, distances, strict=True)),
         {
             name: np.maximum(d, np.where(np.arange(200) < 200 * share, 9.0, 0.0))
@@ -264,8 +298,16 @@ def made(rng, sampled, weighted, farthest=(1.0, 1.0)):
     ],
 )
 def test_verdict_on_distances(rng, sampled, weighted, outcome):
-    nearer, _, _ = toy_verdicts(made(rng, sampled, weighted))
-    assert nearer.outcome == outcome
+    nearer, average, _, _ = toy_verdicts(made(rng, sampled, weighted))
+    assert nearer.outcome == average.outcome == outcome
+
+
+def test_no_verdict_where_neither_gets_anywhere(rng):
+    """START is 1.5: at the second rate both are at 1 still, and CounterSample is the farther."""
+    nearer, average, _, _ = toy_verdicts(made(rng, (0.1, 1.1), (0.2, 0.9)))
+    for verdict in (nearer, average):
+        assert verdict.outcome == "confirmed"
+        assert verdict.evidence.endswith("neither method covers 75 % of the way.")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +315,7 @@ def test_verdict_on_distances(rng, sampled, weighted, outcome):
     [((0.1, 0.5), "confirmed"), ((0.5, 0.1), "not confirmed"), ((0.0, 0.0), "open")],
 )
 def test_verdict_on_straying(rng, farthest, outcome):
-    _, steadier, hopeless = toy_verdicts(made(rng, (0.1, 0.1), (0.1, 0.1), farthest))
+    _, _, steadier, hopeless = toy_verdicts(made(rng, (0.1, 0.1), (0.1, 0.1), farthest))
     assert steadier.outcome == outcome
     assert hopeless.evidence.startswith("At none of the learning rates tried")
 
@@ -287,7 +329,7 @@ def test_the_tests_are_those_of_scipy(rng):
         p = np.array([stats.wilcoxon(row).pvalue for row in ratios])
         adjusted = np.where(p == p.min(), 2 * p, np.maximum(2 * p.min(), p))
         expected = ((adjusted < 0.05) & (np.median(ratios, axis=1) < 0)).sum()
-        nearer, _, _ = toy_verdicts(result)
+        nearer, *_ = toy_verdicts(result)
         listed = nearer.evidence.split("; ")[0]
         assert listed.count("against") * listed.startswith("Nearer") == expected
 

@@ -152,9 +152,15 @@ def test_shapes(published):
         "mine": {"queries": 2, "items": 5, "longest": 3, "features": 4, "irrelevant": 5},
     }
     table = shapes_table(shapes, published)
-    (group,) = table.groups
-    yahoo, mine = (row.entries for row in group.rows)
+    paper, here = table.groups
+    yahoo, mine = (row.entries for row in here.rows)
     assert [entry.value for entry in yahoo] == [200, 4600 / 200, 100 * 1150 / 4600, 139, 700]
-    assert [entry.published for entry in yahoo] == [36_251, 23, 26, None, None]
     assert [entry.shown for entry in mine] == ["2", "2.5", "100.0", "3", "4"]
-    assert all(entry.published is None for entry in mine)
+    assert [row.label for row in paper.rows] == ["yahoo", "istella-s"]
+    assert [entry.shown for entry in paper.rows[0].entries] == ["36,251", "23", "26", "–", "–"]
+
+
+def test_the_sets_of_the_paper_stand_beside_any(published):
+    shape = {"queries": 2, "items": 5, "longest": 3, "features": 4, "irrelevant": 5}
+    paper, here = shapes_table({"tiny": shape}, published).groups
+    assert [len(paper.rows), len(here.rows)] == [2, 1]

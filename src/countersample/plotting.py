@@ -16,6 +16,7 @@ from countersample.pages.drawing import (
     MARKED,
     draw_band,
     figure_style,
+    set_log,
     short_number,
     style_of,
 )
@@ -80,7 +81,7 @@ def plot_propensities(
         ax.errorbar(curve.position + shift, curve.value, error, label=name, color=colour,
                     marker=marker, ms=4, lw=1.2, elinewidth=0.9, capsize=2)  # fmt: skip
     if log:
-        ax.set_yscale("log")
+        set_log(ax, "y")
     else:
         ax.set_ylim(bottom=0)
     if len(several) > 1:

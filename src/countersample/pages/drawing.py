@@ -10,6 +10,7 @@ import io
 import re
 from contextlib import contextmanager
 from html import escape
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -106,6 +107,38 @@ def short_number(number: float, _: object = None) -> str:
     return f"{number:g}"
 
 
+def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Return round numbers within [low, high] for a logarithmic axis, at most so many.
+
+    They are 1, 2 and 5 times powers of ten, 1 and 3 times, powers of ten, or every second, third …
+    of them; evenly spaced ones where the axis is too short for two of these.
+
+    Examples
+    --------
+    >>> log_ticks(300, 30_000), log_ticks(2_000, 9_000)
+    ([300.0, 1000.0, 3000.0, 10000.0, 30000.0], [2000.0, 5000.0])
+    >>> log_ticks(6_000, 9_000), log_ticks(1, 1e12)
+    ([6000.0, 7000.0, 8000.0, 9000.0], [1.0, 1000.0, 1000000.0, 1000000000.0, 1000000000000.0])
+    """
+    first, last = floor(log10(low)), ceil(log10(high))
+    rows = [((1, 2, 5), 1), ((1, 3), 1), *(((1,), every) for every in range(1, last - first + 2))]
+    for factors, every in rows:
+        powers = range(first - first % every, last + 1, every)
+        ticks = [float(f"{factor}e{power}") for power in powers for factor in factors]
+        within = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+        if len(within) < 2:
+            break
+        if len(within) <= most:
+            return within
+    step = next(
+        float(f"{factor}e{power}")
+        for power in range(first - 3, last + 1)
+        for factor in (1, 2, 5)
+        if (high - low) / float(f"{factor}e{power}") <= most - 1
+    )
+    return [float(f"{n * step:.9g}") for n in range(ceil(low / step), floor(high / step) + 1)]
+
+
 # -- figures -------------------------------------------------------------------------------------
 
 
@@ -177,6 +210,24 @@ def has_hue(colour: str) -> bool:
     (True, False)
     """
     return len({colour[place : place + 2] for place in (1, 3, 5)}) > 1
+
+
+def set_log(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Make an axis logarithmic, with a few round numbers that do not overlap: see `log_ticks`."""
+    from matplotlib.ticker import Locator, NullFormatter  # noqa: PLC0415 (heavy)
+
+    class RoundNumbers(Locator):
+        def __call__(self) -> list[float]:
+            return self.tick_values(*axis.get_view_interval())
+
+        def tick_values(self, vmin: float, vmax: float) -> list[float]:
+            return log_ticks(min(vmin, vmax), max(vmin, vmax))
+
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(RoundNumbers())
+    axis.set_major_formatter(short_number)
+    axis.set_minor_formatter(NullFormatter())
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:

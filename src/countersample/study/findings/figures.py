@@ -14,6 +14,7 @@ from countersample.pages.drawing import (
     figure_style,
     new_panels,
     save_figure,
+    set_log,
     short_number,
     style_of,
 )
@@ -83,7 +84,7 @@ def draw_panels(
         first, last = min(points[0] for points in drawn), max(points[-1] for points in drawn)
         axes.set_xlim(first if log_x else 0, last)
         if log_x:
-            axes.set_xscale("log")
+            set_log(axes, "x")
         else:
             axes.locator_params(axis="x", nbins=5)
             axes.xaxis.set_major_formatter(short_number)
@@ -165,7 +166,7 @@ def draw_versus(result: StudyResult, stem: Path) -> None:
         axes.set_title(dataset)
         _limit_regret(axes, result, dataset)
     for axes in panels[1:].flat:
-        _set_log_seconds(axes)
+        set_log(axes, "y")
     for axes in panels[-1]:
         _set_positions(axes, result.grid.values)
         axes.set_xlabel(result.grid.axis_title)
@@ -217,15 +218,6 @@ def _limit_regret(axes: Axes, result: StudyResult, dataset: str) -> None:
     axes.set_ylim(min(sound) - (margin if min(sound) < 0 else 0), max(sound) + margin)
 
 
-def _set_log_seconds(axes: Axes) -> None:
-    from matplotlib.ticker import LogLocator, NullLocator  # noqa: PLC0415 (heavy)
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    axes.yaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
-    axes.yaxis.set_minor_locator(NullLocator())
-
-
 def spacing(values: Sequence[Value]) -> str:
     """Return how an axis has these values: "even" for names, and for 0 beside small and large.
 
@@ -251,7 +243,7 @@ def axis_positions(values: Sequence[Value]) -> Floats:
 
 def _set_positions(axes: Axes, values: Sequence[Value]) -> None:
     if spacing(values) == "log":
-        axes.set_xscale("log")
+        set_log(axes, "x")
     else:
         axes.set_xticks(axis_positions(values), [column_title(value) for value in values])
 

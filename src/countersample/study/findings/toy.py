@@ -3,7 +3,8 @@
     R(w) = (1/50) Σ (1/p_i)·(x_i·w − y_i)²,   y_i = x_i·w*,   w* = (0.973, 1.144)
 
 Targets have no noise, so w* is the optimum of every example and a method either reaches it or
-diverges. IPS-SGD and CounterSample go 50 steps from w = 0, at the same learning rates.
+diverges. IPS-SGD and CounterSample go 50 steps from w = 0, at the same learning rates. The paper's
+figure shows the iterates w_t; what its algorithms return is their average w̄.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ OPTIMUM = (0.973, 1.144)
 SAMPLES = 50
 STEPS = 50
 RATES = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2)
+PAGE_RATE = 0.03  # that the page begins with
+_CHOICE = 101  # sets of draws that the first on the page is chosen from
 START = float(np.linalg.norm(OPTIMUM))  # ‖w*‖: both begin at w = 0
 
 
@@ -121,26 +124,62 @@ def trajectories(
     }
 
 
+def average(paths: Floats) -> Floats:
+    """w̄ = (1/T) Σ_{t=1}^{T} w_t, the mean of the iterates before each step, (…, T + 1, 2) → (…, 2).
+
+    Examples
+    --------
+    Two steps, from 0 to 1 to 5: both began at 0 and at 1.
+
+    >>> average(np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]]))
+    array([0.5, 0.5])
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean: Floats = paths[..., :-1, :].mean(axis=-2)
+    return mean
+
+
+def away(w: Floats) -> Floats:
+    """‖w − w*‖, (…, 2) → (…); infinite where the weights exploded."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance: Floats = np.nan_to_num(np.linalg.norm(w - OPTIMUM, axis=-1), nan=np.inf)
+    return distance
+
+
 def toy_for_page(toy: Toy, rng: np.random.Generator, n_sets: int = 5) -> dict[str, Any]:
     """Return plain lists from which a page can compute the paths at any learning rate.
+
+    The first set of draws, which the page shows first, is a common one: of a hundred and one it has
+    the median ratio of both methods' distances to the optimum, at the learning rate the page begins
+    with.
 
     Returns
     -------
     dict
-        ``x``, ``y``, ``p``, ``optimum``, ``mean_weight`` (M̄), and ``draws``: for each set the
-        samples that each plan draws, ``{"ips": [50 indices], "countersample": [50 indices]}``.
+        ``x``, ``y``, ``p``, ``optimum``, ``mean_weight`` (M̄), ``rate`` to begin with, and
+        ``draws``: for each set the samples that each plan draws, ``{"ips": [50 indices],
+        "countersample": [50 indices]}``.
     """
     plans = {method.plan: toy.plan(method.plan) for method in COMPARED}
+    sets = [{name: plan.draw(STEPS, rng) for name, plan in plans.items()} for _ in range(_CHOICE)]
+    ends = {
+        name: away(
+            descend(toy.features[i], toy.targets[i], plan.multipliers[i], PAGE_RATE)[..., -1, :]
+        )
+        for name, plan in plans.items()
+        for i in [np.array([drawn[name] for drawn in sets])]
+    }
+    ips, sampled = (np.log(ends[method.plan]) for method in COMPARED)
+    common = int(np.argsort(ips - sampled)[_CHOICE // 2])
+    shown = [sets[common], *(drawn for k, drawn in enumerate(sets) if k != common)][:n_sets]
     return {
         "x": toy.features.tolist(),
         "y": toy.targets.tolist(),
         "p": toy.propensity.tolist(),
         "optimum": toy.optimum.tolist(),
         "mean_weight": float((1 / toy.propensity).mean()),
-        "draws": [
-            {name: plan.draw(STEPS, rng).tolist() for name, plan in plans.items()}
-            for _ in range(n_sets)
-        ],
+        "rate": PAGE_RATE,
+        "draws": [{name: i.tolist() for name, i in drawn.items()} for drawn in shown],
     }
 
 
@@ -152,9 +191,10 @@ class ToyResult:
     """How far from the optimum both methods end, over draws of the data and of the samples."""
 
     rates: tuple[float, ...]  # the learning rates
-    # ‖w − w*‖ by method, (n_rates, n_draws), after the last step, and the largest on the way;
-    # infinite where the weights exploded.
+    # ‖w − w*‖ by method, (n_rates, n_draws): after the last step, of the average w̄, and the largest
+    # on the way; infinite where the weights exploded.
     distances: dict[str, Floats]
+    averages: dict[str, Floats]
     farthest: dict[str, Floats]
 
     def strayed(self, method: str) -> Bools:
@@ -178,10 +218,11 @@ def run_toy(*, seed: int = 0, n_draws: int = 1000, rates: Sequence[float] = RATE
         toy = make_toy(rng)
         for method in COMPARED:
             drawn[method.name].append(toy.draw(method.plan, (STEPS,), rng))
-    distances, farthest = {}, {}
+    distances, averages, farthest = {}, {}, {}
     for name, runs in drawn.items():
         features, targets, multipliers = (np.array(column) for column in zip(*runs, strict=True))
         paths = descend(features, targets, multipliers, by_rate)
-        away = np.nan_to_num(np.linalg.norm(paths - OPTIMUM, axis=-1), nan=np.inf)
-        distances[name], farthest[name] = away[..., -1], away.max(axis=-1)
-    return ToyResult(tuple(rates), distances, farthest)
+        on_the_way = away(paths)
+        distances[name], farthest[name] = on_the_way[..., -1], on_the_way.max(axis=-1)
+        averages[name] = away(average(paths))
+    return ToyResult(tuple(rates), distances, averages, farthest)

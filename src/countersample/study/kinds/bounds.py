@@ -11,6 +11,7 @@ from countersample.pages.drawing import (
     figure_style,
     new_panels,
     save_figure,
+    set_log,
     style_of,
 )
 from countersample.study.design.grids import COMPARED
@@ -144,7 +145,9 @@ def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
             rows += [(dataset, method.name, *row) for row in numbers]
         axes.axhline(result.start - result.best, color="black", lw=0.9, ls=(0, (1, 2)),
                      label="at the start, w = 0")  # fmt: skip
-        axes.set(xscale="log", yscale="log", title=dataset, xlabel="steps T")
+        axes.set(title=dataset, xlabel="steps T")
+        set_log(axes, "x")
+        set_log(axes, "y")
     panels[0].set_ylabel("$R(\\bar{w}_T) - R(w^*)$")
     add_legend(figure, panels[0])
     columns = ("dataset", "method", "steps", "mean", "low", "high", "bound")

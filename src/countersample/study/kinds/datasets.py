@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from countersample.study.design.published import PAPER_DATASETS
 from countersample.study.findings.tables import Entry, Group, Row, Table
 from countersample.study.kinds.kind import Done, Kind
 from countersample.study.running import stages
@@ -21,10 +22,13 @@ COUNTED = (
     "The paper's 36,251 queries of Yahoo are those of sets 1 and 2 together; its code reads set 1, "
     "of 29,921 queries. Its 33,118 queries of Istella-s are 33,018 in the published files."
 )
+_PAPER_SETS = dict.fromkeys(PAPER_DATASETS.values())  # each once
 
 
 def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) -> Table:
-    """Make the paper's table of datasets, with the longest list and the features beside it.
+    """Make the paper's table of datasets and ours, with the longest list and the features.
+
+    The two sets of the paper stand first, also where none of ours has the shape of one.
 
     Parameters
     ----------
@@ -36,7 +40,7 @@ def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) 
     >>> from countersample.study.design.published import Published
     >>> shape = {"queries": 2, "items": 30, "longest": 20, "features": 5, "irrelevant": 12}
     >>> table = shapes_table({"mine": shape}, Published({}))
-    >>> [entry.shown for entry in table.groups[0].rows[0].entries]
+    >>> [entry.shown for entry in table.groups[-1].rows[0].entries]
     ['2', '15.0', '40.0', '20', '5']
     """
     columns = ("queries", "items a query", "grade 0, %", "longest list", "features")
@@ -49,16 +53,17 @@ def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) 
             (shape["longest"], 0),
             (shape["features"], 0),
         )
-        entries = []
-        for column, (number, digits) in zip(columns, numbers, strict=True):
-            known = published.number(STUDY, dataset, "", column)
-            entries.append(Entry(number, digits, published=known.value if known else None))
-        return Row(dataset, tuple(entries))
+        return Row(dataset, tuple(Entry(number, digits) for number, digits in numbers))
 
-    rows = tuple(row(dataset, shape) for dataset, shape in shapes.items())
-    is_known = any(entry.published is not None for row in rows for entry in row.entries)
+    def of_paper(dataset: str) -> Row:
+        known = [published.number(STUDY, dataset, "", column) for column in columns]
+        return Row(dataset, tuple(Entry(number.value if number else None, 0) for number in known))
+
+    names = [name for name in _PAPER_SETS if published.number(STUDY, name, "", columns[0])]
+    ours = Group("Here", tuple(row(dataset, shape) for dataset, shape in shapes.items()))
+    theirs = [Group("In the paper", tuple(map(of_paper, names)))] if names else []
     return Table(
-        STUDY, "Datasets", "Dataset", columns, (Group("", rows),), (COUNTED,) if is_known else ()
+        STUDY, "Datasets", "Dataset", columns, (*theirs, ours), (COUNTED,) if names else ()
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from countersample.data.synthetic import SHAPES
 from countersample.errors import ParameterError
-from countersample.pages.drawing import add_legend, figure_style, new_panels, save_figure
+from countersample.pages.drawing import add_legend, figure_style, new_panels, save_figure, set_log
 from countersample.study.design.published import PAPER_DATASETS
 from countersample.study.findings.claims import Verdict
 from countersample.study.findings.deciding import State
@@ -189,7 +189,8 @@ def draw_weights(weights: Weights, published: Published, stem: Path) -> None:
     for axes, dataset in zip(panels, datasets, strict=True):
         _draw_weights(axes, weights, published, dataset)
         axes.set_xticks(gammas, [column_title(gamma) for gamma in gammas])
-        axes.set(yscale="log", title=dataset, xlabel="position bias γ")
+        axes.set(title=dataset, xlabel="position bias γ")
+        set_log(axes, "y")
     panels[0].set_ylabel("weight")
     add_legend(figure, panels[0])
     rows = [

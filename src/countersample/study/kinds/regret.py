@@ -11,6 +11,7 @@ from countersample.errors import ParameterError
 from countersample.study.design.config import PAPER, metric_title
 from countersample.study.findings.claims import judge
 from countersample.study.findings.figures import draw_panels, draw_versus
+from countersample.study.findings.leads import draw_leads, has_leads, leads_table
 from countersample.study.findings.tables import (
     final_table,
     rates_table,
@@ -24,6 +25,7 @@ from countersample.study.running.gather import gather
 if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
     from countersample.study.design.sources import Study
+    from countersample.study.findings.tables import Table
     from countersample.study.results import StudyResult
     from countersample.study.running.jobs import WorkList
 
@@ -55,7 +57,7 @@ class RegretStudy(Kind):
                     work.cells.setdefault(name, []).extend(work.runs(fold, config, method))
 
     def write_up(self, study: Study, done: Done) -> Section:
-        """Draw learning curves; make the tables of regret, of the end, of rates and of tests."""
+        """Draw learning curves; make the tables of regret, leads, the end, rates and tests."""
         grid, figures = study.grid, done.figures
         result = gather(study, done.work, done.store)
         drawn = [grid.name, f"{grid.name}-log"]
@@ -64,10 +66,16 @@ class RegretStudy(Kind):
         if not isinstance(grid.values[0], str):
             drawn.append(f"{grid.name}-regret")
             draw_versus(result, figures / drawn[2])
+        leads: tuple[Table, ...] = ()
+        if has_leads(result):
+            drawn.append(f"{grid.name}-lead")
+            draw_leads(result, figures / drawn[-1])
+            leads = (leads_table(result),)
         return done.section(
             study,
             tables=(
                 regret_table(result, done.published),
+                *leads,
                 final_table(result),
                 rates_table(result),
                 significance_table(result),

@@ -21,6 +21,8 @@ from countersample.study.findings.tables import Entry, Group, Row, Table, column
 from countersample.study.findings.toy import (
     START,
     STEPS,
+    average,
+    away,
     make_toy,
     run_toy,
     toy_for_page,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 RUNS = 20  # that are drawn
 _DRAWN_RATES = (0.01, 0.03, 0.06)
+_SLOW = 0.25  # of the distance at the start: where both are farther away still, rates are too small
 _SOME = 0.01  # of the draws: fewer that stray are no sign of a large learning rate
 _IPS, _SAMPLED = (method.name for method in COMPARED)
 
@@ -72,7 +75,7 @@ class ToyStudy(Kind):
 
 
 def toy_table(result: ToyResult) -> Table:
-    """Make a table of the distances after the last step, and of how often runs are unstable."""
+    """Make a table of both distances, and of how often runs are unstable."""
 
     def group(title: str, numbers: Mapping[str, Floats], digits: int | None) -> Group:
         rows = [
@@ -81,25 +84,33 @@ def toy_table(result: ToyResult) -> Table:
         ]
         return Group(title, tuple(rows))
 
-    names, distances = (_IPS, _SAMPLED), result.distances
-    nearer = (distances[_SAMPLED] < distances[_IPS]).mean(axis=1)
-    medians = {name: np.median(distances[name], axis=1) for name in names}
+    names = (_IPS, _SAMPLED)
+    last, of_average = (
+        {name: np.median(distances[name], axis=1) for name in names}
+        for distances in (result.distances, result.averages)
+    )
+    nearer = {
+        f"{_SAMPLED}, {what}": 100 * (distances[_SAMPLED] < distances[_IPS]).mean(axis=1)
+        for what, distances in (("last", result.distances), ("average", result.averages))
+    }
     strayed = {name: 100 * result.strayed(name).mean(axis=1) for name in names}
     diverged = {name: 100 * result.diverged(name).mean(axis=1) for name in names}
     note = (
-        f"Both start {START:.2f} from the optimum. A run strayed if it was farther away than that "
+        f"Both start {START:.2f} from the optimum w*; the algorithms return the average of the "
+        "iterates. A run strayed if it was farther away than that "
         "at some step, and diverged if it was at the end."
     )
     return Table(
         "toy",
-        f"Two-weight example: {STEPS} steps, {len(distances[_IPS][0]):,} draws",
+        f"Two-weight example: {STEPS} steps, {len(result.distances[_IPS][0]):,} draws",
         "Learning rate",
         tuple(map(column_title, result.rates)),
         (
-            group("Distance to the optimum, median", medians, None),
+            group("Last iterate: median distance to w*", last, None),
+            group("Average w̄: median distance to w*", of_average, None),
             group("Strayed, % of the draws", strayed, 1),
             group("Diverged, % of the draws", diverged, 1),
-            group("Nearer to the optimum, % of the draws", {_SAMPLED: 100 * nearer}, 1),
+            group(f"Nearer than {_IPS}, % of the draws", nearer, 1),
         ),
         (note,),
     )
@@ -114,24 +125,33 @@ def toy_verdicts(result: ToyResult) -> list[Verdict]:
     Distances are compared by Wilcoxon's signed-rank test on their logarithms; how often runs stray
     or diverge by the sign test on the draws in which one method did and the other did not; with
     Holm's correction over the learning rates. Learning rates at which most runs of a method diverge
-    have a verdict of their own.
+    have a verdict of their own; of distances nothing is asked where both are too slow to get
+    anywhere in so few steps.
     """
-    ours, other = result.distances[_SAMPLED], result.distances[_IPS]
     hopeless = (result.diverged(_SAMPLED).mean(axis=1) > 0.5) | (
         result.diverged(_IPS).mean(axis=1) > 0.5
     )
     unsteady = ~hopeless & (result.strayed(_IPS).mean(axis=1) >= _SOME)
-    nearer = _lower(*_compare_distances(ours[~hopeless], other[~hopeless]))
-    medians = np.median([ours, other], axis=2)[:, ~hopeless]
+    ends = [np.median(result.distances[name], axis=1) for name in (_SAMPLED, _IPS)]
+    slow = ~hopeless & (np.minimum(*ends) > _SLOW * START)
+    asked = ~hopeless & ~slow
     rates = np.array(result.rates)
     return [
-        Verdict.of(
-            ("toy", ""),
-            f"{_SAMPLED} is nearer to the optimum than {_IPS} after {STEPS} steps, whatever the "
-            "learning rate (where most runs do not diverge).",
-            "paper",
-            nearer,
-            _listed("nearer", rates[~hopeless], nearer, medians, show_number) + ", medians.",
+        _distance_verdict(
+            f"The last iterate of {_SAMPLED} is nearer to the optimum than that of {_IPS} after "
+            f"{STEPS} steps, whatever the learning rate (where runs get somewhere, and most do not "
+            "diverge).",
+            result,
+            result.distances,
+            asked,
+            slow,
+        ),
+        _distance_verdict(
+            "So is the average w̄ of its iterates, which the algorithms return.",
+            result,
+            result.averages,
+            asked,
+            slow,
         ),
         _shares_verdict(
             f"Where learning rates make {_IPS} stray (get farther from the optimum than it began), "
@@ -148,6 +168,23 @@ def toy_verdicts(result: ToyResult) -> list[Verdict]:
             (result.diverged(_SAMPLED)[hopeless], result.diverged(_IPS)[hopeless]),
         ),
     ]
+
+
+def _distance_verdict(
+    claim: str, result: ToyResult, distances: Mapping[str, Floats], asked: Bools, slow: Bools
+) -> Verdict:
+    ours, other = distances[_SAMPLED][asked], distances[_IPS][asked]
+    nearer = _lower(*_compare_distances(ours, other))
+    medians = np.median([ours, other], axis=2)
+    rates = np.array(result.rates)
+    evidence = _listed("nearer", rates[asked], nearer, medians, show_number) + ", medians."
+    if slow.any():
+        too_small = ", ".join(column_title(float(rate)) for rate in rates[slow])
+        evidence += (
+            f" Not asked at {too_small}: in the median neither method covers "
+            f"{100 * (1 - _SLOW):.0f} % of the way."
+        )
+    return Verdict.of(("toy", ""), claim, "paper", nearer, evidence)
 
 
 def _shares_verdict(
@@ -215,8 +252,9 @@ def draw_toy(toy: Toy, stem: Path, *, rng: np.random.Generator) -> None:
     """Draw the paths of both methods over the contours of the risk, a panel a learning rate.
 
     Each method has several runs as thin lines, and as a thick one that whose end is the median. A
-    path that leaves its panel goes on outside; how many stray is said in the panel. The samples
-    drawn are the same at every learning rate.
+    path that leaves its panel goes on outside; a panel says how many stray, and how far the last
+    iterate and the average are from the optimum. The samples drawn are the same at every learning
+    rate.
     """
     figure, (panels,) = new_panels(1, len(_DRAWN_RATES), width=8.4, height=3.4, sharey="row")
     state = rng.bit_generator.state
@@ -244,21 +282,27 @@ def _draw_paths(axes: Axes, toy: Toy, runs: Mapping[str, Floats]) -> None:
     risk = toy.risk(np.stack(np.meshgrid(*sides), axis=-1))
     levels = toy.risk(np.zeros(2)) * np.geomspace(0.01, 4, 9)
     axes.contour(*sides, risk, levels, colors="black", linewidths=0.4, alpha=0.35)
-    said = [f"strayed of {RUNS}, median distance left"]
+    said = [
+        f"median distance to w* of {RUNS} runs",
+        f"{'':13} {'last w':>7} {'average':>7} strayed*",
+    ]
     for method in COMPARED:
         paths, style = runs[method.name], style_of(*method.look)
-        away = np.nan_to_num(np.linalg.norm(paths - toy.optimum, axis=-1), nan=np.inf)
-        typical = paths[np.argsort(away[:, -1])[RUNS // 2]]
+        on_the_way = away(paths)
+        typical = paths[np.argsort(on_the_way[:, -1])[RUNS // 2]]
         axes.plot(*paths.T, color=style.colour, lw=0.5, alpha=0.35)
         axes.plot(*typical.T, color=style.colour, lw=1.5, ls=style.dash, marker=".", ms=4,
                   label=method.name)  # fmt: skip
-        n_strayed = int((away.max(axis=1) > START).sum())
-        end = show_number(float(np.median(away[:, -1])))
-        said.append(f"{method.name}: {n_strayed}, {end}")
+        n_strayed = int((on_the_way.max(axis=1) > START).sum())
+        ends = (float(np.median(each)) for each in (on_the_way[:, -1], away(average(paths))))
+        last, mean = (f"{end:.2g}" for end in ends)
+        said.append(f"{method.name:13} {last:>7} {mean:>7} {n_strayed:>7}")
+    said.append("* runs that were farther than at the start")
     axes.plot(*toy.optimum, "*", color="black", ms=9, mec="white", mew=0.6, ls="none",
               label="optimum w*")  # fmt: skip
     axes.plot(0, 0, "o", color="black", mfc="white", ms=5, ls="none", label="start")
-    axes.annotate("\n".join(said), (0.03, 0.03), xycoords="axes fraction", va="bottom", fontsize=7,
+    axes.annotate("\n".join(said), (0.02, 0.02), xycoords="axes fraction", va="bottom", fontsize=6,
+                  family="monospace",
                   bbox={"fc": "white", "ec": "none", "alpha": 0.85, "pad": 1.5})  # fmt: skip
     axes.set(xlim=sides[0][[0, -1]], ylim=sides[1][[0, -1]], aspect="equal")
     axes.grid(visible=False)

@@ -24,7 +24,34 @@ function showCurves(host, data) {
     + "labels. Runs that diverged count with nDCG 0 from there on.",
   ]));
   if (data.versus) all.push(...showVersus(host, data, view));
+  if (data.lead) all.push(...showLead(host, data.lead, view));
   onResize(host, redraw);
+}
+
+/** The lead of one method over another, against clicks drawn: rows of panels as above, on the same axis. */
+function showLead(host, lead, shared) {
+  const view = {
+    get log() {
+      return shared.log;
+    },
+    hidden: new Set(), // it belongs to two methods: it is shown whichever are
+  };
+  host.append(html("h3", {}, [lead.title]));
+  const made = [];
+  for (const row of lead.rows) {
+    const own = row.panels.map((panel) => new Panel({
+      ...panel, title: `${row.title}, ${panel.title}`, lines: named(panel.lines, lead.methods), range: row.range,
+      rules: [{ label: "no lead", y: 0 }], name: `${row.title}, ${panel.title}, lead`, xLabel: "clicks drawn",
+      yLabel: "lead, regret × 100", ticks: null, text: (value) => fixedNumber(value, 2),
+    }, view));
+    host.append(panelGrid(own));
+    made.push(...own);
+  }
+  host.append(html("p", { class: "small" }, [
+    "The difference of both methods’ average regret up to there, mean over runs, with its 95 % interval, at the "
+    + "learning rates that were chosen for whole runs. Below 0 the other method is ahead.",
+  ]));
+  return made;
 }
 
 /** Regret against a numeric setting, a panel a dataset; the methods' switches are those above. */

@@ -9,6 +9,7 @@ import numpy as np
 from countersample.pages.drawing import STYLES
 from countersample.study.design.grids import COMPARED
 from countersample.study.findings.figures import axis_positions, panel_title, spacing, whole_band
+from countersample.study.findings.leads import has_leads, lead, lead_note
 from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import column_title
 
@@ -57,6 +58,7 @@ def curves_data(result: StudyResult) -> dict[str, Any]:
         "methods": [_shown(method) for method in grid.methods],
         "rows": [_row(result, dataset) for dataset in result.datasets],
         "versus": _versus(result) if numeric else None,
+        "lead": _leads(result) if has_leads(result) else None,
     }
 
 
@@ -106,6 +108,37 @@ def _curve(cell: Cell) -> dict[str, Any]:
         "half": _rounded((high - low) / 2) if len(cell.runs) > 1 and not cell.n_diverged else None,
         "runs": [_rounded(run) for run in runs] if cell.n_diverged else [],
         "note": cell.divergence,
+    }
+
+
+# -- the lead --------------------------------------------------------------------------------------
+
+
+def _leads(result: StudyResult) -> dict[str, Any]:
+    ips, sampled = COMPARED
+    rows = []
+    for dataset in result.datasets:
+        panels, in_view = [], [np.zeros(1)]
+        for value in result.grid.values:
+            cell = result.cells[dataset, sampled.name, value]
+            kept = thin(len(cell.drawn))
+            leads = lead(result, dataset, value)[:, kept]
+            mean, low, high = band(leads, cell.runs)
+            note = lead_note(result, dataset, value)
+            in_view += [] if note else [mean, low[-1:], high[-1:]]
+            line = {
+                "x": cell.drawn[kept].tolist(),
+                "mean": _rounded(mean),
+                "half": _rounded((high - low) / 2) if len(cell.runs) > 1 and not note else None,
+                "runs": [],
+                "note": note,
+            }
+            panels.append({"title": panel_title(result.grid, value), "lines": [line]})
+        rows.append({"title": dataset, "range": _range(in_view), "panels": panels})
+    return {
+        "methods": [_shown(sampled) | {"name": "lead"}],
+        "title": f"Lead of {sampled.name} over {ips.name} in the course of training",
+        "rows": rows,
     }
 
 

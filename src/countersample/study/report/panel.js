@@ -109,7 +109,7 @@ class Panel {
     const [low, high] = this.spec.range;
     const [first, last] = this.ends;
     const count = Math.max(2, Math.floor((right - left) / 55));
-    const round = this.view.log ? logTicks(first, last) : linearTicks(first, last, count);
+    const round = this.view.log ? logTicks(first, last, count + 1) : linearTicks(first, last, count);
     const xTicks = this.spec.ticks ?? round.map((tick) => [tick, shortNumber(tick)]);
     const parts = [];
     for (const tick of this.spec.logY ? logTicks(low, high) : linearTicks(low, high, 5)) {
@@ -132,7 +132,7 @@ class Panel {
     const drawn = [
       ...line.runs.map((run) => svg("polyline", { class: `run ${colour}`, points: this.points(line.x, run) })),
       svg("polyline", {
-        class: `line ${colour}`, points: this.points(line.x, line.mean), "data-method": line.name,
+        class: `line ${line.thin ? "thin " : ""}${colour}`, points: this.points(line.x, line.mean), "data-method": line.name,
       }),
     ];
     if (!this.spec.ticks) return drawn;

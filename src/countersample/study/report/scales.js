@@ -23,18 +23,26 @@ function linearTicks(low, high, count) {
   return ticks;
 }
 
-/** Powers of ten within [low, high], and 2 and 5 times them where there are few. */
-function logTicks(low, high) {
-  const decades = Math.log10(high / low);
-  const factors = decades > 2 ? [1] : decades > 1 ? [1, 3] : [1, 2, 5];
-  const ticks = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
-    for (const factor of factors) {
-      const tick = Number((factor * 10 ** power).toPrecision(12));
-      if (tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9)) ticks.push(tick);
+/**
+ * At most `most` round values within [low, high]: 1, 2 and 5 times powers of ten, 1 and 3 times, powers of ten, or
+ * every second, third … of them; evenly spaced ones where the axis is too short for two of these.
+ */
+function logTicks(low, high, most = 5) {
+  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+  const rows = [[[1, 2, 5], 1], [[1, 3], 1]];
+  for (let every = 1; every <= last - first + 1; every += 1) rows.push([[1], every]);
+  for (const [factors, every] of rows) {
+    const ticks = [];
+    for (let power = Math.floor(first / every) * every; power <= last; power += every) {
+      for (const factor of factors) {
+        const tick = Number((factor * 10 ** power).toPrecision(12));
+        if (tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9)) ticks.push(tick);
+      }
     }
+    if (ticks.length < 2) break;
+    if (ticks.length <= most) return ticks;
   }
-  return ticks;
+  return linearTicks(low, high, most - 1);
 }
 
 /** A short number for an axis: 5M, 20k, 0.75. */

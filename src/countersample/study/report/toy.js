@@ -1,6 +1,6 @@
 // The two-weight example (section 5.5 of the paper), computed here for any learning rate.
 
-const SLIDER = { min: -3, max: -0.3, start: -1.5, step: 0.01 }; // powers of ten
+const SLIDER = { min: -3, max: -0.3, step: 0.01 }; // powers of ten
 const CONTOURS = [1, 0.5, 0.25, 0.1, 0.03, 0.005]; // of the loss at the start
 
 /**
@@ -18,6 +18,17 @@ function toyPath(toy, plan, drawn, rate) {
     path.push([w1 - step * x1, w2 - step * x2]);
   }
   return path;
+}
+
+/** The averages w̄ after 0, 1, 2, … steps: of the iterates before each step, as the algorithms return them. */
+function toyAverages(path) {
+  const sum = [0, 0];
+  return path.map((_, step) => {
+    if (step === 0) return path[0];
+    sum[0] += path[step - 1][0];
+    sum[1] += path[step - 1][1];
+    return [sum[0] / step, sum[1] / step];
+  });
 }
 
 function toyDistance(toy, [w1, w2]) {
@@ -55,7 +66,7 @@ function toyContours(toy) {
 
 /** Build the example into `host`: a slider, the paths over the contours, the distance by step. */
 function showToy(host, toy) {
-  const state = { rate: 10 ** SLIDER.start, draw: 0 };
+  const state = { rate: toy.rate, draw: 0 };
   const map = html("div", {
     class: "map", role: "img", "aria-label": "Paths of both methods over the contours of the loss",
   });
@@ -63,7 +74,7 @@ function showToy(host, toy) {
   const view = { log: false, hidden: new Set() };
   const start = toyDistance(toy, [0, 0]);
   const distances = new Panel({
-    title: "Distance to the optimum", name: "Distance to the optimum", range: [1e-4, 100], logY: true,
+    title: "Distance to the optimum, by step", name: "Distance to the optimum", range: [1e-4, 100], logY: true,
     rules: [], xLabel: "steps", yLabel: "distance", ticks: null, text: distanceText,
     lines: toyLines(toy, state),
   }, view);
@@ -80,7 +91,9 @@ function showToy(host, toy) {
       distances.element,
     ]),
     html("div", { class: "legend still" }, toy.methods.map((method) =>
-      html("span", {}, [swatch(method.style), method.name]))),
+      html("span", {}, [swatch(method.style), method.name])).concat(html("span", {}, [
+      "Thick: the iterate after each step. Thin: the average of the iterates so far, which the algorithms return.",
+    ]))),
     says,
   );
   onResize(host, redraw);
@@ -94,16 +107,22 @@ function toyPaths(toy, state) {
 }
 
 function toyLines(toy, state) {
-  return toyPaths(toy, state).map(({ name, style, path }) => ({
-    name, style, x: path.map((_, step) => step), mean: path.map((w) => toyDistance(toy, w)), half: null, runs: [], note: "",
-  }));
+  const line = (name, style, path, more) => ({
+    name, style, x: path.map((_, step) => step), mean: path.map((w) => toyDistance(toy, w)), half: null, runs: [],
+    note: "", ...more,
+  });
+  return toyPaths(toy, state).flatMap(({ name, style, path }) => [
+    line(`${name}, last`, style, path, {}),
+    line(`${name}, average`, style, toyAverages(path), { thin: true }),
+  ]);
 }
 
 function toyWords(toy, state, start) {
   const ends = toyPaths(toy, state).map(({ name, path }) => {
     const end = toyDistance(toy, path[path.length - 1]);
     if (end > start) return `${name} diverges: it ends farther from the optimum than it began`;
-    return `${name} ends at a distance of ${distanceText(end)} from the optimum`;
+    const average = toyDistance(toy, toyAverages(path)[path.length - 1]);
+    return `${name} ends at a distance of ${distanceText(end)} from the optimum, its average at ${distanceText(average)}`;
   });
   return `At learning rate ${rateText(state.rate)}, ${ends.join("; ")}.`;
 }
@@ -118,8 +137,8 @@ function rateText(rate) {
 }
 
 function rateSlider(state, redraw) {
-  const { min, max, start, step } = SLIDER;
-  const input = html("input", { type: "range", min, max, step, value: start });
+  const { min, max, step } = SLIDER;
+  const input = html("input", { type: "range", min, max, step, value: Math.log10(state.rate) });
   const shown = html("span", { class: "rate" }, [rateText(state.rate)]);
   input.setAttribute("aria-valuetext", rateText(state.rate));
   input.addEventListener("input", () => {
