@@ -28,7 +28,7 @@ def test_a_job_does_not_hang_on_how_results_are_shown(job):
 
 
 def test_a_run_hangs_on_what_it_computes_with():
-    names = ("plans", "objectives", "training.loop", "training.optimizers", "metrics",
+    names = ("plans", "objectives.additive", "training.loop", "training.optimizers", "metrics",
              "_kernels.training", "_kernels.updates", "_kernels.metrics", "clicks.log")  # fmt: skip
     found = code.modules_of(stages.run.__module__)
     assert {f"countersample.{name}" for name in names} <= set(found)

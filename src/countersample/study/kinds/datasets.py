@@ -22,7 +22,7 @@ COUNTED = (
     "The paper's 36,251 queries of Yahoo are those of sets 1 and 2 together; its code reads set 1, "
     "of 29,921 queries. Its 33,118 queries of Istella-s are 33,018 in the published files."
 )
-_PAPER_SETS = dict.fromkeys(PAPER_DATASETS.values())  # each once
+_PAPER_SETS = {name: ours for ours, name in PAPER_DATASETS.items()}  # each once
 
 
 def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) -> Table:
@@ -56,10 +56,13 @@ def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) 
         return Row(dataset, tuple(Entry(number, digits) for number, digits in numbers))
 
     def of_paper(dataset: str) -> Row:
-        known = [published.number(STUDY, dataset, "", column) for column in columns]
+        ours = _PAPER_SETS[dataset]
+        known = [published.number(STUDY, ours, "", column) for column in columns]
         return Row(dataset, tuple(Entry(number.value if number else None, 0) for number in known))
 
-    names = [name for name in _PAPER_SETS if published.number(STUDY, name, "", columns[0])]
+    names = [
+        name for name, ours in _PAPER_SETS.items() if published.number(STUDY, ours, "", columns[0])
+    ]
     ours = Group("Here", tuple(row(dataset, shape) for dataset, shape in shapes.items()))
     theirs = [Group("In the paper", tuple(map(of_paper, names)))] if names else []
     return Table(
