@@ -317,7 +317,7 @@ BAD_PARAMETERS = [
     ("clip", 2.0, "None or a number above 0 and at most 1"),
     ("clip", 0, "None or a number above 0 and at most 1"),
     ("clip", "some", "None or a number above 0 and at most 1"),
-    ("normalize", "max", "one of query-minmax, minmax, standard"),
+    ("normalize", "max", "one of query-minmax, minmax, root-minmax, standard"),
     ("random_state", -1, "an integer of at least 0, a numpy Generator or None"),
     ("random_state", "x", "an integer of at least 0, a numpy Generator or None"),
 ]
