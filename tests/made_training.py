@@ -7,7 +7,8 @@ from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic
 from countersample.plans import Examples
 from countersample.training import OPTIMIZERS
 
-RATES = {"sgd": 0.003, "adam": 0.005, "adagrad": 0.02, "dog": 0.1}  # steps of similar lengths
+# Steps of similar lengths
+RATES = {"sgd": 0.003, "adam": 0.005, "adagrad": 0.02, "dog": 0.1, "amsgrad": 0.005}
 METHODS = ("naive", "ips", "countersample")  # which need no settings
 
 

@@ -40,18 +40,19 @@ def compiled_update():
 
 def by_kernel(name, given, rate, l2, seed):
     """The weights after each step."""
-    w, total, first, second = np.zeros((4, WIDTH))
-    numbers = np.zeros(2)
-    small = np.zeros(WIDTH, np.float32)
-    array = TrainingOptions(optimizer=name, l2=l2, **given).kernel_settings(rate)
+    w, total, first = np.zeros((3, 1, WIDTH))
+    second = np.zeros((1, OPTIMIZERS[name].n_squares * WIDTH))
+    numbers, scale = np.zeros((1, 2)), np.zeros(0)
+    small = np.zeros((1, WIDTH), np.float32)
+    array = TrainingOptions(optimizer=name, l2=l2, **given).kernel_settings(rate)[None]
     found = []
-    for step, g in enumerate(gradients(seed), 1):
+    for step, g in enumerate(gradients(seed)[:, None], 1):
         assert compiled_update()(
-            w, total, small, g, first, second, numbers, step, OPTIMIZERS[name].code, array
+            w, total, small, g, first, second, numbers, scale, array, 0, step, OPTIMIZERS[name].code
         )
-        found.append(w.copy())
+        found.append(w[0].copy())
     np.testing.assert_array_equal(small, w.astype(np.float32))
-    np.testing.assert_allclose(total, np.sum(found[:-1], axis=0), rtol=1e-9)
+    np.testing.assert_allclose(total[0], np.sum(found[:-1], axis=0), rtol=1e-9)
     return np.array(found)
 
 
@@ -71,6 +72,8 @@ def by_torch(name, given, rate, l2, seed):
     theirs = {"momentum": settings.get("momentum"), "eps": settings.get("epsilon")}
     theirs["betas"] = (settings["beta1"], settings["beta2"]) if "beta1" in settings else None
     theirs = {name: value for name, value in theirs.items() if value is not None}
+    if name == "amsgrad":
+        name, theirs["amsgrad"] = "adam", True
     kinds = [kind for kind in dir(torch.optim) if kind.lower() == name and kind != name]
     if not kinds:
         pytest.skip(f"PyTorch has no {name}")
@@ -136,5 +139,5 @@ def test_refusals(optimizer, given, message):
 
 
 def test_unknown():
-    with pytest.raises(ParameterError, match="expected one of sgd, adam, adagrad, dog"):
+    with pytest.raises(ParameterError, match="expected one of sgd, adam, adagrad, dog, amsgrad"):
         TrainingOptions(optimizer="lbfgs")

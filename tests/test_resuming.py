@@ -67,7 +67,7 @@ def test_killed_at_random_moments(shop, tmp_path, rng):
     ("bits", "optimizer"),
     [("PCG64", {"optimizer": "sgd", "momentum": 0.5}), ("MT19937", {"optimizer": "adam"}),
      ("Philox", {"optimizer": "dog", "start": [1.0, 0, 0, 0, 0], "scale": [3.0] * 5}),
-     ("SFC64", {"optimizer": "adagrad"})],
+     ("SFC64", {"optimizer": "adagrad"}), ("PCG64", {"optimizer": "amsgrad", "beta2": 0.9})],
 )  # fmt: skip
 def test_stopped_after_any_chunk(shop, tmp_path, monkeypatch, bits, optimizer):
     monkeypatch.setattr(resuming, "SECONDS_BETWEEN_SAVES", 0)

@@ -239,6 +239,20 @@ def test_ends_lowest_at():
     assert made({"IPS-SGD": [2, 1, 1]}, asked, final=final).outcome == "not confirmed"
 
 
+@pytest.mark.parametrize(
+    ("at", "outcome"),
+    [
+        ((0.5, 1.0), "confirmed"),
+        ((1.0, 0.5), "not confirmed"),  # in the order that the claim names them
+        ((1.0, 1.5), "not confirmed"),
+    ],
+)
+def test_ends_rising(at, outcome):
+    asked = claim("ends-rising", "IPS-SGD", "", at=at)
+    final = {"IPS-SGD": [0.7, 0.75, 0.75]}
+    assert made({"IPS-SGD": [1, 1, 1]}, asked, final=final).outcome == outcome
+
+
 def test_a_claim_on_a_dataset_of_the_paper():
     cells = {
         (dataset, method, 1): make_cell(regret + noise)

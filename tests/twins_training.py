@@ -58,6 +58,16 @@ def adam(points, rate, beta1=0.9, beta2=0.999, epsilon=1e-8):
         yield rate * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + epsilon)
 
 
+def amsgrad(points, rate, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    m = v = 0.0
+    largest = 0.0
+    for t, (_, g) in enumerate(points, 1):
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g**2
+        largest = np.maximum(largest, v)
+        yield rate * (m / (1 - beta1**t)) / (np.sqrt(largest / (1 - beta2**t)) + epsilon)
+
+
 def adagrad(points, rate, epsilon=1e-10):
     total = 0.0
     for _, g in points:
@@ -74,7 +84,7 @@ def dog(points, rate, first_distance=1e-3):
         yield rate * reach / np.sqrt(np.sum(squares)) * g if np.any(squares) else np.zeros_like(g)
 
 
-OPTIMIZERS = {each.__name__: each for each in (sgd, adam, adagrad, dog)}
+OPTIMIZERS = {each.__name__: each for each in (sgd, adam, adagrad, dog, amsgrad)}
 
 
 def train(

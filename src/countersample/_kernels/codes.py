@@ -11,4 +11,4 @@ OWN = 1 << 16  # no system puts code below it
 SOFTMAX, LAMBDA = 10, 11  # in place of a λ: losses that are no function of that bound
 HINGE, LOGISTIC = range(2)  # φ, the height of a pair
 
-SGD, ADAM, ADAGRAD, DOG = range(4)
+SGD, ADAM, ADAGRAD, DOG, AMSGRAD = range(5)

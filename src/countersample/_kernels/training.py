@@ -199,7 +199,7 @@ def take_steps(
     w, total : float64 (K, width), in and out
         The weights w_t, and the sum w_1 + … + w_{t−1}.
     first, second, numbers : float64 (K, width), (K, width) and (K, 2), in and out
-        The optimizer's state, as `_kernels.updates` has it.
+        The optimizer's state, as `_kernels.updates` has it; of AMSGrad, second is (K, 2 · width).
     stopped : int64 (K,), in and out
         0, or the step at which the weights of a run exploded; such a run stands still.
     record_at : int64 (n_records,)

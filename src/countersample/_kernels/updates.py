@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countersample._arrays import Floats
-from countersample._kernels.codes import ADAGRAD, ADAM, DOG, SGD
+from countersample._kernels.codes import ADAGRAD, ADAM, AMSGRAD, DOG, SGD
 from countersample._kernels.compiling import part
 from countersample._kernels.descent import descend
 from countersample._kernels.sums import dot
@@ -33,7 +33,8 @@ def update(
     g is the gradient by what features were multiplied by `scale`; small is written as w · scale.
 
     `first`, `second` and `numbers` are the optimizer's state. Of DoG, `first` has the weights that
-    it started from, `numbers` REACH and SQUARES, and `second` is scratch space.
+    it started from, `numbers` REACH and SQUARES, and `second` is scratch space. Of AMSGrad,
+    `second` is twice as wide as the weights: v, and then the largest v so far.
 
     One function, as each function of its own is compiled twice; several loops over the weights,
     each of few arrays: a compiler that has to prove that many arrays do not overlap gives up, and
@@ -59,15 +60,20 @@ def update(
             first[run, k] = momentum * first[run, k] + g[run, k] + l2 * w[run, k]
         for k in range(width):
             w[run, k] -= rate * first[run, k]
-    elif optimizer == ADAM:
+    elif optimizer in (ADAM, AMSGRAD):
         rate /= 1.0 - beta1**step
         correction = 1.0 / np.sqrt(1.0 - beta2**step)
         for k in range(width):
             gradient = g[run, k] + l2 * w[run, k]
             first[run, k] = beta1 * first[run, k] + (1.0 - beta1) * gradient
             second[run, k] = beta2 * second[run, k] + (1.0 - beta2) * gradient * gradient
+        v = 0  # where in `second` the squares are that the step is divided by
+        if optimizer == AMSGRAD:
+            v = width
+            for k in range(width):
+                second[run, v + k] = max(second[run, v + k], second[run, k])
         for k in range(width):
-            w[run, k] -= rate * first[run, k] / (np.sqrt(second[run, k]) * correction + epsilon)
+            w[run, k] -= rate * first[run, k] / (np.sqrt(second[run, v + k]) * correction + epsilon)
     elif optimizer == ADAGRAD:
         for k in range(width):
             gradient = g[run, k] + l2 * w[run, k]

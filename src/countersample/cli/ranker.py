@@ -53,7 +53,7 @@ def train(
         ),
     ] = None,
     optimizer: Annotated[
-        str | None, typer.Option(help="Of a linear ranker: dog, sgd, adam or adagrad.")
+        str | None, typer.Option(help="Of a linear ranker: dog, sgd, adam, adagrad or amsgrad.")
     ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="A linear ranker needs none.")] = None,
     steps: Annotated[

@@ -58,7 +58,7 @@ class CounterSampleRanker(ClickRanker):
     objective : str or Objective
         λ: one of `countersample.objectives.OBJECTIVES`, ``"precision@k"``, or one of your own
         (`countersample.objectives.additive_objective`).
-    optimizer : {"dog", "sgd", "adam", "adagrad"}, optional
+    optimizer : {"dog", "sgd", "adam", "adagrad", "amsgrad"}, optional
         By default ``"dog"``, or ``"sgd"`` where a learning rate is named.
     learning_rate : float, optional
         By default paths without one. With one, a single run from zero (or from ``start="served"``)

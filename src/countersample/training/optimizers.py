@@ -1,7 +1,8 @@
 """How a gradient becomes a step.
 
-SGD, Adam and Adagrad have the settings and defaults of PyTorch. DoG (*distance over gradients*;
-Ivgi, Hinder and Carmon, ICML 2023) needs no learning rate.
+SGD, Adam, Adagrad and AMSGrad (Reddi, Kale and Kumar, ICLR 2018) have the steps, settings and
+defaults of PyTorch. DoG (*distance over gradients*; Ivgi, Hinder and Carmon, ICML 2023) needs no
+learning rate.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Optimizer:
         The settings it takes, fields of `TrainingOptions`, and their values where none are given.
     learning_rate : float or None
         η where none is given; None where one must be.
+    n_squares : int
+        Numbers that it keeps for each weight in the array `second` of its state.
     """
 
     name: str
@@ -37,7 +40,10 @@ class Optimizer:
     code: int
     defaults: Mapping[str, float] = field(default_factory=dict)
     learning_rate: float | None = None
+    n_squares: int = 1
 
+
+_ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 
 OPTIMIZERS = {
     optimizer.name: optimizer
@@ -47,7 +53,7 @@ OPTIMIZERS = {
             "adam",
             "η·m̂/(√v̂ + ε), m = β₁m + (1−β₁)g, v = β₂v + (1−β₂)g²",
             codes.ADAM,
-            {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
+            _ADAM,
         ),
         Optimizer("adagrad", "η·g/(√Σg² + ε)", codes.ADAGRAD, {"epsilon": 1e-10}),
         Optimizer(
@@ -56,6 +62,13 @@ OPTIMIZERS = {
             codes.DOG,
             {"first_distance": 1e-3},
             learning_rate=1.0,
+        ),
+        Optimizer(
+            "amsgrad",
+            "η·m̂/(√v̂ + ε), m = β₁m + (1−β₁)g, v̂ from the largest v so far, v = β₂v + (1−β₂)g²",
+            codes.AMSGRAD,
+            _ADAM,
+            n_squares=2,
         ),
     )
 }

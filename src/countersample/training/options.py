@@ -53,7 +53,7 @@ class TrainingOptions:
     objective : str or Objective
         λ: ``"rank"``, ``"log-rank"``, ``"dcg"``, ``"squared-rank"``, ``"precision@k"``, another of
         `countersample.objectives.OBJECTIVES`, or one of your own (`additive_objective`).
-    optimizer : {"sgd", "adam", "adagrad", "dog"}
+    optimizer : {"sgd", "adam", "adagrad", "dog", "amsgrad"}
         `OPTIMIZERS` has the steps. ``"dog"`` needs no learning rate.
     start : array-like (n_features,), optional
         w₀, the weights before the first step; 0 by default.

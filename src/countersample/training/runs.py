@@ -135,7 +135,9 @@ class Run:
         n_records = len(setup.record_at)
         self.state: dict[str, NDArray[Any]] = {
             "w": self.starts.copy(),
-            **{name: np.zeros((n_runs, width)) for name in ("total", "first", "second")},
+            "total": np.zeros((n_runs, width)),
+            "first": np.zeros((n_runs, width)),
+            "second": np.zeros((n_runs, OPTIMIZERS[setup.options.optimizer].n_squares * width)),
             "numbers": np.zeros((n_runs, 2)),
             "stopped": np.zeros(n_runs, np.int64),
             "weights_at": np.zeros((n_runs, n_records, width)),

@@ -117,6 +117,7 @@ TESTS: Mapping[str, ClaimTest] = MappingProxyType(
         "lead-shrinks": ClaimTest("leads", "lower", _LEAD),
         "grows": ClaimTest("settings", "higher", _REGRET),
         "shrinks": ClaimTest("settings", "lower", _REGRET),
+        "ends-rising": ClaimTest("settings", "higher", _NDCG),
         "steady": ClaimTest("pairs", "same", _REGRET),
         "best-at": ClaimTest("others", "lower", _REGRET),
         "ends-lowest-at": ClaimTest("others", "lower", _NDCG),

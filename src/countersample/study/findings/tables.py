@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countersample.study.findings.statistics import Contrast
     from countersample.study.results import StudyResult
 
-_COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad", "dog": "DoG"}
+_COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad", "dog": "DoG", "amsgrad": "AMSGrad"}
 
 
 @dataclass(frozen=True)
