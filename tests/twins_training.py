@@ -3,8 +3,10 @@
 An optimizer takes the points of a path, (w, gradient there) each, and gives the steps.
 """
 
+from dataclasses import replace
+
 import numpy as np
-from twins_plans import click_gradient, features_of
+from twins_plans import click_gradient, features_of, objective_value
 
 from countersample.plans import Examples, make_plan
 from countersample.training.runs import CHUNK
@@ -12,18 +14,40 @@ from countersample.training.runs import CHUNK
 KINK = 1e-4  # far above what rounding adds up to in the steps of a test
 
 
-def draws(plan, n_steps, batch_size, seed):
+def draws(plan, n_steps, batch_size, seed, at_once=None):
     """The examples of each step, (n_steps, batch_size): drawn as `train` draws them."""
     rng = np.random.default_rng(seed)
-    at_once = max(1, CHUNK // batch_size)
+    at_once = at_once or max(1, CHUNK // batch_size)
     sizes = [min(at_once, n_steps - done) for done in range(0, n_steps, at_once)]
     drawn = [plan.draw(size * batch_size, rng).reshape(size, batch_size) for size in sizes]
     return np.concatenate(drawn)
 
 
-def step_gradient(dataset, examples, plan, batch, w, objective):
-    """The mean over the batch of m_i Σ_j share_j ∇f_j(w)."""
+def contributions(dataset, examples, plan, w, objective, chosen=None):
+    """u_i = n·π_i·m_i Σ_j share_j f_j(w), of all examples or of those chosen."""
+    levels = len(examples) * plan.probabilities * plan.multipliers
+    found = []
+    for i in range(len(examples)) if chosen is None else chosen:
+        scores = features_of(dataset, examples.query[i]) @ w
+        clicked = range(examples.starts[i], examples.starts[i + 1])
+        values = [objective_value(scores, examples.item[j], objective) for j in clicked]
+        found.append(levels[i] * (plan.shares[clicked] @ values))
+    return np.array(found)
+
+
+def tilt_of(u, variance):
+    """κ = λ·√n / ((n − 1)·√S), and ū."""
+    return variance * np.sqrt(len(u)) / ((len(u) - 1) * u.std(ddof=1)), u.mean()
+
+
+def step_gradient(dataset, examples, plan, batch, w, objective, tilt=None):
+    """The mean over the batch of m_i Σ_j share_j ∇f_j(w), each times 1 + κ·(u_i − ū)."""
     total = np.zeros(dataset.n_features)
+    plan = replace(plan, multipliers=plan.multipliers.copy())
+    if tilt is not None:
+        chosen = np.unique(batch)
+        u = contributions(dataset, examples, plan, w, objective, chosen)
+        plan.multipliers[chosen] *= 1 + tilt[0] * (u - tilt[1])
     for i in batch:
         for j in range(examples.starts[i], examples.starts[i + 1]):
             share = plan.multipliers[i] * plan.shares[j]
@@ -89,7 +113,7 @@ OPTIMIZERS = {each.__name__: each for each in (sgd, adam, adagrad, dog, amsgrad)
 
 def train(
     dataset, log, *, learning_rate, steps, method, unit, objective, optimizer, batch_size, seed,
-    l2=0.0, radius=np.inf, start=0.0, **settings,
+    l2=0.0, radius=np.inf, start=0.0, variance=0.0, **settings,
 ):  # fmt: skip
     """Return w and w̄ after each step, two arrays (n, n_features), up to the first kink."""
     examples = Examples.of(log, unit)
@@ -97,13 +121,17 @@ def train(
     plan = make_plan(method, examples, **of_plan)
     w = np.zeros(dataset.n_features) + start
     current = [w]
+    a_round = -(-len(set(examples.query.tolist())) // batch_size) if variance else None
 
     def points():
-        for batch in draws(plan, steps, batch_size, seed):
+        tilt = None
+        for t, batch in enumerate(draws(plan, steps, batch_size, seed, a_round)):
             w = current[0]
+            if variance and t % a_round == 0:
+                tilt = tilt_of(contributions(dataset, examples, plan, w, objective), variance)
             if nearest_kink(dataset, examples, batch, w) < KINK:
                 return
-            yield w, step_gradient(dataset, examples, plan, batch, w, objective) + l2 * w
+            yield w, step_gradient(dataset, examples, plan, batch, w, objective, tilt) + l2 * w
 
     weights, averages, total = [], [], np.zeros_like(w)
     for step in OPTIMIZERS[optimizer](points(), learning_rate, **settings):

@@ -12,6 +12,7 @@ plan             π_i            m_i           max m_i, by click
 `naive`          c_i/N          1             1, but biased
 `ips`            1/n            v_i·n/N       M, the largest weight
 `countersample`  v_i/Σv         M̄ = Σv/N      M̄, the mean weight
+`snips`          1/n            v_i·n/Σv      M/M̄, of the goal R/M̄
 `bounded`        ∝ v_i·L_i      v_i/(N·π_i)   (L_i bounds the gradient)
 `proposal`       given          v_i/(N·π_i)
 ===============  =============  ============  =========================
@@ -51,6 +52,7 @@ __all__ = [
     "make_plan",
     "naive",
     "proposal",
+    "snips",
 ]
 
 
@@ -347,6 +349,28 @@ def countersample(examples: Examples) -> Plan:
     return Plan("countersample", weights, multipliers, examples.weight_shares)
 
 
+def snips(examples: Examples) -> Plan:
+    """π = 1/n, m = v·n/Σv: as `ips`, of the self-normalised risk Σ v f / Σ v.
+
+    That is R/M̄, and the weights do not depend on what is learned: M̄ is a constant. So it has the
+    same minimiser, and its steps with a learning rate η are those of `ips` with η/M̄. What it is
+    good for: a learning rate does not depend on how large the weights are. `countersample` on the
+    same risk would multiply by 1.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog
+    >>> from countersample.plans import Examples, snips
+    >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.25])
+    >>> plan = snips(Examples.of(log, "click"))
+    >>> plan.probabilities, plan.multipliers
+    (array([0.5, 0.5]), array([0.4, 1.6]))
+    """
+    n = len(examples)
+    multipliers = examples.weights * (n / examples.weights.sum())
+    return Plan("snips", _all(1.0, n), multipliers, examples.weight_shares)
+
+
 def bounded(examples: Examples, *, bounds: ArrayLike) -> Plan:
     """π ∝ v·L, m = v/(N·π): drawn by weight times a bound L on the norm of the gradient.
 
@@ -388,7 +412,7 @@ def proposal(examples: Examples, *, probabilities: ArrayLike, name: str = "propo
 
 
 PLANS: dict[str, Callable[..., Plan]] = {
-    plan.__name__: plan for plan in (naive, ips, countersample, bounded, proposal)
+    plan.__name__: plan for plan in (naive, ips, countersample, snips, bounded, proposal)
 }
 
 

@@ -88,6 +88,7 @@ def _compile() -> None:
     indices, state, none = np.zeros(1, np.int32), np.zeros((1, 8)), np.zeros(0, np.int64)
     take_steps(
         np.zeros((1, 1), np.float32), integers, indices, integers, indices, numbers, numbers,
+        numbers, np.zeros((1, 2)),
         np.zeros(0), none, 1, 0, 0, state, 0, state, state, state, state, state, integers, none,
         np.zeros((1, 0, 1)), np.zeros((1, 0, 1)), np.zeros((1, 8), np.float32),
         np.zeros((1, 8), np.float32), np.zeros(BOARD, np.int64), 1, True,

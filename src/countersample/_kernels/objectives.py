@@ -44,6 +44,12 @@ def weighting(code: int, bound: float) -> tuple[float, float, float]:
 
 
 @part(error_model="numpy")
+def value_of(code: int, bound: float) -> float:
+    """λ(bound) of the objective with this code, and no more of a user's own than that."""
+    return own_weighting(code, bound, VALUE) if code >= OWN else weighting(code, bound)[0]
+
+
+@part(error_model="numpy")
 def slope_of(code: int, bound: float) -> float:
     """λ'(bound) of the objective with this code, and no more of a user's own than that."""
     return own_weighting(code, bound, SLOPE) if code >= OWN else weighting(code, bound)[1]
@@ -59,7 +65,7 @@ def weightings(code: int, bounds: Floats) -> tuple[Floats, Floats]:
 
 
 @part(error_model="numpy")
-def _rank_bound(scores: Matrix, run: int, n_items: int, item: int) -> np.float32:
+def rank_bound(scores: Matrix, run: int, n_items: int, item: int) -> np.float32:
     """1 + Σ_{d'≠d} max(0, 1 − (s_d − s_d')) for the item d."""
     one = np.float32(1.0)
     bound = np.float32(0.0)
@@ -80,7 +86,7 @@ def add_coefficients(
     zero, one = np.float32(0.0), np.float32(1.0)
     clicked = scores[run, item]
     if code != RANK:
-        bound = _rank_bound(scores, run, n_items, item)
+        bound = rank_bound(scores, run, n_items, item)
         share *= np.float32(slope_of(code, np.float64(bound)))
     n_violated = overflow = zero  # exact in whatever order they are added up: "reassoc" is safe
     for other in range(n_items):

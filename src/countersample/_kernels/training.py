@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from countersample._arrays import Floats, Ints
 from countersample._kernels.compiling import kernel, part
-from countersample._kernels.objectives import add_coefficients
+from countersample._kernels.objectives import add_coefficients, rank_bound, value_of
 from countersample._kernels.rows import LINE, add_8_rows, add_rows, add_rows_to_4, fetch
 from countersample._kernels.sharing import (
     DONE,
@@ -46,7 +46,7 @@ AHEAD = 64  # examples looked up at a time: reads from far apart wait together, 
 
 
 @part(error_model="numpy")
-def _scores(
+def score_rows(
     features: Matrix, start: int, n_items: int, weights: Matrix, following: int, n_lines: int,
     out: Matrix,
 ) -> None:  # fmt: skip
@@ -83,7 +83,7 @@ def _add_gradient(
 
     What was there is forgotten where the gradient starts `anew`. `rows` and `factors` are scratch
     space: the rows in which some run has a coefficient, and their factors. Meanwhile lines of
-    memory are brought near, as by `_scores`.
+    memory are brought near, as by `score_rows`.
     """
     n_runs = len(coefficients)
     n_rows = 0
@@ -126,7 +126,8 @@ def _add_gradient(
 @part(error_model="numpy")
 def _look_up(
     draws: Ints, first: int, query: NDArray[np.int32], offsets: Ints, starts: Ints,
-    item: NDArray[np.int32], shares: Vector, multipliers: Vector, out: Ints, factors: Matrix,
+    item: NDArray[np.int32], shares: Vector, multipliers: Vector, levels: Vector, out: Ints,
+    factors: Matrix,
 ) -> None:  # fmt: skip
     """Write down where items and clicks of the next examples start and end, and their factors."""
     n_ahead = min(AHEAD, len(draws) - first)
@@ -137,9 +138,24 @@ def _look_up(
         out[k, 2] = starts[example]
         out[k, 3] = starts[example + 1]
         factors[k, 0] = multipliers[example]
+        if len(levels) > 0:
+            factors[k, 2] = levels[example]
     for k in range(n_ahead):
         out[k, 4] = item[out[k, 2]]
         factors[k, 1] = shares[out[k, 2]]
+
+
+@part(error_model="numpy")
+def _tilt(
+    scores: Matrix, run: int, n_items: int, item: NDArray[np.int32], shares: Vector,
+    first_click: int, last_click: int, level: float, code: int, tilts: Floats,
+) -> np.float32:  # fmt: skip
+    """1 + κ·(u − ū) of an example, u = level · Σ_j share_j λ(bound_j) at the scores of a run."""
+    value = 0.0
+    for click in range(first_click, last_click):
+        bound = np.float64(rank_bound(scores, run, n_items, np.int64(item[click])))
+        value += shares[click] * value_of(code, bound)
+    return np.float32(1.0 + tilts[run, 0] * (level * value - tilts[run, 1]))
 
 
 @part(error_model="numpy")
@@ -157,6 +173,8 @@ def take_steps(
     item: NDArray[np.int32],
     shares: Vector,
     multipliers: Vector,
+    levels: Vector,
+    tilts: Floats,
     scale: Floats,
     draws: Ints,
     batch_size: int,
@@ -188,6 +206,11 @@ def take_steps(
     query, starts, item, shares, multipliers
         The examples and the plan, as `countersample.plans` has them: a step's gradient is the mean
         over its batch of m_i Σ_j share_j ∇f_j.
+    levels : float32 (n,), or (0,) for none
+        What makes u_i = level_i Σ_j share_j f_j of an example, whose mean is what is minimised.
+    tilts : float64 (K, 2)
+        κ and ū of each run: where there are levels, gradients are multiplied by 1 + κ·(u_i − ū),
+        with u_i as it is at the weights of the moment.
     scale : float64 (width,), or (0,) for none
         Features are multiplied by it; scores from w · scale are the same, without a copy of them.
     draws : int64
@@ -224,7 +247,7 @@ def take_steps(
     rows = np.empty(most, np.int64)
     weighted = np.empty((most, n_runs), np.float32)
     found = np.empty((AHEAD, 5), np.int64)
-    factors = np.empty((AHEAD, 2), np.float32)
+    factors = np.empty((AHEAD, 3), np.float32)
     factor = np.float32(1.0 / batch_size)
     lines_of_a_row = width * features.itemsize / LINE
     while_scoring, while_adding = (WHILE_SCORING, WHILE_ADDING) if n_runs >= 4 else (1.0, 0.0)
@@ -245,7 +268,8 @@ def take_steps(
             for k in range(begin, until):
                 if not looked_up <= k < looked_up + AHEAD:
                     _look_up(
-                        draws, k, query, offsets, starts, item, shares, multipliers, found, factors
+                        draws, k, query, offsets, starts, item, shares, multipliers, levels, found,
+                        factors,
                     )  # fmt: skip
                     looked_up = k
                 ahead = k - looked_up
@@ -259,16 +283,22 @@ def take_steps(
                     following = found[next_one - looked_up, 0]
                     n_lines = int((found[next_one - looked_up, 1] - following) * lines_of_a_row)
                     line = int(n_lines * while_scoring)
-                _scores(features, start, n_items, small, following, line, scores)
+                score_rows(features, start, n_items, small, following, line, scores)
                 for run in range(n_runs):
                     for i in range(n_items):
                         coefficients[run, i] = 0.0
+                    tilt = np.float32(1.0)
+                    if len(levels) > 0:
+                        tilt = _tilt(
+                            scores, run, n_items, item, shares, first_click, last_click,
+                            factors[ahead, 2], objective, tilts,
+                        )  # fmt: skip
                     for click in range(first_click, last_click):
                         is_first = click == first_click  # looked up ahead
                         clicked = found[ahead, 4] if is_first else np.int64(item[click])
                         share = factors[ahead, 1] if is_first else shares[click]
                         add_coefficients(
-                            scores, run, n_items, clicked, share, objective, coefficients
+                            scores, run, n_items, clicked, tilt * share, objective, coefficients
                         )
                 _add_gradient(
                     features, start, n_items, coefficients, factor * factors[ahead, 0], rows,

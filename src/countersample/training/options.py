@@ -32,6 +32,7 @@ _RANGES: dict[str, dict[str, Any]] = {  # what a number may be
     "l2": {"least": 0},
     "clip": {"above": 0, "most": 1},
     "temper": {"least": 0, "most": 1},
+    "variance": {"least": 0},
     "momentum": _DECAY,
     "beta1": _DECAY,
     "beta2": _DECAY,
@@ -46,7 +47,7 @@ class TrainingOptions:
 
     Parameters
     ----------
-    method : {"countersample", "ips", "naive", "bounded", "proposal"}
+    method : {"countersample", "ips", "snips", "naive", "bounded", "proposal"}
         The plan: see `countersample.plans`.
     unit : {"click", "pair", "query"}
         What one example is.
@@ -78,6 +79,9 @@ class TrainingOptions:
     temper : float
         The exponent α of the weights 1/p^α, from 0 (naive) to 1: see `ClickLog.temper`. After
         clipping.
+    variance : float
+        λ of R(w) + λ·√(S/n), with S the variance of what each of the n examples adds to R: the
+        objective of POEM, see `countersample.training.variance`.
     momentum, beta1, beta2, epsilon, first_distance : float, optional
         Of the optimizers that take them; by default as `OPTIMIZERS` has them.
     bounds, probabilities : array-like, optional
@@ -110,6 +114,7 @@ class TrainingOptions:
     scale: ArrayLike | None = None
     clip: float | None = None
     temper: float = 1.0
+    variance: float = 0.0
     momentum: float | None = None
     beta1: float | None = None
     beta2: float | None = None

@@ -13,6 +13,7 @@ from countersample.errors import DataError
 from countersample.objectives import get_objective
 from countersample.plans import Examples
 from countersample.training.optimizers import OPTIMIZERS
+from countersample.training.variance import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,7 @@ class Setup:
     multipliers: NDArray[np.float32]
     n_steps: int
     record_at: Ints  # the steps at which weights are kept
+    spread: Spread | None  # where their variance is a part of what is minimised
 
     @classmethod
     def of(
@@ -78,18 +80,25 @@ class Setup:
             plan = each.plan(examples)
             plan.draw(0, np.random.default_rng(0))  # builds its table before threads share it
             shares, multipliers = (x.astype(np.float32) for x in (plan.shares, plan.multipliers))
+            spread = Spread.of(examples, plan) if each.variance else None
             setups.append(
-                cls(dataset, log, each, examples, plan, shares, multipliers, n_steps, record_at)
-            )
+                cls(dataset, log, each, examples, plan, shares, multipliers, n_steps, record_at,
+                    spread)
+            )  # fmt: skip
         return setups
 
     @property
     def steps_at_once(self) -> int:
-        """Steps between two looks up, from the start on: what a resumed run must agree on."""
-        return max(1, CHUNK // self.options.batch_size)
+        """Steps between two looks up, from the start on: what a resumed run must agree on.
+
+        With a variance that is a round, whose pass over the clicked queries costs no more than it.
+        """
+        batch_size = self.options.batch_size
+        most = max(1, CHUNK // batch_size)
+        return most if self.spread is None else min(most, -(-self.spread.n_queries // batch_size))
 
 
-def _as_read(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any], Floats]:
+def as_read(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any], Floats]:
     """Return what the kernel reads, and what it multiplies that by: codes as they are.
 
     An offset changes all scores of a query alike, and no gradient.
@@ -131,7 +140,7 @@ class Run:
         self._settings = np.array([setup.options.kernel_settings(rate) for rate in learning_rates])
         self.starts = np.array([each.start_of(width) for each in self.options])
         self.scale = setup.options.scale_of(width)
-        self._features, self._factors = _as_read(setup.dataset, self.scale)
+        self._features, self._factors = as_read(setup.dataset, self.scale)
         n_records = len(setup.record_at)
         self.state: dict[str, NDArray[Any]] = {
             "w": self.starts.copy(),
@@ -165,6 +174,7 @@ class Run:
         take = partial(
             take_steps, self._features, setup.dataset.offsets,
             examples.query, examples.starts, examples.item, setup.shares, setup.multipliers,
+            np.zeros(0, np.float32) if setup.spread is None else setup.spread.levels, self._tilts(),
             self._factors, setup.plan.draw(n_steps * batch_size, self.rng), batch_size,
             get_objective(setup.options.objective).code,
             OPTIMIZERS[setup.options.optimizer].code, self._settings,
@@ -185,6 +195,17 @@ class Run:
                 if helper.ident is not None:
                     helper.join()
         self.step += n_steps
+
+    def _tilts(self) -> Floats:
+        """Return what a round takes of the variance at its start, (K, 2)."""
+        setup, w = self.setup, self.state["w"]
+        if setup.spread is None:
+            return np.zeros((len(w), 2))
+        code = get_objective(setup.options.objective).code
+        moments = setup.spread.moments(
+            self._features, setup.dataset.offsets, self._factors, w, code
+        )
+        return setup.spread.tilts(moments, setup.options.variance)
 
     def finish(self, progress: Progress) -> None:
         """Take all steps that are left."""

@@ -84,6 +84,8 @@ class ExperimentConfig:
     batch_size : int
     clip : float
         The smallest propensity; smaller ones count as this. 0: none is clipped.
+    variance : float
+        λ of variance-regularised training, R(w) + λ·√(S/n): see `TrainingOptions`.
     trained_gamma : float
         The severity that the learner believes in, as a multiple of `gamma`: 1 is the truth.
     queries : int
@@ -127,6 +129,7 @@ class ExperimentConfig:
     objective: str = _setting("rank", "Objective")
     batch_size: int = _setting(1, "Batch size", least=1)
     clip: float = _setting(0.0, "Smallest propensity", least=0, most=1)
+    variance: float = _setting(0.0, "Weight of the variance (λ)", origin="ours", least=0)
     trained_gamma: float = _setting(1.0, "Believed γ / true γ", least=0)
     queries: int = _setting(0, "Queries of a synthetic set; 0: as many as the real one", least=0)
     metric: str = _setting("ndcg@10", "Metric")

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _CLICKS = ("clicks", "gamma", "bias_offset", "noise", "relevant", "top", "second_share",
            "click_model", "policy")  # fmt: skip
-_TRAINING = ("optimizer", "objective", "batch_size", "epochs", "clip", "trained_gamma",
-             "evaluate_every", "metric", "no_relevant")  # fmt: skip
+_TRAINING = ("optimizer", "objective", "batch_size", "epochs", "clip", "variance",
+             "trained_gamma", "evaluate_every", "metric", "no_relevant")  # fmt: skip
 _REFERENCES = ("policy_fraction",)
 _LEVELS = ("metric", "no_relevant")
 _BATCHED_RUNS = 8  # learning rates that share a pass over the data

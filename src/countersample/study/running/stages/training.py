@@ -101,6 +101,7 @@ def _train(
         batch_size=config["batch_size"],
         steps=steps,
         clip=config["clip"] or None,
+        variance=config["variance"],
         checkpoints=points,
         **{name: config[name] for name in OF_OPTIMIZERS if name in config},
         **_arguments(config, train_set, log),

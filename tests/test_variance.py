@@ -1,0 +1,364 @@
+"""Variance-regularised training: R(w) + λ·√(S/n), bounded from above anew in every round."""
+
+import numpy as np
+import pytest
+import twins_training
+from conftest import SEED
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from made_training import RATES, calm, close, plan_settings, random_problem, small_shop
+from twins_plans import example_gradients
+from twins_plans import risk as twin_risk
+from twins_training import contributions, tilt_of
+
+from countersample import ClickLog, RankingDataset
+from countersample.errors import DataError, ParameterError
+from countersample.objectives import OBJECTIVES, additive_objective
+from countersample.plans import PLANS, UNITS, Examples, make_plan
+from countersample.training import OPTIMIZERS, TrainingOptions, risk, train, train_many
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+class Problem:
+    """A random dataset with a log of it, the examples of a unit and a plan for them."""
+
+    def __init__(self, seed, unit="click", method="countersample", objective="rank"):
+        self.rng = np.random.default_rng(seed)
+        while True:
+            self.data, self.log = random_problem(self.rng)
+            self.examples = Examples.of(self.log, unit)
+            if len(self.examples) > 1:
+                break
+        self.plan = make_plan(
+            method, self.examples, **plan_settings(method, self.log, unit, self.rng)
+        )
+        self.objective = objective
+
+    def weights(self):
+        return self.rng.normal(size=self.data.n_features)
+
+    def u(self, w):
+        return contributions(self.data, self.examples, self.plan, w, self.objective)
+
+    def regularised(self, w, variance):
+        """J(w) = ū + λ·√(S/n)."""
+        u = self.u(w)
+        return u.mean() + variance * np.sqrt(u.var(ddof=1) / len(u))
+
+    def bound(self, w, at, variance):
+        """Q(w) of the round that begins at `at`, its constant such that it is J there."""
+        kappa, mean = tilt_of(self.u(at), variance)
+
+        def changing(u):
+            return np.mean((1 - kappa * mean) * u + kappa * u**2 / 2)
+
+        return changing(self.u(w)) - changing(self.u(at)) + self.regularised(at, variance)
+
+    def bound_gradient(self, w, at, variance):
+        """The mean of (1 + κ·(u_i − ū))·∇u_i, with u_i at w, by enumeration of what is drawn."""
+        kappa, mean = tilt_of(self.u(at), variance)
+        gradients = example_gradients(self.data, self.examples, self.plan.shares, w, self.objective)
+        factors = 1 + kappa * (self.u(w) - mean)
+        return (self.plan.probabilities * self.plan.multipliers * factors) @ gradients
+
+
+# -- the mathematics, on the twin ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@settings(max_examples=20)
+@given(seed=SEEDS, objective=st.sampled_from(sorted(OBJECTIVES)), variance=st.floats(0.1, 30))
+def test_the_bound_is_above_and_touches(unit, seed, objective, variance):
+    problem = Problem(seed, unit, objective=objective)
+    at = problem.weights()
+    assume(problem.u(at).std() > 1e-6)
+    assert problem.bound(at, at, variance) == pytest.approx(problem.regularised(at, variance))
+    for _ in range(5):
+        w = problem.weights() * problem.rng.choice([0.1, 1, 10])
+        value = problem.regularised(w, variance)
+        assert problem.bound(w, at, variance) >= value - 1e-9 * max(1, abs(value))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@settings(max_examples=20)
+@given(seed=SEEDS, objective=st.sampled_from(sorted(OBJECTIVES)))
+def test_drawn_gradients_have_the_mean_of_the_objective_where_a_round_begins(unit, seed, objective):
+    """∇J by finite differences; of the bound also elsewhere."""
+    problem = Problem(seed, unit, objective=objective)
+    at, w = problem.weights(), problem.weights()
+    assume(problem.u(at).std() > 1e-3)
+    everything = range(len(problem.examples))
+    for point in (at, w):
+        assume(
+            twins_training.nearest_kink(problem.data, problem.examples, everything, point) > 1e-4
+        )
+    direction = problem.weights()
+    direction *= 1e-6 / np.linalg.norm(direction)
+
+    def slope(function, point):
+        return (function(point + direction) - function(point - direction)) / 2e-6
+
+    for point, function in (
+        (at, lambda x: problem.regularised(x, 2.0)),
+        (w, lambda x: problem.bound(x, at, 2.0)),
+    ):
+        found = problem.bound_gradient(point, at, 2.0)
+        size = np.linalg.norm(found)
+        expected = slope(function, point)
+        assert found @ direction * 1e6 == pytest.approx(expected, rel=1e-4, abs=1e-4 * size + 1e-6)
+
+
+def minimised(problem, variance, n_rounds=25):
+    """J at the start of each round, whose bound is followed down by its whole gradient."""
+    w, values = np.zeros(problem.data.n_features), []
+    for _ in range(n_rounds):
+        values.append(problem.regularised(w, variance))
+        at, step = w, 0.1
+        for _ in range(10):
+            g = problem.bound_gradient(w, at, variance)
+            here = problem.bound(w, at, variance)
+            while step > 1e-9 and problem.bound(w - step * g, at, variance) > here:
+                step /= 2
+            w = w - step * g if step > 1e-9 else w
+    return w, np.array(values)
+
+
+@pytest.mark.parametrize("variance", [0.5, 3.0])
+def test_rounds_that_lower_the_bound_lower_the_objective(variance):
+    problem = Problem(SEED, "query")
+    _, values = minimised(problem, variance)
+    assert (np.diff(values) <= 1e-9 * values[0]).all()
+    assert values[-1] < 0.9 * values[0]
+
+
+# -- training is the twin ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("method", PLANS)
+@settings(max_examples=10)
+@given(seed=SEEDS, objective=st.sampled_from(sorted(OBJECTIVES)))
+def test_the_risk_equals_the_twin(unit, method, seed, objective):
+    problem = Problem(seed, unit, method, objective)
+    w = problem.weights()
+    given = {"bounded": "bounds", "proposal": "probabilities"}.get(method)
+    levels = len(problem.examples) * problem.plan.probabilities * problem.plan.multipliers
+    # A proposal is handed over as such; bounds are what its probabilities are over the weights.
+    of_plan = {}
+    if given == "probabilities":
+        of_plan[given] = problem.plan.unnormalized
+    elif given == "bounds":
+        of_plan[given] = problem.plan.unnormalized / problem.examples.weights
+    found = risk(
+        problem.data, problem.log, w, unit=unit, method=method, objective=objective, **of_plan
+    )
+    u = problem.u(w)
+    tolerance = 1e-4 * np.abs(u).max()
+    assert found.n == len(levels)
+    assert found.mean == pytest.approx(u.mean(), abs=tolerance)
+    assert found.deviation == pytest.approx(u.std(ddof=1), abs=tolerance)
+    assert found.regularised(2) == found.mean + 2 * found.standard_error
+    if method not in {"naive", "snips"}:
+        expected = twin_risk(problem.data, problem.log, w, objective)
+        assert found.mean == pytest.approx(expected, abs=tolerance)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("method", ["naive", "ips", "countersample", "snips"])
+@pytest.mark.parametrize("unit", UNITS)
+@settings(max_examples=5)
+@given(
+    seed=SEEDS,
+    objective=st.sampled_from(sorted(OBJECTIVES)),
+    batch_size=st.sampled_from([1, 2, 7]),
+    variance=st.sampled_from([0.5, 5.0]),
+)
+def test_training_equals_the_twin(unit, method, optimizer, seed, objective, batch_size, variance):
+    problem = Problem(seed, unit, method, objective)
+    start = 0.05 * problem.weights()
+    assume(problem.u(start).std() > 0.1 * np.abs(problem.u(start)).mean())
+    options = {
+        "unit": unit, "method": method, "optimizer": optimizer, "objective": objective,
+        "batch_size": batch_size, "learning_rate": RATES[optimizer] / 3, "steps": 20,
+        "variance": variance, "start": start, **calm(optimizer),
+    }  # fmt: skip
+    ours = train(problem.data, problem.log, **options, checkpoints=20, rng=seed)
+    weights, averages = twins_training.train(problem.data, problem.log, **options, seed=seed)
+    n = len(weights)
+    assume(n > 0)
+    close(ours.history.coef[:n], weights, 1e-3)
+    close(ours.history.average_coef[:n], averages, 1e-3)
+
+
+def test_a_variance_of_0_is_plain_training():
+    data, log = small_shop()
+    options = {"learning_rate": 0.001, "steps": 3000, "rng": SEED}
+    plain, zero = train(data, log, **options), train(data, log, **options, variance=0)
+    assert plain.coef.tobytes() == zero.coef.tobytes()
+    assert plain.average_coef.tobytes() == zero.average_coef.tobytes()
+
+
+@pytest.mark.parametrize("method", ["ips", "countersample"])
+def test_each_objective_is_lowest_where_it_was_trained_for(method):
+    """λ of 0, 15 and 60 standard errors: the variance falls, the mean rises."""
+    data, log = small_shop()
+    strengths = (0.0, 15.0, 60.0)
+    found = []
+    for variance in strengths:
+        result = train(
+            data, log, method=method, learning_rate=3e-4, steps=60_000, variance=variance,
+            rng=SEED,
+        )  # fmt: skip
+        found.append(risk(data, log, result.weights))
+    deviations = [each.deviation for each in found]
+    assert deviations == sorted(deviations, reverse=True)
+    assert [each.mean for each in found] == sorted(each.mean for each in found)
+    for variance, own in zip(strengths, found, strict=True):
+        assert own.regularised(variance) == min(each.regularised(variance) for each in found)
+
+
+def test_training_finds_what_the_twin_finds():
+    problem = Problem(SEED, "query")
+    variance = 1.0
+    _, values = minimised(problem, variance, 40)
+    result = train(
+        problem.data, problem.log, unit="query", learning_rate=3e-4, steps=100_000,
+        variance=variance, rng=SEED,
+    )  # fmt: skip
+    found = risk(problem.data, problem.log, result.weights, unit="query").regularised(variance)
+    assert found < values[-1] + 0.05 * (values[0] - values[-1])
+
+
+# -- what goes with it ---------------------------------------------------------------------------
+
+
+def test_runs_end_the_same_beside_others_resumed_and_shared(tmp_path, monkeypatch):
+    data, log = small_shop()
+    options = {"variance": 10.0, "steps": 400, "batch_size": 20, "unit": "query"}
+    rates = [1e-4 * 2**k for k in range(6)]
+    beside = train_many(data, log, learning_rates=rates, seeds=[3], **options)
+    for rate, one in zip(rates, beside, strict=True):
+        alone = train(data, log, learning_rate=rate, rng=3, workers=2, **options)
+        assert alone.coef.tobytes() == one.coef.tobytes()
+
+    from countersample.training import resuming, runs
+
+    class KilledError(Exception):
+        pass
+
+    monkeypatch.setattr(resuming, "SECONDS_BETWEEN_SAVES", 0.0)
+    advance, left = runs.Run.advance, [5]
+
+    def killed(self):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KilledError
+        advance(self)
+
+    monkeypatch.setattr(runs.Run, "advance", killed)
+    call = {"learning_rate": rates[0], "rng": 3, "resume": tmp_path / "run.npz"} | options
+    with pytest.raises(KilledError):
+        train(data, log, **call)
+    monkeypatch.setattr(runs.Run, "advance", advance)
+    assert train(data, log, **call).coef.tobytes() == beside[0].coef.tobytes()
+    with pytest.raises(DataError, match="other data or settings"):
+        train(data, log, **call | {"variance": 11.0})
+
+
+def test_one_that_explodes_leaves_the_others_alone():
+    data, log = small_shop()
+    options = {"variance": 10.0, "steps": 500, "seeds": [3]}
+    calm_run, exploded = train_many(data, log, learning_rates=[1e-4, 1e30], **options)
+    (alone,) = train_many(data, log, learning_rates=[1e-4], **options)
+    assert exploded.diverged_at is not None
+    assert calm_run.diverged_at is None
+    assert calm_run.coef.tobytes() == alone.coef.tobytes()
+
+
+def test_examples_that_are_all_alike():
+    """Two lists of two items, weights of 2: all u are 4 at w = 0, and equal along e₁ − e₂.
+
+    There is no tangent to √S at 0: κ is that at a tenth of the mean, 0.1·√2/0.4.
+    """
+    data = RankingDataset.from_arrays([[1, 0], [0, 1]] * 2, [0] * 4, [0, 0, 1, 1])
+    log = ClickLog([0, 1], [0, 0], [0.5, 0.5])
+    options = {"learning_rate": 0.125, "batch_size": 2, "variance": 0.1, "rng": 0}
+    assert risk(data, log, [0, 0]).deviation == 0
+    result = train(data, log, steps=2, **options, checkpoints=2)
+    np.testing.assert_array_equal(result.history.coef, [[0.25, -0.25], [0.5, -0.5]])
+    one = ClickLog([0], [0], [0.5])
+    with pytest.raises(DataError, match="the log has 1 example, expected two or more"):
+        train(data, one, learning_rate=0.1, steps=1, variance=1.0)
+    with pytest.raises(ParameterError, match="variance is -1"):
+        TrainingOptions(variance=-1)
+
+
+def test_compact_features_scales_and_objectives_of_ones_own():
+    data, log = small_shop()
+    w = np.random.default_rng(SEED).normal(size=data.n_features)
+    compact = data.compact(16)
+    own = additive_objective("rank^1.5", value=lambda x: x**1.5, slope=lambda x: 1.5 * x**0.5)
+    scale = np.array([0.5, 2.0, 1.0, 3.0, 0.1])
+    plain, coded = risk(data, log, w * scale), risk(compact, log, w, scale=scale)
+    assert coded.mean == pytest.approx(plain.mean, rel=1e-3)
+    assert coded.deviation == pytest.approx(plain.deviation, rel=1e-3)
+    twin = twins_training.contributions(
+        data, Examples.of(log, "query"), make_plan("ips", Examples.of(log, "query")), w, "rank"
+    )
+    assert risk(data, log, w, unit="query").deviation == pytest.approx(twin.std(ddof=1), rel=1e-4)
+    assert risk(data, log, w, objective=own).mean > risk(data, log, w).mean
+    for each, of in ((compact, "rank"), (data, own)):
+        train(each, log, learning_rate=1e-6, steps=200, variance=3.0, objective=of, rng=0)
+    options = TrainingOptions(epochs=2, checkpoints=[3, 700], unit="query", variance=2.0)
+    assert risk(data, log, w, options=options) == risk(data, log, w, unit="query")
+
+
+# -- self-normalised: the same goal over a constant ----------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@settings(max_examples=20)
+@given(seed=SEEDS, objective=st.sampled_from(sorted(OBJECTIVES)))
+def test_snips_is_ips_over_the_mean_weight(unit, seed, objective):
+    """Σ π m ∇f = ∇R / M̄ = ∇(Σ v f / Σ v), by enumeration."""
+    problem = Problem(seed, unit, "snips", objective)
+    plan, other = problem.plan, make_plan("ips", problem.examples)
+    w = problem.weights()
+    gradients = example_gradients(problem.data, problem.examples, plan.shares, w, objective)
+    drawn = (plan.probabilities * plan.multipliers) @ gradients
+    v = problem.examples.weights
+    np.testing.assert_allclose(drawn, v @ gradients / v.sum(), rtol=1e-10, atol=1e-12)
+    of_ips = (other.probabilities * other.multipliers) @ gradients
+    np.testing.assert_allclose(drawn, of_ips / problem.log.mean_weight, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(plan.multipliers, other.multipliers / problem.log.mean_weight)
+    drawn_by_weight = make_plan("countersample", problem.examples)
+    np.testing.assert_allclose(drawn_by_weight.multipliers / problem.log.mean_weight, 1)
+
+
+def test_snips_is_ips_with_another_learning_rate():
+    data, log = small_shop()
+    options = {"steps": 2000, "rng": SEED}
+    snips = train(data, log, method="snips", learning_rate=1e-3 * log.mean_weight, **options)
+    ips = train(data, log, method="ips", learning_rate=1e-3, **options)
+    close(snips.average_coef, ips.average_coef, 1e-3)
+    doubled = ClickLog(log.query, log.item, log.propensity / 2)  # all weights twice as large
+    again = train(data, doubled, method="snips", learning_rate=1e-3 * log.mean_weight, **options)
+    close(again.average_coef, snips.average_coef, 1e-3)
+    dog = {"optimizer": "dog", **options}
+    close(
+        train(data, log, method="snips", **dog).average_coef,
+        train(data, log, method="ips", **dog).average_coef, 1e-3,
+    )  # fmt: skip
+
+
+def test_normalised_by_query_the_goal_is_another():
+    """Two queries that want opposite weights: the one with more weight wins, or neither does."""
+    data = RankingDataset.from_arrays([[1], [0], [0], [1]], [0] * 4, [0, 0, 1, 1])
+    log = ClickLog([0, 1], [0, 0], [1.0, 0.25])
+    examples = Examples.of(log, "click")
+    gradients = example_gradients(data, examples, np.ones(2), np.zeros(1))[:, 0]
+    np.testing.assert_array_equal(gradients, [-1, 1])
+    v = examples.weights
+    assert v @ gradients / v.sum() == (4 - 1) / 5
+    assert np.mean(v * gradients / v) == 0  # each query by its own weight: that of `naive` here
