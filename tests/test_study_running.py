@@ -79,6 +79,7 @@ class TestTheWorkList:
     @pytest.mark.parametrize(
         "settings",
         [{"clicks": 401}, {"noise": 0.2}, {"epochs": 2.0}, {"batch_size": 2}, {"clip": 0.1},
+         {"variance": 3.0},
          {"trained_gamma": 0.5}, {"optimizer": "adam"}, {"objective": "dcg"}, {"bias_offset": 1},
          {"policy_fraction": 0.5}, {"normalization": "minmax"}, {"queries": 61},
          {"learning_rates": [1e-3]}, {"evaluate_every": 10}, {"relevant": 2}, {"tuning_logs": 2},

@@ -55,7 +55,7 @@ def assert_same(a, b):
 def test_the_expected_loss_is_the_risk(name, unit, objective, dataset, log, rng):
     """By enumeration of all batches of two: Σ π_i π_j loss(i, j) = R, and so for the gradient.
 
-    R = (1/N) Σ_rows count/p · f; the naive plan has (1/N) Σ_rows count · f.
+    R = (1/N) Σ_rows count/p · f; the naive plan has (1/N) Σ_rows count · f, snips has R/M̄.
     """
     plan = plan_of(name, log, unit, rng)
     examples = ClickDataset(dataset, log, unit=unit, plan=plan)
@@ -70,6 +70,8 @@ def test_the_expected_loss_is_the_risk(name, unit, objective, dataset, log, rng)
             loss += p * q * found.item()
             gradient += p * q * given.grad.numpy()
     weights = (log.count if name == "naive" else log.weights) / log.n_clicks
+    if name == "snips":
+        weights = weights / log.mean_weight
     risk, slope = 0.0, np.zeros(3)
     for query, item, weight in zip(log.query, log.item, weights, strict=True):
         features = dataset.features[dataset.offsets[query] : dataset.offsets[query + 1]]
