@@ -9,7 +9,7 @@ from countersample.study.running.stages import bounds
 
 JOBS = (
     stages.prepare_data, stages.references, stages.simulate, stages.tune, stages.ranker,
-    bounds.measure,
+    stages.network.run, bounds.measure,
 )  # fmt: skip
 
 

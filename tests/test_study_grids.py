@@ -78,7 +78,7 @@ def test_all_studies_of_the_issue_are_there():
     assert set(grids.names()) == {
         "datasets", "propensities", "toy", "optimizers", "batch-sizes", "position-bias",
         "units", "clipping", "misspecified", "noise", "clicks", "bounds", "cutoff", "untuned",
-        "large-batches", "amsgrad", "variance",
+        "large-batches", "amsgrad", "variance", "nonlinear",
     }  # fmt: skip
 
 

@@ -75,8 +75,13 @@ def reproduce(
     from countersample.study import experiment
     from countersample.study.design import grids
 
+    if not studies:
+        missing = experiment.left_out(scale)
+        studies = [name for name in grids.names() if name not in missing]
+        for name, reason in missing.items():
+            _show.note(f"{name} is left out: {reason}")
     planned = experiment.plan(
-        studies or grids.names(),
+        studies,
         scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
         fold=fold,
     )  # fmt: skip

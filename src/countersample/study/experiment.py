@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countersample._extras import MissingExtraError
 from countersample.study.design import grids as grids_module
 from countersample.study.design.config import PAPER
 from countersample.study.design.folds import Fold
@@ -72,6 +73,19 @@ class Experiment:
         }
 
 
+def left_out(scale: str) -> dict[str, str]:
+    """Return the studies of the package that cannot be run here, and why not: a sentence each."""
+    reasons = {}
+    for name in grids_module.names():
+        grid = load_grid(grids_module.path_of(name), scale)
+        try:
+            for config in grid.configs(PAPER.with_settings(grid.settings)):
+                config.need_libraries()
+        except MissingExtraError as error:
+            reasons[name] = str(error)
+    return reasons
+
+
 def plan(
     studies: Sequence[str | Path],
     *,
@@ -104,7 +118,8 @@ def plan(
         config = base.with_settings(dict(grid.settings) | dict(settings or {}))
         wanted = (datasets or grid.datasets) if KINDS[grid.kind].takes_data else ()
         for each in grid.configs(config):
-            each.check()
+            each.check([method.plan for method in grid.methods])
+            each.need_libraries()
         sources = tuple(source(dataset, queries=config.queries) for dataset in wanted)
         planned.append(Study(grid, config, sources))
     return Experiment(scale, tuple(planned))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from itertools import chain, pairwise, repeat
 from math import prod
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from torch.nn.functional import linear
 
 from countersample.errors import ParameterError
 from countersample.scorers import NetworkScorer
+from countersample.torch._layers import first_weights, one_thread
 from countersample.torch.data import ClickDataset
 from countersample.torch.losses import click_loss
 from countersample.torch.ranker import FEWEST_DRAWS, NeuralRanker
@@ -20,10 +20,6 @@ from countersample.torch.sampling import CounterSampler
 from countersample.training import DivergedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
@@ -55,7 +51,7 @@ class NetworkTraining:
         self.step = 0
         self.steps, self.losses = [0], [np.nan]
         widths = (dataset.n_features, *ranker.hidden, 1)
-        begin = [_first_weights(n_in, n_out, rng) for n_in, n_out in pairwise(widths)]
+        begin = [first_weights(n_in, n_out, rng) for n_in, n_out in pairwise(widths)]
         begin[-1][:] = 0  # every score is 0 at first, or base·x
         begin += [np.zeros(width, np.float32) for width in ranker.hidden]
         # One vector for all weights, then biases: a step is a few operations, however many layers.
@@ -81,7 +77,7 @@ class NetworkTraining:
     def advance(self, most: int | None = None) -> None:
         """Take the steps of an epoch, but not more than `most`."""
         n_steps = min(self.steps_an_epoch, most or self.steps_an_epoch)
-        with _one_thread():
+        with one_thread():
             self.losses.append(sum(self._take_step() for _ in range(n_steps)) / n_steps)
         self.steps.append(self.step)
 
@@ -133,23 +129,6 @@ class NetworkTraining:
         layers = [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
         n_layers = len(self._ranker.hidden) + 1
         return layers[:n_layers], layers[n_layers:]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Keep PyTorch to one thread: matrices are small, and no sum depends on the cores then."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _first_weights(n_in: int, n_out: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return W ~ N(0, 2/n_in), with which ReLU layers keep the size of what goes through."""
-    drawn = rng.standard_normal((n_out, n_in), np.float32)
-    return drawn * np.float32(np.sqrt(2 / n_in))
 
 
 def _device(name: str) -> torch.device:

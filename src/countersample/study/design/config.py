@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from countersample._extras import need
 from countersample._params import choice, number, whole_number
 from countersample.errors import ParameterError
 from countersample.study.design.length import evaluation_points, n_steps
@@ -77,6 +78,12 @@ class ExperimentConfig:
         Of the features.
     bits : int
         Of a feature: 32 for float32 numbers, 16 or 8 for codes.
+    scorer : {"linear", "network"}
+        What is trained: w·x, whose averaged iterate is evaluated, as in the paper; or a network, by
+        plain SGD, whose last iterate is: what it computes is not convex in its weights, and the
+        mean of two good networks need not be one.
+    hidden : int
+        Units in the one hidden layer of a network; 0: it has none, and is linear.
     optimizer, objective : str
     momentum, beta1, beta2, epsilon, first_distance : float, optional
         Of the optimizers that take them; by default as `countersample.training.OPTIMIZERS` has
@@ -120,6 +127,8 @@ class ExperimentConfig:
     )
     normalization: str = _setting("query-minmax", "Normalisation of features", origin="code")
     bits: int = _setting(32, "Bits of a feature", origin="code", least=8, most=32)
+    scorer: str = _setting("linear", "Scorer")
+    hidden: int = _setting(0, "Hidden units", origin="ours", least=0)
     optimizer: str = _setting("sgd", "Optimizer")
     momentum: float | None = _setting(None, "Momentum", origin="code", least=0, below=1)
     beta1: float | None = _setting(None, "β₁ of the optimizer", origin="code", least=0, below=1)
@@ -162,8 +171,8 @@ class ExperimentConfig:
         given = {name: getattr(self, name) for name in OF_OPTIMIZERS}
         return {name: value for name, value in given.items() if value is not None}
 
-    def check(self) -> None:
-        """Raise a `ParameterError` for settings that do not go together."""
+    def check(self, plans: Collection[str] = ()) -> None:
+        """Raise a `ParameterError` for settings that do not go together, or with these plans."""
         from countersample.training.options import TrainingOptions  # noqa: PLC0415 (imports numpy)
 
         if self.tuning_logs > self.seeds:
@@ -172,11 +181,36 @@ class ExperimentConfig:
                 "that there are (seeds)"
             )
         TrainingOptions.of(None, {"optimizer": self.optimizer, **self.optimizer_settings})
+        if self.scorer == "network":
+            self._check_network(plans)
+        elif self.hidden:
+            raise ParameterError(
+                f"hidden is {self.hidden}, but the scorer is linear: set scorer to network"
+            )
+
+    def _check_network(self, plans: Collection[str]) -> None:
+        if self.optimizer != "sgd" or self.optimizer_settings:
+            given = ", ".join([self.optimizer, *self.optimizer_settings])
+            raise ParameterError(
+                f"optimizer is {given} where the scorer is a network, expected sgd and no settings "
+                "of it: networks of a study are trained by plain SGD"
+            )
+        if "bounded" in plans:
+            raise ParameterError(
+                "scorer is network, but there is a method with the plan bounded, whose bounds are "
+                "those of a linear scorer: expected another plan"
+            )
+
+    def need_libraries(self) -> None:
+        """Raise a `MissingExtraError` where what these settings need is not installed."""
+        if self.scorer == "network":
+            need("torch")
 
 
 _BITS = (8, 16, 32)
 OF_OPTIMIZERS = ("momentum", "beta1", "beta2", "epsilon", "first_distance")
 POLICIES = ("ranked", "swapped", "shuffled")
+SCORERS = ("linear", "network")
 _LOWER_IS_BETTER = "arp"
 PAPER = ExperimentConfig()
 SETTINGS = {setting.name: setting for setting in fields(ExperimentConfig)}
@@ -287,6 +321,7 @@ def _choices() -> Mapping[str, Collection[str]]:
         "no_relevant": NO_RELEVANT,
         "click_model": CLICK_MODELS,
         "policy": POLICIES,
+        "scorer": SCORERS,
     }
 
 

@@ -195,7 +195,7 @@ def _check_combinations(file: TomlFile, grid: Grid) -> None:
     """Refuse settings that do not go together, at the line of one that is at fault."""
     for config in grid.configs(PAPER.with_settings(grid.settings)):
         try:
-            config.check()
+            config.check([method.plan for method in grid.methods])
         except ParameterError as error:
             named = re.findall(r"\w+", str(error))
             given = ((table, name) for table in ("settings", "vary") for name in named)

@@ -87,8 +87,20 @@ class RegretStudy(Kind):
             drawn=tuple(drawn),
             curves=result,
             logs=_logs(study, done) if {*grid.varied} & {*_LOGS_SHOWN} else (),
-            notes=_rate_notes(result),
+            notes=(*_network_notes(study), *_rate_notes(result)),
         )
+
+
+def _network_notes(study: Study) -> tuple[str, ...]:
+    """Say what is evaluated where networks are trained, and what their regret is against."""
+    if all(config.scorer == "linear" for config in study.grid.configs(study.config)):
+        return ()
+    sentence = (
+        "What is evaluated of a network is its last iterate, not the average: a network is not "
+        "convex in its weights, and the mean of two good ones need not be one. Regret is against "
+        "w*, which is linear: a network may be above it."
+    )
+    return (sentence,)
 
 
 def _rate_notes(result: StudyResult) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from countersample._progress import Progress
 from countersample.clicks import ClickLog, diagnose, simulate_clicks
 from countersample.data.synthetic import SHAPES
 from countersample.evaluation import learning_curve
@@ -17,7 +18,7 @@ from countersample.study.running.references import METRIC, WAYS
 from countersample.study.running.stages import length_of
 from countersample.study.running.stages.labelled import prepared
 from countersample.study.running.stages.supervision import steps_of
-from countersample.training import train_many
+from countersample.training import TrainingOptions, train_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from countersample.study.running.store import Store
 
 _DRAWS = 4000  # of a measurement
+_NETWORK_DRAWS = 1000  # of one with networks
 _CLICKS = 20_000
 _ROUNDS = 5
 _SAMPLED = 2000  # queries of a synthetic set that is not made yet; more than a CPU's cache has
@@ -95,6 +97,7 @@ class Speed:
         train_set = sample.parts[0]
         self._labels = ClickLog.from_labels(train_set)
         self._a_draw = cache(self._measure_draw)
+        self._a_network_draw = cache(self._measure_network_draw)
         self._an_evaluation = cache(self._measure_evaluation)
         self._a_log = cache(self._measure_log)
         self._overhead = cache(self._measure_overhead)
@@ -118,9 +121,15 @@ class Speed:
         config = job.config
         steps, points = length_of(job)
         n_passes = -(-n_rates // _BATCHED)
-        a_draw = self._a_draw(
-            config["unit"], config["optimizer"], config["batch_size"], min(n_rates, _BATCHED)
-        )
+        batched = min(n_rates, _BATCHED)
+        if config.get("scorer") == "network":
+            a_draw = self._a_network_draw(
+                config["unit"], config["batch_size"], config["hidden"], batched
+            )
+        else:
+            a_draw = self._a_draw(
+                config["unit"], config["optimizer"], config["batch_size"], batched
+            )
         n_draws: int = steps * config["batch_size"]
         once = float(job.needs[-1].config["clicks"]) * self._overhead(config["unit"])
         evaluated = n_rates * len(points) * self._an_evaluation(part)
@@ -146,6 +155,21 @@ class Speed:
         whole = self._time(work)
         made_once = self._time(lambda seed: work(seed, 1))
         return max(0.0, whole - made_once) / (n_steps * batch_size)
+
+    def _measure_network_draw(self, unit: str, batch_size: int, hidden: int, n_rates: int) -> float:
+        """Seconds of one draw for so many networks together."""
+        from countersample.torch._side_by_side import train_networks  # noqa: PLC0415 (torch)
+
+        n_steps = max(1, _NETWORK_DRAWS // batch_size)
+        options = TrainingOptions(unit=unit, batch_size=batch_size, steps=n_steps)
+
+        def work(seed: int) -> None:
+            train_networks(
+                self._sample.parts[0], self._log(seed), learning_rates=[1e-9] * n_rates,
+                hidden=hidden, seed=seed, options=options, progress=Progress.of(None),
+            )  # fmt: skip
+
+        return self._time(work) / (n_steps * batch_size)
 
     def _measure_overhead(self, unit: str) -> float:
         """Seconds that a training takes before its first step, by click of the log."""

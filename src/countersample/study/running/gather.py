@@ -106,7 +106,8 @@ def _columns(
     same = {
         "study": study.name, "dataset": dataset, "fold": run.fold, "method": name[2],
         "axis": study.grid.axis, "value": str(name[3]), "beside": block,
-        **dict.fromkeys(OF_OPTIMIZERS, np.nan), **run.job.config, **run.clicks.config,
+        **dict.fromkeys(OF_OPTIMIZERS, np.nan), "scorer": "linear", "hidden": 0,
+        **run.job.config, **run.clicks.config,
         "policy_fraction": run.references.config["policy_fraction"],
         **{what: run.references.needs[0].config[what] for what in ("normalization", "bits")},
         "rates_tried": len(tuned["learning_rates"]) if tuned else 0,
@@ -116,6 +117,7 @@ def _columns(
         **{what: float(found[what]) for what in ("seconds", "max_weight", "mean_weight")},
         "best_ndcg": levels["best"], "policy_ndcg": levels["policy"],
         **{f"{part}_fingerprint": value for part, value in fingerprints.items()},
+        "version_torch": "",
         **{f"version_{what}": version for what, version in found["versions"].items()},
         "key": run.job.key, "seed": run.seed,
     }  # fmt: skip

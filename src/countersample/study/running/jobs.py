@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from countersample.study.design.grids import Method
     from countersample.study.running.workbench import Workbench
 
+    Work = Callable[[Workbench, "Job", Progress], Any]
 
 _CLICKS = ("clicks", "gamma", "bias_offset", "noise", "relevant", "top", "second_share",
            "click_model", "policy")  # fmt: skip
 _TRAINING = ("optimizer", "objective", "batch_size", "epochs", "clip", "variance",
              "trained_gamma", "evaluate_every", "metric", "no_relevant")  # fmt: skip
+_NETWORK = ("scorer", "hidden")  # of networks alone
 _REFERENCES = ("policy_fraction",)
 _LEVELS = ("metric", "no_relevant")
 _BATCHED_RUNS = 8  # learning rates that share a pass over the data
@@ -51,7 +53,7 @@ class Job:
     # Everything the result depends on, beside what it needs: plain values.
     config: Mapping[str, Any]
     # Returns the result: labelled data for "data", a click log for "clicks", else plain values.
-    work: Callable[[Workbench, Job, Progress], Any]
+    work: Work
     needs: tuple[Job, ...] = ()
     draws: float = 0.0  # clicks, in those of a run with one learning rate: measures progress
 
@@ -161,26 +163,34 @@ class WorkList:
         known = _chosen(config, _TRAINING) | config.optimizer_settings | {
             "plan": method.plan, "unit": method.unit, "exposure": method.exposure,
         }  # fmt: skip
+        does: Any = stages
+        if config.scorer == "network":
+            known, does = known | _chosen(config, _NETWORK), stages.network
         logs = [self.clicks(fold, config, seed) for seed in range(config.seeds)]
         title, draws = f"{method.name} on {fold.title}", config.steps() * config.batch_size
         tuned: tuple[Job, ...] = ()
         if OPTIMIZERS[config.optimizer].learning_rate is None:
-            tuned = (self._tuning(title, known, config, logs[: config.tuning_logs]),)
+            tuned = (self._tuning(title, known, does.tune, config, logs[: config.tuning_logs]),)
         runs = [
-            Job("run", title, known | {"seed": seed}, stages.run, (*tuned, log), draws)
+            Job("run", title, known | {"seed": seed}, does.run, (*tuned, log), draws)
             for seed, log in enumerate(logs)
         ]
         levels = self.levels(fold, config)
         return [RunOf(fold.name, seed, self.add(run), levels) for seed, run in enumerate(runs)]
 
     def _tuning(
-        self, title: str, known: dict[str, Any], config: ExperimentConfig, logs: Sequence[Job]
+        self,
+        title: str,
+        known: dict[str, Any],
+        work: Work,
+        config: ExperimentConfig,
+        logs: Sequence[Job],
     ) -> Job:
         rates = list(config.learning_rates)
         draws = config.steps() * config.batch_size * len(logs)
         cost = draws * _BATCH_COST * len(rates) / _BATCHED_RUNS
         known = known | {"learning_rates": rates}
-        return self.add(Job("tuning", title, known, stages.tune, tuple(logs), cost))
+        return self.add(Job("tuning", title, known, work, tuple(logs), cost))
 
 
 def _hash(value: list[Any]) -> str:

@@ -4,16 +4,19 @@ The key of a result has a hash of the code of the file here, and of all that it 
 `countersample.study.running.code`). So a file imports what it computes with, and nothing else.
 """
 
+from countersample.study.running.stages import network
 from countersample.study.running.stages.clicks import diagnosis, simulate
+from countersample.study.running.stages.comparing import length_of
 from countersample.study.running.stages.labelled import prepare_data, relevance, shape
 from countersample.study.running.stages.supervision import levels, references
-from countersample.study.running.stages.training import length_of, run, tune
+from countersample.study.running.stages.training import run, tune
 from countersample.study.running.stages.users import ranker
 
 __all__ = [
     "diagnosis",
     "length_of",
     "levels",
+    "network",
     "prepare_data",
     "ranker",
     "references",

@@ -1,0 +1,254 @@
+"""Networks of a study: plain SGD against the linear kernel and a NumPy twin; their runs."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+import twins_training
+from made_training import METHODS, close, random_problem
+from study_runs import GRID, finish
+from twins_plans import features_of
+
+from countersample import evaluate
+from countersample._progress import Progress
+from countersample.errors import CounterSampleError
+from countersample.plans import Examples, make_plan
+from countersample.study.artifacts import write_artifacts
+from countersample.study.experiment import plan
+from countersample.study.running.estimate import estimate
+from countersample.study.running.gather import gather
+from countersample.study.running.runner import state_of
+from countersample.study.running.stages.network import NetworkRun
+from countersample.study.running.store import Store
+from countersample.torch._side_by_side import train_networks
+from countersample.training import TrainingOptions, train_many
+
+RATES = (0.003, 0.01)
+STEPS = 40
+NETWORKS = GRID.replace("gamma = [0.5, 1.0]", "hidden = [0, 3]").replace(
+    "[settings]", '[settings]\nscorer = "network"\nbatch_size = 4'
+)
+
+
+def trained(dataset, log, options, hidden, rates=RATES, seed=7):
+    return train_networks(
+        dataset, log, learning_rates=rates, hidden=hidden, seed=seed, options=options,
+        progress=Progress.of(None),
+    )  # fmt: skip
+
+
+def options_of(method, unit, **more):
+    steps = list(range(1, STEPS + 1))
+    return TrainingOptions(
+        method=method, unit=unit, batch_size=5, steps=STEPS, checkpoints=steps, **more
+    )
+
+
+@pytest.mark.parametrize("unit", ["click", "query"])
+@pytest.mark.parametrize("method", METHODS)
+def test_without_a_hidden_layer_it_is_the_linear_kernel(rng, method, unit):
+    data, log = random_problem(rng)
+    options = options_of(method, unit)
+    ours = trained(data, log, options, hidden=0)
+    kernel = train_many(data, log, learning_rates=RATES, seeds=[7], options=options)
+    for rate, network, linear in zip(RATES, ours, kernel, strict=True):
+        # Where a margin is a kink, rounding decides: the twin says from which step on.
+        twin, _ = twins_training.train(
+            data, log, learning_rate=rate, steps=STEPS, method=method, unit=unit,
+            objective="rank", optimizer="sgd", batch_size=5, seed=7,
+        )  # fmt: skip
+        n = len(twin)
+        assert n >= 1
+        weights = np.array([scorer.weights[-1][0] for scorer in network.scorers])
+        close(weights[:n], linear.history.coef[:n])
+        close(weights[:n], twin)
+        assert network.steps.tolist() == linear.history.steps.tolist()
+
+
+def test_clipping_is_that_of_the_kernel(rng):
+    data, log = random_problem(rng)
+    options = replace(options_of("ips", "click", clip=0.5), checkpoints=[1])
+    (ours,) = trained(data, log, options, hidden=0, rates=[0.01])
+    (kernel,) = train_many(data, log, learning_rates=[0.01], seeds=[7], options=options)
+    close(ours.scorers[0].weights[-1][0], kernel.history.coef[0])
+
+
+def slopes_of(scores, examples, made, i):
+    """m_i Σ_j share_j ∂f_j/∂s for the rank, and the distance of the nearest kink."""
+    slopes, nearest = np.zeros(len(scores)), 1.0
+    for j in range(examples.starts[i], examples.starts[i + 1]):
+        clicked, weight = examples.item[j], made.multipliers[i] * made.shares[j]
+        for other in range(len(scores)):
+            if other != clicked:
+                margin = scores[clicked] - scores[other]
+                nearest = min(nearest, abs(margin - 1))
+                slopes[other] += weight * (margin < 1)
+                slopes[clicked] -= weight * (margin < 1)
+    return slopes, nearest
+
+
+def twin_network(data, log, first, rate, method, unit):
+    """(W, b, a) after each step up to the first kink, by hand in float64."""
+    examples = Examples.of(log, unit)
+    made = make_plan(method, examples)
+    weight, bias, last = first.astype(float), np.zeros(len(first)), np.zeros(len(first))
+    for batch in twins_training.draws(made, STEPS, 5, 7):
+        changes = [np.zeros_like(each) for each in (weight, bias, last)]
+        for i in batch:
+            x = features_of(data, examples.query[i]).astype(float)
+            z = x @ weight.T + bias
+            units = np.maximum(z, 0)
+            slopes, nearest = slopes_of(units @ last, examples, made, i)
+            if min(nearest, np.abs(z).min()) < twins_training.KINK / 10:
+                return
+            through = np.outer(slopes, last) * (z > 0)
+            for change, gradient in zip(
+                changes, (through.T @ x, through.sum(0), units.T @ slopes), strict=True
+            ):
+                change += gradient / len(batch)
+        weight, bias, last = (
+            each - rate * change for each, change in zip((weight, bias, last), changes, strict=True)
+        )
+        yield weight, bias, last
+
+
+@pytest.mark.parametrize("unit", ["click", "query"])
+@pytest.mark.parametrize("method", METHODS)
+def test_with_a_hidden_layer_it_is_backpropagation_by_hand(rng, method, unit):
+    compared = 0
+    while compared < 30:  # steps; problems end at a kink
+        data, log = random_problem(rng)
+        tiny = replace(options_of(method, unit), steps=1, checkpoints=[1])
+        (still,) = trained(data, log, tiny, hidden=6, rates=[1e-30])
+        first = still.scorers[0].weights[0]
+        for rate, network in zip(
+            RATES, trained(data, log, options_of(method, unit), hidden=6), strict=True
+        ):
+            for found, twin in zip(
+                network.scorers, twin_network(data, log, first, rate, method, unit), strict=False
+            ):
+                ours = (found.weights[0], found.biases[0], found.weights[1][0])
+                for one, other in zip(ours, twin, strict=True):
+                    close(one, other)
+                compared += 1
+
+
+def test_networks_begin_alike_and_do_not_depend_on_others(rng):
+    data, log = random_problem(rng)
+    options = replace(options_of("countersample", "click"), steps=3, checkpoints=[3])
+    together = trained(data, log, options, hidden=4)
+    for rate, one in zip(RATES, together, strict=True):
+        (alone,) = trained(data, log, options, hidden=4, rates=[rate])
+        for ours, theirs in zip(one.scorers[0].weights, alone.scorers[0].weights, strict=True):
+            close(ours, theirs)
+    (other,) = trained(data, log, options, hidden=4, rates=[1e-30], seed=8)
+    assert not np.allclose(other.scorers[0].weights[0], together[0].scorers[0].weights[0])
+
+
+def test_one_that_explodes_does_not_end_the_others(rng):
+    data, log = random_problem(rng)
+    options = options_of("ips", "click")
+    wild, calm = trained(data, log, options, hidden=4, rates=[1e38, 0.01])
+    (alone,) = trained(data, log, options, hidden=4, rates=[0.01])
+    assert wild.diverged_at is not None
+    assert [scorer is None for scorer in wild.scorers] == [
+        step >= wild.diverged_at for step in wild.steps
+    ]
+    assert calm.diverged_at is None
+    close(calm.scorers[-1].weights[0], alone.scorers[-1].weights[0])
+    settings = {"metric": "ndcg@10", "no_relevant": "zero"}
+    assert NetworkRun(wild).curve(data, settings)[-1] == 0
+
+
+def test_it_leaves_no_trace_in_torch(rng):
+    before = torch.get_rng_state(), torch.get_num_threads()
+    trained(*random_problem(rng), options_of("ips", "click"), hidden=4)
+    torch.testing.assert_close(torch.get_rng_state(), before[0])
+    assert torch.get_num_threads() == before[1]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("networks")
+    (folder / "mine.toml").write_text(NETWORKS)
+    (folder / "other.toml").write_text(GRID)
+    experiment = plan([folder / "mine.toml", folder / "other.toml"], scale="paper")
+    store = Store(folder / "out")
+    store.claim(experiment.identity())
+    return experiment, store, finish(experiment, store)
+
+
+def read(work, store):
+    jobs = [job for job in work.jobs.values() if job.stage in {"tuning", "run"}]
+    found = {job.key: store.read(job) for job in jobs}
+    return {key: {k: v for k, v in each.items() if k != "seconds"} for key, each in found.items()}
+
+
+class TestAStudyOfNetworks:
+    def test_evaluates_the_last_iterate(self, finished):
+        _, store, work = finished
+        run = next(
+            job for job in work.jobs.values()
+            if job.stage == "run" and job.config.get("hidden") == 0 and job.config["plan"] == "ips"
+        )  # fmt: skip
+        found, clicks = store.read(run), run.needs[-1]
+        train_set, _, test = store.data(clicks.needs[0].needs[0])
+        (linear,) = train_many(
+            train_set, store.clicks(clicks), learning_rates=[found["learning_rate"]],
+            methods=["ips"], unit="click", seeds=[clicks.config["seed"]], batch_size=4,
+            steps=found["step"][-1], checkpoints=found["step"],
+        )  # fmt: skip
+        expected = [
+            evaluate(test.features @ coef, test, "ndcg@10", no_relevant="skip")["ndcg@10"]
+            for coef in linear.history.coef
+        ]
+        np.testing.assert_allclose(found["ndcg"], expected, atol=0.03)  # near ties may turn
+        assert np.mean(np.abs(np.array(found["ndcg"]) - expected) < 1e-6) > 0.8
+
+    def test_does_not_depend_on_workers_and_goes_on(self, finished, tmp_path):
+        experiment, store, work = finished
+        shutil.copytree(store.folder, tmp_path / "out")
+        again = Store(tmp_path / "out")
+        for job in work.jobs.values():
+            if job.stage == "tuning" or (job.stage == "run" and job.config["seed"] == 1):
+                again.path(job).unlink()
+        finish(experiment, again, workers=2)
+        assert not state_of(work, again).missing
+        assert read(work, again) == read(work, store)
+
+    def test_is_written_up_beside_linear_ones(self, finished):
+        experiment, store, work = finished
+        made = write_artifacts(experiment, work, store, commands=("this",))
+        assert "its last iterate" in made.report.read_text(encoding="utf-8")
+        table = pq.read_table(store.folder / "results.parquet").to_pandas()
+        kinds = set(zip(table.study, table.scorer, table.hidden, strict=True))
+        assert kinds == {("mine", "network", 0), ("mine", "network", 3), ("other", "linear", 0)}
+        assert set(table[table.study == "mine"].version_torch) == {torch.__version__}
+        assert set(table[table.study == "other"].version_torch) == {""}
+
+    def test_learns(self, finished):
+        experiment, store, work = finished
+        result = gather(experiment.studies[0], work, store)
+        for (_, _, hidden), cell in result.cells.items():
+            assert hidden in {0, 3}
+            assert cell.n_diverged == 0
+            assert np.isfinite(cell.ndcg).all()
+
+    def test_is_announced_with_its_time(self, finished):
+        _, store, work = finished
+        jobs = [job for job in work.jobs.values() if job.config.get("scorer") == "network"]
+        assert estimate(jobs, store, workers=1).seconds > 0
+
+    def test_is_stopped_by_an_error_of_the_progress(self, rng):
+        def show(_what, _share):
+            raise CounterSampleError("stopped")
+
+        options = replace(options_of("ips", "click"), steps=200, checkpoints=[200])
+        with pytest.raises(CounterSampleError, match="stopped"):
+            train_networks(
+                *random_problem(rng), learning_rates=[0.01], hidden=0, seed=0, options=options,
+                progress=Progress(show),
+            )  # fmt: skip
