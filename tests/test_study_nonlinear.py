@@ -27,11 +27,12 @@ class TestWithoutTorch:
         assert "this needs torch, which is not installed" in said
         assert 'pip install "countersample[torch]"' in said
 
-    def test_all_studies_are_all_others(self, run):
-        words = ("reproduce", "--scale", "smoke", "--data", "tiny", "--set", "seeds=1", "--dry-run")
-        told = run(*words, told=True)
-        assert "nonlinear is left out: this needs torch" in told
-        found = json.loads(run(*words, "--json"))
+    def test_all_studies_are_all_others(self, run, monkeypatch):
+        notes = []
+        monkeypatch.setattr("countersample.cli._show.note", notes.append)
+        words = ("--scale", "smoke", "--data", "tiny", "--set", "seeds=1", "--dry-run", "--json")
+        found = json.loads(run("reproduce", *words))
+        assert notes[0].startswith("nonlinear is left out: this needs torch")
         assert found["studies"] == [name for name in grids.names() if name != "nonlinear"]
 
     def test_it_can_be_listed(self, run):
@@ -92,8 +93,6 @@ def test_linear_runs_do_not_hang_on_networks_and_networks_do_on_what_trains_them
               "countersample.torch.data", "countersample.plans"}  # fmt: skip
     assert trains <= of_networks
     assert not {name for name in of_linear if name.startswith("countersample.torch")}
-    others = ("cli", "pages", "study.report", "study.findings", "study.kinds", "study.design.grids")
-    assert not {n for n in of_networks if n.startswith(tuple(f"countersample.{o}" for o in others))}
 
 
 def test_linear_runs_are_known_by_what_they_were_before_there_were_networks():

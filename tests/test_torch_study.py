@@ -105,10 +105,8 @@ def twin_network(data, log, first, rate, method, unit):
             if min(nearest, np.abs(z).min()) < twins_training.KINK / 10:
                 return
             through = np.outer(slopes, last) * (z > 0)
-            for change, gradient in zip(
-                changes, (through.T @ x, through.sum(0), units.T @ slopes), strict=True
-            ):
-                change += gradient / len(batch)
+            gradients = (through.T @ x, through.sum(0), units.T @ slopes)
+            changes = [c + g / len(batch) for c, g in zip(changes, gradients, strict=True)]
         weight, bias, last = (
             each - rate * change for each, change in zip((weight, bias, last), changes, strict=True)
         )
