@@ -160,16 +160,18 @@ class Speed:
         """Seconds of one draw for so many networks together."""
         from countersample.torch._side_by_side import train_networks  # noqa: PLC0415 (torch)
 
-        n_steps = max(1, _NETWORK_DRAWS // batch_size)
-        options = TrainingOptions(unit=unit, batch_size=batch_size, steps=n_steps)
+        n_steps = max(2, _NETWORK_DRAWS // batch_size)
 
-        def work(seed: int) -> None:
+        def work(seed: int, steps: int = n_steps) -> None:
+            options = TrainingOptions(unit=unit, batch_size=batch_size, steps=steps)
             train_networks(
-                self._sample.parts[0], self._log(seed), learning_rates=[1e-9] * n_rates,
+                self._sample.parts[0], self._labels, learning_rates=[1e-9] * n_rates,
                 hidden=hidden, seed=seed, options=options, progress=Progress.of(None),
             )  # fmt: skip
 
-        return self._time(work) / (n_steps * batch_size)
+        whole = self._time(work)
+        made_once = self._time(lambda seed: work(seed, 1))
+        return max(0.0, whole - made_once) / ((n_steps - 1) * batch_size)
 
     def _measure_overhead(self, unit: str) -> float:
         """Seconds that a training takes before its first step, by click of the log."""
