@@ -195,6 +195,11 @@ class ExperimentConfig:
                 f"optimizer is {given} where the scorer is a network, expected sgd and no settings "
                 "of it: networks of a study are trained by plain SGD"
             )
+        if self.variance:
+            raise ParameterError(
+                f"variance is {self.variance:g} where the scorer is a network, expected 0: the "
+                "variance of linear scorers alone is regularised"
+            )
         if "bounded" in plans:
             raise ParameterError(
                 "scorer is network, but there is a method with the plan bounded, whose bounds are "

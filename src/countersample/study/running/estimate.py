@@ -11,6 +11,7 @@ import numpy as np
 
 from countersample._progress import Progress
 from countersample.clicks import ClickLog, diagnose, simulate_clicks
+from countersample.clicks.relevance import told_already
 from countersample.data.synthetic import SHAPES
 from countersample.evaluation import learning_curve
 from countersample.study.running.rates import FIRST
@@ -65,6 +66,7 @@ class Estimate(NamedTuple):
     compiling: float  # seconds that compiling took just now: the work has it behind it
 
 
+@told_already()
 def estimate(jobs: Collection[Job], store: Store, *, workers: int) -> Estimate:
     """Return about how long jobs will take.
 
