@@ -62,6 +62,10 @@ def test_with_torch_nothing_is_left_out(monkeypatch):
         ({"hidden": 3}, "hidden is 3, but the scorer is linear: set scorer to network"),
         ({"scorer": "network", "optimizer": "adam"}, "optimizer is adam where the scorer is a net"),
         ({"scorer": "network", "momentum": 0.9}, "optimizer is sgd, momentum where the scorer"),
+        (
+            {"scorer": "network", "variance": 1},
+            "variance is 1 where the scorer is a network, expected 0",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together(settings, message):
