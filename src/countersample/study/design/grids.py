@@ -45,7 +45,6 @@ METHODS = {
         Method("Biased-SGD", "naive", "click"),
         Method("IPS-SGD", "ips", "click"),
         Method("CounterSample", "countersample", "click"),
-        Method("SNIPS-SGD", "snips", "click"),
         Method("IPS-SGD by pair", "ips", "pair"),
         Method("CounterSample by pair", "countersample", "pair"),
         Method("IPS-SGD by query", "ips", "query"),
