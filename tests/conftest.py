@@ -16,6 +16,7 @@ import countersample.data  # noqa: F401 (before doctests are collected from its 
 from countersample.cli import main
 from countersample.clicks.impressions import read_impressions
 from countersample.clicks.impressions.engines import ENGINES
+from countersample.data import cache as cache_module
 
 SEED = int(os.environ.get("COUNTERSAMPLE_TEST_SEED", "0"))
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +45,20 @@ def shared():
     if not SHARED.is_dir():
         pytest.skip(f"real data is not present beside the project ({SHARED.name})")
     return SHARED
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Count the times that text is really read into the cache."""
+    count = []
+    original = cache_module.write_folder
+
+    def counted(*args, **kwargs):
+        count.append(1)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(cache_module, "write_folder", counted)
+    return count
 
 
 @pytest.fixture(scope="module")

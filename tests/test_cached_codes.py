@@ -34,20 +34,6 @@ def cache(tmp_path):
     return tmp_path / "cache"
 
 
-@pytest.fixture
-def reads(monkeypatch):
-    """Count the times that text is really read."""
-    count = []
-    original = cache_module.write_folder
-
-    def counted(*args, **kwargs):
-        count.append(1)
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(cache_module, "write_folder", counted)
-    return count
-
-
 def assert_is_compact(found, text, bits):
     """What is read is what `compact` makes of the text, and says the same of itself."""
     numbers = load_letor(text)

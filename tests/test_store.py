@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from countersample import RankingDataset, load_letor, save_letor
-from countersample.data import cache as cache_module
 from countersample.errors import CounterSampleError, DataError
 
 
@@ -126,19 +125,6 @@ class TestCache:
         )
         save_letor(data, path)
         return path
-
-    @pytest.fixture
-    def reads(self, monkeypatch):
-        """Count the times that text is really read."""
-        count = []
-        original = cache_module.write_folder
-
-        def counted(*args, **kwargs):
-            count.append(1)
-            return original(*args, **kwargs)
-
-        monkeypatch.setattr(cache_module, "write_folder", counted)
-        return count
 
     def test_second_time_is_not_read(self, text, tmp_path, reads):
         plain = load_letor(text)

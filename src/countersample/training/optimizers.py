@@ -72,3 +72,6 @@ OPTIMIZERS = {
         ),
     )
 }
+
+# All settings that some optimizer takes
+OF_OPTIMIZERS = tuple(dict.fromkeys(name for each in OPTIMIZERS.values() for name in each.defaults))

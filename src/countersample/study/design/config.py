@@ -168,6 +168,8 @@ class ExperimentConfig:
     @property
     def optimizer_settings(self) -> dict[str, float]:
         """The settings of the optimizer that are given."""
+        from countersample.training.optimizers import OF_OPTIMIZERS  # noqa: PLC0415 (imports numpy)
+
         given = {name: getattr(self, name) for name in OF_OPTIMIZERS}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -213,7 +215,6 @@ class ExperimentConfig:
 
 
 _BITS = (8, 16, 32)
-OF_OPTIMIZERS = ("momentum", "beta1", "beta2", "epsilon", "first_distance")
 POLICIES = ("ranked", "swapped", "shuffled")
 SCORERS = ("linear", "network")
 _LOWER_IS_BETTER = "arp"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._files import atomic_path
-from countersample.study.design.config import OF_OPTIMIZERS, metric_title
+from countersample.study.design.config import metric_title
 from countersample.study.results import Cell, RateFlag, StudyResult
+from countersample.training.optimizers import OF_OPTIMIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,6 +15,7 @@ from countersample.plans import PLANS, Examples
 from countersample.study.running.stages.comparing import compared, length_of, tuned, weighted
 from countersample.theory import gradient_bounds
 from countersample.training import train_many
+from countersample.training.optimizers import OF_OPTIMIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from countersample.study.running.jobs import Job
     from countersample.study.running.workbench import Workbench
     from countersample.training import TrainingResult
-
-OF_OPTIMIZERS = ("momentum", "beta1", "beta2", "epsilon", "first_distance")
 
 
 def tune(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
