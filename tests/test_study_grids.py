@@ -178,6 +178,7 @@ def test_a_grid_survives_plain_values(tmp_path):
         ('method = "mine"', 'method = "yours"', 17, "yours"),
         ('"beyond"', '"me"', 19, "source is 'me'"),
         ("scale.smoke", "scale.tiny", 21, "no scale 'tiny'"),
+        ("[vary]", "nothing_set = 1\n[vary]", 8, "nothing_set is 1, expected true or false"),
         ('datasets = ["tiny"]', "datasets = [1]", 5, "expected a list of texts"),
     ],
 )

@@ -15,6 +15,7 @@ from countersample.pages.drawing import inline_figure
 from countersample.study.design import grids
 from countersample.study.experiment import plan
 from countersample.study.findings.figures import Mark, draw_panels, whole_band
+from countersample.study.findings.nothing_set import USERS
 from countersample.study.findings.statistics import independent, interval
 from countersample.study.findings.tables import show_number
 from countersample.study.running.gather import gather, warnings_of
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from countersample.study.design.config import ExperimentConfig
     from countersample.study.results import Cell, StudyResult
 
-USERS = "CounterSampleRanker"  # with nothing set: what a user gets
 HEADER = (
     "method", "nDCG@10", "regret ×100", "steps to 99 %", "seconds", "speed-up", "learning rate"
 )  # fmt: skip

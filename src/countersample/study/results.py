@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -97,3 +97,6 @@ class StudyResult:
     best: Mapping[str, float]
     policy: Mapping[str, float]
     metric: str = "nDCG@10"  # what is called nDCG elsewhere here, where another was asked for
+    # Of a `CounterSampleRanker` with nothing set, on test data, by dataset and value, (n_runs,) in
+    # the order of the runs of a cell; empty where the grid does not ask for it.
+    nothing_set: Mapping[tuple[str, Value], Floats] = field(default_factory=dict)

@@ -74,6 +74,7 @@ class Grid:
     outer: tuple[tuple[str, tuple[Value, ...]], ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)  # what differs from the paper's
     claims: tuple[Claim, ...] = ()
+    nothing_set: bool = False  # whether `CounterSampleRanker`, with nothing set, is shown beside
 
     @property
     def varied(self) -> dict[str, tuple[Value, ...]]:
@@ -103,8 +104,8 @@ class Grid:
 
 
 SCALES = ("smoke", "small", "medium", "paper")
-_KEYS = ("title", "about", "kind", "paper", "datasets", "methods", "reference", "vary", "settings",
-         "claims", "scale")  # fmt: skip
+_KEYS = ("title", "about", "kind", "paper", "datasets", "methods", "reference", "nothing_set",
+         "vary", "settings", "claims", "scale")  # fmt: skip
 _METHOD_KEYS = {field.name for field in fields(Method)}
 _CLAIM_KEYS = tuple(field.name for field in fields(Claim))
 _NOT_VARIED = {
@@ -180,6 +181,7 @@ def load(path: Path, scale: str, checks: Mapping[str, Callable[[Grid], None]]) -
         settings=_settings(file, ("settings",), file.data)
         | _settings(file, ("scale", scale, "settings"), adapted),
         claims=tuple(_claim(file, index) for index in range(len(file.data.get("claims", [])))),
+        nothing_set=_yes_or_no(file, "nothing_set"),
     )
     with _located(file, ("kind",)):
         checks[choice("kind", grid.kind, checks)](grid)
@@ -231,6 +233,13 @@ def _texts(file: TomlFile, key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise file.error((key,), f"{key} is {value!r}, expected a list of texts in quotes")
     return tuple(value)
+
+
+def _yes_or_no(file: TomlFile, key: str) -> bool:
+    value = file.data.get(key, False)
+    if not isinstance(value, bool):
+        raise file.error((key,), f"{key} is {value!r}, expected true or false")
+    return value
 
 
 def _table(file: TomlFile, key: Key, within: Mapping[str, Any]) -> dict[str, Any]:

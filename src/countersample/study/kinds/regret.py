@@ -12,6 +12,7 @@ from countersample.study.design.config import PAPER, metric_title
 from countersample.study.findings.claims import judge
 from countersample.study.findings.figures import draw_panels, draw_versus
 from countersample.study.findings.leads import draw_leads, has_leads, leads_table
+from countersample.study.findings.nothing_set import nothing_set_table
 from countersample.study.findings.tables import (
     final_table,
     rates_table,
@@ -55,6 +56,9 @@ class RegretStudy(Kind):
                 for method in grid.methods:
                     name = (grid.name, place, method.name, value)
                     work.cells.setdefault(name, []).extend(work.runs(fold, config, method))
+                if grid.nothing_set:
+                    of_users = work.rankers.setdefault((grid.name, place, value), [])
+                    of_users.append(work.ranker(fold, config))
 
     def write_up(self, study: Study, done: Done) -> Section:
         """Draw learning curves; make the tables of regret, leads, the end, rates and tests."""
@@ -77,6 +81,7 @@ class RegretStudy(Kind):
                 regret_table(result, done.published),
                 *leads,
                 final_table(result),
+                *((nothing_set_table(result),) if result.nothing_set else ()),
                 rates_table(result),
                 significance_table(result),
             ),

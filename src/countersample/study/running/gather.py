@@ -51,6 +51,11 @@ def gather(study: Study, work: WorkList, store: Store) -> StudyResult:
         {place: mean(place, "best") for place in places},
         {place: mean(place, "policy") for place in places},
         metric_title(metrics.pop()) if len(metrics) == 1 else "the metric",
+        {
+            name[1:]: np.concatenate([store.read(job)["ndcg"] for job in jobs])
+            for name, jobs in work.rankers.items()
+            if name[0] == study.name
+        },
     )
 
 

@@ -18,7 +18,7 @@ from countersample.study.running import stages
 from countersample.study.running.code import code_of
 from countersample.study.running.store import FORMAT
 from countersample.training.optimizers import OPTIMIZERS
-from countersample.tuning.paths import FEWEST_DRAWS
+from countersample.tuning.paths import DRAWS_PER_EXAMPLE, FEWEST_DRAWS, MOST_DRAWS, RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -40,7 +40,7 @@ _NETWORK = ("scorer", "hidden")  # of networks alone
 _REFERENCES = ("policy_fraction",)
 _LEVELS = ("metric", "no_relevant")
 _BATCHED_RUNS = 8  # learning rates that share a pass over the data
-_TUNED_AS = 15  # runs of a ranker that its tuning takes as long as
+_JUDGED_PATHS = 15  # of a ranker with nothing set: five folds, three tempers
 _BATCH_COST = 3.0  # of such a pass, in passes with one learning rate (see estimate.py)
 
 
@@ -108,6 +108,8 @@ class WorkList:
     cells: dict[tuple[str, str, str, Value], list[RunOf]] = field(default_factory=dict)
     # Other results, under the study and what its kind knows them by.
     others: dict[tuple[Hashable, ...], list[Job]] = field(default_factory=dict)
+    # What users get, a job a fold, by study, dataset (and combination) and value.
+    rankers: dict[tuple[str, str, Value], list[Job]] = field(default_factory=dict)
 
     def add(self, job: Job) -> Job:
         """Add a job, or return the one of the same key that is there."""
@@ -154,8 +156,10 @@ class WorkList:
         """Plan what users get from the click logs: a ranker with nothing set."""
         logs = tuple(self.clicks(fold, config, seed) for seed in range(config.seeds))
         title = f"a ranker with nothing set on {fold.title}"
-        known = _chosen(config, ("no_relevant",))
-        draws = FEWEST_DRAWS * (_TUNED_AS + len(logs))
+        known = _chosen(config, _LEVELS)
+        examples = min(config.clicks, config.queries or config.clicks)  # by query, about
+        steps = min(max(DRAWS_PER_EXAMPLE * examples, FEWEST_DRAWS), MOST_DRAWS)
+        draws = len(logs) * (_JUDGED_PATHS + RUNS) * steps
         return self.add(Job("ranker", title, known, stages.ranker, logs, draws))
 
     def runs(self, fold: Fold, config: ExperimentConfig, method: Method) -> list[RunOf]:

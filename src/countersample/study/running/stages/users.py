@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from countersample.evaluation import evaluate
 from countersample.rankers import CounterSampleRanker
-from countersample.study.running.references import METRIC
 
 if TYPE_CHECKING:
     from countersample._progress import Progress
@@ -20,13 +20,15 @@ def ranker(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
     It looks at no label and has no learning rate: held-out clicks choose how far to follow which
     path, for each log anew.
     """
+    metric, no_relevant = job.config["metric"], job.config["no_relevant"]
     train_set, _, test = bench.data_of(job.needs[0])
-    values, steps = [], []
+    values, steps, seconds = [], [], []
     for clicks in job.needs:
+        log = bench.clicks(clicks)
+        begin = time.perf_counter()
         fitted = CounterSampleRanker(random_state=clicks.config["seed"])
-        part = progress.part(1 / len(job.needs))
-        fitted.fit_log(train_set, bench.clicks(clicks), progress=part)
-        found = evaluate(fitted, test, METRIC, no_relevant=job.config["no_relevant"])
-        values.append(found[METRIC])
+        fitted.fit_log(train_set, log, progress=progress.part(1 / len(job.needs)))
+        seconds.append(time.perf_counter() - begin)
+        values.append(evaluate(fitted, test, metric, no_relevant=no_relevant)[metric])
         steps.append(fitted.n_steps_)
-    return {"steps": max(steps), "ndcg": values}
+    return {"steps": max(steps), "ndcg": values, "seconds": seconds}
