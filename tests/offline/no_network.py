@@ -33,6 +33,7 @@ def block() -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         os.environ[name] = os.environ[name.upper()] = NOBODY
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = "localhost,127.0.0.1,::1"
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # onnxruntime: files in the home, and reports
     # The name of the machine may mean an address that is not loopback.
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
     here = str(Path(__file__).parent)
