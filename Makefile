@@ -89,9 +89,9 @@ $(VENV)-oldest/.package: pyproject.toml
 	@$(call lowest,$(VENV)-oldest,"pytest>=8.2" "hypothesis>=6.100")
 	@touch $@
 
-# Install the oldest versions that are allowed: $(call lowest,where,what else)
+# Install the oldest versions that are allowed (over newer ones they would not be): $(call lowest,where,what else)
 define lowest
-$(PYTHON) -m venv $(1) && \
+$(PYTHON) -m venv --clear $(1) && \
 $(1)/bin/python -m pip --disable-pip-version-check --quiet install uv && \
 $(1)/bin/uv pip install --quiet --python $(1) --resolution lowest-direct --editable . $(2)
 endef
