@@ -10,7 +10,7 @@ TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit older lowest fuzz bench docs clean
+.PHONY: help demo test lint types unit older lowest oldest fuzz bench docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ older: $(VENV)/.dev  ## run the documentation and tests of numbers again, as an 
 lowest: $(VENV)-lowest/.test  ## run the tests with the oldest versions of what is depended on
 	$(VENV)-lowest/bin/python -m pytest $(PARALLEL) --override-ini filterwarnings=  # old ones warn
 
+oldest: $(VENV)-oldest/.package  ## import every module, run every command with those versions
+	$(VENV)-oldest/bin/python -m pytest --quiet --override-ini filterwarnings= tests/test_package.py \
+	  tests/test_first_use.py::test_each_kernel_is_compiled_for_one_type_of_each_argument
+
 fuzz: $(VENV)/.dev  ## fuzz the LETOR reader for 20 seconds
 	$(BIN)/python tests/fuzz_letor.py 20
 
@@ -50,7 +54,7 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	@echo "The documentation is in site/index.html"
 
 clean:  ## remove everything that was built or installed
-	rm -rf $(VENV) $(VENV)-lowest build dist site demo .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-oldest build dist site demo .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.venv:
@@ -78,8 +82,16 @@ $(VENV)/.docs: $(VENV)/.package pyproject.toml
 	@touch $@
 
 $(VENV)-lowest/.test: pyproject.toml
-	@$(PYTHON) -m venv $(VENV)-lowest
-	@$(VENV)-lowest/bin/python -m pip --disable-pip-version-check --quiet install uv
-	@$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct \
-	  --editable . --group test
+	@$(call lowest,$(VENV)-lowest,--group test)
 	@touch $@
+
+$(VENV)-oldest/.package: pyproject.toml
+	@$(call lowest,$(VENV)-oldest,"pytest>=8.2" "hypothesis>=6.100")
+	@touch $@
+
+# Install the oldest versions that are allowed (over newer ones they would not be): $(call lowest,where,what else)
+define lowest
+$(PYTHON) -m venv --clear $(1) && \
+$(1)/bin/python -m pip --disable-pip-version-check --quiet install uv && \
+$(1)/bin/uv pip install --quiet --python $(1) --resolution lowest-direct --editable . $(2)
+endef

@@ -1,9 +1,12 @@
-"""What is collected: all of it, or all but what needs PyTorch where that is not installed."""
+"""No network, for anything that runs; what is collected: all, or all but what needs PyTorch."""
 
 import os
 from importlib.util import find_spec
 
+import no_network
 import pytest
+
+no_network.block()
 
 # Threads of OpenMP wait for each other: on busy cores small trees take a hundred times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

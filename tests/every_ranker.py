@@ -42,15 +42,15 @@ TRAINABLE = [
     kind for kind in RANKERS if kind not in LIBRARIES or find_spec(LIBRARIES[kind][0]) is not None
 ]
 
-every = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(
-            kind, marks=pytest.mark.skipif(kind not in TRAINABLE, reason="it is not installed")
-        )
-        for kind in RANKERS
-    ],
-)
+
+def each_of(kinds):
+    """Run a test for each kind whose library is installed."""
+    missing = {kind: kind not in TRAINABLE for kind in kinds}
+    marks = {k: pytest.mark.skipif(missing[k], reason="it is not installed") for k in kinds}
+    return pytest.mark.parametrize("kind", [pytest.param(k, marks=marks[k]) for k in kinds])
+
+
+every = each_of(RANKERS)
 
 
 def make(kind, **params):

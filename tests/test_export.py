@@ -1,6 +1,8 @@
 """What is exported scores as the ranker does, wherever it is read."""
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from html import escape
@@ -367,6 +369,23 @@ class TestOnnx:
             export(ranker, tmp_path / "r.onnx", to="onnx")
         assert 'pip install "countersample[export]"' in str(error.value)
         assert not any(tmp_path.iterdir())
+
+    def test_nobody_is_told(self, tmp_path):
+        """Newer releases of onnxruntime keep a number of the machine, and report models."""
+        ranker = CounterSampleRanker(learning_rate=0.1, steps=10, random_state=SEED)
+        ranker.fit([[0.2], [0.9]], [0, 3], qid=[1, 1]).save(tmp_path / "r.json")
+        home = tmp_path / "home"
+        home.mkdir()
+        code = "from countersample.cli import main; main()"
+        command = [sys.executable, "-c", code, "export", "r.json", "--to", "onnx", "-o", "r.onnx"]
+        kept = {k: v for k, v in os.environ.items() if k not in {"CI", "ORT_DISABLE_TELEMETRY"}}
+        there = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(home))
+        done = subprocess.run(
+            command, cwd=tmp_path, env=kept | there, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "onnxruntime" in done.stdout
+        assert not [path for path in home.rglob("*") if path.name in {"Microsoft", ".ses"}]
 
     def test_scores_that_differ_are_not_written(self, rng, tmp_path, monkeypatch):
         ranker, _ = made("linear", None, rng)

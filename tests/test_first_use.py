@@ -154,6 +154,19 @@ def test_where_no_process_can_compile_this_one_goes_on(executable, empty_cache, 
     assert kept(empty_cache) == []
 
 
+def test_no_code_of_the_current_folder_runs(empty_cache, monkeypatch):
+    for place in ("installed", "here"):  # each would end the other process at its first import
+        (empty_cache / place).mkdir()
+        code = f"open({str(empty_cache / 'ran')!r}, 'a').write('{place}'); raise SystemExit"
+        (empty_cache / place / "numpy.py").write_text(code)
+    paths = [str(empty_cache / "installed"), str(Path(ahead.__file__).parents[2])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.chdir(empty_cache / "here")
+    ahead.compile_ahead([])
+    ahead.wait()
+    assert (empty_cache / "ran").read_text() == "installed"
+
+
 @pytest.mark.usefixtures("empty_cache")
 def test_one_core_has_nothing_beside_itself(monkeypatch):
     monkeypatch.setattr(ahead, "available_cores", lambda: 1)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import SEED
-from every_ranker import RANKERS, every
+from every_ranker import RANKERS, each_of, every
 
 from countersample import ClickLog, PositionBias, RankingDataset, evaluate, simulate_clicks
 from countersample._progress import Progress
@@ -28,7 +28,7 @@ QUICK = {
     "xgboost": (GBDTRanker, TREES | {"backend": "xgboost", "backend_params": {"nthread": 1}}),
     "neural": (NeuralRanker, {"hidden": (8,), "learning_rate": 0.01, "epochs": 8, "patience": 3}),
 }
-kinds = pytest.mark.parametrize("kind", QUICK)
+kinds = each_of(QUICK)
 WEIGHTS = np.array([1.0, -1.0, 0.5, 0.0])
 
 

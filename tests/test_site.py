@@ -18,7 +18,7 @@ from countersample.cli.app import app
 DOCS = ROOT / "docs"
 WRITTEN = sorted(
     [
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
         ROOT / "examples" / "README.md",
         *DOCS.rglob("*.md"),
     ]
@@ -68,7 +68,8 @@ def test_every_page_is_in_the_navigation():
     listed = re.findall(r"- (?:[\w ]+: )?([\w/-]+\.md)$", told, re.MULTILINE)
     assert len(listed) == len(set(listed))
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
-    assert pages == set(listed) - {"CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md"}
+    outside = {"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"}
+    assert pages == set(listed) - outside
 
 
 def test_the_index_leads_to_every_page():

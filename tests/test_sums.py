@@ -197,12 +197,12 @@ def test_the_same_bytes_on_another_cpu(tmp_path):
     older = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+prefer-128-bit"}
     found = subprocess.run(
         [sys.executable, trained_bytes.__file__],
-        env=os.environ | older | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": _source()},
+        env=os.environ | older | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": _path()},
         check=True,
         capture_output=True,
     )
     assert json.loads(found.stdout) == trained_bytes.trained()
 
 
-def _source():
-    return str(Path(sums.__file__).parents[2])
+def _path():
+    return os.pathsep.join([str(Path(sums.__file__).parents[2]), os.environ["PYTHONPATH"]])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "docs" / "gallery").glob("*.py"))
-_OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md")
+_OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")
 
 # The commands that make the samples, in order, in one folder; and what they leave there for the
 # site: pages, and the folders that pages link into.
@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         listed = "\n".join(c if c.startswith("counter") else f"python {c}" for c in commands)
         return markdown.replace("<!-- the commands of the samples -->", f"```sh\n{listed}\n```")
     markdown = re.sub(r"```python\n(?=>>> )", "```pycon\n", markdown)  # the same, better coloured
-    outside = r"\]\(\.\./(CHANGELOG|CONTRIBUTING|examples/\w+)\.(?:md|py)"
+    outside = r"\]\(\.\./(CHANGELOG|CONTRIBUTING|SECURITY|examples/\w+)\.(?:md|py)"
     return re.sub(outside, r"](\1.md", markdown)
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
+from countersample._printable import printable
+
 PATIENCE = 2.0  # seconds before anything is shown
 PAUSE = 10.0  # seconds between two plain lines
 
@@ -126,7 +128,7 @@ def _bar(what: str) -> Iterator[Show]:
         progress.TaskProgressColumn(),
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),  # names may have brackets
         console=Console(stderr=True),
         transient=True,
     )
@@ -135,7 +137,7 @@ def _bar(what: str) -> Iterator[Show]:
 
     def update(now: str, share: float) -> None:
         is_known = not math.isnan(share)
-        bar.update(task, description=f"{what}: {now}", total=1.0 if is_known else None,
+        bar.update(task, description=printable(f"{what}: {now}"), total=1.0 if is_known else None,
                    completed=share if is_known else 0.0)  # fmt: skip
         if not bar.live.is_started and time.monotonic() - begin > PATIENCE:
             bar.start()
@@ -160,7 +162,7 @@ def _plain_lines(what: str) -> Show:
         if share > 0:
             left = duration((moment - begin) * (1 - share) / share)
             line += f", {100 * share:.0f} % done, {left} left"
-        print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+        print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
 
     return update
 

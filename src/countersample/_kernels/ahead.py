@@ -37,7 +37,8 @@ def compile_ahead(meanwhile: Iterable[Callable[[], None]]) -> None:
         return
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "countersample._kernels.ahead"],
+            # -P: nothing is imported from the current folder, which may be a stranger's
+            [sys.executable, "-P", "-m", "countersample._kernels.ahead"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -23,5 +23,7 @@ def main() -> None:
 
 
 def _fail(sentence: str) -> None:
-    print(f"countersample: {sentence}", file=sys.stderr)  # noqa: T201 (this is the display)
+    from countersample._printable import printable
+
+    print(printable(f"countersample: {sentence}"), file=sys.stderr)  # noqa: T201 (this is the display)
     raise SystemExit(1)

@@ -9,6 +9,8 @@ import textwrap
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
+from countersample._printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,7 +21,7 @@ _BAR_WIDTH = 30
 
 def line(text: str = "") -> None:
     """Print a line."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
 
 
 def paragraph(text: str) -> None:
@@ -29,7 +31,7 @@ def paragraph(text: str) -> None:
 
 def note(text: str) -> None:
     """Print a sentence beside the results: to the standard error stream."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+    print(printable(text), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
 
 
 def as_json(value: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -221,6 +222,8 @@ def _trees(graph: _Graph, features: str, trees: TreesScorer) -> str:
 
 def _check_scores(content: bytes, spec: ModelSpecification) -> str:
     """Score a few rows with onnxruntime, where it is installed; return what came of it."""
+    # From 1.29 on it tells its maker of each model, unless this is set when it is imported.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         onnxruntime = need("onnxruntime")
     except MissingExtraError:

@@ -149,7 +149,8 @@ class Impressions(AbstractContextManager["Impressions"]):
         """Return the rows that one policy, or one of several, served: the randomized traffic."""
         if "policy" not in self.columns:
             raise DataError(f"{self.source}: no column 'policy', so its rows cannot be told apart")
-        return replace(self, frame=self.frame.filter(nw.col("policy").is_in(policies)))
+        chosen = nw.col("policy").is_in([*policies])  # a list: narwhals 2.10 hands it on to Spark
+        return replace(self, frame=self.frame.filter(chosen))
 
     def days(self) -> Days:
         """Return the days of the log, by its timestamps, and the rows of each."""

@@ -1,0 +1,108 @@
+"""No test reaches the network: not in this process, not in one that it starts."""
+
+import multiprocessing
+import socket
+import subprocess
+import sys
+import threading
+from urllib.request import urlopen
+
+import no_network
+import pytest
+from no_network import NetworkRefusedError
+
+ELSEWHERE = "192.0.2.1"  # kept for documentation: nobody has it
+
+
+UDP = socket.SOCK_DGRAM
+WAYS = {
+    "connect": lambda s: s.connect((ELSEWHERE, 80)),
+    "connect, told by a number": lambda s: s.connect_ex((ELSEWHERE, 80)),
+    "send": lambda s: s.sendto(b"x", (ELSEWHERE, 9)),
+    "send a message": lambda s: s.sendmsg([b"x"], [], 0, (ELSEWHERE, 9)),
+    "listen to all": lambda s: s.bind(("0.0.0.0", 0)),  # noqa: S104 (it is refused)
+    "listen to all, unnamed": lambda s: s.bind(("", 0)),
+    "the usual way": lambda _: socket.create_connection((ELSEWHERE, 80), timeout=1),
+    "look up": lambda _: socket.getaddrinfo("example.org", 80),
+    "look up, as bytes": lambda _: socket.getaddrinfo(b"example.org", 80),
+    "look up, the old way": lambda _: socket.gethostbyname("example.org"),
+    "look up an address": lambda _: socket.gethostbyaddr(ELSEWHERE),
+    "look up a name": lambda _: socket.getnameinfo((ELSEWHERE, 80), 0),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_but_this_machine(way):
+    kind = UDP if "send" in way else socket.SOCK_STREAM
+    refused = pytest.raises(NetworkRefusedError, match="it may reach this machine only")
+    with socket.socket(type=kind) as used, refused:
+        WAYS[way](used)
+
+
+def test_long_addresses():
+    with socket.socket(socket.AF_INET6) as used, pytest.raises(NetworkRefusedError):
+        used.connect(("2001:db8::1", 80))
+
+
+def test_pages_of_the_web(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name)
+    with pytest.raises(NetworkRefusedError, match=r"example\.org"):
+        urlopen("http://example.org/")
+
+
+def test_threads():
+    caught = []
+
+    def reach():
+        try:
+            socket.getaddrinfo("example.org", 80)
+        except NetworkRefusedError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=reach)
+    thread.start()
+    thread.join()
+    assert caught
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.8.8.8"])
+def test_this_machine(host):
+    with socket.create_server((host, 0)) as server, socket.create_connection(server.getsockname()):
+        server.accept()[0].close()
+
+
+def test_the_name_of_this_machine():
+    assert socket.getfqdn(socket.gethostname())
+
+
+def test_sockets_that_are_files():
+    one, other = socket.socketpair()
+    with one, other:
+        one.sendmsg([b"x"])
+        assert other.recv(1) == b"x"
+
+
+REACH = f"import socket; socket.create_connection(({ELSEWHERE!r}, 80), timeout=1)"
+CHILD = f"import subprocess as s, sys; s.run([sys.executable, '-c', {REACH!r}], check=True)"
+
+
+@pytest.mark.parametrize("code", [REACH, CHILD], ids=["child", "grandchild"])
+def test_processes_that_are_started(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "NetworkRefusedError: a test asked for the network" in done.stderr
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_workers(method):
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        asked = pool.apply_async(socket.create_connection, [(ELSEWHERE, 80), 1])
+        with pytest.raises(NetworkRefusedError):
+            asked.get(timeout=120)
+
+
+@pytest.mark.skipif(not no_network.alone(), reason="only root on Linux may leave the network")
+def test_programs_that_are_not_python():
+    seen = subprocess.run(["/bin/cat", "/proc/net/dev"], capture_output=True, text=True, check=True)
+    assert [line.split(":")[0].strip() for line in seen.stdout.splitlines()[2:]] == ["lo"]

@@ -1,0 +1,176 @@
+"""What SECURITY.md promises of files from strangers, as far as a test can tell."""
+
+import ast
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT
+
+import countersample
+from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic
+from countersample.errors import CounterSampleError, DataError
+from countersample.training import train
+
+SOURCE = Path(countersample.__file__).parent
+TREES = {
+    path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(SOURCE.rglob("*.py"))
+}
+
+
+class Trap:
+    """Unpickled, it leaves a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.fixture
+def trap(tmp_path):
+    """An array that would run code if its file were unpickled."""
+    ran = tmp_path / "ran"
+    file = io.BytesIO()
+    np.save(file, np.array([Trap(ran)], dtype=object), allow_pickle=True)
+    np.load(io.BytesIO(file.getvalue()), allow_pickle=True)
+    assert ran.exists()  # so it would
+    ran.unlink()
+    yield file.getvalue()
+    assert not ran.exists()
+
+
+@pytest.fixture
+def data():
+    return synthetic("tiny", n_queries=8, rng=0)
+
+
+def imports(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def who_imports(*modules):
+    return {
+        path
+        for path, tree in TREES.items()
+        if any(f"{name}.".startswith(tuple(f"{m}." for m in modules)) for name in imports(tree))
+    }
+
+
+# -- code ----------------------------------------------------------------------------------------
+
+
+def test_nothing_is_unpickled():
+    """But for compiled kernels, in a folder of the user's own."""
+    unpickling = ("pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml")
+    assert who_imports(*unpickling) <= {"_kernels/compiling.py"}
+
+
+def test_nothing_is_evaluated():
+    called = {
+        (path, node.func.id)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert len(called) > 1000
+    assert not [each for each in called if each[1] in {"eval", "exec", "compile", "__import__"}]
+
+
+def test_arrays_are_loaded_without_objects():
+    loads = [
+        {word.arg: ast.unparse(word.value) for word in node.keywords}
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("np.load", "torch.load"))
+    ]
+    assert len(loads) >= 3
+    assert all(words.get("allow_pickle") == "False" for words in loads)
+
+
+def test_only_spark_is_talked_to():
+    network = ("aiohttp", "ftplib", "http", "httpx", "requests", "socket", "urllib.request")
+    assert who_imports(*network) == {"clicks/impressions/engines/spark.py"}
+
+
+def test_only_the_compiler_is_started():
+    assert who_imports("subprocess", "multiprocessing", "os.system") == {"_kernels/ahead.py"}
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["features.npy", "labels.npy", "offsets.npy", "query_ids.npy"])
+def test_a_dataset_folder_with_objects(name, data, trap, tmp_path):
+    folder = tmp_path / "data"
+    data.save(folder)
+    (folder / name).write_bytes(trap)
+    _believe(folder, name)
+    with pytest.raises(DataError, match="a damaged dataset folder"):
+        RankingDataset.open(folder)
+
+
+@pytest.mark.parametrize("last", [-1, 10, 2**40])
+def test_a_dataset_folder_with_offsets_that_leave_it(last, data, tmp_path):
+    folder = tmp_path / "data"
+    data.save(folder)
+    offsets = np.load(folder / "offsets.npy")
+    offsets[-1] = last
+    np.save(folder / "offsets.npy", offsets)
+    _believe(folder, "offsets.npy")
+    with pytest.raises(DataError, match="offsets"):
+        RankingDataset.open(folder)
+
+
+def _believe(folder, name):
+    """Give the header the size and time of a file, as a forger would."""
+    header = json.loads((folder / "header.json").read_text())
+    state = (folder / name).stat()
+    header["files"][name][:2] = [state.st_size, state.st_mtime_ns]
+    (folder / "header.json").write_text(json.dumps(header))
+
+
+def test_the_state_of_a_run_with_objects(data, trap, tmp_path):
+    log = simulate_clicks(data, data.features[:, 0], 50, rng=0)
+    path = tmp_path / "state.npz"
+    train(data, log, learning_rate=0.1, steps=10, rng=0, resume=path)
+    with zipfile.ZipFile(path) as kept:
+        members = dict.fromkeys(kept.namelist(), trap)
+    with zipfile.ZipFile(path, "w") as forged:
+        for name, content in members.items():
+            forged.writestr(name, content)
+    with pytest.raises(DataError, match="not the state of a training run"):
+        train(data, log, learning_rate=0.1, steps=10, rng=0, resume=path)
+
+
+@pytest.mark.parametrize(("column", "value"), [("query", 8), ("query", -1), ("item", 10**12)])
+def test_a_click_log_that_leaves_its_data(column, value, data, tmp_path):
+    path = tmp_path / "clicks.parquet"
+    simulate_clicks(data, data.features[:, 0], 50, rng=0).save(path)
+    table = pq.read_table(path)
+    values = table[column].to_numpy().astype(np.int64)
+    values[7] = value
+    at = table.column_names.index(column)
+    pq.write_table(table.set_column(at, column, [values]), path)
+    with pytest.raises(CounterSampleError, match=column):
+        train(data, ClickLog.load(path), learning_rate=0.1, steps=10, rng=0)
+
+
+@pytest.mark.parametrize("setting", ["objective", "optimizer", "click_model", "metric"])
+def test_a_grid_names_no_code(setting, run, tmp_path):
+    grid = (ROOT / "experiments" / "noise.toml").read_text()
+    grid = grid.partition("\n[settings]")[0].partition("\n[scale")[0].partition("\n[[claims")[0]
+    (tmp_path / "mine.toml").write_text(f'{grid}\n[settings]\n{setting} = "os.system"\n')
+    said = run("study", "run", "mine.toml", "--dry-run", fails=True)
+    assert "mine.toml:" in said
+    assert "os.system" in said
