@@ -13,6 +13,7 @@ import numpy as np
 import platformdirs
 import pytest
 
+from countersample import _home
 from countersample.data import RankingDataset, catalogue
 from countersample.data.catalogue import KnownDataset, KnownFile, Statistics
 from countersample.errors import DataError, ParameterError
@@ -219,6 +220,24 @@ def test_find_looks_in_the_given_folder_then_the_environment_then_the_platform(
         (place / "mq2008").mkdir(parents=True)
         assert catalogue.find("mq2008", first) == place / "mq2008"
     assert catalogue.find("mq2008") == second / "mq2008"
+
+
+def nowhere(*_, **__):
+    raise RuntimeError("could not determine the home directory")
+
+
+@pytest.mark.parametrize("path", [nowhere, lambda *_, **__: Path("~/.local")])
+def test_without_a_home_there_is_one_place_less(path, tmp_path, monkeypatch):
+    """As platformdirs says it, and as its older releases did."""
+    monkeypatch.delenv("COUNTERSAMPLE_DATA", raising=False)
+    for name in ("user_data_path", "user_cache_path"):
+        monkeypatch.setattr(platformdirs, name, path)
+    assert _home.data_folder() is None
+    assert _home.cache_folder() is None
+    with pytest.raises(DataError, match=r"'istella-s' in a folder that COUNTERSAMPLE_DATA names; "):
+        catalogue.find("istella-s")
+    (tmp_path / "istella-s").mkdir()
+    assert catalogue.find("istella-s", tmp_path) == tmp_path / "istella-s"
 
 
 def test_find_takes_the_name_of_the_archive_too(tmp_path, no_places):  # noqa: ARG001

@@ -1,17 +1,15 @@
 """What a first use costs: kernels of one type each, and imports that a command does without."""
 
 import json
-import os
 import subprocess
 import sys
-from importlib import import_module
-from pathlib import Path
 
 import every_ranker
 import numpy as np
 import pytest
 
-from countersample._kernels import ahead
+from countersample._kernels import ahead, keeping
+from countersample._kernels.keeping import Kept
 from countersample.errors import DataError
 from countersample.rankers._files import write_ranker
 from countersample.rankers.loading import load_scorer
@@ -116,13 +114,14 @@ def test_a_file_that_serves_nothing(tmp_path):
 def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(ahead, "available_cores", lambda: 2)
+    monkeypatch.setattr(ahead, "LONGEST", 600.0)  # however busy the cores are
     yield tmp_path
     ahead._meanwhile.clear()
     ahead.wait()
 
 
 def kept(folder):
-    return list(folder.rglob("training.take_steps-*.nbi"))
+    return list(folder.rglob("training.take_steps-*.nbc"))
 
 
 def test_the_largest_kernel_is_compiled_beside_this_process(empty_cache):
@@ -136,13 +135,20 @@ def test_the_largest_kernel_is_compiled_beside_this_process(empty_cache):
     assert calls == [1]
 
 
-def test_what_was_compiled_from_other_code_does_not_count(empty_cache):
-    old = empty_cache / "training.take_steps-1.py311.nbi"
-    old.touch()
-    assert list(ahead._kept()) == [old]
-    source = Path(import_module("countersample._kernels.training").__file__)
-    os.utime(old, times=(source.stat().st_mtime - 1,) * 2)
-    assert list(ahead._kept()) == []
+def test_what_was_compiled_from_other_code_does_not_count(empty_cache, monkeypatch):
+    Kept("some-tools").write("training.take_steps", "some types", b"code")
+    assert len(kept(empty_cache)) == 1
+    assert keeping.has_kept("training.take_steps")
+    assert not keeping.has_kept("training.take")
+    monkeypatch.setattr(keeping, "FINGERPRINT", "0" * 20)
+    assert not keeping.has_kept("training.take_steps")
+
+
+def test_where_nothing_can_be_kept_no_process_works_in_vain(empty_cache, monkeypatch):
+    (empty_cache / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(empty_cache / "file"))
+    ahead.compile_ahead([])
+    assert not ahead._under_way
 
 
 @pytest.mark.parametrize("executable", ["/does/not/exist", "false"])

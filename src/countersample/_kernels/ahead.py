@@ -8,20 +8,19 @@ where it failed, this one compiles.
 from __future__ import annotations
 
 import atexit
-import os
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from countersample._cores import available_cores
+from countersample._kernels import keeping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 _lock = Lock()
 _under_way: list[subprocess.Popen[bytes]] = []
@@ -33,9 +32,10 @@ def compile_ahead(meanwhile: Iterable[Callable[[], None]]) -> None:
 
     `meanwhile` are calls of other kernels, for who has to `wait`: such a call compiles.
     """
-    if available_cores() == 1 or any(_kept()):
+    if available_cores() == 1 or keeping.has_kept("training.take_steps"):
         return
     try:
+        keeping.make_root()  # where nothing can be kept, the other process would work in vain
         process = subprocess.Popen(
             # -P: nothing is imported from the current folder, which may be a stranger's
             [sys.executable, "-P", "-m", "countersample._kernels.ahead"],
@@ -63,21 +63,6 @@ def wait() -> None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(LONGEST)
             _under_way.pop()
-
-
-def _kept() -> Iterator[Path]:
-    """Yield what numba keeps of this version of the kernel, in the folders that it writes to."""
-    own = Path(__file__).with_name("training.py")
-    folder = os.environ.get("NUMBA_CACHE_DIR")
-    if folder is not None or os.access(own.parent, os.W_OK):
-        folders = Path(folder or own.parent)
-    else:
-        from countersample._kernels import training  # noqa: PLC0415 (imports numba)
-
-        folders = Path(training.take_steps.stats.cache_path)  # type: ignore[attr-defined]
-    for kept in folders.rglob("training.take_steps-*.nbi"):
-        if kept.stat().st_mtime >= own.stat().st_mtime:
-            yield kept
 
 
 def _compile() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 
 def main() -> None:
@@ -11,6 +12,7 @@ def main() -> None:
     from countersample.cli.app import app  # typer, only when it runs
     from countersample.errors import CounterSampleError
 
+    warnings.formatwarning = _one_sentence
     try:
         app()
     except CounterSampleError as error:
@@ -20,6 +22,19 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+
+
+_formatwarning = warnings.formatwarning
+
+
+def _one_sentence(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int,
+    line: str | None = None,
+) -> str:  # fmt: skip
+    """Return what a warning says to users; what it says to programmers keeps its place in code."""
+    if issubclass(category, UserWarning):
+        return f"countersample: {message}\n"
+    return _formatwarning(message, category, filename, lineno, line)
 
 
 def _fail(sentence: str) -> None:

@@ -20,8 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-import platformdirs
-
+from countersample._home import data_folder
 from countersample.data.sources import COMPRESSED_SUFFIXES, listed
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
@@ -207,13 +206,16 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
     folders = [] if data_dir is None else [Path(data_dir)]
     named = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
     folders += [Path(folder).expanduser() for folder in named if folder]
-    folders.append(platformdirs.user_data_path("countersample", appauthor=False) / "datasets")
+    own = data_folder()
+    folders += [] if own is None else [own / "datasets"]
     for parent in folders:
         for folder in (dataset.name, *dataset.aliases):
             if (parent / folder).is_dir():
                 return parent / folder
+    # Without a home there may be none.
+    places = [*map(str, folders)] or [f"a folder that {ENVIRONMENT_VARIABLE} names"]
     raise DataError(
-        f"{dataset.title} is not there as a folder {name!r} in {listed(map(str, folders), 'or')}; "
+        f"{dataset.title} is not there as a folder {name!r} in {listed(places, 'or')}; "
         f"to get it, go to {dataset.homepage}, {dataset.how_to_get}, and put it in such a folder"
     )
 
