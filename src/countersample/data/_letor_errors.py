@@ -30,7 +30,7 @@ def letor_error(
         return DataError(f"{name}:{line}: a zero byte: this is a binary file, expected LETOR text")
     column = len(before.decode(errors="replace")) + 1
     token = re.split(rb"[ \t#]", rest)[0].decode(errors="replace")
-    found = _shown(token)
+    found = shown(token)
     number = token.split(":")[0]
     previous = re.findall(rb"[ \t](\d+):", before)
     last = previous[-1].decode() if previous else ""
@@ -46,7 +46,7 @@ def letor_error(
         kernel.WRONG_ORDER: f"feature {number} after feature {last}: expected rising feature "
         "numbers",
         kernel.REPEATED: f"feature {number} is given twice",
-        kernel.TOO_MANY_FEATURES: f"feature number {_shown(number)} is above "
+        kernel.TOO_MANY_FEATURES: f"feature number {shown(number)} is above "
         f"{kernel.MAX_INDEX:,}, the most a dense row may have",
     }[status]
     is_not_finite = token.lower().lstrip("+-") in {"nan", "inf", "infinity"}
@@ -55,7 +55,8 @@ def letor_error(
     return DataError(f"{name}:{line}:{column}: {sentence}")
 
 
-def _shown(token: str) -> str:
+def shown(token: str) -> str:
+    """Return what was found as a sentence has it: cut where it is long, escaped where not plain."""
     if not token:
         return "the end of the line"
     if len(token) > _LONGEST_SHOWN:

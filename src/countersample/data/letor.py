@@ -17,7 +17,7 @@ from countersample.data._tape import Tape
 from countersample.data.compact import check_bits
 from countersample.data.dataset import RankingDataset
 from countersample.data.folders import Files, Split, find_layout
-from countersample.data.groups import find_groups, names_queries, read_groups
+from countersample.data.groups import find_groups, read_groups
 from countersample.data.sources import Readable, Source, open_for_writing
 from countersample.errors import DataError, ParameterError
 
@@ -205,15 +205,18 @@ def read_letor(
 
     Also say whether feature numbers start at 0.
     """
-    if groups is None and len(sources) == 1 and not names_queries(sources[0]):
+    with_qid: bool | None = groups is None
+    if groups is None and len(sources) == 1:
         groups = find_groups(sources[0])
+        if groups is not None:
+            with_qid = None  # the text tells: it is read once only, since it may be a pipe
     paths = [Path(s) for s in sources if isinstance(s, str | os.PathLike)]
     name = ", ".join(path.name for path in paths) or "text"
     total = sum(path.stat().st_size for path in paths if path.exists()) or None
     with byte_progress(f"reading {name}", total, show=progress) as shown:
         reader = LetorReader(
             tape=tape,
-            with_qid=groups is None,
+            with_qid=with_qid,
             zero_based=zero_based,
             n_features=n_features,
             clip=clip,
@@ -221,7 +224,7 @@ def read_letor(
             progress=shown,
         )
         rows = reader.read(sources)
-    if groups is None:
+    if groups is None or rows.with_qid:
         return _by_query(rows), rows.zero_based
     sizes = read_groups(groups, len(rows.labels))
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -111,7 +111,7 @@ def convert(
                 f"{target}: codes of {bits} bits are kept in a folder, expected a name without "
                 "suffix"
             )
-    if not target.suffix and source.is_file() and source.suffix not in TABLE_SUFFIXES:
+    if not target.suffix and not source.is_dir() and source.suffix not in TABLE_SUFFIXES:
 
         def fill(tape: Tape) -> tuple[RankingDataset, dict[str, str]]:
             dataset, _ = read_letor([source], tape, clip=clip, progress=progress)
