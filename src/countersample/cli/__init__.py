@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 
 def main() -> None:
@@ -12,7 +13,9 @@ def main() -> None:
     from countersample.errors import CounterSampleError
 
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            app()
     except CounterSampleError as error:
         _fail(str(error))
     except MemoryError:
@@ -20,6 +23,11 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Show a warning as a person needs it: without the place in the code."""
+    print(f"countersample: {message}", file=sys.stderr)  # noqa: T201 (this is the display)
 
 
 def _fail(sentence: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
@@ -106,7 +107,8 @@ def load_letor(
         Features as codes: what `RankingDataset.compact` makes of what is read.
     cache : path of a folder, optional
         Keep what is read there in binary form, and open that the next time, by memory map. Codes
-        are kept as codes: their numbers need no memory.
+        are kept as codes: their numbers need no memory. A folder that cannot be written, or that
+        others than you may write to, is not used, with a warning.
     progress : bool
         Show a progress bar by bytes after two seconds.
     threads : int, optional
@@ -182,12 +184,18 @@ def _load(
     def read(tape: Tape) -> tuple[RankingDataset, bool]:
         return read_letor(sources, tape, progress=progress, **options)
 
-    if cache is None:
-        dataset, counts_from_0 = read(Tape())
-        return dataset if bits is None else dataset.compact(bits), counts_from_0
-    from countersample.data.cache import read_cached  # noqa: PLC0415 (only where asked for)
+    if cache is not None:
+        from countersample.data.cache import (  # noqa: PLC0415 (only where asked for)
+            UnusableCacheError,
+            read_cached,
+        )
 
-    return read_cached(Path(cache), sources, options | {"bits": bits}, read)
+        try:
+            return read_cached(Path(cache), sources, options | {"bits": bits}, read)
+        except UnusableCacheError as error:
+            warnings.warn(str(error), stacklevel=4)
+    dataset, counts_from_0 = read(Tape())
+    return dataset if bits is None else dataset.compact(bits), counts_from_0
 
 
 def read_letor(
