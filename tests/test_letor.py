@@ -534,7 +534,7 @@ class TestSave:
         assert (tmp_path / "x.txt").read_text() == "0 qid:1 1:1 3:0\n1 qid:1\n"
         assert load_letor(tmp_path / "x.txt") == data
 
-    @pytest.mark.parametrize("query", ["a b", "a#b", "", "a\tb"])
+    @pytest.mark.parametrize("query", ["a b", "a#b", "", "a\tb", "a\x01", "\x1f", "a\udc80"])
     def test_ids_that_cannot_be_written(self, tmp_path, query):
         data = RankingDataset.from_arrays(X=[[1]], y=[0], qid=[query])
         with pytest.raises(DataError, match="cannot be written as LETOR text"):

@@ -108,10 +108,9 @@ def _make_folder(cache: Path) -> None:
     try:
         cache.mkdir(mode=0o777 & ~OTHERS_WRITE, parents=True, exist_ok=True)
         is_open = _others_may_write(cache)
-    except OSError as error:
-        raise UnusableCacheError(
-            f"{cache}: cannot be made a cache: {error.strerror}: {_WITHOUT}"
-        ) from error
+    except (OSError, ValueError) as error:  # a ValueError for a zero byte in its name
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UnusableCacheError(f"{cache}: cannot be made a cache: {why}: {_WITHOUT}") from error
     if is_open:
         raise UnusableCacheError(
             f"{cache}: not used as a cache, since others may write to it, and the text is read "

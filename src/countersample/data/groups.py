@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.data._letor_errors import shown
-from countersample.data.sources import BYTE_ORDER_MARK, COMPRESSED_SUFFIXES, Source
+from countersample.data.sources import BYTE_ORDER_MARK, COMPRESSED_SUFFIXES, Source, shown
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ def find_groups(source: Source) -> Path | None:
     if not isinstance(source, str | os.PathLike):
         return None
     path = Path(source)
+    if not path.name:  # a folder, such as "."
+        return None
     plain = path.with_suffix("") if path.suffix in COMPRESSED_SUFFIXES else path
     for candidate in (path, plain):
         groups = candidate.with_name(candidate.name + ".query")

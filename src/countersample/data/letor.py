@@ -12,6 +12,7 @@ import numpy as np
 
 from countersample._cores import available_cores
 from countersample._files import atomic_path
+from countersample._params import whole_number
 from countersample._progress import byte_progress
 from countersample.data._letor_reader import LetorReader, LetorRows
 from countersample.data._tape import Tape
@@ -19,7 +20,7 @@ from countersample.data.compact import check_bits
 from countersample.data.dataset import RankingDataset
 from countersample.data.folders import Files, Split, find_layout
 from countersample.data.groups import find_groups, read_groups
-from countersample.data.sources import Readable, Source, open_for_writing
+from countersample.data.sources import Readable, Source, as_path, open_for_writing, shown
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NUMBERS_AT_ONCE = 1 << 20  # formatted in one go
+_MOST_FEATURES = 1_000_001  # those that text may have, counted from 0
+_WRITABLE_ID = re.compile(rb"(?!.*\xed[\xa0-\xbf])[^\x00-\x20#]+")  # nor halves of characters
+_LONGEST_ID = 1000  # bytes: ids are kept as an array, in which each takes the room of the longest
 
 
 class _Options(TypedDict, total=False):
@@ -135,11 +139,15 @@ def load_letor(
     (array([2., 0.], dtype=float32), array([7]))
     """
     options: dict[str, Any] = {
-        "n_features": n_features, "zero_based": zero_based, "clip": clip, "groups": groups,
+        "n_features": None if n_features is None else whole_number(
+            "n_features", n_features, least=1, most=_MOST_FEATURES
+        ),
+        "zero_based": zero_based, "clip": clip, "groups": groups,
         "bits": None if bits is None else check_bits(bits),
-        "cache": cache, "progress": progress, "threads": threads,
+        "cache": cache, "progress": progress,
+        "threads": None if threads is None else whole_number("threads", threads, least=1),
     }  # fmt: skip
-    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+    if isinstance(source, str | os.PathLike) and as_path(source).is_dir():
         files = find_layout(Path(source)).files(fold)
         if split not in {None, *files}:
             raise DataError(f"{source}: no {split} file, found {', '.join(files)}")
@@ -264,6 +272,12 @@ def query_id_array(ids: list[bytes]) -> NDArray[Any]:
             return np.array(numbers, np.int64)
     except (ValueError, OverflowError):
         pass
+    longest = max(ids, key=len, default=b"")
+    if len(longest) > _LONGEST_ID:
+        raise DataError(
+            f"query id {shown(longest.decode(errors='replace'))} has {len(longest):,} bytes, "
+            f"expected at most {_LONGEST_ID:,}"
+        )
     try:
         return np.array([i.decode() for i in ids])
     except UnicodeDecodeError as error:
@@ -298,12 +312,12 @@ def save_letor(dataset: RankingDataset, target: str | os.PathLike[str]) -> None:
 def _written(dataset: RankingDataset) -> Iterator[NDArray[np.uint8]]:
     from countersample._kernels import letor_write as kernel  # noqa: PLC0415 (imports numba)
 
-    ids = [str(i).encode() for i in dataset.query_ids.tolist()]
+    ids = [str(i).encode(errors="surrogatepass") for i in dataset.query_ids.tolist()]
     for query_id in ids:
-        if not query_id or re.search(rb"[\s#]", query_id):
+        if not _WRITABLE_ID.fullmatch(query_id):
             raise DataError(
-                f"query id {query_id.decode()!r} cannot be written as LETOR text: ids must have "
-                "no white space and no '#'"
+                f"query id {query_id.decode(errors='surrogatepass')!r} cannot be written as LETOR "
+                "text: ids must have no white space, no '#' and no control characters"
             )
     id_starts = np.concatenate([[0], np.cumsum([len(i) for i in ids])]).astype(np.int64)
     all_ids = np.frombuffer(b"".join(ids), np.uint8)

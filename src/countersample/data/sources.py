@@ -46,6 +46,7 @@ COMPRESSED_SUFFIXES = tuple(_COMPRESSIONS)
 _LONGEST_MAGIC = max(len(magic) for magic, _ in _COMPRESSIONS.values())
 _DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LONGEST_SHOWN = 40
 _ARCHIVES = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!")
 
 
@@ -149,6 +150,19 @@ def reading(path: str | os.PathLike[str], cannot: str, kind: type[Exception]) ->
         raise DataError(f"{path}: {cannot.format(error)}") from error
 
 
+def as_path(name: str | os.PathLike[str]) -> Path:
+    """Return a path; refuse one that the system does not take, or does not let one look at."""
+    path = Path(name)
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # which is said by who needs it
+    except (OSError, ValueError) as error:  # a ValueError for a zero byte
+        why = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{shown(str(path))}: cannot be used as a path: {why}") from error
+    return path
+
+
 @contextmanager
 def open_source(source: Source) -> Iterator[OpenSource]:
     """Open a path or a file object for reading; a file object is not closed.
@@ -157,7 +171,7 @@ def open_source(source: Source) -> Iterator[OpenSource]:
     its last row may be half of one.
     """
     if isinstance(source, str | os.PathLike):
-        path = Path(source)
+        path = as_path(source)
         try:
             file = path.open("rb", buffering=0)
         except FileNotFoundError as error:
@@ -182,6 +196,13 @@ def check_unchanged(path: Path, before: os.stat_result, after: os.stat_result) -
     is_same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
     if stat.S_ISREG(before.st_mode) and not is_same:
         raise DataError(f"{path}: changed while it was read: read it again when it is complete")
+
+
+def shown(token: str) -> str:
+    """Return what was found as a sentence has it: cut where it is long, escaped where not plain."""
+    if len(token) > _LONGEST_SHOWN:
+        token = token[:_LONGEST_SHOWN] + "…"
+    return f"'{token}'" if token.isprintable() else ascii(token)
 
 
 def listed(words: Iterable[str], last: str) -> str:

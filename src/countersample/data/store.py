@@ -138,6 +138,7 @@ def _write_rest(folder: Path, dataset: RankingDataset, notes: dict[str, Any]) ->
     is_compact = dataset.bits is not None
     for name in _ARRAYS[1:]:
         np.save(folder / name, getattr(dataset, name.removesuffix(".npy")))
+    states = {name: _state(folder / name) for name in _files(is_compact=is_compact)}
     header: dict[str, Any] = {
         "format": FORMAT,
         "version": COMPACT if is_compact else VERSION,
@@ -149,7 +150,10 @@ def _write_rest(folder: Path, dataset: RankingDataset, notes: dict[str, Any]) ->
         "fingerprint": dataset.fingerprint,
         "content": dataset.content_hash(),
         "notes": notes,
-        "files": {name: _state(folder / name) for name in _files(is_compact=is_compact)},
+        "files": {name: state[:2] for name, state in states.items()},
+        "changed": {
+            name: state[2] for name, state in states.items()
+        },  # readers of before pass over
     }
     header[_CHECKSUM] = _checksum(header)
     (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n")
@@ -222,10 +226,11 @@ def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, 
     """Open the arrays; say whether each file's size and times are as the header has them."""
     is_as_written, is_compact = True, header["version"] == COMPACT
     for name in _files(is_compact=is_compact):
-        size, *times = header["files"][name]
+        size, time = header["files"][name]
         found_size, *found_times = _state(folder / name)
         if size != found_size:
             raise DataError(f"{name} has {found_size:,} bytes, expected {size:,}")
+        times = [time, header["changed"][name] if "changed" in header else None]
         is_as_written = is_as_written and times == found_times
     labels, offsets, query_ids = (_load_array(folder / name) for name in _ARRAYS[1:])
     if labels.dtype != np.float32:
@@ -272,6 +277,7 @@ def _as_roots(row: NDArray[np.float64]) -> tuple[Any, ...]:
 
 
 def _state(path: Path) -> list[int]:
+    """Return size, time of change, and time of change of content or mode, which cannot be set."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise DataError(f"{path.name} is not a file")
