@@ -162,11 +162,13 @@ class Groups:
 
 
 def plain_sizes(content: bytes) -> list[int] | None:
-    """Read a group file in the most obvious way: a number a line, of ASCII digits."""
+    """Read a group file in the most obvious way: a number a line, of ASCII digits, in 63 bytes."""
     sizes = []
+    if max(map(len, content.split(b"\n"))) > 63:
+        return None
     for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         word = line.strip()
-        if len(line) > 60 or (word and not (word.isdigit() and int(word))):
+        if word and not (word.isdigit() and int(word)):
             return None
         sizes += [int(word)] if word else []
     return sizes

@@ -151,6 +151,14 @@ class TestFolder:
         with pytest.raises(DataError, match="a damaged dataset folder"):
             RankingDataset.open(tmp_path / "data")
 
+    def test_numbers_that_are_none(self, data, tmp_path):
+        data.save(tmp_path / "data")
+        path = tmp_path / "data" / "features.npy"
+        content = path.read_bytes()
+        path.write_bytes(content[:-4] + b"\x01\x00\x80\x7f")  # a NaN that numpy warns of
+        with pytest.raises(DataError, match="its content is not what was written"):
+            RankingDataset.open(tmp_path / "data")
+
     def test_ids_that_are_no_text(self, data, tmp_path):
         data.save(tmp_path / "data")
         path = tmp_path / "data" / "query_ids.npy"
