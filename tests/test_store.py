@@ -151,6 +151,16 @@ class TestFolder:
         with pytest.raises(DataError, match="a damaged dataset folder"):
             RankingDataset.open(tmp_path / "data")
 
+    @pytest.mark.parametrize("kind", [b"|a4", b"|O4", b">f4", b"<i4", b"|V4", b"<U1", b"<M4"])
+    def test_arrays_of_another_kind(self, data, tmp_path, kind):
+        data.save(tmp_path / "data")
+        path = tmp_path / "data" / "labels.npy"
+        content = path.read_bytes()
+        assert b"<f4" in content
+        path.write_bytes(content.replace(b"<f4", kind))
+        with pytest.raises(DataError, match="a damaged dataset folder"):
+            RankingDataset.open(tmp_path / "data")
+
     def test_numbers_that_are_none(self, data, tmp_path):
         data.save(tmp_path / "data")
         path = tmp_path / "data" / "features.npy"

@@ -49,7 +49,7 @@ _CHECKSUM = "checksum"
 # which numpy takes for Python
 _DAMAGE = (
     OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError, EOFError,
-    SyntaxError, tokenize.TokenError, UserWarning,
+    SyntaxError, tokenize.TokenError, Warning,
 )  # fmt: skip
 
 
@@ -249,7 +249,7 @@ def _load_array(path: Path, *, mapped: bool = False) -> NDArray[Any]:
     with path.open("rb") as file:
         np.lib.format.read_magic(file)
         with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # of one that could be read with good will
+            warnings.simplefilter("error")  # of one that could be read with good will
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         has = path.stat().st_size - file.tell()
     if math.prod(shape) * dtype.itemsize != has:  # else as much memory as a wrong shape asks for
