@@ -93,6 +93,28 @@ class TestWhichFilesAreRead:
         ]
         assert found.notes(every_fold=True) == found.notes(2)[1:]
 
+    def test_hidden_files_in_folds(self, tmp_path):
+        """Such as macOS leaves beside each file."""
+        (tmp_path / "Fold1").mkdir()
+        save_letor(WHOLE, tmp_path / "Fold1" / "train.txt")
+        (tmp_path / "Fold1" / "._train.txt").write_bytes(b"\0")
+        assert load_letor(tmp_path) == {"train": WHOLE}
+
+    def test_two_folders_of_one_fold(self, tmp_path):
+        for name in ("Fold1", "fold_01"):
+            (tmp_path / name).mkdir()
+            save_letor(WHOLE, tmp_path / name / "train.txt")
+        with pytest.raises(DataError, match="both Fold1 and fold_01 look like fold 1"):
+            load_letor(tmp_path)
+
+    def test_a_folder_that_cannot_be_read(self, tmp_path, monkeypatch):
+        def fail(_):  # as for an ordinary user: root may read everything
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(type(tmp_path), "iterdir", fail)
+        with pytest.raises(DataError, match="cannot be read: Permission denied"):
+            load_letor(tmp_path)
+
     def test_not_more_than_a_few_by_name(self, letor):
         for k in range(20):
             (letor / f"more{k:02}.csv").touch()

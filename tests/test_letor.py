@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from packing import PACKERS
 
 from countersample import RankingDataset, load_letor, save_letor
+from countersample._kernels import letor
 from countersample.data import _letor_reader
+from countersample.data._tape import Tape
 from countersample.data.sources import COMPRESSED_SUFFIXES
 from countersample.errors import DataError
 
@@ -244,6 +246,14 @@ class TestSources:
         sizes = tmp_path / "sizes"
         sizes.write_text("1\n2\n")
         assert load_letor(path, groups=sizes).offsets.tolist() == [0, 1, 3]
+        sizes.write_bytes(b"\xef\xbb\xbf 02\r\n\r\n1 \t")
+        assert load_letor(path, groups=sizes).offsets.tolist() == [0, 2, 3]
+
+    def test_an_endless_group_file(self, tmp_path):
+        path = tmp_path / "rank.train"
+        path.write_bytes(b"1 1:1\n")
+        with pytest.raises(DataError, match="zero:1: expected the number of rows of a query"):
+            load_letor(path, groups="/dev/zero")
 
     @pytest.mark.parametrize(
         ("sizes", "message"),
@@ -251,12 +261,17 @@ class TestSources:
             ("2\n2\n", r"the groups have 4 rows in all, expected 3 as the data"),
             ("2\nx\n", r"query:2: expected the number of rows of a query, found 'x'"),
             ("0\n3\n", r"query:1: expected the number of rows of a query, found '0'"),
+            ("9" * 5000, r"query:1: expected the number of rows of a query, found '9999"),
+            ("2" + " " * 70 + "1\n", r"query:1: expected the number of rows of a query"),
+            ("2\x0c1\n", r"query:1: expected the number of rows of a query, found '2\\x0c1'"),
+            ("\u0663\n", r"query:1: expected the number of rows of a query, found '\u0663'"),
+            ("+3\n", r"query:1: expected the number of rows of a query, found '\+3'"),
         ],
     )
     def test_group_file_errors(self, tmp_path, sizes, message):
         path = tmp_path / "rank.train"
         path.write_bytes(b"1 1:1\n0 1:2\n2 1:3\n")
-        (tmp_path / "rank.train.query").write_text(sizes)
+        (tmp_path / "rank.train.query").write_text(sizes, encoding="utf-8")
         with pytest.raises(DataError, match=message):
             load_letor(path)
 
@@ -316,6 +331,94 @@ class TestBlocks:
         text = b"1 qid:1 1:1\n# c\n\n" * 100 + b"1 qid:1 1;1\n"
         with pytest.raises(DataError, match=r"<file>:301:9: expected index:value, found '1;1'"):
             load(text, threads=3)
+
+
+class TestLinesWithoutRows:
+    """Blank lines and comments take no room, however many there are."""
+
+    @pytest.mark.parametrize(
+        "line", [b"\n", b"  \t\n", b"\r\n", b" \r\n", b"#\n", b"\t# 1 qid:1\n"]
+    )
+    @pytest.mark.parametrize("is_first", [True, False])
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_no_room_is_made_for_them(self, line, is_first, threads, monkeypatch):
+        lengths = []
+        original = _letor_reader.LetorReader._make_room
+
+        def make_room(reader, needed, expected):
+            lengths.append(max(needed, expected))
+            original(reader, needed, expected)
+
+        monkeypatch.setattr(_letor_reader.LetorReader, "_make_room", make_room)
+        rows = b"1 qid:1 700:1\n0 qid:1 1:5\n"
+        data = load(line * 50_000 + rows if is_first else rows + line * 50_000, threads=threads)
+        assert data.features.shape == (2, 700)
+        assert data.features[1, 0] == 5
+        assert 0 < max(lengths) <= 2 * 700 * 2
+
+    def test_nothing_else_is_no_row(self, monkeypatch):
+        monkeypatch.setattr(_letor_reader, "BLOCK", 1 << 12)
+        with pytest.raises(DataError, match="no rows"):
+            load(b"\n" * 100_000)
+
+    @given(
+        st.lists(
+            st.sampled_from(
+                ["", " ", "\t ", "\r", " \r", "\r ", "#", " # c", "#\r", "1", " 1", "\r1"]
+            )
+            | st.binary(max_size=20).map(lambda some: some.replace(b"\n", b"").decode("latin-1")),
+            max_size=30,
+        )
+    )
+    def test_lines_and_rows_are_counted_as_the_twin_does(self, lines):
+        def is_row(line):
+            return bool(line.removesuffix("\r").split("#")[0].strip(" \t"))
+
+        text = "".join(f"{line}\n" for line in lines).encode("latin-1")
+        padded = np.frombuffer(text + bytes(_letor_reader.PADDING), np.uint8)
+        found = letor.count_rows(padded, 0, len(text))
+        assert found == (len(lines), sum(map(is_row, lines)))
+
+
+class TestRoom:
+    def test_less_is_taken_where_what_is_expected_is_not_there(self, monkeypatch):
+        """Of short rows at the front a guess is made for a file of such rows: far too much."""
+        monkeypatch.setattr(_letor_reader, "BLOCK", 1 << 10)
+        text = b"0 qid:1 900:1\n" + b"0 qid:1\n" * 100
+        text += b"".join(b"0 qid:2 %s\n" % (b"1:%d " % k + b" " * 900) for k in range(50))
+        expected = load(text)
+
+        class Small(Tape):
+            def resize(self, length):
+                if length > 160 * 900:
+                    raise MemoryError
+                super().resize(length)
+
+        monkeypatch.setattr("countersample.data.letor.Tape", Small)
+        assert load(text) == expected
+        assert expected.n_items == 151
+
+    def test_a_million_columns(self, tmp_path):
+        path = tmp_path / "wide.txt"
+        path.write_bytes(b"1 qid:1 1:2 1000000:3\n0 qid:1 500000:1e-3\n2 qid:2\n")
+        data = load_letor(path)
+        assert data.features.shape == (3, 1_000_000)
+        assert {tuple(place) for place in np.argwhere(data.features)} == {
+            (0, 0), (0, 999_999), (1, 499_999),
+        }  # fmt: skip
+        assert load_letor(path, cache=tmp_path / "cache") == data
+        save_letor(data, tmp_path / "again.txt")
+        assert load_letor(tmp_path / "again.txt") == data
+        data.compact(8).save(tmp_path / "codes")
+        assert RankingDataset.open(tmp_path / "codes").n_features == 1_000_000
+
+
+def test_no_negative_zero_in_rows_that_are_read_exactly():
+    # the first number is too close to call, so that Python reads the whole row
+    data = load(b"-0 qid:1 1:0.30000001192092895507812500001 2:-0 3:-0.0e5 4:-1e-400\n")
+    assert data.features[0, 0] == np.float32(0.3)
+    assert not np.signbit(data.features).any()
+    assert not np.signbit(data.labels).any()
 
 
 numbers = st.one_of(
@@ -431,7 +534,7 @@ class TestSave:
         assert (tmp_path / "x.txt").read_text() == "0 qid:1 1:1 3:0\n1 qid:1\n"
         assert load_letor(tmp_path / "x.txt") == data
 
-    @pytest.mark.parametrize("query", ["a b", "a#b", "", "a\tb"])
+    @pytest.mark.parametrize("query", ["a b", "a#b", "", "a\tb", "a\x01", "\x1f", "a\udc80"])
     def test_ids_that_cannot_be_written(self, tmp_path, query):
         data = RankingDataset.from_arrays(X=[[1]], y=[0], qid=[query])
         with pytest.raises(DataError, match="cannot be written as LETOR text"):

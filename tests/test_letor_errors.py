@@ -1,10 +1,13 @@
 """Every thing that can be wrong with LETOR text has its sentence, with the place."""
 
+import io
+
 import pytest
 from packing import PACKERS
 
 from countersample import load_letor
-from countersample.errors import DataError
+from countersample.data.load import convert, layout_of, load
+from countersample.errors import DataError, ParameterError
 
 GOOD = "2 qid:1 1:0.5 3:1\n"
 
@@ -125,3 +128,39 @@ def test_qid_with_a_group_file(tmp_path):
     (tmp_path / "data").write_text("1 qid:3 1:1\n")
     with pytest.raises(DataError, match="with a group file the rows must not name queries"):
         load_letor(tmp_path / "data", groups=tmp_path / "sizes")
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "loop"])
+def test_names_that_the_system_does_not_take(tmp_path, name):
+    (tmp_path / "loop").symlink_to("loop")
+    for read in (load_letor, load, layout_of, lambda path: convert(path, tmp_path / "out")):
+        with pytest.raises(DataError, match="cannot be used as a path: "):
+            read(f"{tmp_path}/{name}")
+    with pytest.raises(DataError, match="cannot be used as a path: "):
+        convert(__file__, f"{tmp_path}/{name}")
+
+
+def test_a_folder_in_a_list():
+    with pytest.raises(DataError, match=r"\.: cannot be read: Is a directory"):
+        load_letor(["."])
+
+
+@pytest.mark.parametrize("value", [-1, 0, 2.5, "3", True, 10**9])
+def test_n_features_that_there_are_not(value):
+    with pytest.raises(ParameterError, match=r"n_features is .*, expected a whole number from 1"):
+        load_letor(io.BytesIO(b"1 qid:1 1:1\n"), n_features=value)
+
+
+@pytest.mark.parametrize("value", [-1, 0, 2.5, "3"])
+def test_threads_that_there_are_not(value):
+    with pytest.raises(ParameterError, match=r"threads is .*, expected a whole number of at least"):
+        load_letor(io.BytesIO(b"1 qid:1 1:1\n"), threads=value)
+
+
+def test_a_long_id_among_many():
+    """All ids take the room of the longest: 2 MB of text would need 24 GB."""
+    text = b"1 qid:%s 1:1\n" % (b"a" * 2_000_000)
+    text += b"".join(b"1 qid:b%d 1:1\n" % k for k in range(3000))
+    with pytest.raises(DataError, match=r"query id 'a+…' has 2,000,000 bytes, expected at most"):
+        load_letor(io.BytesIO(text))
+    assert load_letor(io.BytesIO(b"1 qid:%s 1:1\n" % (b"a" * 1000))).n_queries == 1

@@ -1,11 +1,20 @@
-"""Writing files so that nothing is lost: under a temporary name first, then renamed."""
+"""Writing files so that nothing is lost: under a temporary name first, then renamed.
+
+What a killed process left behind under such a name is removed by the next one that writes to the
+folder. The name says who writes: the process, and a hash of the machine, its boot and its space of
+process numbers, for a number that is free here may be taken on another machine or in another
+container that has the same folder. Names with another hash are never touched.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import secrets
 import shutil
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_ATTEMPTS = 4
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PROCESSES = Path("/proc/self/ns/pid")
+_TEMPORARY = re.compile(
+    r"\.(?P<target>.+)\.(?P<pid>[0-9]+)-(?P<place>[0-9a-f]{8})-[0-9a-f]{8}\.(?P<kind>tmp|old)",
+    re.DOTALL,
+)
+
+
 @contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a path beside `target` to write a file or a folder to; it takes its place at the end.
@@ -22,14 +40,16 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     If the block fails, what was written is removed and `target` is as it was.
     """
     target = Path(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    writer = f"{os.getpid()}-{_place() or '0' * 8}-{secrets.token_hex(4)}"
+    temporary = target.with_name(f".{target.name}.{writer}.tmp")
+    _clean_once(target.absolute().parent)
     try:
         yield temporary
         _replace(temporary, target)
     except OSError as error:
         raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
     finally:
-        _remove(temporary)
+        remove(temporary)
 
 
 def check_writable(path: Path) -> None:
@@ -44,23 +64,68 @@ def check_writable(path: Path) -> None:
 
 
 def _replace(temporary: Path, target: Path) -> None:
-    if not target.is_dir():
-        temporary.replace(target)
-        return
-    # A folder cannot be renamed over one that has files, so the old one steps aside first.
+    """Rename; other processes may do the same at the same time, and the last one stays."""
     aside = temporary.with_suffix(".old")
-    target.replace(aside)
+    for is_last in (*[False] * _ATTEMPTS, True):
+        # A folder cannot be renamed over one that has files, so the old one steps aside first.
+        if temporary.is_dir() and target.is_dir():
+            remove(aside)
+            with suppress(FileNotFoundError):
+                target.replace(aside)
+        try:
+            temporary.replace(target)
+        except OSError:
+            with suppress(OSError):
+                aside.rename(target)  # which fails where there is another by now
+            if is_last or not (temporary.is_dir() and target.is_dir()):
+                raise
+        else:
+            break
+    remove(aside)
+
+
+@cache
+def _place() -> str | None:
+    """Return a hash of where process numbers mean what they mean here; None where none can tell."""
     try:
-        temporary.replace(target)
-    except OSError:
-        aside.replace(target)
-        raise
-    _remove(aside)
+        known = (os.uname().nodename, _BOOT.read_text(), str(_PROCESSES.readlink()))
+    except (OSError, AttributeError):  # no Linux
+        return None
+    return hashlib.blake2b("\n".join(known).encode(), digest_size=4).hexdigest()
 
 
-def _remove(path: Path) -> None:
+@cache
+def _clean_once(folder: Path) -> None:
+    """Remove what processes that were killed left in a folder, once in the life of this one.
+
+    A folder that stepped aside for another one, which did not come, is put back.
+    """
+    with suppress(OSError):  # a folder that cannot be read or written, which is said when writing
+        for path in folder.iterdir():
+            found = _TEMPORARY.fullmatch(path.name)
+            if not found or found["place"] != _place() or _is_alive(int(found["pid"])):
+                continue
+            target = folder / found["target"]
+            if found["kind"] == "old" and not os.path.lexists(target):
+                path.rename(target)
+            else:
+                remove(path)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's
+        return True
+    return True
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there and may be."""
     with suppress(OSError):  # of a place that cannot be written, which was said already
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)

@@ -48,6 +48,7 @@ _BY_PAIRS = np.uint64(1 + (10 << 8))
 _BY_FOURS = np.uint64(1 + (100 << 16))
 _BY_EIGHTS = np.uint64(1 + (10_000 << 32))
 _EIGHT_DIGITS = np.uint64(100_000_000)
+_LINE_FEEDS = np.uint64(0x0A0A0A0A0A0A0A0A)
 
 
 @part()
@@ -251,6 +252,38 @@ def _same_bytes(text: Text, one: int, other: int, length: int) -> bool:
 
 
 @kernel()
+def count_rows(text: Text, start: int, stop: int) -> tuple[int, int]:
+    """Return how many lines ``text[start:stop]`` has, and how many of them `parse_rows` takes.
+
+    Those are the lines that are neither blank nor a comment: room is made for no others. As there,
+    ``text[stop - 1]`` must be a line feed, and the text go on for eight bytes.
+    """
+    n_lines = 0
+    n_rows = 0
+    at = start
+    while at < stop:
+        n_lines += 1
+        while _byte(text, at) == _SPACE or _byte(text, at) == _TAB:
+            at += 1
+        byte = _byte(text, at)
+        if byte == _LF:
+            at += 1
+            continue
+        if byte != _HASH and not (byte == _CR and _byte(text, at + 1) == _LF):
+            n_rows += 1
+        while True:
+            word = _eight_bytes(text, at) ^ _LINE_FEEDS
+            # The high bit of each line feed; a byte after such a one may be told wrongly.
+            found = (word - _LOW_BITS) & ~word & _HIGH_BITS
+            if found != np.uint64(0):
+                break
+            at += 8
+        upto = found ^ (found - np.uint64(1))  # all bits up to the first line feed's
+        at += np.int64(((upto & _LOW_BITS) * _LOW_BITS) >> np.uint64(56))
+    return n_lines, n_rows
+
+
+@kernel()
 def parse_rows(
     text: Text,
     start: int,
@@ -262,7 +295,7 @@ def parse_rows(
     labels: Matrix,
     runs: Table,
     uncertain: Table,
-) -> tuple[int, int, int, int, int, int, int]:
+) -> tuple[int, int, int, int, int, int]:
     """Parse the lines ``text[start:stop]`` into rows; ``text[stop - 1]`` must be a line feed.
 
     The text must go on for eight bytes after `stop`; what they are does not matter.
@@ -277,17 +310,18 @@ def parse_rows(
         The feature number of the first column: 0 or 1.
     clip : bool
         Whether a number beyond float32 becomes the largest float32; else it is NOT_FINITE.
-    features : float32 (n_lines, width), out
+    features : float32 (n_rows, width), out
+        With room for the rows that `count_rows` finds, as all that is written to.
         Columns at or beyond the width are not written; `max_index` tells that there were such.
-    labels : float32 (n_lines,), out
-    runs : int64 (n_lines, 3), out
+    labels : float32 (n_rows,), out
+    runs : int64 (n_rows, 3), out
         For each row whose id differs from the row before: row, where the id starts, its length.
-    uncertain : int64 (n_lines, 2), out
+    uncertain : int64 (n_rows, 2), out
         For each row with a number that needs exact arithmetic: row, where its line starts.
 
     Returns
     -------
-    n_rows, n_runs, n_uncertain, min_index, max_index, status, at : int
+    n_runs, n_uncertain, min_index, max_index, status, at : int
         `status` is OK or says what is wrong with the text at byte `at`.
     """
     width = features.shape[1]
@@ -316,10 +350,10 @@ def parse_rows(
 
         value, row_certain, end = _any_number(text, at)
         if end < 0 or not _is_end(_byte(text, end)):
-            return row, n_runs, n_uncertain, min_index, max_index, BAD_LABEL, at
+            return n_runs, n_uncertain, min_index, max_index, BAD_LABEL, at
         if np.isinf(value):
             if not clip:
-                return row, n_runs, n_uncertain, min_index, max_index, NOT_FINITE, at
+                return n_runs, n_uncertain, min_index, max_index, NOT_FINITE, at
             value = np.copysign(_LARGEST, value)
         labels[row] = value
         at = end
@@ -335,14 +369,14 @@ def parse_rows(
         )
         if has_qid != with_qid:
             status = BAD_QID if with_qid else UNEXPECTED_QID
-            return row, n_runs, n_uncertain, min_index, max_index, status, at
+            return n_runs, n_uncertain, min_index, max_index, status, at
         if with_qid:
             first = at + 4
             end = first
             while _byte(text, end) > _SPACE and _byte(text, end) != _HASH:
                 end += 1
             if end == first or not _is_end(_byte(text, end)):  # an id has no control characters
-                return row, n_runs, n_uncertain, min_index, max_index, BAD_QID, at
+                return n_runs, n_uncertain, min_index, max_index, BAD_QID, at
             if end - first != id_length or not _same_bytes(text, first, id_at, id_length):
                 id_at = first
                 id_length = end - first
@@ -377,25 +411,23 @@ def parse_rows(
                 digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
             index = np.int64(digits) if at - token <= 7 else _long_index(text, token, at)
             if index > MAX_INDEX:
-                return (
-                    row, n_runs, n_uncertain, min_index, max_index, TOO_MANY_FEATURES, token
-                )  # fmt: skip
+                return n_runs, n_uncertain, min_index, max_index, TOO_MANY_FEATURES, token
             if at == token or _byte(text, at) != _COLON:
-                return row, n_runs, n_uncertain, min_index, max_index, BAD_FEATURE, token
+                return n_runs, n_uncertain, min_index, max_index, BAD_FEATURE, token
             at += 1
             value, exact, end = _short_number(text, at)
             if not exact or not _is_end(_byte(text, end)):
                 value, certain, end = _any_number(text, at)
                 if end < 0 or not _is_end(_byte(text, end)):
-                    return row, n_runs, n_uncertain, min_index, max_index, BAD_VALUE, at
+                    return n_runs, n_uncertain, min_index, max_index, BAD_VALUE, at
                 if np.isinf(value):
                     if not clip:
-                        return row, n_runs, n_uncertain, min_index, max_index, NOT_FINITE, at
+                        return n_runs, n_uncertain, min_index, max_index, NOT_FINITE, at
                     value = np.copysign(_LARGEST, value)
                 row_certain = row_certain and certain
             if index <= last:
                 status = REPEATED if index == last else WRONG_ORDER
-                return row, n_runs, n_uncertain, min_index, max_index, status, token
+                return n_runs, n_uncertain, min_index, max_index, status, token
             if last < 0:
                 min_index = min(min_index, index)
             last = index
@@ -410,7 +442,7 @@ def parse_rows(
             n_uncertain += 1
         row += 1
         at += 1
-    return row, n_runs, n_uncertain, min_index, max_index, OK, at
+    return n_runs, n_uncertain, min_index, max_index, OK, at
 
 
 @kernel()

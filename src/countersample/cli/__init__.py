@@ -12,9 +12,10 @@ def main() -> None:
     from countersample.cli.app import app  # typer, only when it runs
     from countersample.errors import CounterSampleError
 
-    warnings.formatwarning = _one_sentence
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            app()
     except CounterSampleError as error:
         _fail(str(error))
     except MemoryError:
@@ -24,17 +25,16 @@ def main() -> None:
         raise SystemExit(1) from None
 
 
-_formatwarning = warnings.formatwarning
+def _warn(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object
+) -> None:
+    """Show what a warning says to users; what it says to programmers keeps its place in code."""
+    from countersample._printable import printable
 
-
-def _one_sentence(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int,
-    line: str | None = None,
-) -> str:  # fmt: skip
-    """Return what a warning says to users; what it says to programmers keeps its place in code."""
+    text = warnings.formatwarning(message, category, filename, lineno)
     if issubclass(category, UserWarning):
-        return f"countersample: {message}\n"
-    return _formatwarning(message, category, filename, lineno, line)
+        text = f"countersample: {printable(str(message))}\n"
+    print(text, end="", file=sys.stderr)  # noqa: T201 (this is the display)
 
 
 def _fail(sentence: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from countersample.data.sources import shown
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EXPECTED_ROW = "label qid:ID index:value …"
-_LONGEST_SHOWN = 40
 
 
 def letor_error(
@@ -30,7 +30,7 @@ def letor_error(
         return DataError(f"{name}:{line}: a zero byte: this is a binary file, expected LETOR text")
     column = len(before.decode(errors="replace")) + 1
     token = re.split(rb"[ \t#]", rest)[0].decode(errors="replace")
-    found = _shown(token)
+    found = shown(token) if token else "the end of the line"
     number = token.split(":")[0]
     previous = re.findall(rb"[ \t](\d+):", before)
     last = previous[-1].decode() if previous else ""
@@ -46,18 +46,10 @@ def letor_error(
         kernel.WRONG_ORDER: f"feature {number} after feature {last}: expected rising feature "
         "numbers",
         kernel.REPEATED: f"feature {number} is given twice",
-        kernel.TOO_MANY_FEATURES: f"feature number {_shown(number)} is above "
+        kernel.TOO_MANY_FEATURES: f"feature number {shown(number)} is above "
         f"{kernel.MAX_INDEX:,}, the most a dense row may have",
     }[status]
     is_not_finite = token.lower().lstrip("+-") in {"nan", "inf", "infinity"}
     if status in (kernel.BAD_LABEL, kernel.BAD_VALUE) and is_not_finite:
         sentence = f"expected a finite number, found {found}: replace it or leave the row out"
     return DataError(f"{name}:{line}:{column}: {sentence}")
-
-
-def _shown(token: str) -> str:
-    if not token:
-        return "the end of the line"
-    if len(token) > _LONGEST_SHOWN:
-        token = token[:_LONGEST_SHOWN] + "…"
-    return f"'{token}'" if token.isprintable() else ascii(token)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from countersample.data._letor_errors import EXPECTED_ROW, letor_error
-from countersample.data.sources import OpenSource, Source, open_source
+from countersample.data.sources import BYTE_ORDER_MARK, OpenSource, Source, open_source
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,12 +23,11 @@ if TYPE_CHECKING:
 
 BLOCK = 4 << 20  # bytes of text in work at a time; a second block is read meanwhile
 PADDING = 16  # bytes after a block: room for a line feed, and for the eight that the kernel reads
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 256 << 20
 _HEADROOM = 1.02  # reserve this much more than the rows seen so far promise
 _PIECE = 1 << 19  # bytes that a core parses at a time: one that also reads ahead takes fewer
-_WINDOW = 1 << 17  # bytes searched at a time for line feeds
 _UNKNOWN_SHARE = 0.8  # of a stream of unknown length, assumed read: it grows by a quarter
+_FIRST_ROW = re.compile(rb"^[ \t]*[^\s#][^\s#]*[ \t]*(qid:)?", re.MULTILINE)
 
 
 @dataclass
@@ -40,6 +40,7 @@ class LetorRows:
     run_queries: NDArray[np.int64]
     query_ids: list[bytes]
     zero_based: bool
+    with_qid: bool
 
 
 @dataclass
@@ -49,9 +50,9 @@ class _Piece:
     start: int
     stop: int
     n_lines: int
+    n_rows: int
     labels: NDArray[np.float32] = field(init=False)
     runs: NDArray[np.int64] = field(init=False)
-    n_rows: int = 0
     min_index: int = 0
     max_index: int = 0
     status: int = 0
@@ -73,15 +74,26 @@ class _Block:
     def n_lines(self) -> int:
         return sum(piece.n_lines for piece in self.pieces)
 
+    @property
+    def n_rows(self) -> int:
+        return sum(piece.n_rows for piece in self.pieces)
+
+    def names_queries(self) -> bool:
+        """Tell whether the first row, which there is, has a ``qid:``."""
+        row = _FIRST_ROW.search(memoryview(self.raw)[self.start : self.end])
+        return row is not None and row[1] is not None
+
     def split(self, threads: int) -> None:
         """Cut the block into about equal pieces of whole lines, several for each of the threads."""
+        from countersample._kernels.letor import count_rows  # noqa: PLC0415 (imports numba)
+
         parts = max(threads, (self.end - self.start) // _PIECE) if threads > 1 else 1
         start = self.start
         for part in range(1, parts + 1):
             stop = self.start + (self.end - self.start) * part // parts
             if stop > start:
                 stop = self.raw.find(b"\n", stop - 1) + 1
-                self.pieces.append(_Piece(start, stop, _count_lines(self.text[start:stop])))
+                self.pieces.append(_Piece(start, stop, *count_rows(self.text, start, stop)))
                 start = stop
 
 
@@ -90,7 +102,7 @@ class LetorReader:
     """Reads one or several sources, one after the other, onto one tape; see `load_letor`."""
 
     tape: Tape  # where the rows go
-    with_qid: bool  # whether each row must name its query or must not
+    with_qid: bool | None  # whether each row must name its query or must not; None: as the first
     zero_based: bool | None
     n_features: int | None
     clip: bool
@@ -129,6 +141,7 @@ class LetorReader:
             run_queries=np.array(self._run_queries, np.int64),
             query_ids=list(self._query_of),
             zero_based=self._base == 0,
+            with_qid=bool(self.with_qid),
         )
 
     def _read_source(
@@ -137,10 +150,13 @@ class LetorReader:
         lines_before = 0
         rows_before = self._n_rows
         for block in _blocks(source, pool, self.threads):
-            # guess that what is to come, and the files after this one, are like what was read
-            rows = (self._n_rows - rows_before + block.n_lines) / block.share
-            expected = int((rows_before + rows * (1 + sources_left)) * _HEADROOM)
-            self._parse(source.name, lines_before, block, pool, expected)
+            if block.n_rows:
+                if self.with_qid is None:
+                    self.with_qid = block.names_queries()
+                # guess that what is to come, and the files after this one, are like what was read
+                rows = (self._n_rows - rows_before + block.n_rows) / block.share
+                expected = int((rows_before + rows * (1 + sources_left)) * _HEADROOM)
+                self._parse(source.name, lines_before, block, pool, expected)
             lines_before += block.n_lines
             self.progress(done + source.position)
 
@@ -154,9 +170,9 @@ class LetorReader:
     ) -> None:
         """Parse a block; again where it shows more columns than the tape has room for."""
         while True:
-            room = (self._n_rows + block.n_lines) * self._width
+            room = (self._n_rows + block.n_rows) * self._width
             if len(self.tape.flat) < room:
-                self.tape.resize(max(room, expected_rows * self._width))
+                self._make_room(room, expected_rows * self._width)
             self._run_kernel(block, pool)
             for piece in block.pieces:
                 if piece.status != self._kernel.OK:
@@ -165,12 +181,20 @@ class LetorReader:
                 break
         self._keep(block)
 
+    def _make_room(self, needed: int, expected: int) -> None:
+        """Make the tape as long as is expected; where there is no such room, as is needed now."""
+        if expected > needed:
+            with suppress(MemoryError, OSError):
+                self.tape.resize(expected)
+                return
+        self.tape.resize(needed)
+
     def _run_kernel(self, block: _Block, pool: ThreadPoolExecutor) -> None:
         rows = self.tape.flat[self._n_rows * self._width :]
         work = []
         first = 0
         for piece in block.pieces:
-            last = first + piece.n_lines
+            last = first + piece.n_rows
             slab = rows[first * self._width : last * self._width]
             work.append(pool.submit(self._run_piece, block, piece, slab))
             first = last
@@ -178,18 +202,18 @@ class LetorReader:
             piece_work.result()
 
     def _run_piece(self, block: _Block, piece: _Piece, slab: NDArray[np.float32]) -> None:
-        labels = np.empty(piece.n_lines, np.float32)
-        runs = np.empty((piece.n_lines, 3), np.int64)
-        uncertain = np.empty((piece.n_lines, 2), np.int64)
-        features = np.asarray(slab).reshape(piece.n_lines, self._width)
+        labels = np.empty(piece.n_rows, np.float32)
+        runs = np.empty((piece.n_rows, 3), np.int64)
+        uncertain = np.empty((piece.n_rows, 2), np.int64)
+        features = np.asarray(slab).reshape(piece.n_rows, self._width)
         (
-            piece.n_rows, n_runs, n_uncertain,
+            n_runs, n_uncertain,
             piece.min_index, piece.max_index, piece.status, piece.at,
         ) = self._kernel.parse_rows(
-            block.text, piece.start, piece.stop, self.with_qid, self._base, self.clip,
+            block.text, piece.start, piece.stop, bool(self.with_qid), self._base, self.clip,
             features, labels, runs, uncertain,
         )  # fmt: skip
-        piece.labels = labels[: piece.n_rows]
+        piece.labels = labels
         piece.runs = runs[:n_runs].copy()
         has_room = self._base <= piece.min_index and piece.max_index - self._base < self._width
         if piece.status == self._kernel.OK and has_room:
@@ -211,7 +235,7 @@ class LetorReader:
                 continue
             index, _, number = token[0].rpartition(b":")
             with np.errstate(over="ignore"):
-                value = np.float32(float(number))
+                value = np.float32(float(number)) + np.float32(0)  # −0 becomes 0, as in the kernel
             if np.isinf(value):
                 value = np.copysign(np.finfo(np.float32).max, value)
                 if not self.clip and piece.status == self._kernel.OK:
@@ -249,15 +273,8 @@ class LetorReader:
         return False
 
     def _keep(self, block: _Block) -> None:
-        """Take over the rows of a block: close gaps, number the queries."""
-        width, flat = self._width, self.tape.flat
-        first = self._n_rows
+        """Take over the rows of a block, and number the queries."""
         for piece in block.pieces:
-            if first != self._n_rows and piece.n_rows:  # lines without a row left a gap
-                flat[self._n_rows * width : (self._n_rows + piece.n_rows) * width] = flat[
-                    first * width : (first + piece.n_rows) * width
-                ].copy()
-            first += piece.n_lines
             for row, at, length in piece.runs.tolist():
                 query_id = bytes(block.raw[at : at + length])
                 query = self._query_of.setdefault(query_id, len(self._query_of))
@@ -271,14 +288,6 @@ class LetorReader:
         start = max(block.start, block.raw.rfind(b"\n", block.start, piece.at) + 1)
         line = lines_before + block.raw.count(b"\n", block.start, piece.at) + 1
         return letor_error(name, line, block.text, start, piece.at, piece.status)
-
-
-def _count_lines(text: NDArray[np.uint8]) -> int:
-    """Return the number of line feeds, counted in windows that stay in cache."""
-    return sum(
-        int(np.count_nonzero(text[at : at + _WINDOW] == ord("\n")))
-        for at in range(0, len(text), _WINDOW)
-    )
 
 
 def _blocks(source: OpenSource, pool: ThreadPoolExecutor, threads: int) -> Iterator[_Block]:

@@ -119,7 +119,7 @@ def find_layout(folder: Path) -> FolderLayout:
     >>> found.unused
     ('README.html',)
     """
-    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    entries = _entries(folder)
     splits = _splits(folder, entries)
     folds: dict[int, Files] = {}
     if not splits:
@@ -135,14 +135,17 @@ def find_layout(folder: Path) -> FolderLayout:
     # of the folds' own folders, what is in them
     inside = {path.parent for path in used} - {folder}
     unused = [path for path in entries if path not in used | inside]
-    unused += [
-        path
-        for parent in sorted(inside)
-        for path in sorted(parent.iterdir())
-        if path not in used and not path.name.startswith(".")
-    ]
+    unused += [path for parent in sorted(inside) for path in _entries(parent) if path not in used]
     names = (path.relative_to(folder).as_posix() + "/" * path.is_dir() for path in unused)
     return FolderLayout(folder, splits, folds, tuple(names))
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return what is in a folder, by name, but for what is hidden."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read: {error.strerror}") from error
 
 
 def _splits(folder: Path, entries: list[Path]) -> Files:
@@ -164,14 +167,21 @@ def _splits(folder: Path, entries: list[Path]) -> Files:
 
 def _fold_folders(entries: list[Path]) -> dict[int, Files]:
     """Return the splits of Fold1, Fold2, … by number."""
-    found = {}
+    found: dict[int, Files] = {}
+    names: dict[int, str] = {}
     for path in entries:
         number = re.fullmatch(r"fold[._-]?([0-9]+)", path.name.lower())
         if number and path.is_dir():
-            files = _splits(path, sorted(path.iterdir()))
+            k = int(number[1])
+            files = _splits(path, _entries(path))
             if not files:
                 raise DataError(f"{path}: no files named train, vali or test (such as train.txt)")
-            found[int(number[1])] = files
+            if k in found:
+                raise DataError(
+                    f"{path.parent}: both {names[k]} and {path.name} look like fold {k}: name the "
+                    "folder to read"
+                )
+            found[k], names[k] = files, path.name
     return dict(sorted(found.items()))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from countersample._files import atomic_path
 from countersample.data.dataset import RankingDataset
-from countersample.data.sources import reading
+from countersample.data.sources import check_unchanged, reading
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -49,12 +49,18 @@ def read_table(path: str | PathLike[str]) -> RankingDataset:
 
     path = Path(path)
     with reading(path, f"cannot be read as {path.suffix[1:]}: {{}}", pa.ArrowException):
+        before = path.stat()
+        # Arrow moves about in a file, which a pipe does not allow.
+        source = path if path.is_file() else pa.BufferReader(path.read_bytes())
         if path.suffix == ".parquet":
-            table = parquet.read_table(path)
+            table = parquet.read_table(source)
         else:
             delimiter = "\t" if path.suffix == ".tsv" else ","
-            table = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=delimiter))
-        return RankingDataset.from_frame(table)
+            table = csv.read_csv(source, parse_options=csv.ParseOptions(delimiter=delimiter))
+        found = RankingDataset.from_frame(table)
+        after = path.stat()
+    check_unchanged(path, before, after)
+    return found
 
 
 def write_parquet(dataset: RankingDataset, path: str | PathLike[str]) -> None:

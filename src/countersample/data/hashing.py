@@ -6,6 +6,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from countersample.data.compact import CompactFeatures
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ def content_hash(dataset: RankingDataset) -> str:
         digest.update(f"{array.dtype.name}{array.shape}".encode())
         rows = max(1, _HASHED_AT_ONCE // max(1, array[:1].nbytes))
         for start in range(0, len(array), rows):
-            block = array[start : start + rows] + array.dtype.type(0)  # −0 becomes 0
+            with np.errstate(invalid="ignore"):  # of a folder that was damaged
+                block = array[start : start + rows] + array.dtype.type(0)  # −0 becomes 0
             digest.update(block.astype(block.dtype.newbyteorder("<"), copy=False).data)
     ids = [str(i) for i in dataset.query_ids.tolist()]
     names = list(dataset.feature_names or ())

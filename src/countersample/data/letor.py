@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
@@ -11,14 +12,15 @@ import numpy as np
 
 from countersample._cores import available_cores
 from countersample._files import atomic_path
+from countersample._params import whole_number
 from countersample._progress import byte_progress
 from countersample.data._letor_reader import LetorReader, LetorRows
 from countersample.data._tape import Tape
 from countersample.data.compact import check_bits
 from countersample.data.dataset import RankingDataset
 from countersample.data.folders import Files, Split, find_layout
-from countersample.data.groups import find_groups, names_queries, read_groups
-from countersample.data.sources import Readable, Source, open_for_writing
+from countersample.data.groups import find_groups, read_groups
+from countersample.data.sources import Readable, Source, as_path, open_for_writing, shown
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NUMBERS_AT_ONCE = 1 << 20  # formatted in one go
+_MOST_FEATURES = 1_000_001  # those that text may have, counted from 0
+_WRITABLE_ID = re.compile(rb"(?!.*\xed[\xa0-\xbf])[^\x00-\x20#]+")  # nor halves of characters
+_LONGEST_ID = 1000  # bytes: ids are kept as an array, in which each takes the room of the longest
 
 
 class _Options(TypedDict, total=False):
@@ -106,7 +111,8 @@ def load_letor(
         Features as codes: what `RankingDataset.compact` makes of what is read.
     cache : path of a folder, optional
         Keep what is read there in binary form, and open that the next time, by memory map. Codes
-        are kept as codes: their numbers need no memory.
+        are kept as codes: their numbers need no memory. A folder that cannot be written, or that
+        others than you may write to, is not used, with a warning.
     progress : bool
         Show a progress bar by bytes after two seconds.
     threads : int, optional
@@ -133,11 +139,15 @@ def load_letor(
     (array([2., 0.], dtype=float32), array([7]))
     """
     options: dict[str, Any] = {
-        "n_features": n_features, "zero_based": zero_based, "clip": clip, "groups": groups,
+        "n_features": None if n_features is None else whole_number(
+            "n_features", n_features, least=1, most=_MOST_FEATURES
+        ),
+        "zero_based": zero_based, "clip": clip, "groups": groups,
         "bits": None if bits is None else check_bits(bits),
-        "cache": cache, "progress": progress, "threads": threads,
+        "cache": cache, "progress": progress,
+        "threads": None if threads is None else whole_number("threads", threads, least=1),
     }  # fmt: skip
-    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+    if isinstance(source, str | os.PathLike) and as_path(source).is_dir():
         files = find_layout(Path(source)).files(fold)
         if split not in {None, *files}:
             raise DataError(f"{source}: no {split} file, found {', '.join(files)}")
@@ -182,12 +192,18 @@ def _load(
     def read(tape: Tape) -> tuple[RankingDataset, bool]:
         return read_letor(sources, tape, progress=progress, **options)
 
-    if cache is None:
-        dataset, counts_from_0 = read(Tape())
-        return dataset if bits is None else dataset.compact(bits), counts_from_0
-    from countersample.data.cache import read_cached  # noqa: PLC0415 (only where asked for)
+    if cache is not None:
+        from countersample.data.cache import (  # noqa: PLC0415 (only where asked for)
+            UnusableCacheError,
+            read_cached,
+        )
 
-    return read_cached(Path(cache), sources, options | {"bits": bits}, read)
+        try:
+            return read_cached(Path(cache), sources, options | {"bits": bits}, read)
+        except UnusableCacheError as error:
+            warnings.warn(str(error), stacklevel=4)
+    dataset, counts_from_0 = read(Tape())
+    return dataset if bits is None else dataset.compact(bits), counts_from_0
 
 
 def read_letor(
@@ -205,15 +221,18 @@ def read_letor(
 
     Also say whether feature numbers start at 0.
     """
-    if groups is None and len(sources) == 1 and not names_queries(sources[0]):
+    with_qid: bool | None = groups is None
+    if groups is None and len(sources) == 1:
         groups = find_groups(sources[0])
+        if groups is not None:
+            with_qid = None  # the text tells: it is read once only, since it may be a pipe
     paths = [Path(s) for s in sources if isinstance(s, str | os.PathLike)]
     name = ", ".join(path.name for path in paths) or "text"
     total = sum(path.stat().st_size for path in paths if path.exists()) or None
     with byte_progress(f"reading {name}", total, show=progress) as shown:
         reader = LetorReader(
             tape=tape,
-            with_qid=groups is None,
+            with_qid=with_qid,
             zero_based=zero_based,
             n_features=n_features,
             clip=clip,
@@ -221,7 +240,7 @@ def read_letor(
             progress=shown,
         )
         rows = reader.read(sources)
-    if groups is None:
+    if groups is None or rows.with_qid:
         return _by_query(rows), rows.zero_based
     sizes = read_groups(groups, len(rows.labels))
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -253,6 +272,12 @@ def query_id_array(ids: list[bytes]) -> NDArray[Any]:
             return np.array(numbers, np.int64)
     except (ValueError, OverflowError):
         pass
+    longest = max(ids, key=len, default=b"")
+    if len(longest) > _LONGEST_ID:
+        raise DataError(
+            f"query id {shown(longest.decode(errors='replace'))} has {len(longest):,} bytes, "
+            f"expected at most {_LONGEST_ID:,}"
+        )
     try:
         return np.array([i.decode() for i in ids])
     except UnicodeDecodeError as error:
@@ -287,12 +312,12 @@ def save_letor(dataset: RankingDataset, target: str | os.PathLike[str]) -> None:
 def _written(dataset: RankingDataset) -> Iterator[NDArray[np.uint8]]:
     from countersample._kernels import letor_write as kernel  # noqa: PLC0415 (imports numba)
 
-    ids = [str(i).encode() for i in dataset.query_ids.tolist()]
+    ids = [str(i).encode(errors="surrogatepass") for i in dataset.query_ids.tolist()]
     for query_id in ids:
-        if not query_id or re.search(rb"[\s#]", query_id):
+        if not _WRITABLE_ID.fullmatch(query_id):
             raise DataError(
-                f"query id {query_id.decode()!r} cannot be written as LETOR text: ids must have "
-                "no white space and no '#'"
+                f"query id {query_id.decode(errors='surrogatepass')!r} cannot be written as LETOR "
+                "text: ids must have no white space, no '#' and no control characters"
             )
     id_starts = np.concatenate([[0], np.cumsum([len(i) for i in ids])]).astype(np.int64)
     all_ids = np.frombuffer(b"".join(ids), np.uint8)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countersample.data.compact import check_bits
 from countersample.data.folders import find_layout
 from countersample.data.frames import TABLE_SUFFIXES, read_table, write_parquet
 from countersample.data.letor import load_letor, read_letor, save_letor
+from countersample.data.sources import as_path
 from countersample.data.store import (
     check_replaceable,
     is_dataset_folder,
@@ -21,6 +21,7 @@ from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from os import PathLike
+    from pathlib import Path
 
     from countersample.data._tape import Tape
     from countersample.data.dataset import RankingDataset
@@ -41,7 +42,7 @@ def load(
     Datasets are by split; one is under the file's name where there is one only. The options, and
     what a folder may have, are those of `load_letor`.
     """
-    path = Path(path)
+    path = as_path(path)
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
     is_folder = is_dataset_folder(path)
@@ -56,7 +57,7 @@ def load(
 
 def layout_of(path: str | PathLike[str]) -> FolderLayout | None:
     """Return what the files of a folder are, or None for what is no folder of LETOR text."""
-    path = Path(path)
+    path = as_path(path)
     return find_layout(path) if path.is_dir() and not is_dataset_folder(path) else None
 
 
@@ -103,7 +104,7 @@ def convert(
     folder has codes (see `RankingDataset.compact`, for `roots`, too); what is larger than memory
     takes the room of its numbers on disk meanwhile.
     """
-    source, target = Path(source), check_target(target)
+    source, target = as_path(source), check_target(target)
     if bits is not None:
         check_bits(bits)  # before the work
         if target.suffix:
@@ -111,7 +112,7 @@ def convert(
                 f"{target}: codes of {bits} bits are kept in a folder, expected a name without "
                 "suffix"
             )
-    if not target.suffix and source.is_file() and source.suffix not in TABLE_SUFFIXES:
+    if not target.suffix and not source.is_dir() and source.suffix not in TABLE_SUFFIXES:
 
         def fill(tape: Tape) -> tuple[RankingDataset, dict[str, str]]:
             dataset, _ = read_letor([source], tape, clip=clip, progress=progress)
@@ -134,7 +135,7 @@ def convert(
 
 def check_target(path: str | PathLike[str]) -> Path:
     """Refuse, before any work, a name that `save` cannot write to."""
-    path = Path(path)
+    path = as_path(path)
     if not path.suffix:
         check_replaceable(path)
     elif path.suffix != ".parquet" and ".txt" not in path.suffixes[-2:]:

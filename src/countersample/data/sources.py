@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
 import os
+import stat
 import sys
 import zlib
 from contextlib import contextmanager
@@ -41,7 +43,10 @@ _COMPRESSIONS: dict[str, tuple[bytes, Callable[..., Any]]] = {
     ".zst": (b"\x28\xb5\x2f\xfd", zstd.open),
 }
 COMPRESSED_SUFFIXES = tuple(_COMPRESSIONS)
+_LONGEST_MAGIC = max(len(magic) for magic, _ in _COMPRESSIONS.values())
 _DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LONGEST_SHOWN = 40
 _ARCHIVES = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!")
 
 
@@ -56,14 +61,28 @@ class _Counted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 (a writable buffer)
+        count = self._read_some(buffer)
+        # A pipe may give its first bytes one by one, and they tell how it is compressed.
+        while count and self.position < _LONGEST_MAGIC:
+            more = self._read_some(memoryview(buffer)[count:])
+            if not more:
+                break
+            count += more
+        return count
+
+    def _read_some(self, buffer: Any) -> int:  # noqa: ANN401 (a writable buffer)
+        count: int | None
         if isinstance(self._file, io.RawIOBase):
-            count = self._file.readinto(buffer) or 0
+            count = self._file.readinto(buffer)
         else:
             # A text file may give up to 4 bytes for each character asked for.
             data = self._file.read(len(buffer) // 4 or 1)
             data = data.encode() if isinstance(data, str) else data
-            count = len(data)
-            buffer[:count] = data
+            count = None if data is None else len(data)
+            if data:
+                buffer[:count] = data
+        if count is None:  # which is not the end
+            raise BlockingIOError(errno.EAGAIN, "it does not wait for its data (O_NONBLOCK)")
         self.position += count
         return count
 
@@ -76,7 +95,10 @@ class OpenSource:
         self.size = size
         self._raw = raw
         buffered = io.BufferedReader(raw, 1 << 18)
-        start = buffered.peek(8)
+        try:
+            start = buffered.peek(_LONGEST_MAGIC)
+        except OSError as error:
+            raise DataError(f"{name}: cannot be read: {error.strerror}") from error
         if start.startswith(_ARCHIVES):
             raise DataError(f"{name}: an archive of several files, expected one: unpack it first")
         self._stream: IO[bytes] = buffered
@@ -128,11 +150,28 @@ def reading(path: str | os.PathLike[str], cannot: str, kind: type[Exception]) ->
         raise DataError(f"{path}: {cannot.format(error)}") from error
 
 
+def as_path(name: str | os.PathLike[str]) -> Path:
+    """Return a path; refuse one that the system does not take, or does not let one look at."""
+    path = Path(name)
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # which is said by who needs it
+    except (OSError, ValueError) as error:  # a ValueError for a zero byte
+        why = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{shown(str(path))}: cannot be used as a path: {why}") from error
+    return path
+
+
 @contextmanager
 def open_source(source: Source) -> Iterator[OpenSource]:
-    """Open a path or a file object for reading; a file object is not closed."""
+    """Open a path or a file object for reading; a file object is not closed.
+
+    A path is opened once, since it may be a pipe. A file that changes while it is read is refused:
+    its last row may be half of one.
+    """
     if isinstance(source, str | os.PathLike):
-        path = Path(source)
+        path = as_path(source)
         try:
             file = path.open("rb", buffering=0)
         except FileNotFoundError as error:
@@ -140,7 +179,9 @@ def open_source(source: Source) -> Iterator[OpenSource]:
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from error
         with file:
-            yield OpenSource(str(path), _Counted(file), path.stat().st_size)
+            before = os.fstat(file.fileno())
+            yield OpenSource(str(path), _Counted(file), before.st_size)
+            check_unchanged(path, before, os.fstat(file.fileno()))
     elif hasattr(source, "read"):
         name = getattr(source, "name", None)
         yield OpenSource(name if isinstance(name, str) else "<file>", _Counted(source), None)
@@ -148,6 +189,20 @@ def open_source(source: Source) -> Iterator[OpenSource]:
         raise DataError(
             f"cannot read from a {type(source).__name__}: expected a path or a file object"
         )
+
+
+def check_unchanged(path: Path, before: os.stat_result, after: os.stat_result) -> None:
+    """Refuse a file that was written to between two looks at it."""
+    is_same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    if stat.S_ISREG(before.st_mode) and not is_same:
+        raise DataError(f"{path}: changed while it was read: read it again when it is complete")
+
+
+def shown(token: str) -> str:
+    """Return what was found as a sentence has it: cut where it is long, escaped where not plain."""
+    if len(token) > _LONGEST_SHOWN:
+        token = token[:_LONGEST_SHOWN] + "…"
+    return f"'{token}'" if token.isprintable() else ascii(token)
 
 
 def listed(words: Iterable[str], last: str) -> str:

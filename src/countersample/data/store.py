@@ -2,14 +2,21 @@
 
 The folder has ``features.npy``, ``labels.npy``, ``offsets.npy``, ``query_ids.npy`` and
 ``header.json``; where features are codes, ``codes.npy`` has their scales and offsets. The header
-has the size and time of change of each file and a hash of all content. Where size and time are as
-written the folder is trusted; where only a time differs (the folder was copied, or changed), all
-content is hashed anew and compared.
+has the size and times of change of each file, a hash of all content, and a checksum of itself.
+Where size and times are as written the folder is trusted; where only a time differs (the folder was
+copied, or changed), all content is hashed anew and compared. So it is where the header has no
+checksum, as headers of before had none; its notes are not taken then.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import stat
+import sys
+import tokenize
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +24,7 @@ import numpy as np
 
 from countersample._files import atomic_path
 from countersample._version import __version__
-from countersample.data._tape import NPY_HEADER, FileTape, Tape, take_room
+from countersample.data._tape import FileTape, Tape, take_room
 from countersample.data.compact import TYPES, CompactFeatures
 from countersample.data.dataset import RankingDataset
 from countersample.errors import DataError
@@ -34,8 +41,16 @@ COMPACT = 2  # the version of folders with codes, which releases before could no
 FEATURES = "features.npy"
 HEADER = "header.json"
 _ARRAYS = (FEATURES, "labels.npy", "offsets.npy", "query_ids.npy")
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 CODES = "codes.npy"  # scale and offset, and roots where there are any, (2 or 3, n_features)
 _NUMBERS = "numbers.npy"  # what codes are made of, and then removed
+_CHECKSUM = "checksum"
+# What opening files that were damaged may raise: those of JSON, and of the header of a .npy file,
+# which numpy takes for Python
+_DAMAGE = (
+    OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError, EOFError,
+    SyntaxError, tokenize.TokenError, Warning,
+)  # fmt: skip
 
 
 def save_folder(dataset: RankingDataset, folder: str | PathLike[str]) -> None:
@@ -58,11 +73,12 @@ def write_folder(
     *,
     bits: int | str | None = None,
     roots: bool = False,
+    guarded: bool = False,
 ) -> None:
     """Write a folder, atomically: the dataset that `fill` makes on a tape in it, and its notes.
 
     With `bits` the folder has the codes of `RankingDataset.compact`; the numbers take their room
-    on disk meanwhile, not in memory.
+    on disk meanwhile, not in memory. A `guarded` folder only its owner may write to.
     """
     check_replaceable(folder)
     with atomic_path(folder) as temporary:
@@ -74,6 +90,9 @@ def write_folder(
             tape.unlink()
         _write_rest(temporary, dataset, notes)
         del dataset  # the map must be let go of before the folder is renamed
+        if guarded:
+            for path in (temporary, *temporary.iterdir()):
+                path.chmod(stat.S_IMODE(path.stat().st_mode) & ~OTHERS_WRITE)
 
 
 def write_compact(
@@ -119,7 +138,8 @@ def _write_rest(folder: Path, dataset: RankingDataset, notes: dict[str, Any]) ->
     is_compact = dataset.bits is not None
     for name in _ARRAYS[1:]:
         np.save(folder / name, getattr(dataset, name.removesuffix(".npy")))
-    header = {
+    states = {name: _state(folder / name) for name in _files(is_compact=is_compact)}
+    header: dict[str, Any] = {
         "format": FORMAT,
         "version": COMPACT if is_compact else VERSION,
         "written_by": f"countersample {__version__}",
@@ -130,8 +150,12 @@ def _write_rest(folder: Path, dataset: RankingDataset, notes: dict[str, Any]) ->
         "fingerprint": dataset.fingerprint,
         "content": dataset.content_hash(),
         "notes": notes,
-        "files": {name: _state(folder / name) for name in _files(is_compact=is_compact)},
+        "files": {name: state[:2] for name, state in states.items()},
+        "changed": {
+            name: state[2] for name, state in states.items()
+        },  # readers of before pass over
     }
+    header[_CHECKSUM] = _checksum(header)
     (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n")
 
 
@@ -144,8 +168,8 @@ def check_replaceable(folder: Path) -> None:
 def is_dataset_folder(folder: Path) -> bool:
     """Tell whether a folder has the header of a stored dataset."""
     try:
-        return bool(json.loads((folder / HEADER).read_bytes())["format"] == FORMAT)
-    except (OSError, ValueError, KeyError, TypeError):
+        return bool(_read_header(folder)["format"] == FORMAT)
+    except _DAMAGE:
         return False
 
 
@@ -156,45 +180,91 @@ def open_folder(folder: str | PathLike[str]) -> RankingDataset:
 
 def open_stored(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
     """Open a folder as `open_folder` does, with its notes."""
-    if not is_dataset_folder(folder):
+    try:
+        header = _read_header(folder)
+    except _DAMAGE:
+        header = {}
+    if header.get("format") != FORMAT:
         raise DataError(f"{folder}: not a dataset folder (no {HEADER} of one)")
-    header = json.loads((folder / HEADER).read_bytes())
     if header.get("version") not in (VERSION, COMPACT):
         raise DataError(
             f"{folder}: written in format version {header.get('version')}, expected {VERSION}: "
             "convert the source again"
         )
     try:
+        checksum = header.pop(_CHECKSUM, None)
+        if checksum not in (None, _checksum(header)):
+            raise DataError(f"{HEADER} is not what was written")
         dataset, is_as_written = _open_arrays(folder, header)
+        is_as_written = is_as_written and checksum is not None
         written = header.get("content", header["fingerprint"])
         if not is_as_written and dataset.content_hash() != written:
             raise DataError("its content is not what was written")
-        # What was hashed when written need not be hashed again.
-        dataset.__dict__["fingerprint"] = header["fingerprint"]
-        return dataset, dict(header["notes"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder}: a damaged dataset folder ({error}): make it again") from error
+        if checksum is not None or dataset.bits is not None:
+            # What was hashed when written need not be hashed again; of codes it cannot be.
+            dataset.__dict__["fingerprint"] = str(header["fingerprint"])
+        return dataset, {} if checksum is None else dict(header["notes"])
+    except _DAMAGE as error:
+        why = f"{error}".partition("\n")[0] or type(error).__name__
+        raise DataError(f"{folder}: a damaged dataset folder ({why}): make it again") from error
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    path = folder / HEADER
+    if not path.is_file():  # a pipe of that name would be waited for
+        raise FileNotFoundError(path)
+    return dict(json.loads(path.read_bytes()))
+
+
+def _checksum(header: dict[str, Any]) -> str:
+    """Return a hash of what a header says, however it is laid out."""
+    text = json.dumps(header, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, bool]:
-    """Open the arrays; say whether each file's size and time are as the header has them."""
+    """Open the arrays; say whether each file's size and times are as the header has them."""
     is_as_written, is_compact = True, header["version"] == COMPACT
     for name in _files(is_compact=is_compact):
         size, time = header["files"][name]
-        found_size, found_time = _state(folder / name)
+        found_size, *found_times = _state(folder / name)
         if size != found_size:
             raise DataError(f"{name} has {found_size:,} bytes, expected {size:,}")
-        is_as_written = is_as_written and time == found_time
-    labels, offsets, query_ids = (
-        np.load(folder / name, allow_pickle=False) for name in _ARRAYS[1:]
-    )
-    is_empty = header["files"][FEATURES][0] == NPY_HEADER  # and then it cannot be mapped
-    features = np.load(folder / FEATURES, mmap_mode=None if is_empty else "r", allow_pickle=False)
+        times = [time, header["changed"][name] if "changed" in header else None]
+        is_as_written = is_as_written and times == found_times
+    labels, offsets, query_ids = (_load_array(folder / name) for name in _ARRAYS[1:])
+    if labels.dtype != np.float32:
+        raise DataError(f"labels are {labels.dtype}, expected float32")
+    _check_characters(query_ids)
+    features: Any = _load_array(folder / FEATURES, mapped=True)
     if is_compact:
-        scale, offset, *roots = np.load(folder / CODES, allow_pickle=False)
+        scale, offset, *roots = _load_array(folder / CODES)
         features = CompactFeatures(features, scale, offset, *map(_as_roots, roots))
     names = None if header["feature_names"] is None else tuple(header["feature_names"])
     return RankingDataset(features, labels, offsets, query_ids, names), is_as_written
+
+
+def _load_array(path: Path, *, mapped: bool = False) -> NDArray[Any]:
+    """Load or map an array whose numbers are as many as its file has room for."""
+    with path.open("rb") as file:
+        np.lib.format.read_magic(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of one that could be read with good will
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        has = path.stat().st_size - file.tell()
+    if math.prod(shape) * dtype.itemsize != has:  # else as much memory as a wrong shape asks for
+        raise DataError(f"{path.name} has {has:,} bytes of numbers, expected {shape} of {dtype}")
+    is_mapped = mapped and has > 0  # what is empty cannot be mapped
+    array: NDArray[Any] = np.load(path, mmap_mode="r" if is_mapped else None, allow_pickle=False)
+    return array
+
+
+def _check_characters(ids: NDArray[Any]) -> None:
+    """Refuse text with numbers that are no characters, of which Python cannot make strings."""
+    if ids.dtype.kind == "U":
+        numbers = np.frombuffer(ids.tobytes(), f"{ids.dtype.byteorder}u4")
+        if numbers.max(initial=0) > sys.maxunicode:
+            raise DataError("query ids have what is no character")
 
 
 def _files(*, is_compact: bool) -> tuple[str, ...]:
@@ -207,5 +277,8 @@ def _as_roots(row: NDArray[np.float64]) -> tuple[Any, ...]:
 
 
 def _state(path: Path) -> list[int]:
+    """Return size, time of change, and time of change of content or mode, which cannot be set."""
     state = path.stat()
-    return [state.st_size, state.st_mtime_ns]
+    if not stat.S_ISREG(state.st_mode):
+        raise DataError(f"{path.name} is not a file")
+    return [state.st_size, state.st_mtime_ns, state.st_ctime_ns]

@@ -80,6 +80,11 @@ def find_source(
         raise ParameterError(
             f"no dataset {name!r}: there is no such file or folder, and the names known are {known}"
         )
+    if not (path.is_file() or path.is_dir()):
+        raise ParameterError(
+            f"{path} is neither a file nor a folder, and a study reads its data more than once: "
+            "write it to a file first"
+        )
     shown = _recognised(path, path.resolve().name, clip=False)
     return Source(shown, *_folds(shown, path, clip=False, fold=fold))
 
