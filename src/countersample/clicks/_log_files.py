@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample._files import atomic_path
+from countersample._json import parse_json
+from countersample._params import number
 from countersample._version import __version__
 from countersample.data.sources import reading
 from countersample.errors import DataError
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 SCHEMA_VERSION = 1
 NEEDED = {"query", "item", "propensity"}
@@ -39,8 +42,10 @@ def read_log(path: str | PathLike[str], names: Sequence[str]) -> dict[str, Any]:
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import parquet  # noqa: PLC0415
 
-    with reading(path, "not a click log in Parquet ({})", pa.ArrowException):
-        table = parquet.read_table(path)
+    cannot = "not a click log in Parquet ({})"
+    # A path is that file: no folder, no address of another machine
+    with reading(path, cannot, pa.ArrowException), Path(path).open("rb") as file:
+        table = parquet.ParquetFile(file).read()
     note = (table.schema.metadata or {}).get(_METADATA)
     if note is None or not set(table.column_names) >= NEEDED:
         raise DataError(
@@ -48,9 +53,10 @@ def read_log(path: str | PathLike[str], names: Sequence[str]) -> dict[str, Any]:
             "), expected one written by ClickLog.save"
         )
     try:
-        kept = json.loads(note)
+        kept = parse_json(note)
         version = kept["schema_version"]
         facts = {"fingerprint": kept["dataset"], "n_sessions": kept.get("n_sessions")}
+        _check_facts(**facts)
     except (ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path}: the note of its schema version is damaged") from error
     if version != SCHEMA_VERSION:
@@ -59,4 +65,20 @@ def read_log(path: str | PathLike[str], names: Sequence[str]) -> dict[str, Any]:
             "release that wrote it"
         )
     found = [name for name in names if name in table.column_names]
-    return facts | {name: table[name].to_numpy() for name in found}
+    return facts | {name: _column(path, table, name) for name in found}
+
+
+def _column(path: str | PathLike[str], table: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
+    """Return a column as numpy has it; pyarrow raises whatever it comes across in a strange one."""
+    try:
+        column: NDArray[Any] = table[name].to_numpy()
+    except (ValueError, LookupError, TypeError, OverflowError, NotImplementedError) as error:
+        raise DataError(f"{path}: the column {name} cannot be read ({error})") from error
+    return column
+
+
+def _check_facts(fingerprint: object, n_sessions: object) -> None:
+    if n_sessions is not None:
+        number("n_sessions", n_sessions)
+    if not isinstance(fingerprint, str | None):
+        raise TypeError(f"dataset is {fingerprint!r}, expected a fingerprint")

@@ -31,7 +31,7 @@ class TomlFile:
             raise ParameterError(f"{path}: cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise ParameterError(f"{path}: is not UTF-8 text, expected a TOML file") from error
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep lists
             raise ParameterError(f"{path}: is not TOML: {error}") from error
         self._lines = _lines_of_keys(text)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from countersample._files import atomic_path
+from countersample._json import parse_json
 from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
 from countersample.errors import CounterSampleError, DataError
@@ -71,12 +72,15 @@ class Store:
         if not self.is_begun():
             return wanted
         found = self.identity()
-        if found["scale"] != wanted["scale"]:
+        scale, grids = found.get("scale"), found.get("grids")
+        if not isinstance(grids, dict):
+            raise DataError(f"{self.folder / IDENTITY}: is damaged, it names no grids")
+        if scale != wanted["scale"]:
             raise DataError(
-                f"{self.folder}: has results at scale {found['scale']}, now {wanted['scale']}, and "
+                f"{self.folder}: has results at scale {scale}, now {wanted['scale']}, and "
                 "a report has one: choose another folder with --out"
             )
-        return wanted | {"grids": found["grids"] | wanted["grids"]}
+        return wanted | {"grids": grids | wanted["grids"]}
 
     def is_begun(self) -> bool:
         """Whether the folder says what it holds the results of."""
@@ -193,7 +197,7 @@ class Store:
     @staticmethod
     def _read(path: Path) -> Any:  # noqa: ANN401 (what the file says)
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            return parse_json(path.read_bytes())
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be read: {error}") from error
 
