@@ -6,6 +6,7 @@ What is here was found by tests/fuzz_files.py, or by hand.
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import made_rankers
 import numpy as np
@@ -15,11 +16,14 @@ from pyarrow import parquet
 
 from countersample import ClickLog, load_ranker, synthetic
 from countersample._json import parse_json
+from countersample.data import catalogue
 from countersample.data.normalize import Normalizer
-from countersample.errors import DataError, ParameterError
+from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.export import export
 from countersample.propensity import Propensities, load_propensities
 from countersample.rankers.loading import load_scorer
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
+from countersample.study.design.sources import find_source
 from countersample.study.experiment import plan, read_experiment
 from countersample.study.kinds import load_grid
 from countersample.study.running.store import IDENTITY, Store
@@ -199,6 +203,28 @@ def test_scores_that_are_no_numbers_are_refused(tmp_path):
     for ranker in (load_ranker(tmp_path / "ranker.json"), load_scorer(tmp_path / "ranker.json")):
         with pytest.raises(DataError, match=r"the score of row 0 .* expected a finite number"):
             ranker.predict(data)
+
+
+def test_a_tree_too_deep_for_others(tmp_path):
+    """A chain of splits: scored, and written where trees are no objects within objects."""
+    n, path = 2000, tmp_path / "ranker.json"
+    inner = np.arange(n)
+    feature = np.full(2 * n + 1, -1)
+    feature[: 2 * n : 2] = 0
+    left, right = np.zeros(2 * n + 1, int), np.zeros(2 * n + 1, int)
+    left[2 * inner], right[2 * inner] = 2 * inner + 1, 2 * inner + 2
+    content = made_rankers.content("boosted")
+    content["learned"]["scorer"] = {
+        "n_features": 7, "roots": [0], "feature": feature.tolist(), "left": left.tolist(),
+        "right": right.tolist(), "threshold": np.linspace(0, 1, 2 * n + 1).tolist(),
+        "value": [0.0] * (2 * n) + [1.0],
+    }  # fmt: skip
+    path.write_bytes(made_rankers.as_file(content))
+    ranker = load_ranker(path)
+    assert ranker.scorer_.predict(np.full((1, 7), 2, np.float32)) == [1]
+    for to in ("solr", "elasticsearch"):
+        with pytest.raises(ParameterError, match="a tree has 2000 levels, expected at most 300"):
+            export(ranker, tmp_path / "model.json", to=to)
 
 
 # -- JSON ----------------------------------------------------------------------------------------
@@ -471,3 +497,68 @@ def test_crafted_results_folders(path, new, tmp_path):
     if told is not None:
         assert told.returncode
         assert "Traceback" not in told.stderr
+
+
+# -- places --------------------------------------------------------------------------------------
+
+LONG = "a" * 300  # no file can be called that
+
+
+def test_a_file_without_an_end():
+    endless = Path("/dev/zero")
+    for load in (load_ranker, load_scorer):
+        with pytest.raises(DataError, match="/dev/zero: not a ranker file"):
+            load(endless)
+    with pytest.raises(DataError, match="/dev/zero: has more than"):
+        load_propensities(endless)
+    with pytest.raises(ParameterError, match="/dev/zero: has more than"):
+        load_grid(endless)
+
+
+def test_folders_that_cannot_be(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    for name in (LONG, "loop", "loop/x"):
+        store = Store(Path(name))
+        assert not store.is_begun()
+        assert not store.is_locked()
+        with pytest.raises(CounterSampleError, match="cannot be made"):
+            store.claim({"format": 4, "scale": "smoke", "grids": {}})
+        with pytest.raises(ParameterError, match="no such file or folder"):
+            find_source(name)
+        with pytest.raises(DataError, match="is not a folder"):
+            catalogue.verify(name)
+    with pytest.raises(DataError, match="is a file, expected a folder"):
+        Store(Path("/dev/null")).claim({})
+
+
+def test_a_folder_that_may_not_be_looked_into(tmp_path, monkeypatch):
+    """Root may look into all, so the answer of the system is made up."""
+
+    def refuse(*_args, **_options):
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("stat", "iterdir"):
+        monkeypatch.setattr(Path, name, refuse)
+    monkeypatch.setenv(catalogue.ENVIRONMENT_VARIABLE, str(tmp_path))
+    assert not Store(tmp_path).is_begun()
+    with pytest.raises(DataError, match="is not there as a folder"):
+        catalogue.find("mq2008")
+
+
+def test_the_home_of_nobody(monkeypatch):
+    monkeypatch.setenv(catalogue.ENVIRONMENT_VARIABLE, "~no-such-user/data")
+    with pytest.raises(DataError, match="in ~no-such-user/data or"):
+        catalogue.find("mq2008")
+
+
+def test_a_result_that_is_none(tmp_path):
+    (tmp_path / "own.toml").write_text(GRID)
+    store = Store(tmp_path)
+    job = next(job for job in plan([tmp_path / "own.toml"], scale="smoke").work().jobs.values()
+               if job.stage == "levels")  # fmt: skip
+    store.path(job).parent.mkdir(parents=True)
+    store.path(job).write_text("[1]")
+    assert not store.has(job)
+    with pytest.raises(DataError, match="is damaged, expected the result of a job"):
+        store.read(job)

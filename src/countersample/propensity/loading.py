@@ -6,12 +6,14 @@ import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countersample._files import read_at_most
 from countersample._json import parse_json
 from countersample.data.sources import reading
 from countersample.errors import DataError
 from countersample.propensity.contexts import KIND as BY_CONTEXT
 from countersample.propensity.contexts import ContextPropensities
 from countersample.propensity.curve import Propensities
+from countersample.propensity.saving import MOST_BYTES
 from countersample.propensity.trust import KIND as WITH_TRUST
 from countersample.propensity.trust import TrustPropensities
 
@@ -41,7 +43,7 @@ def load_propensities(
     array([1. , 0.5])
     """
     with reading(path, "not propensities in JSON ({})", ValueError):
-        kept = parse_json(Path(path).read_bytes())
+        kept = parse_json(read_at_most(Path(path), MOST_BYTES))
         kind = kept.get("kind") if isinstance(kept, dict) else None
         if not (kind is None or isinstance(kind, str)) or kind not in _KINDS:
             raise DataError(

@@ -7,7 +7,7 @@ import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from countersample._files import atomic_path
+from countersample._files import atomic_path, read_at_most
 from countersample._json import parse_json
 from countersample.data.sources import reading
 from countersample.errors import DataError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 SCHEMA_VERSION = 1
+MOST_BYTES = 2**28  # of a file: a million positions take 100 MB
 
 
 class Saved:
@@ -39,7 +40,7 @@ class Saved:
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read what `save` wrote."""
         with reading(path, "not propensities in JSON ({})", ValueError):
-            return cls.from_dict(parse_json(Path(path).read_bytes()))
+            return cls.from_dict(parse_json(read_at_most(Path(path), MOST_BYTES)))
 
 
 def entries(kept: dict[str, Any], names: tuple[str, ...], kind: str | None = None) -> list[Any]:

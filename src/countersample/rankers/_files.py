@@ -51,13 +51,15 @@ def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the values that `write_ranker` wrote; any other file is a DataError."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            begin = file.read(len(BEGINNING))
+            rest = file.read() if begin == BEGINNING else b""  # other files may have no end
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    if not data.startswith(BEGINNING):
+    if begin != BEGINNING:
         raise DataError(f"{path}: not a ranker file, expected one written by a ranker's save")
     try:
-        kept = parse_json(data)
+        kept = parse_json(begin + rest)
         version, content = kept["version"], dict(kept["ranker"])
         is_whole = kept["checksum"] == _checksum(_as_text(content))
     except (ValueError, KeyError, TypeError) as error:
