@@ -154,6 +154,8 @@ TREE = {
         {"feature": [2, -1, -1, 0, -1, -1]},
         {"feature": [2**31 - 1, -1, -1, 0, -1, -1]},
         {"feature": [2**40, -1, -1, 0, -1, -1]},
+        {"feature": [-(2**63), -1, -1, 0, -1, -1]},
+        {"feature": [2**63, -1, -1, 0, -1, -1]},
         {"feature": [-2, -1, -1, 0, -1, -1]},
         {"feature": [[1], [-1], [-1], [0], [-1], [-1]]},
         {"feature": [True, -1, -1, 0, -1, -1.0]},
@@ -440,7 +442,7 @@ def test_claims_that_are_no_tables(tmp_path):
             load_grid(path)
 
 
-NAMES = ["../../x", "/x", "a/b", "..", "", "a\\b", "a\0b"]
+NAMES = ["../../x", "/x", "a/b", "..", "", "a\\b", "a\0b", "\x1b[31m"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -48,7 +48,7 @@ def numbers(
 def whole_numbers(name: str, values: Any) -> NDArray[np.int32]:  # noqa: ANN401 (JSON)
     """Return whole numbers, int32 (n,)."""
     found = _array(name, values, "iu", 1, "whole numbers")
-    is_good = abs(found) < 2**31
+    is_good = (found >= -(2**31)) & (found < 2**31)
     if not is_good.all():
         raise DataError(
             f"{name} of a scorer has {found[is_good.argmin()]} at {is_good.argmin()}, expected "

@@ -77,7 +77,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         is_place = self.name in {"", ".", ".."} or Path(self.name).name != self.name
-        if is_place or set("\\\0") & set(self.name):
+        if is_place or "\\" in self.name or not self.name.isprintable():
             raise ParameterError(
                 f"a study is called {self.name!r}, expected the name of a file: tables and figures "
                 "are written under it"
