@@ -375,6 +375,14 @@ def test_crafted_notes_of_click_logs(note, tmp_path):
         ClickLog.load(tmp_path / "log.parquet")
 
 
+def test_a_column_whose_name_is_no_text(tmp_path):
+    path = tmp_path / "log.parquet"
+    write_log(path, COLUMNS)
+    path.write_bytes(path.read_bytes().replace(b"propensity", b"prop\x9ansity"))
+    with pytest.raises(DataError, match=r"log\.parquet: not a click log in Parquet .*utf-8"):
+        ClickLog.load(path)
+
+
 def test_a_column_twice(tmp_path):
     table = pa.table(COLUMNS).append_column("item", pa.array([1, 1]))
     note = json.dumps({"schema_version": 1, "dataset": None})

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 NEEDED = {"query", "item", "propensity"}
 _METADATA = b"countersample"
+# What pyarrow comes across in strange files, beside errors of its own
+_STRANGE = (ValueError, LookupError, TypeError, OverflowError, NotImplementedError)
 
 
 def write_log(
@@ -45,11 +47,15 @@ def read_log(path: str | PathLike[str], names: Sequence[str]) -> dict[str, Any]:
     cannot = "not a click log in Parquet ({})"
     # A path is that file: no folder, no address of another machine
     with reading(path, cannot, pa.ArrowException), Path(path).open("rb") as file:
-        table = parquet.ParquetFile(file).read()
+        try:
+            table = parquet.ParquetFile(file).read()
+            columns = table.column_names
+        except _STRANGE as error:
+            raise DataError(cannot.format(error)) from error
     note = (table.schema.metadata or {}).get(_METADATA)
-    if note is None or not set(table.column_names) >= NEEDED:
+    if note is None or not set(columns) >= NEEDED:
         raise DataError(
-            f"{path}: not a click log of this package (columns {', '.join(table.column_names)}"
+            f"{path}: not a click log of this package (columns {', '.join(columns)}"
             "), expected one written by ClickLog.save"
         )
     try:
@@ -64,15 +70,14 @@ def read_log(path: str | PathLike[str], names: Sequence[str]) -> dict[str, Any]:
             f"{path}: of schema version {version}, expected {SCHEMA_VERSION}: read it with the "
             "release that wrote it"
         )
-    found = [name for name in names if name in table.column_names]
+    found = [name for name in names if name in columns]
     return facts | {name: _column(path, table, name) for name in found}
 
 
 def _column(path: str | PathLike[str], table: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
-    """Return a column as numpy has it; pyarrow raises whatever it comes across in a strange one."""
     try:
         column: NDArray[Any] = table[name].to_numpy()
-    except (ValueError, LookupError, TypeError, OverflowError, NotImplementedError) as error:
+    except _STRANGE as error:
         raise DataError(f"{path}: the column {name} cannot be read ({error})") from error
     return column
 
