@@ -43,9 +43,10 @@ oldest: $(VENV)-oldest/.package  ## import every module, run every command with 
 	$(VENV)-oldest/bin/python -m pytest --quiet --override-ini filterwarnings= tests/test_package.py \
 	  tests/test_first_use.py::test_each_kernel_is_compiled_for_one_type_of_each_argument
 
-fuzz: $(VENV)/.dev  ## fuzz the LETOR reader, dataset folders and group files for half a minute
-	$(BIN)/python tests/fuzz_letor.py 20
+fuzz: $(VENV)/.dev  ## fuzz every reader of files for half a minute
+	$(BIN)/python tests/fuzz_letor.py 10
 	$(BIN)/python tests/fuzz_folders.py 8
+	$(BIN)/python tests/fuzz_files.py 8
 
 bench: $(VENV)/.bench  ## run all benchmarks, compare with the last run (BENCH=bench_alias: only that)
 	$(BIN)/python benchmarks/run.py $(BENCH)

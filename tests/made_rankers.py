@@ -1,5 +1,6 @@
 """Rankers of every kind that nobody trained, and rows to score with them."""
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from countersample import RankingDataset
 from countersample.data.normalize import Normalizer
 from countersample.export.trees import on_raw_features
+from countersample.rankers import _files
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 
@@ -116,3 +118,45 @@ def on_thresholds(ranker, rows):
             )
         found.append(changed)
     return np.concatenate(found)
+
+
+_LEARNED = {
+    "linear": {"learning_rate": 0.1, "clip": None, "n_steps": 10},
+    "neural": {"n_steps": 10, "start": "zero", "clip": 0.1},
+    "boosted": {"n_trees": 20, "start": "zero", "clip": None},
+}
+_ORIGIN = {
+    "n_clicks": 5.0, "n_items": 400, "mean_weight": 2.0, "max_weight": 4.0,
+    "versions": {"numpy": "2"}, "choice": "zero", "data": "d", "propensities": "p",
+    "log": {"file": "l", "impressions": 9, "clicks": 3, "sessions": None}, "verdict": "better",
+    "gain": {"metric": "dcg", "per": "session", "relative": 0.1, "relative_low": 0.0,
+             "relative_high": 0.2, "confidence": 0.95, "new": 2.0, "logged": 1.0},
+    "warnings": ["a", "b"],
+}  # fmt: skip
+
+
+def content(kind, how=None):
+    """Return what the file of a ranker has, in plain values: to be changed."""
+    ranker, _ = made(kind, how, np.random.default_rng(0))
+    scorer, normalizer = ranker.scorer_.to_dict(), ranker.normalizer_
+    if kind == "boosted" and how == "minmax":
+        scorer["base"] = [0.5] * ranker.n_features_in_
+    weights = {n: scorer["weights"] for n in ("coef", "average_coef") if kind == "linear"}
+    kept = {
+        "kind": kind, "params": {"random_state": 0},
+        "statistics": {"n_features_in_": ranker.n_features_in_, "n_queries_": 4,
+                       "fingerprint_": "0123", "provenance_": _ORIGIN},
+        "feature_names": None if how == "minmax" else list(NAMES),
+        "normalizer": None if normalizer is None else normalizer.to_dict(),
+        "learned": {"scorer": scorer, **_LEARNED[kind], **weights},
+    }  # fmt: skip
+    return json.loads(json.dumps(kept))
+
+
+def as_file(content):
+    """Return the bytes of the file of a ranker that has this, with the checksum of it."""
+    text = _files._as_text(content)
+    header = {
+        "format": _files.FORMAT, "version": _files.VERSION, "checksum": _files._checksum(text),
+    }  # fmt: skip
+    return (json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n").encode()

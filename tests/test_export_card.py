@@ -8,6 +8,7 @@ import pytest
 from conftest import SEED
 from html_pages import Page
 from made_rankers import KINDS, NAMES, made, predict
+from markdown_it import MarkdownIt
 from readers_export import elasticsearch_scores, solr_scores
 from shops import make, opened
 
@@ -72,7 +73,7 @@ class TestCard:
         features = rng.random((8, 2))
         ranker.fit(features, np.arange(8) % 3, qid=np.arange(8) // 4)
         card = card_of(ranker, tmp_path, to="onnx")
-        found = "| `n_steps_` (found) | `5000` |" if steps is None else "| `n_steps_` | `20` |"
+        found = "| `n_steps_ (found)` | `5000` |" if steps is None else "| `n_steps_` | `20` |"
         assert found in card
         assert "| `learning_rate_` | `0.01` |" in card
         assert "n_features_in_" not in card
@@ -244,3 +245,40 @@ class TestCommand:
         assert "| `n_queries_`" not in card
         assert "| log | clicks.parquet |" in card
         assert str(tmp_path) not in card
+
+
+EVIL = "<script>alert(1)</script>`**[x](javascript:alert(2))**|\n# h"
+
+
+@pytest.mark.parametrize("to", ["solr", "elasticsearch", "onnx"])
+@pytest.mark.parametrize("card", ["markdown", "html"])
+def test_no_markup_of_others_in_a_card(to, card, rng, tmp_path):
+    ranker, _ = made("linear", "minmax", rng)
+    ranker.fingerprint_ = EVIL
+    ranker.provenance_ |= {
+        "data": EVIL, "log": {"file": EVIL}, "propensities": EVIL, "choice": EVIL, "verdict": EVIL,
+        "warnings": [EVIL], "versions": {EVIL: EVIL},
+        "gain": {"metric": EVIL, "per": EVIL, "relative": 0.1, "relative_low": 0.0,
+                 "relative_high": 0.2, "confidence": 0.95, "new": 2.0, "logged": 1.0},
+    }  # fmt: skip
+    ranker.random_state = EVIL
+    file = tmp_path / "a<b>`c`;$(d) 'e'\"f\".json"
+    names = [EVIL, *NAMES[1:]]
+    written = export(ranker, file, to=to, name="shop", feature_names=names, card=card).card
+    text = written.read_text("utf-8")
+    if card == "markdown":
+        text = MarkdownIt("commonmark").enable("table").render(text)
+    assert "<script>alert" not in text
+    assert 'href="javascript' not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "<b>c</b>" not in text
+
+
+def test_commands_of_a_card_quote_the_name_of_the_file(rng, tmp_path):
+    ranker, _ = made("linear", None, rng)
+    file = tmp_path / "a b;touch x.json"
+    for to in ("solr", "opensearch"):
+        card = export(ranker, file, to=to, name="shop").card.read_text()
+        assert "@'a b;touch x.json'" in card
+    card = export(ranker, tmp_path / 'a"b.onnx', to="onnx", name="shop").card.read_text()
+    assert r'InferenceSession("a\"b.onnx")' in card

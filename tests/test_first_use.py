@@ -1,8 +1,10 @@
 """What a first use costs: kernels of one type each, and imports that a command does without."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import every_ranker
 import numpy as np

@@ -55,7 +55,7 @@ def test_what_is_saved_is_read_again(tmp_path, rng):
     ("text", "message"),
     [
         (None, "no such file"),
-        ("not json", r"not propensities in JSON \("),
+        ("not json", "not JSON: Expecting value"),
         ("[1, 2]", "not propensities of this package"),
         ("{}", "no entry 'schema_version'"),
         ({"schema_version": 9}, "schema version 9, expected 1"),

@@ -1,5 +1,6 @@
 """A run killed at any moment goes on from its last checkpoint and ends with the same bytes."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -146,6 +147,45 @@ def test_damage_is_refused_with_a_sentence(shop, tmp_path, damage):
     train(*shop, **options)
     state.write_bytes(damage(state.read_bytes()))
     with pytest.raises(DataError, match=r"state\.npz: (not the state|the state of a run)"):
+        train(*shop, **options)
+
+
+def test_flipped_bits_of_a_header_are_refused(shop, tmp_path):
+    state = tmp_path / "state.npz"
+    options = OPTIONS | {"steps": 10, "rng": 0, "resume": state}
+    train(*shop, **options)
+    whole = state.read_bytes()
+    begin = whole.index(b"'descr'") - 2
+    for at in range(begin, begin + 60):
+        state.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(DataError, match="not the state"):
+            train(*shop, **options)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"w": np.zeros((1, 2))},
+        {"weights_at": np.zeros((1, 0, 5))},
+        {"stopped": np.zeros(1)},
+        {"step": -1},
+        {"step": 2**40},
+        {"step": "3"},
+        {"rng": {"bit_generator": "PCG64"}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_state_of_another_shape_never_reaches_compiled_code(shop, tmp_path, change):
+    state = tmp_path / "state.npz"
+    options = OPTIONS | {"steps": 10, "rng": 0, "resume": state}
+    train(*shop, **options)
+    with np.load(state) as kept:
+        arrays = dict(kept)
+    note = json.loads(arrays.pop("note").tobytes())
+    note |= {name: value for name, value in change.items() if name in note}
+    arrays |= {name: value for name, value in change.items() if name in arrays}
+    np.savez(state, note=np.frombuffer(json.dumps(note).encode(), np.uint8), **arrays)
+    with pytest.raises(DataError, match="not the state of a training run, or damaged"):
         train(*shop, **options)
 
 

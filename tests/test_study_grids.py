@@ -7,7 +7,7 @@ import pytest
 from countersample.errors import ParameterError
 from countersample.study.design import grids
 from countersample.study.design.config import PAPER, ExperimentConfig, checked
-from countersample.study.kinds import load_grid
+from countersample.study.kinds import grid_of, load_grid
 
 GOOD = """
 title = "Mine"
@@ -111,7 +111,7 @@ def test_several_settings_are_crossed(tmp_path):
     assert len(set(seen)) == 8
     assert seen[0] == (5, "position-based", 0.5)
     assert grid.where("tiny", grid.blocks()[1]) == "tiny, Items shown: 5, Click model: dbn"
-    assert grids.as_grid(asdict(grid)) == grid
+    assert grid_of(asdict(grid)) == grid
     assert load_grid(write(tmp_path, text), "smoke").varied["gamma"] == (1.0,)
 
 
@@ -137,7 +137,7 @@ def test_a_grid_survives_plain_values(tmp_path):
     from dataclasses import asdict
 
     grid = load_grid(write(tmp_path, GOOD))
-    assert grids.as_grid(asdict(grid)) == grid
+    assert grid_of(asdict(grid)) == grid
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ class TestTheWorkList:
 
 
 class TestRunning:
-    @pytest.mark.parametrize(("workers", "reverse"), [(2, False), (3, True)])
+    @pytest.mark.parametrize(("workers", "reverse"), [(3, True), (8, False)])
     def test_results_do_not_depend_on_workers_or_order(self, finished, tmp_path, workers, reverse):
         experiment, store, work = finished
         other = Store(tmp_path / "other")

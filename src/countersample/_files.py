@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countersample.errors import CounterSampleError, ParameterError
+from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +50,36 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
     finally:
         remove(temporary)
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file; no where nobody may look, or no file can have such a name."""
+    with suppress(OSError, ValueError):
+        return path.is_file()
+    return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder; as `is_file`."""
+    with suppress(OSError, ValueError):
+        return path.is_dir()
+    return False
+
+
+def is_other(path: Path) -> bool:
+    """Whether there is something that is no folder: a file, a device; as `is_file`."""
+    with suppress(OSError, ValueError):
+        return path.exists() and not path.is_dir()
+    return False
+
+
+def read_at_most(path: Path, most: int) -> bytes:
+    """Return what a file has; one with more bytes than that is a DataError, as /dev/zero is."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise DataError(f"{path}: has more than {most:,} bytes, expected a smaller file")
+    return data
 
 
 def check_writable(path: Path) -> None:

@@ -96,7 +96,10 @@ def number(
         ("at most", most, lambda x, bound: x <= bound),
     ]
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    x = float(value) if is_number else float("nan")  # type: ignore[arg-type]
+    try:
+        x = float(value) if is_number else float("nan")  # type: ignore[arg-type]
+    except OverflowError:  # a whole number of more than 308 digits
+        x = float("inf")
     is_finite = float("-inf") < x < float("inf")
     if is_finite and all(bound is None or holds(x, bound) for _, bound, holds in bounds):
         return x
@@ -106,4 +109,11 @@ def number(
 
 def _expected(name: str, value: object, what: str, or_else: str) -> ParameterError:
     other = f"{or_else} or " if or_else else ""
-    return ParameterError(f"{name} is {value!r}, expected {other}{what}")
+    return ParameterError(f"{name} is {_repr(value)}, expected {other}{what}")
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # a whole number of more than 4,300 digits
+        return "a number of thousands of digits"

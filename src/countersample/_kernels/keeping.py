@@ -147,8 +147,13 @@ def _check_private(folder: Path, found: os.stat_result) -> None:
         raise PermissionError(0, "other users may write to it", str(folder))
 
 
+def _age(modified: float) -> float:
+    """Return the seconds since; of a clock that went backwards, fewer: then nothing is old."""
+    return time.time() - modified  # noqa: TID251 (files are dated by this clock)
+
+
 def _mark_as_used(folder: Path) -> None:
-    if time.time() - folder.stat().st_mtime > DAY:
+    if _age(folder.stat().st_mtime) > DAY:
         with suppress(OSError):
             os.utime(folder)
 
@@ -157,7 +162,7 @@ def _write_whole(path: Path, content: bytes) -> None:
     """Write a file beside its place and move it there; remove what writers who were killed left."""
     for left in path.parent.glob("*.tmp"):
         with suppress(OSError):
-            if time.time() - left.stat().st_mtime > HOUR:
+            if _age(left.stat().st_mtime) > HOUR:
                 left.unlink()
     descriptor, made = tempfile.mkstemp(".tmp", dir=path.parent)
     try:
@@ -179,7 +184,7 @@ def _remove_old(current: Path) -> None:
             if path != current and _FOLDER.fullmatch(path.name) and not path.is_symlink()
         ]
         for used, path in sorted(others, reverse=True)[OTHERS:]:
-            if time.time() - used > DAY:
+            if _age(used) > DAY:
                 rmtree(path, ignore_errors=True)
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 
 def main() -> None:
@@ -26,15 +30,20 @@ def main() -> None:
 
 
 def _warn(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
 ) -> None:
     """Show what a warning says to users; what it says to programmers keeps its place in code."""
     from countersample._printable import printable
 
-    text = warnings.formatwarning(message, category, filename, lineno)
+    text = warnings.formatwarning(message, category, filename, lineno, line)
     if issubclass(category, UserWarning):
         text = f"countersample: {printable(str(message))}\n"
-    print(text, end="", file=sys.stderr)  # noqa: T201 (this is the display)
+    print(text, end="", file=file or sys.stderr)
 
 
 def _fail(sentence: str) -> None:

@@ -338,6 +338,6 @@ def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
             raise ParameterError(f"--set {text!r}, expected name=value")
         try:
             settings[name.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # not TOML, or nested too deeply to be a setting
             settings[name.strip()] = value
     return settings

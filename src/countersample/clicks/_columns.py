@@ -28,7 +28,10 @@ def as_codes(values: ArrayLike, name: str) -> NDArray[np.int64]:
         return array.astype(np.int64, copy=False)
     if array.size and array.dtype.kind not in "OUTS":
         raise DataError(f"{name} is of type {array.dtype}, expected integers or strings")
-    return np.unique(array.astype(str), return_inverse=True)[1].astype(np.int64)
+    try:
+        return np.unique(array.astype(str), return_inverse=True)[1].astype(np.int64)
+    except ValueError as error:  # lists
+        raise DataError(f"{name} must be integers or strings ({error})") from error
 
 
 def as_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
+from countersample._files import is_file, is_folder
 from countersample._home import data_folder
 from countersample.data.sources import COMPRESSED_SUFFIXES, listed
 from countersample.errors import CounterSampleError, DataError, ParameterError
@@ -205,12 +206,12 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
     dataset = _named(name, {**known(), **known_logs()})
     folders = [] if data_dir is None else [Path(data_dir)]
     named = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
-    folders += [Path(folder).expanduser() for folder in named if folder]
+    folders += [_in_home(Path(folder)) for folder in named if folder]
     own = data_folder()
     folders += [] if own is None else [own / "datasets"]
     for parent in folders:
         for folder in (dataset.name, *dataset.aliases):
-            if (parent / folder).is_dir():
+            if is_folder(parent / folder):
                 return parent / folder
     # Without a home there may be none.
     places = [*map(str, folders)] or [f"a folder that {ENVIRONMENT_VARIABLE} names"]
@@ -218,6 +219,13 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
         f"{dataset.title} is not there as a folder {name!r} in {listed(places, 'or')}; "
         f"to get it, go to {dataset.homepage}, {dataset.how_to_get}, and put it in such a folder"
     )
+
+
+def _in_home(folder: Path) -> Path:
+    try:
+        return folder.expanduser()
+    except RuntimeError:  # of a user that there is not
+        return folder
 
 
 def identify(path: str | PathLike[str]) -> KnownDataset | None:
@@ -301,7 +309,7 @@ def verify(
         Where ``path`` is no folder, or no name is given and none can be told.
     """
     folder = Path(path)
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise DataError(f"{folder} is not a folder, expected the folder of an unpacked dataset")
     dataset = get(name) if name is not None else identify(folder)
     if dataset is None:
@@ -326,7 +334,7 @@ def verify(
 
 def _present(folder: Path, path: str) -> Path | None:
     candidates = (folder / (path + suffix) for suffix in ("", *COMPRESSED_SUFFIXES))
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+    return next((candidate for candidate in candidates if is_file(candidate)), None)
 
 
 def _check_file(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import reprlib
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -290,7 +290,7 @@ def _check_offsets(offsets: ArrayLike | None, n_items: int) -> NDArray[np.int64]
 def _take(
     values: Mapping[str, Any], name: str, expected: str, is_valid: Callable[[Any], bool]
 ) -> Any:  # noqa: ANN401 (JSON)
-    value = values.get(name)
+    value = values.get(name) if isinstance(values, dict) else None
     if not is_valid(value):
         raise DataError(
             f"{name} of a saved normalizer is {reprlib.repr(value)}, expected {expected}: save it "
@@ -303,7 +303,8 @@ def _are_numbers(values: Any, count: int, least: float = -np.inf) -> bool:  # no
     return (
         isinstance(values, list | tuple)
         and len(values) == count
-        and all(isinstance(x, int | float) and math.isfinite(x) and x >= least for x in values)
+        and all(isinstance(x, int | float) and abs(x) <= sys.float_info.max for x in values)
+        and all(x >= least for x in values)
     )
 
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -29,15 +30,22 @@ _UNKNOWN = "not recorded"
 _SIZES = ("n_queries_", "n_features_in_")  # told with the data
 
 
+class Mono(str):
+    """Text that is shown as code."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Grid:
-    """A table; without a header, names and values."""
+    """A table of plain texts; without a header, names and values."""
 
     rows: Sequence[tuple[str, ...]]
     header: tuple[str, ...] = ()
 
 
 # A str is a paragraph, with `, ** and [](…) as in Markdown; a tuple has sentences, a point each.
+# What was not written here, such as the name of a file, is escaped in it (`escape_markdown`).
 Block = str | Code | Grid | tuple[str, ...]
 
 
@@ -51,7 +59,7 @@ class Card:
 
     def to_markdown(self) -> str:
         """Return the card as Markdown."""
-        parts = [MARK, f"# {self.name}", self.lead]
+        parts = [MARK, f"# {pages.escape_markdown(self.name)}", self.lead]
         for title, blocks in self.sections.items():
             parts += [f"## {title}", *map(_markdown, blocks)]
         return "\n\n".join(parts) + "\n"
@@ -77,7 +85,8 @@ def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translat
     origin = ranker.provenance_
     lead = (
         f"A {spec.kind} ranker learned from clicks, for {spec.system} "
-        f"({translation.form}): [{spec.file}]({spec.file}). {translation.checked}"
+        f"({translation.form}): [{pages.escape_markdown(spec.file)}]({quote(spec.file)}). "
+        f"{translation.checked}"
     )
     return Card(
         spec.name,
@@ -103,7 +112,7 @@ def _sources(ranker: ClickRanker, origin: Mapping[str, Any]) -> Iterable[tuple[s
         f"{ranker.n_features_in_:,} features"
     )
     yield "data", f"{origin.get('data', _UNKNOWN)}: {size}"
-    yield "fingerprint of the data", f"`{ranker.fingerprint_}`"
+    yield "fingerprint of the data", Mono(ranker.fingerprint_)
     log = origin.get("log", {})
     counted = [f"{log[part]:,} {part}" for part in ("impressions", "clicks", "sessions")
                if log.get(part) is not None]  # fmt: skip
@@ -125,9 +134,10 @@ def _gain(gain: Mapping[str, Any] | None, verdict: str | None) -> str:
             "a log, without labels."
         )
     told = (
-        f"{gain['relative']:+.1%} {gain['metric']}** over what was logged "
+        f"{gain['relative']:+.1%} {pages.escape_markdown(gain['metric'])}** over what was logged "
         f"({gain['confidence']:.0%} interval {gain['relative_low']:+.1%} to "
-        f"{gain['relative_high']:+.1%}): {gain['new']:.4g} a {gain['per']} instead of "
+        f"{gain['relative_high']:+.1%}): {gain['new']:.4g} a {pages.escape_markdown(gain['per'])} "
+        "instead of "
         f"{gain['logged']:.4g}. Estimated from the log, by clicks held out of training."
     )
     if not gain.get("is_identified", True):
@@ -140,22 +150,23 @@ def _doubts(origin: Mapping[str, Any]) -> list[str]:
     """Return what `countersample fit` concluded, and what it warned of."""
     if "verdict" not in origin:
         return []
-    warned = [f"Warning: {text}" for text in origin["warnings"]]
-    return [f"What was said when it was trained: {origin['verdict']}", *warned]
+    warned = [f"Warning: {pages.escape_markdown(text)}" for text in origin["warnings"]]
+    verdict = pages.escape_markdown(origin["verdict"])
+    return [f"What was said when it was trained: {verdict}", *warned]
 
 
 def _method(ranker: ClickRanker, spec: ModelSpecification) -> Iterable[tuple[str, str]]:
-    yield "estimator", f"`{type(ranker).__name__}`"
+    yield "estimator", Mono(type(ranker).__name__)
     yield "scores by", _shape(spec)
     if "choice" in ranker.provenance_:
         yield "chosen", ranker.provenance_["choice"]
     params = ranker.get_params()
     for name, value in params.items():
-        yield f"`{name}`", f"`{value!r}`"
+        yield Mono(name), Mono(repr(value))
     for name, value in vars(ranker).items():
         if name.endswith("_") and name not in _SIZES and isinstance(value, int | float):
             asked = params.get(name[:-1].removeprefix("n_"), value)
-            yield f"`{name}`{' (found)' if asked is None else ''}", f"`{value!r}`"
+            yield Mono(f"{name} (found)" if asked is None else name), Mono(repr(value))
 
 
 def _shape(spec: ModelSpecification) -> str:
@@ -205,15 +216,20 @@ def _versions(trained_with: Mapping[str, str] | None) -> Grid:
 
 def _markdown(block: Block) -> str:
     if isinstance(block, Code):
-        return f"```{block.language}\n{block.text}```"
+        fence = pages.fence_of(block.text)
+        return f"{fence}{block.language}\n{block.text}{fence}"
     if isinstance(block, tuple):
         return "\n".join(f"- {text}" for text in block)
     if isinstance(block, str):
         return block
     header = block.header or ("", "")
-    rows = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in block.rows]
+    rows = [[_cell(text) for text in row] for row in block.rows]
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _cell(text: str) -> str:
+    return pages.code_span(text) if isinstance(text, Mono) else pages.escape_markdown(text)
 
 
 def _html(block: Block, title: str) -> str:
@@ -224,16 +240,36 @@ def _html(block: Block, title: str) -> str:
     if isinstance(block, str):
         return f"<p>{_inline(block)}</p>"
     if not block.header:
-        return pages.facts((name.replace("`", ""), text.strip("`")) for name, text in block.rows)
+        return pages.facts(block.rows)  # type: ignore[arg-type] # of names and values
     return pages.table(block.header, block.rows, caption=f"{title}, in the order of training")
 
 
+_INLINE = re.compile(
+    r"\\(?P<escaped>[!-/:-@\[-`{-~])|`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*"
+    r"|\[(?P<text>(?:\\.|[^\]\\])+)\]\((?P<link>[^)]+)\)"
+)
+
+
 def _inline(text: str) -> str:
-    """Return a paragraph's Markdown as HTML.
+    r"""Return a paragraph's Markdown as HTML.
 
     >>> _inline("**+1%** by `fit`, [a<b](a)")
     '<b>+1%</b> by <code>fit</code>, <a href="a">a&lt;b</a>'
+    >>> _inline(r"\*\*not bold\*\*")
+    '**not bold**'
     """
-    text = re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text))
-    text = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
-    return re.sub(r"\[(.+?)\]\((.+?)\)", r'<a href="\2">\1</a>', text)
+    parts, end = [], 0
+    for found in _INLINE.finditer(text):
+        parts += [escape(text[end : found.start()]), _marked(found)]
+        end = found.end()
+    return "".join([*parts, escape(text[end:])])
+
+
+def _marked(found: re.Match[str]) -> str:
+    if found["escaped"]:
+        return escape(found["escaped"])
+    if found["code"]:
+        return f"<code>{escape(found['code'])}</code>"
+    if found["bold"]:
+        return f"<b>{_inline(found['bold'])}</b>"
+    return f'<a href="{escape(found["link"])}">{_inline(found["text"])}</a>'

@@ -6,6 +6,7 @@ The body of ``POST _ltr/_featureset/NAME/_createmodel``. Both plug-ins compute i
 from __future__ import annotations
 
 import json
+from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def translate(
         form=f"model/{model_type}",
         loading=(
             f"`{feature_set}` is the feature set whose features have the names below.",
-            Code("sh", _CREATE.format(set=feature_set, file=spec.file)),
+            Code("sh", _CREATE.format(set=feature_set, file=shell_quote(spec.file))),
             "Then rescore the first results of a query:",
             Code("json", _RESCORE.format(name=spec.name)),
         ),

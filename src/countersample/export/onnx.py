@@ -31,7 +31,7 @@ _LOADING = """\
 import numpy as np
 import onnxruntime
 
-session = onnxruntime.InferenceSession("{file}")
+session = onnxruntime.InferenceSession({file})
 features = np.zeros((3, {n_features}), np.float32)  # {rows}, features in the order below
 (scores,) = session.run(["scores"], {{"features": features}})
 order = np.argsort(-scores, kind="stable")  # the best first
@@ -59,7 +59,8 @@ def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translati
     need("onnx").checker.check_model(model, full_check=True)
     content: bytes = model.SerializeToString()
     rows = "the items of one query" if one_query else "three items"
-    loading = _LOADING.format(file=spec.file, n_features=spec.n_features, rows=rows)
+    file = json.dumps(spec.file, ensure_ascii=False)  # in quotes
+    loading = _LOADING.format(file=file, n_features=spec.n_features, rows=rows)
     return Translation(
         content=content,
         form=f"opset {OPSET}" + ("" if spec.kind != "boosted" else f", ai.onnx.ml {TREE_OPSET}"),

@@ -7,6 +7,7 @@ models and networks as JSON numbers, which have to have a point or an exponent.
 from __future__ import annotations
 
 import json
+from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> 
         form=form,
         loading=(
             f"The features have to be in the feature store{store} before.",
-            Code("sh", _UPLOAD.format(file=spec.file, name=spec.name)),
+            Code("sh", _UPLOAD.format(file=shell_quote(spec.file), name=spec.name)),
         ),
         limits=_limits(spec),
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from countersample.data.heavy_tails import rooted
+from countersample.errors import ParameterError
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Node = TypeVar("Node")
 
+_MOST_LEVELS = 300  # of a tree that is written as objects within objects
 _INFINITY = int(np.float32(np.inf).view(np.int32))  # the bits of a float32 grow with it
 
 
@@ -53,6 +55,7 @@ def fold(
     trees: TreesScorer, leaf: Callable[[int], Node], split: Callable[[int, Node, Node], Node]
 ) -> list[Node]:
     """Return each tree as what ``split`` makes of its root, and of what its children came to."""
+    _check_depth(trees)
     made: dict[int, Node] = {}
     for node in range(len(trees.feature) - 1, -1, -1):  # children come after their parents
         if trees.feature[node] == LEAF:
@@ -60,6 +63,17 @@ def fold(
         else:
             made[node] = split(node, made[int(trees.left[node])], made[int(trees.right[node])])
     return [made[int(root)] for root in trees.roots]
+
+
+def _check_depth(trees: TreesScorer) -> None:
+    depth = np.zeros(len(trees.feature), np.int64)
+    for parent in np.flatnonzero(trees.feature != LEAF):  # parents come before their children
+        depth[[trees.left[parent], trees.right[parent]]] = depth[parent] + 1
+    if depth.max(initial=0) > _MOST_LEVELS:
+        raise ParameterError(
+            f"a tree has {depth.max()} levels, expected at most {_MOST_LEVELS}, as readers of "
+            "nested trees have stacks: export to ONNX (--to onnx), or train with fewer leaves"
+        )
 
 
 def _raw_thresholds(trees: TreesScorer, normalizer: Normalizer | None) -> Thresholds:

@@ -14,7 +14,7 @@ from countersample.clicks import ClickLog
 from countersample.errors import ParameterError
 from countersample.gbdt.backends import BACKENDS, check_backend_params, plain_errors
 from countersample.gbdt.objectives import boosting_objective, check_method
-from countersample.rankers._parameters import either
+from countersample.rankers._parameters import COUNT, LEAST_PROPENSITY, either
 from countersample.rankers._starting import sized, starts_of, trained_on, without_fold
 from countersample.rankers._stopping import CHOOSING_SHARE, Chosen, choose_round, judge_rounds
 from countersample.rankers.base import ClickRanker
@@ -163,7 +163,11 @@ class GBDTRanker(ClickRanker):
 
     kind: ClassVar[str] = "boosted"
     _scorer_type: ClassVar[type[Scorer]] = TreesScorer
-    _learned: ClassVar[tuple[str, ...]] = ("n_trees_", "start_", "clip_")
+    _learned: ClassVar[Mapping[str, Check]] = {
+        "n_trees_": COUNT,
+        "start_": partial(choice, options=("served", "linear", "zero")),
+        "clip_": LEAST_PROPENSITY,
+    }
     _checks: ClassVar[Mapping[str, Check]] = {
         "backend": partial(choice, options=BACKENDS),
         "method": lambda _name, value: check_method(value),

@@ -4,6 +4,7 @@ Pages are single files that ask the network for nothing. Functions take plain te
 in which it is escaped; what is HTML already is called content. It knows no logs and no rankers.
 """
 
+from countersample.pages.markdown import code_span, escape_markdown, fence_of
 from countersample.pages.parts import (
     Sign,
     card,
@@ -28,8 +29,11 @@ __all__ = [
     "card",
     "cards",
     "code",
+    "code_span",
     "details",
+    "escape_markdown",
     "facts",
+    "fence_of",
     "notebook_table",
     "notice",
     "paragraphs",

@@ -110,6 +110,8 @@ class ContextPropensities(Saved, Tabular):
         curves, refused = entries(kept, ("curves", "refused"), KIND)
         if not isinstance(curves, dict) or not curves or not isinstance(refused, dict):
             raise DataError("not propensities of this package: curves must be by context")
+        if not all(isinstance(why, str) for why in refused.values()):
+            raise DataError("not propensities of this package: refused must be texts by context")
         return cls({name: Propensities.from_dict(each) for name, each in curves.items()}, refused)
 
 

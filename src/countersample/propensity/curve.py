@@ -11,7 +11,7 @@ from countersample._frames import Tabular
 from countersample._params import number
 from countersample.clicks.bias import TableBias, check_weightable
 from countersample.errors import DataError
-from countersample.propensity._columns import set_columns
+from countersample.propensity._columns import set_columns, set_notes
 from countersample.propensity.saving import SCHEMA_VERSION, Saved, entries
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Propensities(Saved, Tabular):
                 f"the interval of position {index + 1} is {self.low[index]:g} to "
                 f"{self.high[index]:g}, expected one around {self.value[index]:g}"
             )
-        object.__setattr__(self, "notes", tuple(self.notes))
+        set_notes(self)
 
     @property
     def position(self) -> NDArray[np.int64]:

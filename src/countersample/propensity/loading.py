@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countersample._files import read_at_most
+from countersample._json import parse_json
 from countersample.data.sources import reading
 from countersample.errors import DataError
 from countersample.propensity.contexts import KIND as BY_CONTEXT
 from countersample.propensity.contexts import ContextPropensities
 from countersample.propensity.curve import Propensities
+from countersample.propensity.saving import MOST_BYTES
 from countersample.propensity.trust import KIND as WITH_TRUST
 from countersample.propensity.trust import TrustPropensities
 
@@ -40,11 +43,11 @@ def load_propensities(
     array([1. , 0.5])
     """
     with reading(path, "not propensities in JSON ({})", ValueError):
-        kept = json.loads(Path(path).read_text(encoding="utf-8"))
+        kept = parse_json(read_at_most(Path(path), MOST_BYTES))
         kind = kept.get("kind") if isinstance(kept, dict) else None
-        if kind not in _KINDS:
+        if not (kind is None or isinstance(kind, str)) or kind not in _KINDS:
             raise DataError(
-                f"propensities of the kind {kind!r}, which this release does not know: read them "
-                "with the release that wrote them"
+                f"propensities of the kind {reprlib.repr(kind)}, which this release does not know: "
+                "read them with the release that wrote them"
             )
         return _KINDS[kind].from_dict(kept)

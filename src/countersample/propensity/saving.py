@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from countersample._files import atomic_path
+from countersample._files import atomic_path, read_at_most
+from countersample._json import parse_json
 from countersample.data.sources import reading
 from countersample.errors import DataError
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 SCHEMA_VERSION = 1
+MOST_BYTES = 2**28  # of a file: a million positions take 100 MB
 
 
 class Saved:
@@ -37,7 +40,7 @@ class Saved:
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read what `save` wrote."""
         with reading(path, "not propensities in JSON ({})", ValueError):
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            return cls.from_dict(parse_json(read_at_most(Path(path), MOST_BYTES)))
 
 
 def entries(kept: dict[str, Any], names: tuple[str, ...], kind: str | None = None) -> list[Any]:
@@ -46,14 +49,20 @@ def entries(kept: dict[str, Any], names: tuple[str, ...], kind: str | None = Non
         version, found = kept["schema_version"], kept.get("kind")
         if version != SCHEMA_VERSION:
             raise DataError(
-                f"propensities of schema version {version}, expected {SCHEMA_VERSION}: read them "
-                "with the release that wrote them"
+                f"propensities of schema version {reprlib.repr(version)}, expected "
+                f"{SCHEMA_VERSION}: read them with the release that wrote them"
             )
         if found != kind:
             raise DataError(
-                f"propensities {found or 'of positions alone'}, expected those "
-                f"{kind or 'of positions alone'}: read them with load_propensities"
+                f"propensities {_told(found)}, expected those "
+                f"{_told(kind)}: read them with load_propensities"
             )
         return [kept[name] for name in names]
     except (LookupError, TypeError, AttributeError) as error:
         raise DataError(f"not propensities of this package: no entry {error}") from error
+
+
+def _told(kind: object) -> str:
+    if kind is None:
+        return "of positions alone"
+    return kind if isinstance(kind, str) else reprlib.repr(kind)

@@ -10,7 +10,7 @@ import numpy as np
 from countersample._frames import Tabular
 from countersample.clicks.bias import check_weightable
 from countersample.errors import DataError
-from countersample.propensity._columns import set_columns
+from countersample.propensity._columns import set_columns, set_notes
 from countersample.propensity.affine import level_of_irrelevance
 from countersample.propensity.cells import cells_of
 from countersample.propensity.connections import positions_text
@@ -91,7 +91,7 @@ class TrustPropensities(Saved, Tabular):
             if not np.isfinite(getattr(self, name)).all():
                 raise DataError(f"{name} has a value that is not finite, expected numbers")
         check_weightable(self.alpha)
-        object.__setattr__(self, "notes", tuple(self.notes))
+        set_notes(self)
 
     @property
     def position(self) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._files import atomic_path
+from countersample._json import parse_json
 from countersample._version import __version__
-from countersample.errors import DataError
+from countersample.errors import CounterSampleError, DataError
 from countersample.objectives import Loss, Objective
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from os import PathLike
 
 FORMAT = "countersample-ranker"
@@ -49,13 +51,15 @@ def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the values that `write_ranker` wrote; any other file is a DataError."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            begin = file.read(len(BEGINNING))
+            rest = file.read() if begin == BEGINNING else b""  # other files may have no end
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    if not data.startswith(BEGINNING):
+    if begin != BEGINNING:
         raise DataError(f"{path}: not a ranker file, expected one written by a ranker's save")
     try:
-        kept = json.loads(data)
+        kept = parse_json(begin + rest)
         version, content = kept["version"], dict(kept["ranker"])
         is_whole = kept["checksum"] == _checksum(_as_text(content))
     except (ValueError, KeyError, TypeError) as error:
@@ -68,6 +72,15 @@ def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
     if not is_whole:
         raise DataError(f"{path}: a damaged ranker file (it was changed): save it again")
     return content
+
+
+@contextmanager
+def readable(path: str | PathLike[str]) -> Iterator[None]:
+    """Say in errors raised within that the file is whole, but has no ranker of this release."""
+    try:
+        yield
+    except (CounterSampleError, TypeError) as error:  # an unknown parameter is a TypeError
+        raise DataError(f"{path}: not a ranker that this release can read ({error})") from error
 
 
 def _as_text(content: Mapping[str, Any]) -> str:

@@ -68,6 +68,10 @@ def _check_normalize(name: str, value: object) -> None:
         choice(name, value, NORMALIZATIONS)
 
 
+# What a file keeps as learned, in more than one kind of ranker.
+COUNT: Check = partial(whole_number, least=0)
+LEAST_PROPENSITY = either(None, check=number, above=0)
+
 CHECKS: dict[str, Check] = {
     "method": partial(choice, options=("countersample", "ips", "naive")),
     "unit": partial(choice, options=UNITS),

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -11,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from countersample._params import whole_number
 from countersample._progress import Progress
 from countersample.data import RankingDataset
 from countersample.data.normalize import Normalizer
@@ -19,8 +22,9 @@ from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.ranking import rank_values, ranks_of
 from countersample.evaluation.robust_weights import default_clip
 from countersample.rankers import _tables as tables
-from countersample.rankers._files import read_ranker, versions, write_ranker
+from countersample.rankers._files import read_ranker, readable, versions, write_ranker
 from countersample.rankers._parameters import as_generator, check_parameters
+from countersample.rankers._saved import SavedScorer, entry, provenance, scores_by, text
 from countersample.rankers._task import Robust, make_task
 
 if TYPE_CHECKING:
@@ -44,7 +48,12 @@ if TYPE_CHECKING:
 _CHECKS = {"dtype": np.float32, "order": "C", "ensure_all_finite": False}  # finite: by ourselves
 
 # What a file keeps of every fitted ranker, beside its parameters, its normalizer, feature names.
-_STATISTICS = ("n_features_in_", "n_queries_", "fingerprint_", "provenance_")
+_STATISTICS: dict[str, Check] = {
+    "n_features_in_": partial(whole_number, least=1),
+    "n_queries_": partial(whole_number, least=1),
+    "fingerprint_": text,
+    "provenance_": provenance,
+}
 _MOST_ROWS = 1_000  # that can be of one query without anyone having said so
 
 
@@ -90,7 +99,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     _checks: ClassVar[Mapping[str, Check]] = {}
     _scorer_type: ClassVar[type[Scorer]]
     _takes_scale: ClassVar[bool] = False  # whether it trains on features that are not scaled yet
-    _learned: ClassVar[tuple[str, ...]]  # attributes that a file keeps, beside the scorer
+    _learned: ClassVar[Mapping[str, Check]]  # attributes that a file keeps, beside the scorer
     method: str
     clip: float | None
     doubly_robust: bool = False
@@ -272,9 +281,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         return float(weights @ rank_values("dcg", self.rank(X, qid)) / weights.sum())
 
     def _scores(self, features: Any, offsets: Ints) -> Floats:  # noqa: ANN401 (as above)
-        if self.normalizer_ is not None:
-            features = self.normalizer_.features(features, offsets)
-        return self.scorer_.predict(features)
+        return scores_by(self.scorer_, self.normalizer_, features, offsets)
 
     # -- checking
 
@@ -369,32 +376,34 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         A file that is missing, not a ranker, of another kind or version, or damaged is a DataError.
         """
         content = read_ranker(path)
-        if content.get("kind") != cls.kind:
+        kind = content.get("kind")
+        if kind != cls.kind:
             raise DataError(
-                f"{path}: a ranker of the kind {content.get('kind')!r}, expected {cls.kind!r}: "
+                f"{path}: a ranker of the kind {reprlib.repr(kind)}, expected {cls.kind!r}: "
                 "countersample.rankers.load_ranker reads any"
             )
         return cls._of(content, path)
 
     def _restore(self, kept: Mapping[str, Any]) -> None:
-        """Set what a file keeps as learned."""
-        self.scorer_ = self._scorer_type.from_dict(kept["scorer"])
+        """Set what a file keeps as learned, beside the scorer."""
         older = {"start": "zero"}  # what files of before had no word for
-        for name in self._learned:
-            setattr(self, name, (older | dict(kept))[name.rstrip("_")])
+        for name, check in self._learned.items():
+            value = entry(older | dict(kept), name.rstrip("_"))
+            check(name, value)
+            setattr(self, name, value)
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], path: str | PathLike[str]) -> Self:
-        try:
-            ranker = cls(**content["params"])
-            for name in _STATISTICS:
-                setattr(ranker, name, content["statistics"][name])
-            ranker._remember_features(ranker.n_features_in_, content["feature_names"])
-            kept = content["normalizer"]
-            ranker.normalizer_ = None if kept is None else Normalizer.from_dict(kept)
+        with readable(path):
+            ranker = cls(**entry(content, "params"))
+            saved = SavedScorer.of(content, cls._scorer_type)
+            for name, check in _STATISTICS.items():
+                value = entry(content["statistics"], name)
+                check(name, value)
+                setattr(ranker, name, value)
+            ranker._remember_features(saved.n_features, saved.feature_names)
+            ranker.normalizer_, ranker.scorer_ = saved.normalizer, saved.scorer
             ranker._restore(content["learned"])
-        except (LookupError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: not a ranker that this release can read ({error})") from error
         return ranker
 
 

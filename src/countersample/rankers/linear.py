@@ -11,9 +11,10 @@ import numpy as np
 from countersample._params import choice, number
 from countersample.data.scoring import linear_scores
 from countersample.errors import DataError, ParameterError
-from countersample.rankers._parameters import either, yes_or_no
+from countersample.rankers._parameters import COUNT, LEAST_PROPENSITY, either, yes_or_no
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import LinearScorer
+from countersample.scorers._checks import numbers
 from countersample.training import TrainingOptions, train
 from countersample.tuning import TEMPERS, choose_by, follow_paths, number_of_steps
 from countersample.tuning.paths import FIRST_DISTANCE
@@ -133,9 +134,13 @@ class CounterSampleRanker(ClickRanker):
     kind: ClassVar[str] = "linear"
     _scorer_type: ClassVar[type[Scorer]] = LinearScorer
     _takes_scale: ClassVar[bool] = True
-    _learned: ClassVar[tuple[str, ...]] = (
-        "coef_", "average_coef_", "learning_rate_", "clip_", "n_steps_",
-    )  # fmt: skip
+    _learned: ClassVar[Mapping[str, Check]] = {
+        "coef_": numbers,
+        "average_coef_": numbers,
+        "learning_rate_": either(None, check=number, above=0),
+        "clip_": LEAST_PROPENSITY,
+        "n_steps_": COUNT,
+    }
     _checks: ClassVar[Mapping[str, Check]] = {
         "objective": _as_option,
         "optimizer": _as_option,
@@ -281,9 +286,11 @@ class CounterSampleRanker(ClickRanker):
 
     def _restore(self, kept: Mapping[str, Any]) -> None:
         super()._restore(kept)
-        self.weights_ = np.array(kept["scorer"]["weights"], np.float64)
-        self.coef_ = np.array(self.coef_, np.float64)
-        self.average_coef_ = np.array(self.average_coef_, np.float64)
+        self.weights_ = numbers("weights", kept["scorer"]["weights"])
+        self.coef_, self.average_coef_ = np.array(self.coef_), np.array(self.average_coef_)
+        for name in ("coef_", "average_coef_"):
+            if getattr(self, name).shape != self.weights_.shape:
+                raise DataError(f"{name} has another number of weights than the scorer")
 
 
 def _within(weights: Floats, radius: float) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 
 from countersample.data.columns import row_blocks
 from countersample.data.scoring import linear_scores
+from countersample.scorers._checks import check_width, entry, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +42,7 @@ class LinearScorer:
 
     def predict(self, features: Any) -> NDArray[np.float64]:  # noqa: ANN401 (array or codes)
         """Return the score of each row, float64 (n_rows,)."""
+        check_width(features, self.n_features)
         if not isinstance(features, np.ndarray):
             by_codes: NDArray[np.float64] = linear_scores(self.weights[None], features)[0].astype(
                 np.float64
@@ -58,4 +60,4 @@ class LinearScorer:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LinearScorer:
         """Make the scorer that `to_dict` wrote."""
-        return cls(np.array(values["weights"], np.float64))
+        return cls(numbers("weights", entry(values, "weights")))

@@ -10,6 +10,7 @@ import numpy as np
 
 from countersample.data.columns import row_blocks
 from countersample.errors import DataError
+from countersample.scorers._checks import check_width, entry, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +61,7 @@ class NetworkScorer:
 
     def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the score of each row, computed in float32, as float64 (n_rows,)."""
+        check_width(features, self.n_features)
         scores = np.empty(len(features))
         for rows in row_blocks(features):
             hidden = features[rows]
@@ -112,5 +114,15 @@ class NetworkScorer:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkScorer:
         """Make the scorer that `to_dict` wrote."""
-        layers = (values[name] for name in ("weights", "biases"))
-        return cls(*(tuple(np.array(each, np.float32) for each in part) for part in layers))
+        weights, biases = (_layers(values, name, ndim) for name, ndim in _PARTS.items())
+        return cls(weights, biases)
+
+
+_PARTS = {"weights": 2, "biases": 1}  # and the dimensions of one layer's
+
+
+def _layers(values: Mapping[str, Any], name: str, ndim: int) -> tuple[Matrix, ...]:
+    layers = entry(values, name)
+    if not isinstance(layers, list) or not layers:
+        raise DataError(f"{name} of a network are not a list, expected those of each layer")
+    return tuple(numbers(name, each, np.float32, ndim=ndim) for each in layers)

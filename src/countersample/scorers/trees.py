@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample.errors import DataError
+from countersample.scorers._checks import check_width, entry, numbers, whole_numbers
 from countersample.scorers.linear import LinearScorer
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAF = -1  # in place of a feature
+MOST_FEATURES = 2**20  # that a file may speak of: no row of a file backs their number
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +75,17 @@ class TreesScorer:
 
     def __post_init__(self) -> None:
         n_nodes = len(self.feature)
-        columns = (self.threshold, self.left, self.right, self.value)
+        columns = (self.feature, self.threshold, self.left, self.right, self.value)
         node = np.arange(n_nodes)
-        inner = self.feature != LEAF
         is_sound = (
-            all(len(column) == n_nodes for column in columns)
-            and np.isin(self.roots, node).all()
+            all(column.shape == (n_nodes,) for column in columns)
+            and self.roots.ndim == 1
+            and ((self.roots >= 0) & (self.roots < n_nodes)).all()
             and ((self.feature >= LEAF) & (self.feature < self.n_features)).all()
-            and all(((c > node) & (c < n_nodes))[inner].all() for c in (self.left, self.right))
+            and all(
+                ((c > node) & (c < n_nodes))[self.feature != LEAF].all()
+                for c in (self.left, self.right)
+            )
         )
         if not is_sound:
             raise DataError("trees have a node that leads nowhere, expected each to end in leaves")
@@ -98,6 +104,7 @@ class TreesScorer:
         """Return the score of each row, float64 (n_rows,)."""
         from countersample._kernels.trees import add_up  # noqa: PLC0415 (numba)
 
+        check_width(features, self.n_features)
         scores = np.zeros(len(features))
         if self.base is not None:
             scores = LinearScorer(self.base).predict(features)
@@ -116,14 +123,41 @@ class TreesScorer:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TreesScorer:
         """Make the scorer that `to_dict` wrote."""
+        n_features = entry(values, "n_features")
+        if type(n_features) is not int or not 0 <= n_features <= MOST_FEATURES:
+            raise DataError(
+                f"n_features of trees is {reprlib.repr(n_features)}, expected a count of at most "
+                f"{MOST_FEATURES:,}"
+            )
         base = values.get("base")
-        return cls(
-            int(values["n_features"]),
-            np.array(values["roots"], np.int64),
-            np.array(values["feature"], np.int32),
-            np.array(values["threshold"], np.float32),
-            np.array(values["left"], np.int32),
-            np.array(values["right"], np.int32),
-            np.array(values["value"], np.float64),
-            None if base is None else np.array(base, np.float64),
+        names = ("roots", "feature", "left", "right")
+        roots, feature, left, right = (whole_numbers(n, entry(values, n)) for n in names)
+        scorer = cls(
+            n_features,
+            roots.astype(np.int64),
+            feature,
+            numbers("threshold", entry(values, "threshold"), np.float32, infinite=True),
+            left,
+            right,
+            numbers("value", entry(values, "value")),
+            None if base is None else numbers("base", base),
         )
+        scorer._check_one_after_the_other()
+        return scorer
+
+    def _check_one_after_the_other(self) -> None:
+        """Refuse nodes that are not those of one tree after the other, with one parent each."""
+        inner = self.feature != LEAF
+        parents = np.flatnonzero(inner)
+        below = np.concatenate([self.left[inner], self.right[inner]])
+        tree_of = np.searchsorted(self.roots, np.arange(len(self.feature)), side="right")
+        every = np.sort(np.concatenate([self.roots, below]))
+        is_sound = (
+            (np.diff(self.roots) > 0).all()
+            and np.array_equal(every, np.arange(len(self.feature)))
+            and (tree_of[below] == np.tile(tree_of[parents], 2)).all()
+        )
+        if not is_sound:
+            raise DataError(
+                "trees share nodes or have nodes of none, expected one tree after the other"
+            )

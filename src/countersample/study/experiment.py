@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample._extras import MissingExtraError
+from countersample._params import choice
+from countersample.errors import DataError
 from countersample.study.design import grids as grids_module
 from countersample.study.design.config import PAPER
 from countersample.study.design.folds import Fold
-from countersample.study.design.grids import as_grid
 from countersample.study.design.sources import Source, Study, find_source
-from countersample.study.kinds import KINDS, load_grid
+from countersample.study.kinds import KINDS, grid_of, load_grid
 from countersample.study.running.jobs import WorkList
-from countersample.study.running.store import FORMAT
+from countersample.study.running.store import FORMAT, IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,14 +138,34 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def read_experiment(identity: Mapping[str, Any]) -> Experiment:
-    """Return the experiment that a results folder says it holds (see `Experiment.identity`)."""
-    studies = []
-    for entry in identity["grids"].values():
-        folds = [Fold(**fold) for fold in entry["folds"]]
-        sources = tuple(
-            Source(name, tuple(fold for fold in folds if fold.dataset == name))
-            for name in dict.fromkeys(fold.dataset for fold in folds)
-        )
-        config = PAPER.with_settings(entry["config"])
-        studies.append(Study(as_grid(entry["grid"]), config, sources))
-    return Experiment(identity["scale"], tuple(studies))
+    """Return the experiment that a results folder says it holds (see `Experiment.identity`).
+
+    What it says is checked as a grid is, whoever wrote it; anything else is a DataError.
+    """
+    try:
+        studies = tuple(_read_study(name, entry) for name, entry in identity["grids"].items())
+        return Experiment(choice("scale", identity["scale"], grids_module.SCALES), studies)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{IDENTITY} does not say what was studied ({error}): begin anew, in another folder"
+        ) from error
+
+
+def _read_study(name: str, entry: Mapping[str, Any]) -> Study:
+    grid = grid_of(entry["grid"])
+    if grid.name != name:
+        raise DataError(f"the grid {name!r} is called {grid.name!r}")
+    folds = [Fold(**fold) for fold in entry["folds"]]
+    for fold in folds:
+        if not (isinstance(fold.dataset, str) and isinstance(fold.name, str)):
+            raise DataError(f"a fold is of {fold.dataset!r} and called {fold.name!r}")
+        if not isinstance(fold.config, dict):
+            raise DataError(f"the data of {fold.title} is {fold.config!r}")
+    text = entry["command"]
+    if not isinstance(text, str):
+        raise DataError(f"command is {text!r}, expected text")
+    sources = tuple(
+        Source(name, tuple(fold for fold in folds if fold.dataset == name))
+        for name in dict.fromkeys(fold.dataset for fold in folds)
+    )
+    return Study(grid, PAPER.with_settings(entry["config"]), sources)

@@ -12,6 +12,7 @@ import numpy as np
 from countersample._extras import need
 from countersample._params import choice, whole_number
 from countersample.errors import ParameterError
+from countersample.rankers._parameters import COUNT, LEAST_PROPENSITY
 from countersample.rankers._starting import sized, starts_of, trained_on, without_fold
 from countersample.rankers._stopping import CHOOSING_SHARE, Chosen, choose_round, judge_rounds
 from countersample.rankers.base import ClickRanker
@@ -155,7 +156,11 @@ class NeuralRanker(ClickRanker):
 
     kind: ClassVar[str] = "neural"
     _scorer_type: ClassVar[type[Scorer]] = NetworkScorer
-    _learned: ClassVar[tuple[str, ...]] = ("n_steps_", "start_", "clip_")
+    _learned: ClassVar[Mapping[str, Check]] = {
+        "n_steps_": COUNT,
+        "start_": partial(choice, options=("served", "zero")),
+        "clip_": LEAST_PROPENSITY,
+    }
     _checks: ClassVar[Mapping[str, Check]] = {
         "hidden": _check_widths,
         "start": partial(choice, options=("auto", "served", "zero")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -13,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._files import atomic_path
+from countersample._json import parse_json
+from countersample._params import whole_number
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from os import PathLike
+
+    from numpy.typing import NDArray
 
     from countersample._progress import Progress
     from countersample.training.runs import Run
@@ -28,6 +33,7 @@ SECONDS_BETWEEN_SAVES = 5.0
 _DAMAGE = (
     OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, RuntimeError,
     zipfile.BadZipFile, zlib.error,
+    SyntaxError, tokenize.TokenError, MemoryError, OverflowError,  # of a header of an array
 )  # fmt: skip
 
 
@@ -85,9 +91,11 @@ def _save(run: Run, path: Path, identity: str) -> None:
 def _load(run: Run, path: Path, identity: str) -> None:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-            note = json.loads(kept["note"].tobytes())
+            note = parse_json(kept["note"].tobytes())
             state = {name: kept[name] for name in run.state}
         is_same, step, rng = note["identity"] == identity, note["step"], note["rng"]
+        if is_same:
+            _take_up(run, state, step, rng)
     except _DAMAGE as error:
         raise DataError(
             f"{path}: not the state of a training run, or damaged: remove it to start anew"
@@ -97,7 +105,16 @@ def _load(run: Run, path: Path, identity: str) -> None:
             f"{path}: the state of a run with other data or settings: "
             "name another file, or remove this one to start anew"
         )
-    run.state, run.step, run.rng.bit_generator.state = state, step, rng
+
+
+def _take_up(run: Run, state: dict[str, NDArray[Any]], step: int, rng: dict[str, Any]) -> None:
+    """Set the state of a run; compiled code trusts its shapes."""
+    for name, array in run.state.items():
+        if (state[name].shape, state[name].dtype) != (array.shape, array.dtype):
+            raise DataError(f"{name} has shape {state[name].shape}, expected {array.shape}")
+    run.rng.bit_generator.state = rng
+    run.step = whole_number("step", step, least=0, most=run.setup.n_steps)
+    run.state = {name: np.ascontiguousarray(array) for name, array in state.items()}
 
 
 def _plain(value: np.ndarray[Any, Any] | np.generic) -> Any:  # noqa: ANN401 (what JSON takes)

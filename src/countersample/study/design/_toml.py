@@ -6,12 +6,15 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from countersample.errors import ParameterError
+from countersample._files import read_at_most
+from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Key = tuple[str | int, ...]
+
+_MOST_BYTES = 10**7  # the package's own have thousands
 
 _PART = r'(?:[\w-]+|"[^"]*"|\'[^\']*\')'
 _DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
@@ -25,13 +28,15 @@ class TomlFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_at_most(path, _MOST_BYTES).decode("utf-8")
             self.data: dict[str, Any] = tomllib.loads(text)
+        except DataError as error:
+            raise ParameterError(str(error)) from error
         except OSError as error:
             raise ParameterError(f"{path}: cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise ParameterError(f"{path}: is not UTF-8 text, expected a TOML file") from error
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep lists
             raise ParameterError(f"{path}: is not TOML: {error}") from error
         self._lines = _lines_of_keys(text)
 

@@ -18,7 +18,7 @@ from countersample.study.design.claims import Claim, Value
 from countersample.study.design.config import PAPER, checked, in_words, nearest, title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from countersample.study.design._toml import Key
     from countersample.study.design.config import ExperimentConfig
@@ -76,6 +76,14 @@ class Grid:
     claims: tuple[Claim, ...] = ()
     nothing_set: bool = False  # whether `CounterSampleRanker`, with nothing set, is shown beside
 
+    def __post_init__(self) -> None:
+        is_place = self.name in {"", ".", ".."} or Path(self.name).name != self.name
+        if is_place or "\\" in self.name or not self.name.isprintable():
+            raise ParameterError(
+                f"a study is called {self.name!r}, expected the name of a file: tables and figures "
+                "are written under it"
+            )
+
     @property
     def varied(self) -> dict[str, tuple[Value, ...]]:
         """All settings that are varied, with their values."""
@@ -114,6 +122,7 @@ _NOT_VARIED = {
     "seeds": "is how many runs there are, the same in a study",
 }
 _IN_PAPER = ("datasets", "propensities", "toy", "optimizers", "batch-sizes", "position-bias")
+_TEXTS = ("name", "title", "about", "kind", "paper", "reference", "axis", "axis_title")
 _NO_STUDIES = {"published", "scales", "demo"}
 
 
@@ -180,7 +189,7 @@ def load(path: Path, scale: str, checks: Mapping[str, Callable[[Grid], None]]) -
         outer=tuple(outer),
         settings=_settings(file, ("settings",), file.data)
         | _settings(file, ("scale", scale, "settings"), adapted),
-        claims=tuple(_claim(file, index) for index in range(len(file.data.get("claims", [])))),
+        claims=_claims(file),
         nothing_set=_yes_or_no(file, "nothing_set"),
     )
     with _located(file, ("kind",)):
@@ -289,9 +298,6 @@ def _values(file: TomlFile, axis: str, values: object) -> tuple[Value, ...]:
 
 
 def _methods(file: TomlFile) -> tuple[Method, ...]:
-    from countersample.clicks.impressions.exposure import EXPOSURES  # noqa: PLC0415 (as below)
-    from countersample.plans import PLANS, UNITS  # noqa: PLC0415 (imports numpy)
-
     given = file.data.get("methods", [])
     if not isinstance(given, list):
         raise file.error(("methods",), f"methods is {given!r}, expected a list")
@@ -307,24 +313,32 @@ def _methods(file: TomlFile) -> tuple[Method, ...]:
                 f"no method {entry!r}{nearest(str(entry), list(METHODS))}, or a table such as "
                 '{ name = "mine", plan = "ips", unit = "pair" }',
             )
-        if method.plan not in PLANS or method.unit not in UNITS:
-            raise file.error(
-                ("methods",),
+        methods.append(method)
+    with _located(file, ("methods",)):
+        _check_methods(methods)
+    return tuple(methods)
+
+
+def _check_methods(methods: Sequence[Method]) -> None:
+    from countersample.clicks.impressions.exposure import EXPOSURES  # noqa: PLC0415 (as below)
+    from countersample.plans import PLANS, UNITS  # noqa: PLC0415 (imports numpy)
+
+    for method in methods:
+        if not isinstance(method.name, str):
+            raise ParameterError(f"method {method.name!r}, expected a text in quotes as its name")
+        if method.plan not in [*PLANS] or method.unit not in [*UNITS]:
+            raise ParameterError(
                 f"method {method.name!r} has plan {method.plan!r} and unit {method.unit!r}, "
-                f"expected a plan of {', '.join(PLANS)} and a unit of {', '.join(UNITS)}",
+                f"expected a plan of {', '.join(PLANS)} and a unit of {', '.join(UNITS)}"
             )
         if "probabilities" in signature(PLANS[method.plan]).parameters:
-            raise file.error(
-                ("methods",),
+            raise ParameterError(
                 f"method {method.name!r} has plan {method.plan!r}, which needs probabilities: a "
-                "study has none to give, expected another plan",
+                "study has none to give, expected another plan"
             )
-        with _located(file, ("methods",)):
-            choice("exposure", method.exposure, EXPOSURES)
-        methods.append(method)
+        choice("exposure", method.exposure, EXPOSURES)
     if len({method.name for method in methods}) < len(methods):
-        raise file.error(("methods",), "methods has the same name twice")
-    return tuple(methods)
+        raise ParameterError("methods has the same name twice")
 
 
 def _reference(file: TomlFile, methods: tuple[Method, ...]) -> str:
@@ -335,22 +349,48 @@ def _reference(file: TomlFile, methods: tuple[Method, ...]) -> str:
     return name
 
 
+def _claims(file: TomlFile) -> tuple[Claim, ...]:
+    given = file.data.get("claims", [])
+    if not isinstance(given, list):
+        raise file.error(("claims",), f"claims is {given!r}, expected tables: [[claims]]")
+    return tuple(_claim(file, index) for index in range(len(given)))
+
+
 def _claim(file: TomlFile, index: int) -> Claim:
     key = ("claims", index)
     entry = file.data["claims"][index]
+    if not isinstance(entry, dict):
+        raise file.error(key, f"a claim is {entry!r}, expected a table: [[claims]]")
     _check_keys(file, key, entry, _CLAIM_KEYS)
     for name in ("text", "test", "method"):
         if not isinstance(entry.get(name), str):
             raise file.error(key, f'a claim needs {name} = "…"')
-    return Claim(**entry | {"at": tuple(entry.get("at", ()))})
+    at = entry.get("at", [])
+    if not isinstance(at, list):
+        raise file.error((*key, "at"), f"at is {at!r}, expected a list of values")
+    return Claim(**entry | {"at": tuple(at)})
 
 
-def as_grid(values: Mapping[str, Any]) -> Grid:
-    """Return a grid from plain values (see `dataclasses.asdict`)."""
+def as_grid(values: Mapping[str, Any], checks: Mapping[str, Callable[[Grid], None]]) -> Grid:
+    """Return a grid from plain values (see `dataclasses.asdict`), checked as `load` does."""
+    for name in _TEXTS:
+        if not isinstance(values[name], str):
+            raise ParameterError(f"{name} is {values[name]!r}, expected text")
     claims = [Claim(**claim | {"at": tuple(claim["at"])}) for claim in values["claims"]]
     methods = [Method(**method) for method in values["methods"]]
-    lists = {name: tuple(values[name]) for name in ("datasets", "values")}
-    lists["outer"] = tuple((name, tuple(each)) for name, each in values["outer"])
+    axis, datasets = values["axis"], tuple(map(str, values["datasets"]))
+    varied = {name: tuple(each) for name, each in [*values["outer"], [axis, values["values"]]]}
+    varied = {
+        name: tuple(checked(name, value) for value in each) for name, each in varied.items() if name
+    }
     settings = {name: checked(name, value) for name, value in values["settings"].items()}
     made = {"methods": tuple(methods), "claims": tuple(claims), "settings": settings}
-    return Grid(**dict(values) | lists | made)
+    lists = {"datasets": datasets, "values": varied.pop(axis, ()), "outer": tuple(varied.items())}
+    grid = Grid(**dict(values) | lists | made)
+    _check_methods(methods)
+    checks[choice("kind", grid.kind, checks)](grid)
+    for config in grid.configs(PAPER.with_settings(settings)):
+        config.check([method.plan for method in methods])
+    for claim in claims:
+        claim.check([method.name for method in methods], grid.values)
+    return grid

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countersample._files import is_folder, is_other
 from countersample.data import catalogue
 from countersample.data.load import layout_of, load
 from countersample.data.synthetic import SHAPES
@@ -71,11 +72,12 @@ def find_source(
         config = {"shape": name, "queries": queries or SHAPES[name].n_queries, "seed": SEED}
         return Source(name, (Fold(name, "", config),))
     path = Path(name)
-    if name in catalogue.known() and not path.exists():
+    is_there = is_folder(path) or is_other(path)
+    if name in catalogue.known() and not is_there:
         path, clip = catalogue.find(name, data_dir), name.startswith("istella")
         shown = _recognised(path, name, clip=clip)
         return Source(shown, *_folds(shown, path, clip=clip, fold=fold))
-    if not path.exists():
+    if not is_there:
         known = ", ".join([*SHAPES, *catalogue.known()])
         raise ParameterError(
             f"no dataset {name!r}: there is no such file or folder, and the names known are {known}"

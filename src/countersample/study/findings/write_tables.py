@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from countersample._files import atomic_path
+from countersample.pages import escape_markdown
 from countersample.study.findings.tables import Entry, show_number
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _LATEX = {
     "·": r"$\cdot$",
 }  # fmt: skip
 _BARRED = re.compile(r"(\w)\N{COMBINING MACRON}")
-_MARKDOWN = re.compile(r"([\\`*_<\[\]|])")
 
 
 def write_table(table: Table, folder: str | os.PathLike[str]) -> list[Path]:
@@ -167,30 +167,26 @@ def _pad(text: str, width: int, *, left: bool = False) -> str:
 def to_markdown(table: Table) -> str:
     """Return a table as GitHub's Markdown."""
     lines = [
-        f"**{_escape_markdown(table.caption)}**",
+        f"**{escape_markdown(table.caption)}**",
         "",
         _piped([table.axis, *table.columns]),
         "|---" + "|--:" * len(table.columns) + "|",
     ]
     for group in table.groups:
         if group.title:
-            title = f"| **{_escape_markdown(group.title)}** |"
+            title = f"| **{escape_markdown(group.title)}** |"
             lines.append(title + "  |" * len(table.columns))
         lines += [
             _piped([row.label, *("".join(_parts(e, paper_beside=True)) for e in row.entries)])
             for row in group.rows
         ]
     for note in (*table.notes, *_footnotes(table)):
-        lines += ["", _escape_markdown(note)]
+        lines += ["", escape_markdown(note)]
     return "\n".join(lines) + "\n"
 
 
 def _piped(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(_escape_markdown, cells)) + " |"
-
-
-def _escape_markdown(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+    return "| " + " | ".join(map(escape_markdown, cells)) + " |"
 
 
 # -- CSV -----------------------------------------------------------------------------------------

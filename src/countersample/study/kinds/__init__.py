@@ -6,7 +6,7 @@ A kind is one file here and one line in `KINDS`.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countersample.study.design import grids
 from countersample.study.kinds.bounds import BoundsStudy
@@ -16,7 +16,7 @@ from countersample.study.kinds.regret import RegretStudy
 from countersample.study.kinds.toy import ToyStudy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from countersample.study.design.grids import Grid
@@ -38,4 +38,13 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 
 def load_grid(path: Path, scale: str = "paper") -> Grid:
     """Read and check a grid, adapted by its table ``[scale.…]`` (see `grids.load`)."""
-    return grids.load(path, scale, {name: kind.check for name, kind in KINDS.items()})
+    return grids.load(path, scale, _checks())
+
+
+def grid_of(values: Mapping[str, Any]) -> Grid:
+    """Return a grid from plain values, checked (see `grids.as_grid`)."""
+    return grids.as_grid(values, _checks())
+
+
+def _checks() -> dict[str, Callable[[Grid], None]]:
+    return {name: kind.check for name, kind in KINDS.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from glob import escape
 from typing import TYPE_CHECKING, Any
 
 from countersample.study.findings.write_tables import write_table
@@ -47,7 +48,7 @@ class Done:
         """
         folder = self.store.folder
         files = [path for table in tables for path in write_table(table, folder / "tables")]
-        files += [path for name in drawn for path in sorted(self.figures.glob(f"{name}.*"))]
+        files += [path for name in drawn for path in sorted(self.figures.glob(f"{escape(name)}.*"))]
         links = [Link(path.relative_to(folder).as_posix(), path.suffix[1:]) for path in files]
         grid = study.grid
         return Section(

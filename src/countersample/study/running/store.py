@@ -7,7 +7,8 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from countersample._files import atomic_path
+from countersample._files import atomic_path, is_file, is_folder, is_other
+from countersample._json import parse_json
 from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
 from countersample.errors import CounterSampleError, DataError
@@ -46,14 +47,14 @@ class Store:
             changed.
         """
         wanted = json.loads(json.dumps(identity))
-        if self.folder.exists() and not self.folder.is_dir():
+        if is_other(self.folder):
             raise DataError(f"{self.folder}: is a file, expected a folder for the results")
         if self.is_begun():
             found = self.identity()
             wanted = self.merged(wanted)
             if wanted == found:
                 return found
-        elif self.folder.is_dir() and any(self.folder.iterdir()):
+        elif is_folder(self.folder) and self._has_files():
             raise DataError(
                 f"{self.folder}: has files but no {IDENTITY}, so it is no results folder: "
                 "choose another with --out"
@@ -65,22 +66,31 @@ class Store:
         self._write(self.folder / IDENTITY, wanted)
         return dict(wanted)
 
+    def _has_files(self) -> bool:
+        try:
+            return any(self.folder.iterdir())
+        except OSError as error:
+            raise DataError(f"{self.folder}: cannot be read: {error.strerror}") from error
+
     def merged(self, identity: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the folder would hold with this added (see `claim`)."""
         wanted: dict[str, Any] = json.loads(json.dumps(identity))
         if not self.is_begun():
             return wanted
         found = self.identity()
-        if found["scale"] != wanted["scale"]:
+        scale, grids = found.get("scale"), found.get("grids")
+        if not isinstance(grids, dict):
+            raise DataError(f"{self.folder / IDENTITY}: is damaged, it names no grids")
+        if scale != wanted["scale"]:
             raise DataError(
-                f"{self.folder}: has results at scale {found['scale']}, now {wanted['scale']}, and "
+                f"{self.folder}: has results at scale {scale}, now {wanted['scale']}, and "
                 "a report has one: choose another folder with --out"
             )
-        return wanted | {"grids": found["grids"] | wanted["grids"]}
+        return wanted | {"grids": grids | wanted["grids"]}
 
     def is_begun(self) -> bool:
         """Whether the folder says what it holds the results of."""
-        return (self.folder / IDENTITY).exists()
+        return is_file(self.folder / IDENTITY)
 
     def identity(self) -> dict[str, Any]:
         """Return what the folder holds the results of.
@@ -121,7 +131,7 @@ class Store:
 
     def is_locked(self) -> bool:
         """Whether a run is at work here."""
-        if not (self.folder / _LOCK).exists():
+        if not is_file(self.folder / _LOCK):
             return False
         lock = _lock(self.folder / _LOCK)
         if lock:
@@ -159,7 +169,9 @@ class Store:
 
     def read(self, job: Job) -> dict[str, Any]:
         """Return the result of a job that gives plain values."""
-        found: dict[str, Any] = self._read(self.path(job))
+        found = self._read(self.path(job))
+        if not isinstance(found, dict):
+            raise DataError(f"{self.path(job)}: is damaged, expected the result of a job")
         return found
 
     def write(self, job: Job, result: Any) -> None:  # noqa: ANN401 (by stage)
@@ -193,7 +205,7 @@ class Store:
     @staticmethod
     def _read(path: Path) -> Any:  # noqa: ANN401 (what the file says)
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            return parse_json(path.read_bytes())
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be read: {error}") from error
 

@@ -16,9 +16,9 @@ not read. ``fields.NAME`` of the ranking can be mapped: ``context=fields.source`
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from countersample._json import parse_json
 from countersample.clicks.impressions.files import find_files, first_line
 from countersample.clicks.impressions.formats import JsonLines
 from countersample.clicks.impressions.readers.base import SqlReader, literal, quoted
@@ -99,8 +99,8 @@ def _check(line: str | None) -> None:
     if line is None:
         return
     try:
-        event = json.loads(line)
-    except ValueError:
+        event = parse_json(line)
+    except DataError:
         event = None
     if not isinstance(event, dict) or event.get("event") not in _KINDS:
         raise DataError(

@@ -1,0 +1,574 @@
+"""Files that somebody made up, checksum and all: refused with one sentence, before they count.
+
+What is here was found by tests/fuzz_files.py, or by hand.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import made_rankers
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from countersample import ClickLog, load_ranker, synthetic
+from countersample._json import parse_json
+from countersample.data import catalogue
+from countersample.data.normalize import Normalizer
+from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.export import export
+from countersample.propensity import Propensities, load_propensities
+from countersample.rankers.loading import load_scorer
+from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
+from countersample.study.design.sources import find_source
+from countersample.study.experiment import plan, read_experiment
+from countersample.study.kinds import load_grid
+from countersample.study.running.store import IDENTITY, Store
+
+DEEP = [
+    "[" * 100_000 + "]" * 100_000,
+    '{"a":' * 100_000 + "1" + "}" * 100_000,
+    "[" * 200 + "]" * 200,
+]
+
+
+def put(value, path, new):
+    """Set a value within a value; `path` is its keys with dots."""
+    *way, last = path.split(".")
+    for key in way:
+        value = value[key]
+    if new is ...:
+        del value[last]
+    else:
+        value[last] = new
+
+
+# -- rankers -------------------------------------------------------------------------------------
+
+NAN = float("nan")
+OF_ANY = [
+    ("kind", ["linear"]),
+    ("kind", {}),
+    ("kind", "forest"),
+    ("params", []),
+    ("params", {"no_such": 1}),
+    ("statistics", None),
+    ("statistics.n_features_in_", 2**31 - 1),
+    ("statistics.n_features_in_", "7"),
+    ("statistics.n_queries_", "4"),
+    ("statistics.n_queries_", ...),
+    ("statistics.fingerprint_", ["a"]),
+    ("statistics.provenance_", []),
+    ("statistics.provenance_", {}),
+    ("statistics.provenance_.n_items", "many"),
+    ("statistics.provenance_.max_weight", 10**400),
+    ("statistics.provenance_.gain", {"relative": 1}),
+    ("statistics.provenance_.warnings", 3),
+    ("statistics.provenance_.warnings", ...),
+    ("statistics.provenance_.log", "l"),
+    ("statistics.provenance_.log.clicks", "3"),
+    ("statistics.provenance_.versions", ["numpy"]),
+    ("feature_names", ["a", "b"]),
+    ("feature_names", [1, 2, 3, 4, 5, 6, 7]),
+    ("feature_names", "abcdefg"),
+    ("normalizer", []),
+    ("normalizer", {"version": 1, "how": "query-minmax", "n_features": 3}),
+    ("learned", None),
+    ("learned.scorer", None),
+    ("learned.scorer", []),
+    ("learned.clip", "0.1"),
+    ("learned.clip", 10**400),
+]
+OF_KIND = {
+    "linear": [
+        ("learned.scorer.weights", [1.0, 2.0]),
+        ("learned.scorer.weights", [[1.0] * 7]),
+        ("learned.scorer.weights", [NAN] * 7),
+        ("learned.scorer.weights", [1e999] * 7),
+        ("learned.scorer.weights", [None] * 7),
+        ("learned.scorer.weights", ["1"] * 7),
+        ("learned.scorer.weights", [10**400] * 7),
+        ("learned.scorer.weights", 1.0),
+        ("learned.coef", [1.0]),
+        ("learned.average_coef", "abc"),
+        ("learned.n_steps", -1),
+        ("learned.learning_rate", "fast"),
+    ],
+    "neural": [
+        ("learned.scorer.weights", []),
+        ("learned.scorer.weights", {}),
+        ("learned.scorer.weights", [[[1.0] * 7]]),
+        ("learned.scorer.weights", [[1.0] * 7]),
+        ("learned.scorer.biases", [[0.0] * 6]),
+        ("learned.scorer.biases", [[0.0] * 6, [0.0] * 4, [NAN]]),
+        ("learned.scorer.biases", [[0.0] * 6, [0.0] * 4, [1e300]]),
+        ("learned.scorer.biases", [[[0.0] * 6], [0.0] * 4, [0.0]]),
+        ("learned.start", "anywhere"),
+        ("params", {"hidden": 3}),
+    ],
+    "boosted": [
+        ("learned.scorer.n_features", 2**31 - 1),
+        ("learned.scorer.n_features", 8),
+        ("learned.scorer.n_features", 7.0),
+        ("learned.scorer.roots", [[0]]),
+        ("learned.scorer.roots", [0.5]),
+        ("learned.scorer.roots", [2**40]),
+        ("learned.scorer.roots", [-1]),
+        ("learned.scorer.roots", []),
+        ("learned.scorer.base", [1.0]),
+        ("learned.scorer.base", [NAN] * 7),
+        ("learned.n_trees", None),
+    ],
+}  # fmt: skip
+CRAFTED = [(kind, *change) for kind in OF_KIND for change in OF_ANY + OF_KIND[kind]]
+
+
+@pytest.mark.parametrize(("kind", "path", "new"), CRAFTED)
+def test_crafted_rankers(kind, path, new, tmp_path):
+    content, file = made_rankers.content(kind), tmp_path / "ranker.json"
+    file.write_bytes(made_rankers.as_file(content))
+    load_ranker(file)
+    put(content, path, new)
+    file.write_bytes(made_rankers.as_file(content))
+    with pytest.raises(DataError, match=r"ranker\.json: ") as raised:
+        load_ranker(file)
+    assert "\n" not in str(raised.value)
+    if not path.startswith(("params", "statistics.", "learned.")) or "scorer" in path:
+        with pytest.raises(DataError, match=r"ranker\.json: "):
+            load_scorer(file)
+
+
+TREE = {
+    "n_features": 2, "roots": [0, 3], "feature": [1, -1, -1, 0, -1, -1],
+    "threshold": [0.5, 0, 0, 0.5, 0, 0], "left": [1, 0, 0, 4, 0, 0], "right": [2, 0, 0, 5, 0, 0],
+    "value": [0, 2, 7, 0, 1, 2],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"feature": [2, -1, -1, 0, -1, -1]},
+        {"feature": [2**31 - 1, -1, -1, 0, -1, -1]},
+        {"feature": [2**40, -1, -1, 0, -1, -1]},
+        {"feature": [-(2**63), -1, -1, 0, -1, -1]},
+        {"feature": [2**63, -1, -1, 0, -1, -1]},
+        {"feature": [-2, -1, -1, 0, -1, -1]},
+        {"feature": [[1], [-1], [-1], [0], [-1], [-1]]},
+        {"feature": [True, -1, -1, 0, -1, -1.0]},
+        {"left": [0, 0, 0, 4, 0, 0]},  # a circle
+        {"left": [2**40, 0, 0, 4, 0, 0]},
+        {"left": [-1, 0, 0, 4, 0, 0]},
+        {"left": [2, 0, 0, 4, 0, 0]},  # a node with two parents
+        {"right": [4, 0, 0, 5, 0, 0]},  # into the other tree
+        {"right": [6, 0, 0, 5, 0, 0]},
+        {"roots": [3, 0]},
+        {"roots": [0, 0]},
+        {"roots": [0]},
+        {"value": [0, 2, 7, 0, 1]},
+        {"value": [0, 2, 7, 0, 1, 1e999]},
+        {"threshold": [NAN, 0, 0, 0.5, 0, 0]},
+        {"threshold": ...},
+    ],
+    ids=str,
+)
+def test_crafted_trees(change):
+    TreesScorer.from_dict(TREE)
+    values = {name: value for name, value in (TREE | change).items() if value is not ...}
+    with pytest.raises(DataError):
+        TreesScorer.from_dict(values)
+
+
+def test_a_scorer_never_reads_beside_a_row():
+    scorers = [
+        TreesScorer.from_dict(TREE | {"n_features": 1_000_000, "feature": [999_999, -1, -1] * 2}),
+        LinearScorer(np.ones(3)),
+        NetworkScorer((np.ones((1, 3), np.float32),), (np.zeros(1, np.float32),)),
+    ]
+    for scorer in scorers:
+        for features in (np.zeros((4, 2), np.float32), np.zeros(3, np.float32)):
+            with pytest.raises(DataError, match="features have shape"):
+                scorer.predict(features)
+
+
+def test_scores_that_are_no_numbers_are_refused(tmp_path):
+    content = made_rankers.content("linear")
+    for name in ("scorer.weights", "coef", "average_coef"):
+        put(content["learned"], name, [1e308, -1e308, 1e308, 0, 0, 0, 0])
+    (tmp_path / "ranker.json").write_bytes(made_rankers.as_file(content))
+    features = np.full((3, 7), 1e6, np.float32)
+    data = synthetic("tiny", n_queries=1, rng=0)
+    data = data.with_features(np.resize(features, (data.n_items, 7)))
+    for ranker in (load_ranker(tmp_path / "ranker.json"), load_scorer(tmp_path / "ranker.json")):
+        with pytest.raises(DataError, match=r"the score of row 0 .* expected a finite number"):
+            ranker.predict(data)
+
+
+def test_a_tree_too_deep_for_others(tmp_path):
+    """A chain of splits: scored, and written where trees are no objects within objects."""
+    n, path = 2000, tmp_path / "ranker.json"
+    inner = np.arange(n)
+    feature = np.full(2 * n + 1, -1)
+    feature[: 2 * n : 2] = 0
+    left, right = np.zeros(2 * n + 1, int), np.zeros(2 * n + 1, int)
+    left[2 * inner], right[2 * inner] = 2 * inner + 1, 2 * inner + 2
+    content = made_rankers.content("boosted")
+    content["learned"]["scorer"] = {
+        "n_features": 7, "roots": [0], "feature": feature.tolist(), "left": left.tolist(),
+        "right": right.tolist(), "threshold": np.linspace(0, 1, 2 * n + 1).tolist(),
+        "value": [0.0] * (2 * n) + [1.0],
+    }  # fmt: skip
+    path.write_bytes(made_rankers.as_file(content))
+    ranker = load_ranker(path)
+    assert ranker.scorer_.predict(np.full((1, 7), 2, np.float32)) == [1]
+    for to in ("solr", "elasticsearch"):
+        with pytest.raises(ParameterError, match="a tree has 2000 levels, expected at most 300"):
+            export(ranker, tmp_path / "model.json", to=to)
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *((text, "nested more than 100 levels deep") for text in DEEP),
+        ("{", "not JSON"),
+        (b"\xff", "not JSON: .*utf-8"),
+        (b'"\xed\xa0\x80"', "not JSON: .*utf-8"),
+        ("9" * 5000, "not JSON"),
+        ('{"a": 1, "b": 2, "a": 1}', "the key 'a' twice"),
+        (r'"half a character: \ud800"', "not JSON: .*surrogates"),
+    ],
+    ids=lambda text: str(text)[:20],
+)
+def test_json_that_is_refused(text, message):
+    with pytest.raises(DataError, match=message):
+        parse_json(text)
+
+
+def test_json_that_is_read():
+    value = {"a": [1, 2.5, None, True], "b": {"c": "😀 ä"}}
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False).encode()):
+        assert parse_json(text) == value
+    assert parse_json("[" * 100 + "]" * 100)
+
+
+@pytest.mark.parametrize("deep", DEEP, ids=["lists", "objects", "a little"])
+def test_deep_json_in_every_file(deep, tmp_path):
+    path = tmp_path / "file"
+    text = made_rankers.as_file(made_rankers.content("linear")).decode()
+    path.write_text(text.replace('"ranker": {', f'"ranker": {{"x": {deep}, ', 1))
+    for load in (load_ranker, load_scorer):
+        with pytest.raises(DataError, match=r"file: a damaged ranker file .*levels deep"):
+            load(path)
+    path.write_text(deep)
+    for load in (load_propensities, Propensities.load):
+        with pytest.raises(DataError, match=r"file: .*levels deep"):
+            load(path)
+    table = pa.table({name: [1] for name in ("query", "item", "propensity")})
+    parquet.write_table(table.replace_schema_metadata({"countersample": deep}), path)
+    with pytest.raises(DataError, match="the note of its schema version is damaged"):
+        ClickLog.load(path)
+    (tmp_path / IDENTITY).write_text(deep)
+    with pytest.raises(DataError, match="levels deep"):
+        Store(tmp_path).identity()
+
+
+# -- normalizers and propensities ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shift": [10**400]},
+        {"scale": [1e999]},
+        {"scale": [-1]},
+        {"how": ["minmax"]},
+        {"n_features": 2**70},
+    ],
+    ids=str,
+)
+def test_crafted_normalizers(change):
+    kept = Normalizer("minmax", 1, (0.0,), (1.0,)).to_dict()
+    assert Normalizer.from_dict(kept)
+    with pytest.raises(DataError, match="of a saved normalizer is"):
+        Normalizer.from_dict(kept | change)
+
+
+@pytest.mark.parametrize("values", [None, [], "minmax"])
+def test_normalizers_that_are_no_object(values):
+    with pytest.raises(DataError, match="of a saved normalizer is"):
+        Normalizer.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": ["by context"]},
+        {"kind": {}},
+        {"schema_version": [1]},
+        {"value": [1, 10**400]},
+        {"n_impressions": [1, 10**40]},
+        {"n_impressions": [1, -1]},
+        {"notes": 3},
+        {"notes": [3]},
+        {"method": None},
+        {"confidence": "0.95"},
+        {"confidence": [0.95]},
+        {"reference": 1.5},
+    ],
+    ids=str,
+)
+def test_crafted_propensities(change, tmp_path):
+    kept = Propensities([1, 0.5], [1, 0.4], [1, 0.6], n_impressions=[9, 9], method="m").to_dict()
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(kept))
+    load_propensities(path)
+    path.write_text(json.dumps(kept | change))
+    with pytest.raises(DataError, match=r"p\.json: "):
+        load_propensities(path)
+
+
+# -- click logs ----------------------------------------------------------------------------------
+
+COLUMNS = {"query": [0, 1], "item": [0, 0], "propensity": [0.5, 1.0]}
+
+
+def write_log(path, columns, **note):
+    note = {"schema_version": 1, "dataset": None, "n_sessions": None} | note
+    table = pa.table(columns).replace_schema_metadata({"countersample": json.dumps(note)})
+    parquet.write_table(table, path)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"session": [[1], [2, 3]]},
+        {"propensity": [0.5, None]},
+        {"query": [None, None]},
+        {"query": ["0", "1"]},
+        {"query": [2**40, 0]},
+        {"item": [-1, 0]},
+        {"propensity": [float("inf"), 1.0]},
+        {"query": pa.nulls(2, pa.dictionary(pa.int32(), pa.string()))},
+    ],
+    ids=str,
+)
+def test_crafted_click_logs(columns, tmp_path):
+    write_log(tmp_path / "log.parquet", COLUMNS)
+    ClickLog.load(tmp_path / "log.parquet")
+    write_log(tmp_path / "log.parquet", COLUMNS | columns)
+    with pytest.raises(DataError, match=r"log\.parquet: "):
+        ClickLog.load(tmp_path / "log.parquet")
+
+
+@pytest.mark.parametrize(
+    "note", [{"n_sessions": "3"}, {"n_sessions": [3]}, {"n_sessions": 10**400}, {"dataset": 5}]
+)
+def test_crafted_notes_of_click_logs(note, tmp_path):
+    write_log(tmp_path / "log.parquet", COLUMNS, **note)
+    with pytest.raises(DataError, match=r"log\.parquet: the note of its schema version is damaged"):
+        ClickLog.load(tmp_path / "log.parquet")
+
+
+def test_a_column_whose_name_is_no_text(tmp_path):
+    path = tmp_path / "log.parquet"
+    write_log(path, COLUMNS)
+    path.write_bytes(path.read_bytes().replace(b"propensity", b"prop\x9ansity"))
+    with pytest.raises(DataError, match=r"log\.parquet: not a click log in Parquet .*utf-8"):
+        ClickLog.load(path)
+
+
+def test_a_column_twice(tmp_path):
+    table = pa.table(COLUMNS).append_column("item", pa.array([1, 1]))
+    note = json.dumps({"schema_version": 1, "dataset": None})
+    parquet.write_table(table.replace_schema_metadata({"countersample": note}), tmp_path / "log")
+    with pytest.raises(DataError, match="log: the column item cannot be read"):
+        ClickLog.load(tmp_path / "log")
+
+
+def test_a_path_is_a_file_and_no_address(tmp_path):
+    for path in (tmp_path, "s3://bucket/log.parquet", "http://localhost:9/log.parquet"):
+        with pytest.raises(DataError, match=r"no such file|Is a directory"):
+            ClickLog.load(path)
+
+
+# -- studies -------------------------------------------------------------------------------------
+
+GRID = """
+title = "t"
+about = "a"
+kind = "regret"
+datasets = ["tiny"]
+methods = ["IPS-SGD", "CounterSample"]
+[vary]
+gamma = [0.5, 1.0]
+[[claims]]
+text = "c"
+test = "lower"
+method = "CounterSample"
+than = "IPS-SGD"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("gamma = [0.5", "gamma = [" + "[" * 5000),
+        ("gamma = [0.5", "gamma = [" + "9" * 5000),
+        ("[[claims]]", "[claims]"),
+        ('title = "t"', 'title = "t"\nscale = 3'),
+        ('than = "IPS-SGD"', "than = 3"),
+        ('than = "IPS-SGD"', "at = 3"),
+        ('than = "IPS-SGD"', "at = [[1]]"),
+        ('methods = ["IPS-SGD"', "methods = [{ name = [], plan = [], unit = [] }"),
+        ('methods = ["IPS-SGD"', 'methods = [{ name = 1, plan = "ips", unit = "pair" }'),
+        ("gamma = [0.5", "gamma = [inf"),
+        ("gamma = [0.5", "gamma = [1979-05-27"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_crafted_grids(old, new, tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(GRID)
+    load_grid(path)
+    assert old in GRID
+    path.write_text(GRID.replace(old, new, 1))
+    with pytest.raises(ParameterError, match=r"own\.toml"):
+        load_grid(path)
+
+
+def test_claims_that_are_no_tables(tmp_path):
+    path = tmp_path / "own.toml"
+    for claims in ("claims = 3", "claims = [3]"):
+        path.write_text(claims + GRID.partition("[[claims]]")[0])
+        with pytest.raises(ParameterError, match=r"own\.toml:1: .*expected "):
+            load_grid(path)
+
+
+NAMES = ["../../x", "/x", "a/b", "..", "", "a\\b", "a\0b", "\x1b[31m"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_cannot_be_called_as_a_place(name, tmp_path):
+    """Tables and figures are written under its name, which a stranger's folder may say."""
+    path = tmp_path / "own.toml"
+    path.write_text(GRID)
+    identity = json.loads(json.dumps(plan([path], scale="smoke").identity("again")))
+    assert read_experiment(identity).grids[0].name == "own"
+    identity["grids"] = {name: identity["grids"]["own"]}
+    identity["grids"][name]["grid"]["name"] = name
+    with pytest.raises(DataError, match=r"does not say what was studied .*a study is called"):
+        read_experiment(identity)
+
+
+@pytest.mark.parametrize(
+    ("path", "new"),
+    [
+        ("grids", []),
+        ("grids", ...),
+        ("scale", ...),
+        ("scale", "large"),
+        ("grids.own", 3),
+        ("grids.own.folds", ...),
+        ("grids.own.folds", [3]),
+        ("grids.own.folds", [{"dataset": [], "name": "", "config": {}}]),
+        ("grids.own.folds", [{"dataset": "a", "name": "", "config": 3}]),
+        ("grids.own.config", 3),
+        ("grids.own.config", {"no_such": 1}),
+        ("grids.own.command", ["rm"]),
+        ("grids.own.grid", None),
+        ("grids.own.grid.kind", "no such"),
+        ("grids.own.grid.title", 3),
+        ("grids.own.grid.methods", [{"name": "a", "plan": "no such", "unit": "pair"}]),
+        ("grids.own.grid.methods", [3]),
+        ("grids.own.grid.claims", [{"at": 3}]),
+        ("grids.own.grid.axis", "no such"),
+        ("grids.own.grid.outer", [3]),
+        ("grids.own.grid.name", "other"),
+    ],
+)
+def test_crafted_results_folders(path, new, tmp_path):
+    (tmp_path / "own.toml").write_text(GRID)
+    identity = plan([tmp_path / "own.toml"], scale="smoke").identity("again")
+    identity = json.loads(json.dumps(identity))
+    put(identity, path, new)
+    with pytest.raises(DataError, match=f"{IDENTITY} does not say what was studied"):
+        read_experiment(identity)
+    (tmp_path / IDENTITY).write_text(json.dumps(identity))
+    told = subprocess.run(
+        [sys.executable, "-m", "countersample", "study", "status", tmp_path],
+        capture_output=True, text=True, check=False,
+    ) if path == "grids" else None  # fmt: skip
+    if told is not None:
+        assert told.returncode
+        assert "Traceback" not in told.stderr
+
+
+# -- places --------------------------------------------------------------------------------------
+
+LONG = "a" * 300  # no file can be called that
+
+
+def test_a_file_without_an_end():
+    endless = Path("/dev/zero")
+    for load in (load_ranker, load_scorer):
+        with pytest.raises(DataError, match="/dev/zero: not a ranker file"):
+            load(endless)
+    with pytest.raises(DataError, match="/dev/zero: has more than"):
+        load_propensities(endless)
+    with pytest.raises(ParameterError, match="/dev/zero: has more than"):
+        load_grid(endless)
+
+
+def test_folders_that_cannot_be(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    for name in (LONG, "loop", "loop/x"):
+        store = Store(Path(name))
+        assert not store.is_begun()
+        assert not store.is_locked()
+        with pytest.raises(CounterSampleError, match="cannot be made"):
+            store.claim({"format": 4, "scale": "smoke", "grids": {}})
+        with pytest.raises(ParameterError, match="no such file or folder"):
+            find_source(name)
+        with pytest.raises(DataError, match="is not a folder"):
+            catalogue.verify(name)
+    with pytest.raises(DataError, match="is a file, expected a folder"):
+        Store(Path("/dev/null")).claim({})
+
+
+def test_a_folder_that_may_not_be_looked_into(tmp_path, monkeypatch):
+    """Root may look into all, so the answer of the system is made up."""
+
+    def refuse(*_args, **_options):
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("stat", "iterdir"):
+        monkeypatch.setattr(Path, name, refuse)
+    monkeypatch.setenv(catalogue.ENVIRONMENT_VARIABLE, str(tmp_path))
+    assert not Store(tmp_path).is_begun()
+    with pytest.raises(DataError, match="is not there as a folder"):
+        catalogue.find("mq2008")
+
+
+def test_the_home_of_nobody(monkeypatch):
+    monkeypatch.setenv(catalogue.ENVIRONMENT_VARIABLE, "~no-such-user/data")
+    with pytest.raises(DataError, match="in ~no-such-user/data or"):
+        catalogue.find("mq2008")
+
+
+def test_a_result_that_is_none(tmp_path):
+    (tmp_path / "own.toml").write_text(GRID)
+    store = Store(tmp_path)
+    job = next(job for job in plan([tmp_path / "own.toml"], scale="smoke").work().jobs.values()
+               if job.stage == "levels")  # fmt: skip
+    store.path(job).parent.mkdir(parents=True)
+    store.path(job).write_text("[1]")
+    assert not store.has(job)
+    with pytest.raises(DataError, match="is damaged, expected the result of a job"):
+        store.read(job)
