@@ -211,7 +211,7 @@ class LetorReader:
                 continue
             index, _, number = token[0].rpartition(b":")
             with np.errstate(over="ignore"):
-                value = np.float32(float(number))
+                value = np.float32(float(number)) + np.float32(0)  # -0 is 0, as in the kernel
             if np.isinf(value):
                 value = np.copysign(np.finfo(np.float32).max, value)
                 if not self.clip and piece.status == self._kernel.OK:
