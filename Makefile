@@ -39,8 +39,9 @@ older: $(VENV)/.dev  ## run the documentation and tests of numbers again, as an 
 lowest: $(VENV)-lowest/.test  ## run the tests with the oldest versions of what is depended on
 	$(VENV)-lowest/bin/python -m pytest $(PARALLEL) --override-ini filterwarnings=  # old ones warn
 
-fuzz: $(VENV)/.dev  ## fuzz the LETOR reader for 20 seconds
-	$(BIN)/python tests/fuzz_letor.py 20
+fuzz: $(VENV)/.dev  ## fuzz the readers of LETOR text and of raw logs for 25 seconds
+	$(BIN)/python tests/fuzz_letor.py 15
+	$(BIN)/python tests/fuzz_logs.py 10
 
 bench: $(VENV)/.bench  ## run all benchmarks, compare with the last run (BENCH=bench_alias: only that)
 	$(BIN)/python benchmarks/run.py $(BENCH)
