@@ -73,9 +73,11 @@ CSV = {
     "NUL within": rows_of("a\0b", "ab"),
     "NUL at the end": rows_of("a", "a\0"),
     "names twice": HEADER.strip() + ",click\nq,i,1,0,1\n",
+    "NUL in a name": HEADER.replace("query_id", "query_id\0") + "q,i,1,0\n",
     "quoted names": '"query_id","item_id","position","click"\nq,i,1,0\n',
     "no rows": HEADER,
     "not UTF-8": b"query_id,item_id,position,click\na,i,1,0\n\xff,i,1,0\n",
+    "names that are not UTF-8": b"query_id,item_id,position,click\xff\na,i,1,0\n",
     "no last newline": rows_of("a", "b").strip(),
     "numbers": HEADER
     + "".join(
@@ -174,6 +176,25 @@ def test_json_nested_too_deep_is_refused(tmp_path):
             if not is_read:
                 said = ended.stderr.splitlines()[-1]
                 assert "deep" in said or "depth" in said
+
+
+def test_json_that_goes_on_in_the_next_line_is_refused(tmp_path):
+    """Such nesting would be told by no line, and end the process, too."""
+    path = tmp_path / "log.jsonl"
+    path.write_text(lines_of({})[:-2] + ', "x": ' + "[\n" * 100_000 + "]" * 100_000 + "}\n")
+    for engine in MEMORY_ENGINES:
+        with pytest.raises(DataError, match=r"expected an object a line|cannot be read"):
+            read_impressions(path, engine=engine).counts()
+
+
+def test_long_files_of_json_lines_are_read_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("countersample.clicks.impressions.json_lines._LONGEST", 100)
+    path = tmp_path / "log.jsonl"
+    path.write_text("\ufeff" + lines_of(*({"query_id": f"q{k}"} for k in range(50))))
+    assert read_impressions(path, engine="pandas").counts().n_rows == 50
+    path.write_text(lines_of({"query_id": "q" * 300}))
+    with pytest.raises(DataError, match=r"a line of more than 100 bytes|straddling"):
+        read_impressions(path, engine="pandas")
 
 
 def test_metarank_nested_too_deep_is_refused(tmp_path):

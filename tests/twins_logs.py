@@ -34,7 +34,9 @@ def read_csv(data, delimiter=","):
         raise Refused from error
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     names, *rows = [line for line in lines if line] or [[]]
-    if not names or len(set(names)) < len(names) or any(len(row) != len(names) for row in rows):
+    if not names or len(set(names)) < len(names) or any("\0" in name for name in names):
+        raise Refused
+    if any(len(row) != len(names) for row in rows):
         raise Refused
     return [dict(zip(names, [value or None for value in row], strict=True)) for row in rows]
 
@@ -54,7 +56,8 @@ def read_json_lines(data):
             row, end = decoder.raw_decode(rest)
             is_odd |= "\n" in rest[:end] or not re.match(r"[ \t\r]*(\n|$)", rest[end:])
             rest = rest[end:].lstrip(_JSON_BLANKS)
-            rows.append(row)
+            is_odd |= row is None  # of which some make a row without anything
+            rows.append({} if row is None else row)
     except (ValueError, RecursionError) as error:
         raise Refused from error
     kinds = defaultdict(set)
@@ -63,8 +66,9 @@ def read_json_lines(data):
             raise Refused
         for name, value in row.items():
             kinds[name] |= {_KINDS[type(value)]} if value is not None else set()
-            is_odd |= value in (math.inf, -math.inf)
-            is_odd |= isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value)
+            is_odd |= value in (math.inf, -math.inf) or "\0" in name
+            is_odd |= isinstance(value, dict | list)  # within which types may change
+        is_odd |= any("\ud800" <= c <= "\udfff" for c in json.dumps(row, ensure_ascii=False))
     mixed = {name for name, found in kinds.items() if len(found) > 1}
     if mixed.intersection(CANONICAL):
         raise Refused

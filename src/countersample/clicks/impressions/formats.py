@@ -12,7 +12,7 @@ from countersample.clicks.impressions.json_lines import read_lines
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow as pa
     from pyarrow.csv import ParseOptions
@@ -119,6 +119,7 @@ class Delimited(Format):
         for path in paths:
             with explained(path):
                 names = form.inspect(path, system).names
+            _check_names(path, names)
             first = first or names
             if sorted(names) != sorted(first):
                 raise DataError(
@@ -178,6 +179,7 @@ class JsonLines(Format):
         tables = []
         for path in files.paths:
             table = read_lines(path)
+            _check_names(path, table.column_names)
             times = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
             if times:  # text that looks like it
                 table = read_lines(path, as_text=times)
@@ -197,6 +199,13 @@ class Feather(Format):
         from pyarrow import feather  # noqa: PLC0415
 
         return pa.concat_tables([feather.read_table(path) for path in files.paths])
+
+
+def _check_names(path: str, names: Sequence[str]) -> None:
+    """Refuse a name of which an engine that is given the table sees but the start."""
+    cut = next((name for name in names if "\0" in name), None)
+    if cut is not None:
+        raise DataError(f"{path}: the column {cut!r} has the character NUL in its name: rename it")
 
 
 FORMATS: tuple[Format, ...] = (

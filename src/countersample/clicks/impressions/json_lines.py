@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 #: stack ends, and the process with it.
 DEEPEST = 128
 _LONGEST = 1 << 24  # bytes of a line, as in DuckDB
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{\]}]', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_MARK = b"\xef\xbb\xbf"  # of the byte order
 
 
 def read_lines(path: str, *, as_text: Collection[str] = ()) -> pa.Table:
@@ -45,6 +46,7 @@ class _Shallow(io.RawIOBase):
     def __init__(self, source: OpenSource) -> None:
         self._source = source
         self._line = b""  # that goes on
+        self._is_first = True
 
     def readable(self) -> bool:
         return True
@@ -53,23 +55,34 @@ class _Shallow(io.RawIOBase):
         view = memoryview(buffer)
         count = self._source.readinto(view)
         lines = self._line + bytes(view[:count])
+        if self._is_first:
+            lines, self._is_first = lines.removeprefix(_MARK), False
         end = lines.rfind(b"\n") + 1 if count == len(view) else len(lines)
         self._line = lines[end:]
         if len(self._line) > _LONGEST:
             raise DataError(f"a line of more than {_LONGEST:,} bytes, expected an object a line")
-        _check_depth(lines[:end])
+        _check_lines(lines[:end])
         return count
 
 
-def _check_depth(lines: bytes) -> None:
-    """Refuse a line that is nested too deep; only one with many brackets is read for that."""
+def _check_lines(lines: bytes) -> None:
+    """Refuse a line that is no object, so that none goes on in the next, or is nested too deep."""
     text = np.frombuffer(lines, np.uint8)
+    bounds = np.concatenate([[0], np.flatnonzero(text == ord("\n")) + 1, [len(text)]])
+    inked = np.flatnonzero(text > ord(" "))
+    first, after = np.searchsorted(inked, bounds[:-1]), np.searchsorted(inked, bounds[1:])
+    has_ink = first < after
+    starts, ends = text[inked[first[has_ink]]], text[inked[after[has_ink] - 1]]
+    if (starts != ord("{")).any() or (ends != ord("}")).any():
+        raise DataError("a line does not start with { and end with }, expected an object a line")
     opening = np.flatnonzero((text == ord("{")) | (text == ord("[")))
-    starts = np.concatenate([[0], np.flatnonzero(text == ord("\n")) + 1])
-    n_opening = np.diff(np.searchsorted(opening, starts), append=len(opening))
-    for line in np.flatnonzero(n_opening > DEEPEST):
-        depth = 0
-        for token in _TOKEN.finditer(lines[starts[line] :].split(b"\n", 1)[0]):
-            depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token[0], 0)
-            if depth > DEEPEST:
-                raise DataError(f"a line is nested more than {DEEPEST} deep")
+    for line in np.flatnonzero(np.diff(np.searchsorted(opening, bounds)) > DEEPEST):
+        if _depth(lines[bounds[line] : bounds[line + 1]]) > DEEPEST:
+            raise DataError(f"a line is nested more than {DEEPEST} deep")
+
+
+def _depth(line: bytes) -> int:
+    bare = np.frombuffer(_STRING.sub(b"", line), np.uint8)
+    opens = (bare == ord("{")) | (bare == ord("["))
+    closes = (bare == ord("}")) | (bare == ord("]"))
+    return int(np.cumsum(opens.astype(np.int64) - closes).max())
