@@ -134,7 +134,7 @@ def test_csv_is_read_alike(engine, tmp_path, name):
     text = CSV[name]
     path = tmp_path / "log.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    if engine == "spark" and name in ("newlines", "after a quote"):  # its own refusals
+    if engine == "spark" and name in ("newlines", "after a quote", "comma at the end"):
         assert judged_logs.found(path, engine) == judged_logs.REFUSED
     elif engine == "spark" and name == "not UTF-8":
         pytest.skip("Spark reads what is not UTF-8 as U+FFFD")
@@ -247,6 +247,10 @@ def test_more_impressions_than_can_be_added_are_refused(engine, kind):
     n = 1100
     shown = pa.array([2**53] * n, pa.int64()).cast(kind)
     table = table_of(n, impressions=shown, session=list(range(n)))
+    if engine == "spark" and kind == pa.uint64():  # which it does not take at all
+        with pytest.raises(DataError, match="uint64 is not supported"):
+            read_impressions(table, engine=engine)
+        return
     log = read_impressions(table, engine=engine)
     for count in (log.counts, log.check, log.without_suspicious):
         with pytest.raises(DataError, match=r"its impressions add up to 9.91e\+18, expected at mo"):
@@ -255,6 +259,7 @@ def test_more_impressions_than_can_be_added_are_refused(engine, kind):
     assert one.impressions.tolist() == [2**53]
 
 
+@pytest.mark.parametrize("engine", MEMORY_ENGINES)  # Spark takes no numbers without a sign
 def test_numbers_beyond_64_bits_are_impossible(engine):
     shown = pa.array([2**64 - 1, 5], pa.uint64())
     log = read_impressions(table_of(2, impressions=shown), engine=engine)
