@@ -149,6 +149,8 @@ def check_lines(opened, data):
         assert may_refuse or not right or _has_wide(right), f"refused, expected {right}"
         return
     assert right is not None, f"read {found}"
+    if _has_wide(right):  # such columns become floats, and no ids
+        return
     names = {name for row in right for name in row}
     flat = [{name: _flat(row.get(name)) for name in names} for row in right]
     read = [{name: _flat(value) for name, value in row.items()} for row in found]
