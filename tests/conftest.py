@@ -21,8 +21,9 @@ from countersample.data import cache as cache_module
 SEED = int(os.environ.get("COUNTERSAMPLE_TEST_SEED", "0"))
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
+FUZZED = ("files", "folders", "letor", "logs")
 # Programs of their own.
-collect_ignore = ["as_older_cpu.py", "fuzz_folders.py", "fuzz_letor.py", "offline"]
+collect_ignore = ["as_older_cpu.py", *(f"fuzz_{what}.py" for what in FUZZED), "offline"]
 
 # The same examples on every run by default; other ones with another seed.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=SEED == 0)

@@ -356,7 +356,7 @@ def write_log(path, columns, **note):
         {"propensity": [float("inf"), 1.0]},
         {"query": pa.nulls(2, pa.dictionary(pa.int32(), pa.string()))},
     ],
-    ids=str,
+    ids=range(8),
 )
 def test_crafted_click_logs(columns, tmp_path):
     write_log(tmp_path / "log.parquet", COLUMNS)

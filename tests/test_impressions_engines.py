@@ -289,7 +289,7 @@ def test_the_real_log(engine, shared):
 def test_a_value_that_is_no_number_is_a_sentence(engine, tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("query_id,item_id,position,click\n1,1,first,0\n")
-    with pytest.raises(DataError, match="cannot be read or counted"):
+    with pytest.raises(DataError, match="1 of 1 rows are impossible: 1 with a position that is"):
         read_impressions(path, engine=engine).counts()
 
 

@@ -132,6 +132,13 @@ class TestText:
         assert data.features[0, 0] == expected
         assert data.labels[0] == expected
 
+    @pytest.mark.parametrize("beside", ["7", "16777217.0000000000000001"])
+    def test_zero_has_no_sign(self, beside):
+        # the second is too close to call, so that its row is read again, by Python
+        data = load(f"-0 qid:1 1:-0 2:-0.0 3:-1e-60 4:{beside}\n".encode())
+        assert not np.signbit(data.features).any()
+        assert not np.signbit(data.labels).any()
+
     def test_numbers_of_every_length_are_exact(self, rng):
         # the digits before the point are read one by one, those after it eight at a time
         numbers = []

@@ -68,6 +68,12 @@ Randomized = Annotated[
     str | None, typer.Option(help="The policy whose rankings were shuffled at random.")
 ]
 Master = Annotated[str | None, typer.Option(help="The Spark master: spark://host:7077.")]
+MemoryLimit = Annotated[
+    str | None, typer.Option(help="How much memory DuckDB may take, such as 2GB.")
+]
+TempDir = Annotated[
+    Path | None, typer.Option(help="Where DuckDB puts what does not fit in memory.")
+]
 
 
 # of commands that read features

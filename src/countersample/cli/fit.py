@@ -31,6 +31,7 @@ from countersample.cli._options import (
     JudgeFrom,
     JudgeLast,
     Master,
+    MemoryLimit,
     Metric,
     Missing,
     PositionsFrom,
@@ -41,6 +42,7 @@ from countersample.cli._options import (
     SavedPropensities,
     Seed,
     Suspicious,
+    TempDir,
     Values,
     given_propensities,
     parse_names,
@@ -78,6 +80,8 @@ def fit(
     suspicious: Suspicious = "keep",
     engine: Engine = None,
     master: Master = None,
+    memory_limit: MemoryLimit = None,
+    temp_dir: TempDir = None,
     propensity_method: PropensityMethod = "auto",
     randomized: Randomized = None,
     depth: Depth = None,
@@ -139,7 +143,7 @@ def fit(
     log = open_log(
         impressions, reader=reader, columns=columns, context=context, values=values,
         join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
-        engine=engine, master=master,
+        engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
         found = fit_from_impressions(

@@ -17,10 +17,12 @@ from countersample.cli._options import (
     JoinQueries,
     Json,
     Master,
+    MemoryLimit,
     PositionsFrom,
     Randomized,
     Reader,
     Suspicious,
+    TempDir,
     Values,
     parse_columns,
     parse_names,
@@ -64,12 +66,8 @@ def check(
     suspicious: Suspicious = "keep",
     engine: Engine = None,
     master: Master = None,
-    memory_limit: Annotated[
-        str | None, typer.Option(help="How much memory DuckDB may take, such as 2GB.")
-    ] = None,
-    temp_dir: Annotated[
-        Path | None, typer.Option(help="Where DuckDB puts what does not fit in memory.")
-    ] = None,
+    memory_limit: MemoryLimit = None,
+    temp_dir: TempDir = None,
     randomized: Randomized = None,
     plot: Annotated[
         Path | None,

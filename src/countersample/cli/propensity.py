@@ -17,6 +17,7 @@ from countersample.cli._options import (  # noqa: TC001 (typer reads them)
     JoinQueries,
     Json,
     Master,
+    MemoryLimit,
     Missing,
     PositionsFrom,
     PropensityMethod,
@@ -24,6 +25,7 @@ from countersample.cli._options import (  # noqa: TC001 (typer reads them)
     Reader,
     Seed,
     Suspicious,
+    TempDir,
     Values,
 )
 from countersample.cli.logs import LOG_HELP, open_log
@@ -58,6 +60,8 @@ def propensity(
     suspicious: Suspicious = "keep",
     engine: Engine = None,
     master: Master = None,
+    memory_limit: MemoryLimit = None,
+    temp_dir: TempDir = None,
     missing: Missing = "error",
     plot: Annotated[
         Path | None, typer.Option(help="Draw the curves into this .png, .svg or .pdf.")
@@ -81,7 +85,7 @@ def propensity(
     with open_log(
         log, reader=reader, columns=columns, context=context, values=values,
         join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
-        engine=engine, master=master,
+        engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
     ) as opened:  # fmt: skip
         check, found = propensities_of(
             opened, table, method=method, randomized=randomized, depth=depth, missing=missing,

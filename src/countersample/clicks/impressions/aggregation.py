@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
-import numpy as np
 
 from countersample.clicks.impressions.columns import INTEGER
 from countersample.clicks.impressions.counts import MAX_POSITION
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
 PAIR = ["query_id", "item_id"]
 KEYS = (*PAIR, "position")
-_LARGEST = float(np.finfo(np.float64).max)  # NaN is beyond it in some engines, in none below
-_MOST = 2**53  # whole numbers beyond it are not exact in a float
+MOST = 2**53  # impressions of a log: whole numbers beyond it are not exact in a float
 
 
 @dataclass(frozen=True)
@@ -178,6 +176,15 @@ def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return rows.filter(nw.col("clicked") > 0).group_by(*by).agg(**sums)
 
 
+def total_shown(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the impressions of all possible rows of a log that was counted before, lazily.
+
+    Their sum is a float, which is exact as far as there may be so many, and wraps nowhere.
+    """
+    rows = frame.filter(_is_possible(frame))
+    return rows.select(shown=nw.col("impressions").cast(nw.Float64)).select(nw.col("shown").sum())
+
+
 def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return what `problems_of` reads, one row, lazily."""
     schema = frame.collect_schema()
@@ -295,7 +302,7 @@ def has_possible_click(schema: nw.Schema) -> nw.Expr:
     click, shown = nw.col("click"), nw.col("impressions")
     if "impressions" not in schema:
         return (click == 0) | (click == 1)
-    is_good = (shown >= 1) & (shown <= _MOST) & (click >= 0) & (click <= shown)
+    is_good = (shown >= 1) & (shown <= MOST) & (click >= 0) & (click <= shown)
     for name in ("click", "impressions"):
         if schema[name].is_float():
             is_good &= nw.col(name).round(0) == nw.col(name)
@@ -307,7 +314,7 @@ def _has_value(schema: nw.Schema) -> nw.Expr:
     if "value" not in schema:
         return nw.lit(True)
     value = nw.col("value")
-    return (nw.col("click") == 0) | ((value >= 0) & (value <= _LARGEST))
+    return (nw.col("click") == 0) | (value >= 0)
 
 
 def mark(condition: nw.Expr) -> nw.Expr:

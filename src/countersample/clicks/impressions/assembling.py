@@ -8,6 +8,7 @@ import numpy as np
 
 from countersample.clicks.impressions.columns import INTEGER
 from countersample.clicks.impressions.counts import PositionCounts, row_keys
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +59,8 @@ def assemble(
     item, item_ids, rest = _with_rest(item, item_ids, len(query))
     context, context_ids = ids.get("context", (None, None))
     numbers = {name: np.concatenate(coded.pop(name)) for name in list(coded)}
+    if not np.isfinite(numbers.get("value", 0.0)).all():
+        raise DataError("values of clicks add up to more than a number can say: make them smaller")
     return PositionCounts.from_codes(
         query,
         item,
@@ -104,6 +107,11 @@ def encode(
     order = compute.array_sort_indices(distinct)
     rank = np.empty(len(order), np.int32)
     rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
+    if is_text and compute.any(compute.ends_with(distinct, "\0")).as_py():
+        raise DataError(
+            "an id, or a context, ends with the character NUL, which arrays of text do not keep: "
+            "take it off, or write ids in another way"
+        )
     ids = distinct.take(order).to_numpy(zero_copy_only=False)
     code = [rank[chunk.indices.to_numpy()] for chunk in column.chunks]
     return np.concatenate(code), ids.astype(np.str_) if is_text else ids

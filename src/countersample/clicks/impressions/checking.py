@@ -11,7 +11,7 @@ import narwhals as nw
 from countersample._frames import Tabular
 from countersample.clicks.impressions.columns import NONE
 from countersample.clicks.impressions.suspicion import Suspicious, describe_sessions
-from countersample.clicks.impressions.tallying import MOST_GROUPS, tally
+from countersample.clicks.impressions.tallying import MOST_GROUPS, check_total, tally
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ def check(
         raise ParameterError(
             f"randomized is {randomized!r}, expected a policy of the log: {served}"
         )
+    check_total(log)
     sessions = describe_sessions(log.frame, log.collect) if "session" in columns else None
     n_sessions = None if sessions is None else sessions.n_sessions
     problems, counts, pairs = tally(

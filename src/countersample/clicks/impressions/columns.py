@@ -20,6 +20,9 @@ OPTIONAL = (
 CANONICAL = (*REQUIRED, *OPTIONAL)
 IDS = ("query_id", "item_id")
 INTEGER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # ids of a text file that may mean numbers: 7, not 07
+# A number as text, in lower case, of which no engine makes another one than Python does.
+_NUMBER = r"^[+-]?(?:[0-9]{1,99}(?:\.[0-9]{0,99})?|\.[0-9]{1,99})(?:e[+-]?[0-9]{1,2})?$"
+_BLANKS = " \t\n\r\f\v"
 NONE = "(none)"  # the context, or the policy, of a row that has none
 _NUMBERS = ("position", "click", "impressions", "propensity", "value")
 _TEXTS = ("policy", "event")
@@ -91,7 +94,7 @@ def typed(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         if name in IDS:
             made[name] = typed_id(name, name, dtype)
         elif name in _NUMBERS:
-            made[name] = _as_number(name, dtype)
+            made[name] = as_number(name, dtype)
         elif name == "context":
             made[name] = _as_context(name, dtype)
         elif name in _TEXTS:
@@ -120,18 +123,31 @@ def typed_id(column_name: str, name: str, dtype: nw.dtypes.DType) -> nw.Expr:
     raise DataError(f"{name} is {dtype}, expected integers or text: make it text")
 
 
-def _as_number(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
+def as_number(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
+    """Return a column as numbers, null where there is none: NaN and infinity are none.
+
+    They are of 64 bits, as sums of less differ between engines, and what is written as a number is
+    told here, as engines take more than one another ("1_000", "0x10", "infinity").
+    """
     column = nw.col(name)
-    if dtype.is_integer() or dtype.is_float():
+    if dtype in {nw.UInt64, nw.Int128, nw.UInt128}:
+        fits = column <= 2**53
+        fits = fits & (column >= -(2**53)) if dtype == nw.Int128 else fits
+        return nw.when(fits).then(column).cast(nw.Int64)
+    if dtype.is_decimal():
+        return column.cast(nw.Float64)
+    if dtype.is_integer():
         return column
     if dtype == nw.Boolean:
         return column.cast(nw.Int64)
-    if dtype.is_decimal():
-        return column.cast(nw.Float64)
+    if dtype.is_float():
+        wide = column.cast(nw.Float64)
+        return nw.when(wide.is_finite()).then(wide)
     if dtype == nw.String:
-        text = column.str.strip_chars().str.to_lowercase()
+        text = column.str.strip_chars(_BLANKS).str.to_lowercase()
         false = nw.when(text == "false").then(nw.lit("0")).otherwise(text)
-        return nw.when(text == "true").then(nw.lit("1")).otherwise(false).cast(nw.Float64)
+        digits = nw.when(text == "true").then(nw.lit("1")).otherwise(false)
+        return nw.when(digits.str.contains(_NUMBER)).then(digits).cast(nw.Float64)
     raise DataError(f"{name} is {dtype}, expected numbers")
 
 

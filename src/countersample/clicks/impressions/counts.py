@@ -132,6 +132,10 @@ class PositionCounts(Tabular):
                 )
         check_rows(rank, "position", "from 1", (rank >= 1) & (rank <= MAX_POSITION))
         check_rows(shown, "impressions", "at least 1", shown >= 1)
+        if shown.sum(dtype=np.float64) >= 2**63:
+            raise DataError(
+                "impressions add up to more than 2^63, expected less: sums are of 64 bits"
+            )
         most = "0 or 1" if impressions is None else "from 0 to its impressions"
         check_rows(clicked, "click", most, (clicked >= 0) & (clicked <= shown))
         check_rows(worth, "value", "0 without a click, else a number of at least 0",
@@ -349,9 +353,16 @@ def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
                 f"{name} has values of type {' and '.join(kinds)}, expected all integers or all "
                 "text: make them one"
             )
-        array = array.astype(np.int64 if kinds == ["int"] else np.str_)
-    if array.dtype.kind not in "iuU":
+        if kinds == ["str"]:
+            check_rows(array, name, "text that does not end with NUL, which arrays do not keep",
+                       np.array([value[-1:] != "\0" for value in array]))  # fmt: skip
+            return array.astype(np.str_)
+        check_rows(array, name, "an integer of 64 bits",
+                   np.array([-(2**63) <= value < 2**63 for value in array]))  # fmt: skip
+    if array.dtype.kind not in "iuUO":
         raise DataError(f"{name} is of type {array.dtype}, expected integers or text")
+    if array.dtype == np.uint64:
+        check_rows(array, name, "an integer of 64 bits, with a sign", array < 2**63)
     return array if array.dtype.kind == "U" else array.astype(np.int64)
 
 

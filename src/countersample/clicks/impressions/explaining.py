@@ -33,7 +33,13 @@ def explained(
         if str(error).startswith(source):
             raise
         raise DataError(f"{source}: {error}") from error
-    except (pa.ArrowException, nw.exceptions.NarwhalsError, OSError, *errors) as error:
+    except (
+        pa.ArrowException,
+        nw.exceptions.NarwhalsError,
+        OSError,
+        UnicodeError,  # Arrow's, of names that are not UTF-8
+        *errors,
+    ) as error:
         raise DataError(f"{source}: {sentence(error)}") from error
 
 

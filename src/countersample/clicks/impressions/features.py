@@ -14,7 +14,7 @@ from countersample.clicks.impressions.assembling import encode
 from countersample.clicks.impressions.columns import typed_id
 from countersample.clicks.impressions.counts import row_keys
 from countersample.clicks.impressions.engines import Pandas
-from countersample.clicks.impressions.files import find_files
+from countersample.clicks.impressions.files import find_files, format_of
 from countersample.clicks.impressions.queries import join_query_ids
 from countersample.data.choosing import choose_features
 from countersample.data.dataset import RankingDataset
@@ -95,7 +95,7 @@ def read_features(
     try:
         files = find_files(name)
     except DataError:
-        if not Path(name).exists():
+        if not Path(name).exists() or format_of(name) is not None:
             raise
         return _of_dataset(Path(name), features, drop)  # LETOR text, whose name may be anything
     with Pandas.explained(name), ExitStack() as cleanup:

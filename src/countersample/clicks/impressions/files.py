@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from countersample.clicks.impressions.formats import FORMATS
 from countersample.data.sources import COMPRESSED_SUFFIXES, listed, open_source
@@ -17,9 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import ExitStack
 
+    from pyarrow.fs import FileSystem
+
     from countersample.clicks.impressions.formats import Format
 
 _BLOCK = 1 << 20  # bytes
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_NO_FILE = (
+    "a pipe or a device, expected a file: a log is read more than once, so write it to one first"
+)
 
 
 @dataclass(frozen=True)
@@ -30,13 +37,39 @@ class Files:
     paths: tuple[str, ...]  # each file, or the address of a remote source as it was given
     format: Format
     folder: str | None = None  # where partitions (``policy=a/``) are counted from
+    temporary: str | None = None  # where some of them were unpacked to, in the same partitions
+
+    def located(self) -> tuple[FileSystem, list[str]]:
+        """Return where Arrow finds the files: on this machine, or at an address."""
+        from pyarrow import fs  # noqa: PLC0415 (heavy, only where used)
+
+        if not self.is_remote:
+            return fs.LocalFileSystem(), [str(Path(path).absolute()) for path in self.paths]
+        system, path = fs.FileSystem.from_uri(self.paths[0])
+        return system, [path]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the user gave an address (``s3://…``)."""
+        return "://" in self.paths[0]
+
+    def partitions(self, path: str) -> dict[str, str | None]:
+        """Return what the folders of a file say (``policy=a/``), text or nothing."""
+        said = dict(part.split("=", 1) for part in self._inner(path))
+        return {k: None if v == _NO_PARTITION else unquote(v) for k, v in said.items()}
+
+    def _inner(self, path: str) -> list[str]:
+        if self.folder is None or self.is_remote:
+            return []
+        base = next(b for b in (self.folder, self.temporary) if b and Path(path).is_relative_to(b))
+        return [part for part in Path(path).relative_to(base).parts[:-1] if "=" in part]
 
     def unpacked(self, readable: Iterable[str], cleanup: ExitStack) -> Files:
         """Return the files with those decompressed whose ending is not among the readable ones.
 
         They go to a temporary folder that `cleanup` removes.
         """
-        left = {*readable} if self.format.is_stream else set()
+        left = {*readable}.intersection(self.format.unpacks)
         suffixes = [Path(path).suffix for path in self.paths]
         packed = {s for s in suffixes if s in COMPRESSED_SUFFIXES and s not in left}
         if not packed:
@@ -45,38 +78,70 @@ class Files:
         paths = list(self.paths)
         for number, suffix in enumerate(suffixes):
             if suffix in packed:
-                paths[number] = str(folder / f"{number}.{self.format.name}")
+                target = Path(folder, str(number), *self._inner(paths[number]))
+                target.mkdir(parents=True)
+                paths[number] = str(target / f"{number}.{self.format.name}")
                 _decompress(self.paths[number], paths[number])
-        return replace(self, paths=tuple(paths))
+        return replace(self, paths=tuple(paths), temporary=str(folder))
 
 
 def find_files(source: str, known: Format | None = None) -> Files:
     """Find the files that a path, a folder, a glob or an address (``s3://…``) means.
 
+    What is there under this very name is taken, whatever characters the name has.
+
     Where the format is known, a file may have any name; of a folder, those with the endings of the
     format are taken.
     """
     formats = FORMATS if known is None else (known,)
-    if "://" in source:
-        return Files(source, (source,), known or format_of(source) or FORMATS[0], source)
     path = Path(source)
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p, path))
-        files = [str(p) for p in found if format_of(p.name, formats)]
+        files = _in_folder(path, formats)
         if not files:
             raise DataError(
                 f"{source}: no file of a log in this folder, expected {_endings(formats)}"
             )
-        return Files(source, tuple(files), known or _one_format(source, files), source)
+        return Files(source, files, known or _one_format(source, files), source)
     if path.is_file():
-        return Files(source, (source,), known or _one_format(source, [source]))
+        return Files(source, _distinct([path]), known or _one_format(source, [source]))
+    if path.exists():
+        raise DataError(f"{source}: {_NO_FILE}")
+    if "://" in source:
+        return Files(source, (source,), known or format_of(source) or FORMATS[0], source)
     if glob.has_magic(source):
         matches = glob.glob(source, recursive=True)  # noqa: PTH207 (it may be absolute)
-        files = sorted(match for match in matches if Path(match).is_file())
+        files = _distinct(found for found in map(Path, sorted(matches)) if not found.is_dir())
         if files:
             base = str(Path(re.split(r"[*?[]", source)[0] + "x").parent)
-            return Files(source, tuple(files), known or _one_format(source, files), base)
+            return Files(source, files, known or _one_format(source, files), base)
     raise DataError(f"{source}: no such file or folder")
+
+
+def _in_folder(folder: Path, formats: Sequence[Format]) -> tuple[str, ...]:
+    """Return the files of a log in a folder and in those within it."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if _is_hidden(path, folder):
+            continue
+        if not path.is_dir():
+            found += [path] if format_of(path.name, formats) else []
+        elif path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            raise DataError(
+                f"{path}: a link to another folder, which is not followed: name the files with a "
+                "pattern, or put them into one folder"
+            )
+    return _distinct(found)
+
+
+def _distinct(paths: Iterable[Path]) -> tuple[str, ...]:
+    """Return each file once, however many links lead to it; refuse what is no file."""
+    found: dict[Path, str] = {}
+    for path in paths:
+        if not path.is_file():
+            raise DataError(f"{path}: {_NO_FILE if path.exists() else 'a link to nothing'}")
+        # libraries take a leading ~ for the home folder
+        found.setdefault(path.resolve(), f"./{path}" if path.parts[0][0] == "~" else str(path))
+    return tuple(found.values())
 
 
 def format_of(name: str, formats: Sequence[Format] | None = None) -> Format | None:
@@ -88,7 +153,7 @@ def format_of(name: str, formats: Sequence[Format] | None = None) -> Format | No
     return next((known for known in formats or FORMATS if ending in known.endings), None)
 
 
-def _one_format(source: str, files: list[str]) -> Format:
+def _one_format(source: str, files: Sequence[str]) -> Format:
     formats = [format_of(f) for f in files]
     if None in formats:
         odd = files[formats.index(None)]

@@ -6,14 +6,17 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from countersample.clicks.impressions.columns import IDS
+from countersample.clicks.impressions.columns import CANONICAL, IDS
 from countersample.clicks.impressions.explaining import explained
+from countersample.clicks.impressions.json_lines import read_lines
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow as pa
+    from pyarrow.csv import ParseOptions
+    from pyarrow.dataset import Dataset
 
     from countersample.clicks.impressions.files import Files
 
@@ -27,8 +30,8 @@ class Format(ABC):
     delimiter: str = ""  # what stands between two values of a line, where that is so
     #: Whether ids are text of a file that knows no types, so that "7" may mean the number.
     has_text_ids: ClassVar[bool] = False
-    #: Whether it is read from start to end, so that an engine can unpack it on the way.
-    is_stream: ClassVar[bool] = True
+    #: The endings of compressed files that may be unpacked on the way, where an engine does.
+    unpacks: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:
@@ -37,6 +40,10 @@ class Format(ABC):
         A format with types keeps them.
         """
 
+    def open(self, files: Files) -> pa.Table | Dataset:
+        """Return what can be read of the files without all of it in memory, else `read` them."""
+        return self.read(files)
+
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:  # noqa: B027 (few do)
         """Refuse files that do not fit together, before they are opened."""
 
@@ -44,25 +51,37 @@ class Format(ABC):
 class Parquet(Format):
     """Files with types, maybe in folders that are partitions (``policy=a/``)."""
 
-    is_stream = False
-
-    def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
+    def open(self, files: Files) -> Dataset:  # noqa: D102 (as in Format)
         from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
 
+        system, paths = files.located()
         partitioning = None if files.folder is None else "hive"
-        return dataset.dataset(list(files.paths), partitioning=partitioning).to_table()
+        source = paths[0] if files.is_remote else paths  # which may be a folder
+        return dataset.dataset(source, filesystem=system, partitioning=partitioning)
+
+    def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
+        return self.open(files).to_table()
 
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:
-        """Refuse files of one log whose ids are of different types."""
+        """Refuse files of one log whose ids are of different types, or that lack a column."""
         if len(files.paths) < 2:
             return
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
         from pyarrow import parquet  # noqa: PLC0415
 
+        own = {(columns or {}).get(name, name) for name in CANONICAL}
+        known: set[str] = set()
         first: dict[str, tuple[str, str]] = {}
         for path in files.paths:
             with explained(path, (ValueError,)):
                 schema = parquet.read_schema(path)
+            there = own.intersection(schema.names)
+            known = known or there
+            if there != known:  # some engines would take it for a column of nothing
+                raise DataError(
+                    f"{path} has the columns {', '.join(sorted(there))} of a log, and "
+                    f"{files.paths[0]} has {', '.join(sorted(known))}, expected the same in all"
+                )
             for name in IDS:
                 index = schema.get_field_index((columns or {}).get(name, name))
                 if index < 0:
@@ -77,52 +96,116 @@ class Parquet(Format):
 
 
 class Delimited(Format):
-    """CSV and TSV: lines of values without types, with a delimiter between them."""
+    """CSV and TSV: lines of values without types, with a delimiter between them.
+
+    The dialect is that of RFC 4180, and nothing about it is guessed: the first line has the names,
+    a value may stand in double quotes and then have delimiters, newlines and quotes (each written
+    twice) in it, lines end in LF, CRLF or CR. A value without anything in it is missing; blank
+    lines are passed over, lines of another length refused.
+    """
 
     has_text_ids = True
+    unpacks = (".gz", ".bz2")
+
+    def open(self, files: Files) -> Dataset:
+        """Return all values as text, by Arrow's reader, so that engines cannot disagree."""
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import csv, dataset  # noqa: PLC0415
+
+        text = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
+        form = dataset.CsvFileFormat(parse_options=self._dialect(), convert_options=text)
+        system, paths = files.located()
+        first: list[str] = []
+        for path in paths:
+            with explained(path):
+                names = form.inspect(path, system).names
+            _check_names(path, names)
+            first = first or names
+            if sorted(names) != sorted(first):
+                raise DataError(
+                    f"{path} has the columns {', '.join(names)}, and {paths[0]} has "
+                    f"{', '.join(first)}, expected the same in all files"
+                )
+        first = [name for name in first if name]  # of the others none can be asked for
+        inner = [name for name in files.partitions(paths[0]) if name not in first]
+        return dataset.dataset(
+            paths,
+            schema=pa.schema([(name, pa.string()) for name in (*first, *inner)]),
+            format=form,
+            filesystem=system,
+            partitioning=dataset.partitioning(
+                pa.schema([(name, pa.string()) for name in inner]), flavor="hive"
+            )
+            if inner
+            else None,
+        )
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: D102 (as in Format)
+        if as_text is None:
+            return self.open(files).to_table()
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
         from pyarrow import csv  # noqa: PLC0415
 
-        parse = csv.ParseOptions(delimiter=self.delimiter)
-        tables = []
-        for path in files.paths:
-            if as_text is not None:
-                convert = csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string()))
-            else:
-                with csv.open_csv(path, parse_options=parse) as reader:
-                    names = reader.schema.names
-                convert = csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()),
-                    strings_can_be_null=True,
-                    null_values=[""],
-                )
-            tables.append(csv.read_csv(path, parse_options=parse, convert_options=convert))
-        return pa.concat_tables(tables)
+        typed = csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string()))
+        return pa.concat_tables(
+            csv.read_csv(path, parse_options=self._dialect(), convert_options=typed)
+            for path in files.paths
+        )
+
+    def _dialect(self) -> ParseOptions:
+        from pyarrow import csv  # noqa: PLC0415 (heavy, only where used)
+
+        return csv.ParseOptions(
+            delimiter=self.delimiter,
+            quote_char='"',
+            double_quote=True,
+            escape_char=False,
+            newlines_in_values=True,
+            ignore_empty_lines=True,
+        )
 
 
 class JsonLines(Format):
-    """An object a line; a column whose type changes is an error."""
+    """An object a line; a column whose type changes is an error.
+
+    Text is text, whatever it looks like: JSON knows no times.
+    """
+
+    unpacks = (".gz", ".bz2", ".xz", ".zst")
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-        from pyarrow import json  # noqa: PLC0415
 
-        tables = [json.read_json(path) for path in files.paths]
+        tables = []
+        for path in files.paths:
+            table = read_lines(path)
+            _check_names(path, table.column_names)
+            times = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+            if times:  # text that looks like it
+                table = read_lines(path, as_text=times)
+            for name, value in files.partitions(path).items():
+                if name not in table.column_names:
+                    column = pa.repeat(pa.scalar(value, pa.string()), len(table))
+                    table = table.append_column(name, column)
+            tables.append(table)
         return pa.concat_tables(tables, promote_options="default")
 
 
 class Feather(Format):
     """Arrow's own files, with types."""
 
-    is_stream = False
-
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
         from pyarrow import feather  # noqa: PLC0415
 
         return pa.concat_tables([feather.read_table(path) for path in files.paths])
+
+
+def _check_names(path: str, names: Sequence[str]) -> None:
+    """Refuse a name of which an engine that is given the table sees but the start."""
+    cut = next((name for name in names if "\0" in name), None)
+    if cut is not None:
+        raise DataError(f"{path}: the column {cut!r} has the character NUL in its name: rename it")
 
 
 FORMATS: tuple[Format, ...] = (

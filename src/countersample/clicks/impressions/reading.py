@@ -14,7 +14,6 @@ import numpy as np
 from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.assembling import integers, rows_of
 from countersample.clicks.impressions.checking import LogCheck, check
-from countersample.clicks.impressions.columns import IDS
 from countersample.clicks.impressions.days import days_of, rows_of_days
 from countersample.clicks.impressions.engines import (
     ENGINES,
@@ -32,7 +31,7 @@ from countersample.clicks.impressions.suspicion import (
     left_out,
     without,
 )
-from countersample.clicks.impressions.tallying import MOST_GROUPS, tally
+from countersample.clicks.impressions.tallying import MOST_GROUPS, check_total, tally
 from countersample.data.frames import as_narwhals
 from countersample.errors import DataError, ParameterError
 
@@ -142,6 +141,7 @@ class Impressions(AbstractContextManager["Impressions"]):
             raise DataError(
                 f"{self.source}: no column 'session', so sessions that look wrong cannot be told"
             )
+        check_total(self)
         found = describe_sessions(self.frame, self.collect).suspicious
         return replace(self, frame=without(self.frame, found), left_out=left_out(found))
 
@@ -182,6 +182,11 @@ class Impressions(AbstractContextManager["Impressions"]):
             )
         weight = np.zeros(len(counts))
         weight[rows_of(table, counts, has_text_ids=self.has_text_ids)] = table["weight"].to_numpy()
+        if not np.isfinite(weight).all():
+            raise DataError(
+                f"{self.source}: a propensity is so small that clicks weigh more than a number can "
+                "say: correct it, or estimate propensities from the log"
+            )
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = counts.value / weight
         mean[(counts.clicks > 0) & (counts.value == 0)] = 1.0
@@ -289,7 +294,7 @@ def _read_files(
     made = make_engine(find_engine(engine or _DEFAULT), cleanup, settings)
     with made.explained(source):
         rows, has_text_ids = found.open(source, made, preparation, cleanup)
-        made.check_ids(rows.to_native(), dict(zip(IDS, IDS, strict=True)))
+        made.check_types(rows.to_native())
         frame = preparation.finish(rows)
     return Impressions(frame, made.name, source, has_text_ids=has_text_ids)
 

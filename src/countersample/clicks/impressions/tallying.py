@@ -12,6 +12,7 @@ from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.aggregation import Problems
 from countersample.clicks.impressions.assembling import assemble, integers
 from countersample.clicks.impressions.engines import find_engine
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from countersample.clicks.impressions.counts import PositionCounts
@@ -60,6 +61,7 @@ def tally(
     The sessions of each query are those that the log names, unless its rows stand for several
     impressions; without, they are the impressions of the first position.
     """
+    check_total(log)
     engine = find_engine(log.engine)
     with ExitStack() as kept:
         groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
@@ -85,6 +87,18 @@ def tally(
             n_sessions=n_sessions,
         )
         return Tally(problems, counts, pairs)
+
+
+def check_total(log: Impressions) -> None:
+    """Refuse a log that was counted before and has more impressions than can be added up."""
+    if "impressions" not in log.columns:
+        return
+    total = log.collect(aggregation.total_shown(log.frame))["shown"][0].as_py()
+    if total is not None and total > aggregation.MOST:
+        raise DataError(
+            f"{log.source}: its impressions add up to {total:.3g}, expected at most 2^53 "
+            f"({aggregation.MOST:.3g}), as far as sums are exact"
+        )
 
 
 def _problems(log: Impressions, groups: nw.LazyFrame[Any]) -> Problems:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import narwhals as nw
     import pyarrow as pa
+    from pyarrow.dataset import Dataset
 
     from countersample.clicks.impressions.files import Files
     from countersample.clicks.impressions.formats import Format
@@ -44,20 +45,20 @@ class Engine(ABC):
         """Start it."""
 
     @abstractmethod
-    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (the engine's own frame)
-        """Take a table from memory."""
+    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401 (the engine's own frame)
+        """Take a table from memory, or what Arrow reads when it is asked for."""
 
     def readers(self) -> Readers:
         """Return how it opens the formats that it reads by itself, lazily where it can."""
         return {}
 
     def scan(self, files: Files) -> Any:  # noqa: ANN401 (the engine's own frame)
-        """Open files by its own reader, or else through Arrow, in memory."""
+        """Open files by its own reader, or else through Arrow."""
         reader = self.readers().get(type(files.format))
-        return self.from_arrow(files.format.read(files)) if reader is None else reader(files)
+        return self.from_arrow(files.format.open(files)) if reader is None else reader(files)
 
-    def check_ids(self, frame: Any, names: Mapping[str, str]) -> None:  # noqa: ANN401, B027 (few do)
-        """Refuse columns of ids that it could not give one type; `names` are the log's own."""
+    def check_types(self, frame: Any) -> None:  # noqa: ANN401, B027 (few do)
+        """Refuse columns that it could not give one type."""
 
     @classmethod
     def collect(cls, frame: nw.LazyFrame[Any], source: str) -> pa.Table:
@@ -92,3 +93,8 @@ class Engine(ABC):
     def explained(cls, source: str) -> AbstractContextManager[None]:
         """Turn its errors into one sentence that names the source."""
         return explained(source, cls.errors(), cls.sentence)
+
+
+def in_memory(table: pa.Table | Dataset) -> pa.Table:
+    """Return a table with its rows there."""
+    return table.to_table() if hasattr(table, "to_table") else table

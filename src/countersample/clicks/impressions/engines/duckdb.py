@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import glob
+import tempfile
 import uuid
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
 from countersample._cores import available_cores
-from countersample.clicks.impressions.columns import IDS, MIXED
+from countersample.clicks.impressions.columns import MIXED
 from countersample.clicks.impressions.engines.base import Engine
 from countersample.clicks.impressions.explaining import first_line
-from countersample.clicks.impressions.formats import Delimited, JsonLines, Parquet
+from countersample.clicks.impressions.formats import JsonLines, Parquet
+from countersample.clicks.impressions.sql import quoted
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from contextlib import ExitStack
 
     import pyarrow as pa
+    from pyarrow.dataset import Dataset
 
     from countersample.clicks.impressions.engines.base import Readers
     from countersample.clicks.impressions.files import Files
+
+_AZURE = ("az", "azure", "abfss")
+#: What JSON has, beside text; other types are guesses.
+_OF_JSON = ("boolean", "bigint", "ubigint", "hugeint", "uhugeint", "double")
 
 
 class DuckDB(Engine):
@@ -46,7 +55,12 @@ class DuckDB(Engine):
             "threads": available_cores(),
             "preserve_insertion_order": False,  # less memory, and nothing here depends on it
             "memory_limit": memory_limit,
-            "temp_directory": temp_dir,
+            # Else it would be in the current folder. It is made when needed, and removed.
+            "temp_directory": temp_dir or str(Path(tempfile.gettempdir(), _unique())),
+            # What it can do is what is installed with it: nothing is fetched for a name in a query.
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,
         }
         given = {name: value for name, value in settings.items() if value is not None}
         try:
@@ -59,17 +73,18 @@ class DuckDB(Engine):
         cleanup.callback(self.connection.close)
 
     def readers(self) -> Readers:  # noqa: D102 (as in Engine)
-        return {Parquet: self._parquet, Delimited: self._delimited, JsonLines: self._json}
+        return {Parquet: self._parquet, JsonLines: self._json}
 
-    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401, D102 (as in Engine)
+    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401, D102 (as in Engine)
         return self.connection.from_arrow(table)
 
-    def check_ids(self, frame: Any, names: Mapping[str, str]) -> None:  # noqa: ANN401 (a relation)
-        """Refuse ids that can only be JSON: numbers in some lines, text in others."""
-        types = dict(zip(frame.columns, frame.types, strict=True))
-        for name in IDS:
-            if str(types[names[name]]) == "JSON":
-                raise DataError(MIXED.format(name=name))
+    def check_types(self, frame: Any) -> None:  # noqa: ANN401 (a relation)
+        """Refuse a column that can only be JSON: numbers in some lines, text in others."""
+        for name, kind in zip(frame.columns, frame.types, strict=True):
+            if str(kind) == "JSON":
+                there = f"{quoted(name)} is not null and json_type({quoted(name)}) <> 'NULL'"
+                if frame.filter(there).limit(1).fetchall():
+                    raise DataError(MIXED.format(name=name))
 
     @classmethod
     def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Engine)
@@ -80,7 +95,7 @@ class DuckDB(Engine):
     @contextmanager
     def kept(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
         """Keep it in a temporary table, which goes to the disk where memory ends."""
-        name = f"countersample_{uuid.uuid4().hex}"
+        name = _unique()
         rows = frame.to_native()
         try:
             with cls.explained(source):
@@ -105,18 +120,51 @@ class DuckDB(Engine):
 
     def _parquet(self, files: Files) -> Any:  # noqa: ANN401 (a relation)
         return self.connection.read_parquet(
-            list(files.paths), hive_partitioning=files.folder is not None
-        )
-
-    def _delimited(self, files: Files) -> Any:  # noqa: ANN401 (a relation)
-        return self.connection.read_csv(
-            list(files.paths), delimiter=files.format.delimiter, header=True, all_varchar=True
+            self._paths(files), hive_partitioning=files.folder is not None
         )
 
     def _json(self, files: Files) -> Any:  # noqa: ANN401 (a relation)
-        return self.connection.read_json(
-            list(files.paths),
-            format="newline_delimited",
-            sample_size=-1,
-            convert_strings_to_integers=False,
-        )
+        def read(**settings: Any) -> Any:  # noqa: ANN401 (a relation)
+            return self.connection.read_json(
+                self._paths(files),
+                format="newline_delimited",
+                hive_partitioning=files.folder is not None,
+                hive_types_autocast=False,
+                **settings,
+            )
+
+        guessed = read(sample_size=-1, convert_strings_to_integers=False)
+        types = zip(guessed.columns, guessed.types, strict=True)
+        return read(columns={name: _stated(kind) for name, kind in types})
+
+    def _paths(self, files: Files) -> list[str]:
+        """Return paths that mean these files and no others, and make addresses readable."""
+        if not files.is_remote:
+            return [glob.escape(path) for path in files.paths]
+        scheme = files.paths[0].split("://")[0]
+        extension = "azure" if scheme in _AZURE else "httpfs"
+        install = f"import duckdb; duckdb.install_extension('{extension}')"
+        try:
+            self.connection.load_extension(extension)
+        except self.errors() as error:
+            raise ParameterError(
+                f"DuckDB reads {scheme}:// with its extension {extension}, which is not installed: "
+                f'do so once (python -c "{install}"), or copy the files to this machine'
+            ) from error
+        return list(files.paths)
+
+
+def _unique() -> str:
+    return f"countersample_{uuid.uuid4().hex}"
+
+
+def _stated(kind: Any) -> str:  # noqa: ANN401 (a type of DuckDB)
+    """Return a type that JSON has for one that DuckDB guessed: ids may look like UUIDs or times."""
+    if kind.id == "struct":
+        fields = (f"{quoted(name)} {_stated(inner)}" for name, inner in kind.children)
+        return f"STRUCT({', '.join(fields)})"
+    if kind.id == "map":
+        return f"MAP(VARCHAR, {_stated(kind.children[1][1])})"
+    if kind.id == "list":
+        return f"{_stated(kind.children[0][1])}[]"
+    return str(kind) if kind.id in _OF_JSON or str(kind) == "JSON" else "VARCHAR"

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import glob
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
 from countersample._extras import need
 from countersample.clicks.impressions.engines.base import Engine
-from countersample.clicks.impressions.formats import Delimited, Parquet
+from countersample.clicks.impressions.formats import Parquet
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
     import pyarrow as pa
+    from pyarrow.dataset import Dataset
 
     from countersample.clicks.impressions.engines.base import Readers
     from countersample.clicks.impressions.files import Files
 
 
 class Polars(Engine):
-    """Polars, which reads Parquet, CSV and TSV lazily."""
+    """Polars; Parquet, CSV and TSV are read lazily."""
 
     name = "polars"
     implementations = (nw.Implementation.POLARS,)
@@ -30,9 +32,11 @@ class Polars(Engine):
         self.polars = need("polars")
 
     def readers(self) -> Readers:  # noqa: D102 (as in Engine)
-        return {Parquet: self._parquet, Delimited: self._delimited}
+        return {Parquet: self._parquet}
 
-    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401, D102 (as in Engine)
+    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401, D102 (as in Engine)
+        if hasattr(table, "to_table"):
+            return self.polars.scan_pyarrow_dataset(table)
         return self.polars.from_arrow(table).lazy()
 
     @classmethod
@@ -40,14 +44,8 @@ class Polars(Engine):
         return (need("polars").exceptions.PolarsError,)
 
     def _parquet(self, files: Files) -> Any:  # noqa: ANN401 (a lazy frame)
+        if not files.is_remote and any(map(glob.has_magic, files.paths)):
+            return self.from_arrow(files.format.open(files))  # to which no name is a pattern
         return self.polars.scan_parquet(
             list(files.paths), hive_partitioning=files.folder is not None
-        )
-
-    def _delimited(self, files: Files) -> Any:  # noqa: ANN401 (a lazy frame)
-        return self.polars.scan_csv(
-            list(files.paths),
-            separator=files.format.delimiter,
-            infer_schema=False,
-            quote_char='"',
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 import narwhals as nw
 
 from countersample._extras import need
-from countersample.clicks.impressions.engines.base import Engine
+from countersample.clicks.impressions.engines.base import Engine, in_memory
 from countersample.clicks.impressions.explaining import first_line
 from countersample.clicks.impressions.formats import Delimited, JsonLines, Parquet
 from countersample.errors import DataError, ParameterError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     import pyarrow as pa
+    from pyarrow.dataset import Dataset
 
     from countersample.clicks.impressions.engines.base import Readers
     from countersample.clicks.impressions.files import Files
@@ -80,9 +82,9 @@ class Spark(Engine):
         """Return readers whose paths the workers must see too."""
         return {Parquet: self._parquet, Delimited: self._delimited, JsonLines: self._json}
 
-    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a data frame)
+    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401 (a data frame)
         """Send a table from memory to the workers."""
-        return self.session.createDataFrame(table)
+        return self.session.createDataFrame(in_memory(table))
 
     @classmethod
     @contextmanager
@@ -101,23 +103,45 @@ class Spark(Engine):
         return need("pyspark.errors").PySparkException, need("py4j.protocol").Py4JError
 
     def _parquet(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
-        reader = self.session.read
-        if files.folder is not None:
-            reader = reader.option("basePath", files.folder)
-        return reader.parquet(*files.paths)
+        return self._reader(files).parquet(*_paths(files))
 
     def _delimited(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
-        return self.session.read.csv(
-            list(files.paths),
+        """Read the dialect of `Delimited`, but for newlines in values, which are refused.
+
+        Lines are parsed whole, as one of another length is else not noticed.
+        """
+        reader = self._reader(files).option("columnPruning", "false")
+        return reader.csv(
+            _paths(files),
             sep=files.format.delimiter,
             header=True,
+            quote='"',
             escape='"',
             mode="FAILFAST",
             enforceSchema=False,
+            unescapedQuoteHandling="RAISE_ERROR",
         )
 
     def _json(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
-        return self.session.read.json(list(files.paths), mode="FAILFAST")
+        return self._reader(files).json(_paths(files), mode="FAILFAST")
+
+    def _reader(self, files: Files) -> Any:  # noqa: ANN401 (a reader of data frames)
+        if files.folder is None:
+            return self.session.read
+        unpacked = [path for path in files.paths if path.startswith(files.temporary or "\0")]
+        base = files.temporary if unpacked == list(files.paths) else files.folder
+        return self.session.read.option("basePath", base)
+
+
+def _paths(files: Files) -> list[str]:
+    """Return paths that mean these files and no others."""
+    return [_plain(files, path) for path in files.paths]
+
+
+def _plain(files: Files, path: str) -> str:
+    if files.is_remote:
+        return path
+    return re.sub(r"([\\*?{}\[\]])", r"\\\1", str(Path(path).absolute()))
 
 
 def _check_java() -> None:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.formats import Feather, Parquet
-from countersample.clicks.impressions.readers.base import SqlReader, need_columns, quoted
+from countersample.clicks.impressions.readers.base import SqlReader, need_columns
+from countersample.clicks.impressions.sql import quoted
 from countersample.errors import DataError
 
 if TYPE_CHECKING:

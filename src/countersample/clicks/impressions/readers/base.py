@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import narwhals as nw
 
 from countersample.clicks.impressions.engines import DuckDB
+from countersample.clicks.impressions.sql import quoted
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -94,13 +95,3 @@ def need_columns(title: str, expected: Sequence[str], found: Sequence[str]) -> N
             f"no column {' and '.join(map(repr, missing))}, which {title} has: expected "
             f"{', '.join(expected)} among the columns, found {shown}"
         )
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Return a text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"

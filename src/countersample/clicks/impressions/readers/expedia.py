@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
+from countersample.clicks.impressions.columns import as_number
 from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.readers.base import Opened, Reader, need_columns
 
@@ -45,20 +46,23 @@ class Expedia(Reader):
     ) -> Opened:
         files = find_files(source)
         frame = nw.from_native(engine.scan(files.unpacked(engine.unpacks, cleanup))).lazy()
-        need_columns("Expedia's train.csv", _EXPECTED, frame.collect_schema().names())
+        schema = frame.collect_schema()
+        need_columns("Expedia's train.csv", _EXPECTED, schema.names())
+
+        def is_one(name: str) -> nw.Expr:
+            return as_number(name, schema[name]) == 1
+
         made = frame.with_columns(
             query_id=nw.col("srch_destination_id"),
             item_id=nw.col("prop_id"),
             session=nw.col("srch_id"),
             timestamp=nw.col("date_time"),
             click=nw.col("click_bool"),
-            event=nw.when(_is("booking_bool"))
+            event=nw.when(is_one("booking_bool"))
             .then(nw.lit("booking"))
-            .otherwise(nw.when(_is("click_bool")).then(nw.lit("click"))),
-            policy=nw.when(_is("random_bool")).then(nw.lit("random")).otherwise(nw.lit("expedia")),
+            .otherwise(nw.when(is_one("click_bool")).then(nw.lit("click"))),
+            policy=nw.when(is_one("random_bool"))
+            .then(nw.lit("random"))
+            .otherwise(nw.lit("expedia")),
         )
         return Opened(preparation.select(made), files.format.has_text_ids)
-
-
-def _is(name: str) -> nw.Expr:
-    return nw.col(name).cast(nw.Int64) == 1

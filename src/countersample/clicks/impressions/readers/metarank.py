@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 from countersample._json import parse_json
 from countersample.clicks.impressions.files import find_files, first_line
 from countersample.clicks.impressions.formats import JsonLines
-from countersample.clicks.impressions.readers.base import SqlReader, literal, quoted
+from countersample.clicks.impressions.readers.base import SqlReader
 from countersample.clicks.impressions.readers.pages import impressions_of
+from countersample.clicks.impressions.sql import literal, quoted
 from countersample.errors import DataError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from countersample.clicks.impressions.readers.base import literal, quoted
+from countersample.clicks.impressions.sql import literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

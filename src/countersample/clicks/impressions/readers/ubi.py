@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample.clicks.impressions.files import Files, find_files, format_of
-from countersample.clicks.impressions.readers.base import SqlReader, literal, quoted
+from countersample.clicks.impressions.readers.base import SqlReader
 from countersample.clicks.impressions.readers.pages import IMPRESSION, impressions_of
+from countersample.clicks.impressions.sql import literal, quoted
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
