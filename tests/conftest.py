@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import hypothesis
@@ -139,6 +140,7 @@ def run(tmp_path, monkeypatch, capsys):
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("countersample._progress.PATIENCE", math.inf)  # however slow the machine
+    monkeypatch.setattr("countersample.cli._signals.watching", nullcontext)  # they are pytest's
 
     def run(*arguments, fails=False, leaves=(), code=0, told=False):
         before = {path.name for path in tmp_path.iterdir()}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countersample import _leaving
 from countersample.errors import CounterSampleError, ParameterError
 
 if TYPE_CHECKING:
@@ -23,13 +26,26 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(target)
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        yield temporary
-        _replace(temporary, target)
-    except OSError as error:
-        raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
-    finally:
-        _remove(temporary)
+    with _leaving.noted(partial(_abandon, temporary, target)):
+        try:
+            yield temporary
+            _replace(temporary, target)
+        except OSError as error:
+            raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
+        finally:
+            _remove(temporary)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Give an empty folder in the one for temporary files; it is removed at the end."""
+    folder = Path(tempfile.gettempdir(), f"countersample-{secrets.token_hex(8)}")
+    with _leaving.noted(partial(_remove, folder)):
+        try:
+            folder.mkdir(mode=0o700)
+            yield folder
+        finally:
+            _remove(folder)
 
 
 def check_writable(path: Path) -> None:
@@ -43,12 +59,25 @@ def check_writable(path: Path) -> None:
         raise ParameterError(f"{path}: cannot be written: {error.strerror}") from error
 
 
+def _aside(temporary: Path) -> Path:
+    return temporary.with_suffix(".old")
+
+
+def _abandon(temporary: Path, target: Path) -> None:
+    """Remove what was written, wherever the writing has come to."""
+    aside = _aside(temporary)
+    if aside.is_dir() and not target.is_dir():
+        aside.replace(target)
+    _remove(aside)
+    _remove(temporary)
+
+
 def _replace(temporary: Path, target: Path) -> None:
     if not target.is_dir():
         temporary.replace(target)
         return
     # A folder cannot be renamed over one that has files, so the old one steps aside first.
-    aside = temporary.with_suffix(".old")
+    aside = _aside(temporary)
     target.replace(aside)
     try:
         temporary.replace(target)
