@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SEED ?= 0
+MINUTES ?= 60
 # What a check prints is shown when it has ended (where this make can).
 TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # Neighbours stay together, so that what tests of a file share is made once.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit older lowest fuzz bench docs clean
+.PHONY: help demo test lint types unit older lowest endure fuzz bench docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +39,9 @@ older: $(VENV)/.dev  ## run the documentation and tests of numbers again, as an 
 
 lowest: $(VENV)-lowest/.test  ## run the tests with the oldest versions of what is depended on
 	$(VENV)-lowest/bin/python -m pytest $(PARALLEL) --override-ini filterwarnings=  # old ones warn
+
+endure: $(VENV)/.dev  ## train, kill, resume, convert, fit in random order for an hour (MINUTES=5)
+	$(BIN)/python tests/endure.py --minutes $(MINUTES) --seed $(SEED)
 
 fuzz: $(VENV)/.dev  ## fuzz the LETOR reader for 20 seconds
 	$(BIN)/python tests/fuzz_letor.py 20

@@ -22,7 +22,7 @@ from countersample.data import cache as cache_module
 SEED = int(os.environ.get("COUNTERSAMPLE_TEST_SEED", "0"))
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
-collect_ignore = ["as_older_cpu.py", "fuzz_letor.py"]  # programs of their own
+collect_ignore = ["as_older_cpu.py", "endure.py", "fuzz_letor.py"]  # programs of their own
 
 # The same examples on every run by default; other ones with another seed.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=SEED == 0)
