@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SEED ?= 0
+MINUTES ?= 60
 # What a check prints is shown when it has ended (where this make can).
 TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # Neighbours stay together, so that what tests of a file share is made once.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit older lowest oldest fuzz bench docs clean
+.PHONY: help demo test lint types unit older lowest oldest endure fuzz bench docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +43,9 @@ lowest: $(VENV)-lowest/.test  ## run the tests with the oldest versions of what 
 oldest: $(VENV)-oldest/.package  ## import every module, run every command with those versions
 	$(VENV)-oldest/bin/python -m pytest --quiet --override-ini filterwarnings= tests/test_package.py \
 	  tests/test_first_use.py::test_each_kernel_is_compiled_for_one_type_of_each_argument
+
+endure: $(VENV)/.dev  ## train, kill, resume, convert, fit in random order for an hour (MINUTES=5)
+	$(BIN)/python tests/endure.py --minutes $(MINUTES) --seed $(SEED)
 
 fuzz: $(VENV)/.dev  ## fuzz every reader of files for half a minute
 	$(BIN)/python tests/fuzz_letor.py 10

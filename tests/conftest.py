@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import hypothesis
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
 FUZZED = ("files", "folders", "letor", "logs")
 # Programs of their own.
-collect_ignore = ["as_older_cpu.py", *(f"fuzz_{what}.py" for what in FUZZED), "offline"]
+collect_ignore = ["as_older_cpu.py", "endure.py", "offline", *(f"fuzz_{x}.py" for x in FUZZED)]
 
 # The same examples on every run by default; other ones with another seed.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=SEED == 0)
@@ -141,6 +142,7 @@ def run(tmp_path, monkeypatch, capsys):
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("countersample._progress.PATIENCE", math.inf)  # however slow the machine
+    monkeypatch.setattr("countersample.cli._signals.watching", nullcontext)  # they are pytest's
 
     def run(*arguments, fails=False, leaves=(), code=0, told=False):
         before = {path.name for path in tmp_path.iterdir()}

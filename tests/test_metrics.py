@@ -175,7 +175,8 @@ def test_rank_is_its_twin(data, depth, favour):
     from countersample._kernels import metrics as kernels
 
     values, scores, offsets = data
-    order = kernels.rank(values, scores, offsets, depth, favour)
+    order = np.empty(len(values), np.int64)
+    kernels.rank(values, scores, offsets, depth, favour, order)
     for rows in twins.rows_of(offsets):
         twin = rows.start + np.array(twins.rank(values[rows], scores[rows], favour))
         assert order[rows][:depth].tolist() == twin[:depth].tolist()
@@ -190,8 +191,9 @@ def test_sums_are_their_twins(name, average, max_size, data, depth):
     labels, scores, offsets = data.draw(queries(max_size))
     values = labels / 4 if name != "precision_sum" else (labels > 0) * 1.0
     weights = 1 / np.arange(1.0, depth + 1)
-    order = kernels.rank(values, scores, offsets, len(values), 0)
-    result = getattr(kernels, name)(values, scores, offsets, order, weights, average)
+    order, result = np.empty(len(values), np.int64), np.empty(len(offsets) - 1)
+    kernels.rank(values, scores, offsets, len(values), 0, order)
+    getattr(kernels, name)(values, scores, offsets, order, weights, average, result)
     twin = getattr(twins, name)
     for query, rows in enumerate(twins.rows_of(offsets)):
         v, s = values[rows], scores[rows]

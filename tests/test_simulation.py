@@ -11,6 +11,7 @@ from chances import check_cells
 from conftest import SEED
 
 from countersample._kernels import clicks as kernels
+from countersample._kernels.uniforms import source_of
 from countersample.clicks import (
     CLICK_MODELS,
     Cascade,
@@ -79,14 +80,18 @@ def random_walks(rng):
 
 def test_reach_is_its_twin(rng):
     walks = random_walks(rng)
-    np.testing.assert_allclose(kernels.reach(*walks), twins.reach(*walks), rtol=1e-12)
+    reached = np.empty(walks[0][-1])
+    kernels.reach(*walks, reached)
+    np.testing.assert_allclose(reached, twins.reach(*walks), rtol=1e-12)
 
 
 @pytest.mark.parametrize("repeat", range(10))
 def test_clicks_until_is_its_twin(rng, repeat):
     walks = random_walks(rng)
     n_clicks = int(rng.integers(1, 500))
-    queries, rows = kernels.clicks_until(np.random.default_rng([SEED, repeat]), *walks, n_clicks)
+    queries, rows = np.empty(n_clicks, np.int32), np.empty(n_clicks, np.int64)
+    generator = np.random.default_rng([SEED, repeat])
+    kernels.clicks_until(source_of(generator), *walks, queries, rows)
     expected = twins.clicks_until(np.random.default_rng([SEED, repeat]), *walks, n_clicks)
     assert (queries.tolist(), rows.tolist()) == expected
 
@@ -95,7 +100,9 @@ def test_clicks_until_is_its_twin(rng, repeat):
 def test_clicks_shown_is_its_twin(rng, repeat):
     walks = random_walks(rng)
     queries = rng.integers(len(walks[0]) - 1, size=200)
-    clicked = kernels.clicks_shown(np.random.default_rng([SEED, repeat]), *walks, queries)
+    clicked = np.zeros(np.diff(walks[0])[queries].sum(), np.int8)
+    generator = np.random.default_rng([SEED, repeat])
+    kernels.clicks_shown(source_of(generator), *walks, queries, clicked)
     twin = twins.clicks_shown(np.random.default_rng([SEED, repeat]), *walks, queries)
     assert clicked.tolist() == twin
 

@@ -45,16 +45,25 @@ Every error of this package is a `CounterSampleError`: `DataError`, `ParameterEr
 `DivergedError`, `UnfittedRankerError`.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from countersample._version import __version__
 
+TYPE_CHECKING = False  # typing takes ten times as long to import as all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from countersample import export, gbdt, metrics, plans, plotting, propensity, theory, torch
     from countersample.clicks import ClickLog, PositionBias, simulate_clicks
     from countersample.clicks.impressions import read_features, read_impressions
-    from countersample.data import RankingDataset, load_letor, save_letor, synthetic
+    from countersample.data import (  # type: ignore[no-redef]  # a module is called so, too
+        RankingDataset,
+        load_letor,
+        save_letor,
+        synthetic,
+    )
     from countersample.errors import CounterSampleError, DataError, ParameterError
     from countersample.evaluation import estimate, estimate_gain, evaluate, learning_curve
     from countersample.fitting import fit_from_impressions

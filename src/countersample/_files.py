@@ -13,11 +13,13 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countersample import _leaving
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -43,13 +45,26 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     writer = f"{os.getpid()}-{_place() or '0' * 8}-{secrets.token_hex(4)}"
     temporary = target.with_name(f".{target.name}.{writer}.tmp")
     _clean_once(target.absolute().parent)
-    try:
-        yield temporary
-        _replace(temporary, target)
-    except OSError as error:
-        raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
-    finally:
-        remove(temporary)
+    with _leaving.noted(partial(_abandon, temporary, target)):
+        try:
+            yield temporary
+            _replace(temporary, target)
+        except OSError as error:
+            raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
+        finally:
+            remove(temporary)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Give an empty folder in the one for temporary files; it is removed at the end."""
+    folder = Path(tempfile.gettempdir(), f"countersample-{secrets.token_hex(8)}")
+    with _leaving.noted(partial(remove, folder)):
+        try:
+            folder.mkdir(mode=0o700)
+            yield folder
+        finally:
+            remove(folder)
 
 
 def is_file(path: Path) -> bool:
@@ -93,9 +108,22 @@ def check_writable(path: Path) -> None:
         raise ParameterError(f"{path}: cannot be written: {error.strerror}") from error
 
 
+def _aside(temporary: Path) -> Path:
+    return temporary.with_suffix(".old")
+
+
+def _abandon(temporary: Path, target: Path) -> None:
+    """Remove what was written, wherever the writing has come to."""
+    aside = _aside(temporary)
+    if aside.is_dir() and not target.is_dir():
+        aside.replace(target)
+    remove(aside)
+    remove(temporary)
+
+
 def _replace(temporary: Path, target: Path) -> None:
     """Rename; other processes may do the same at the same time, and the last one stays."""
-    aside = temporary.with_suffix(".old")
+    aside = _aside(temporary)
     for is_last in (*[False] * _ATTEMPTS, True):
         # A folder cannot be renamed over one that has files, so the old one steps aside first.
         if temporary.is_dir() and target.is_dir():

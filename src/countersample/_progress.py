@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 
 from countersample._printable import printable
@@ -162,7 +162,8 @@ def _plain_lines(what: str) -> Show:
         if share > 0:
             left = duration((moment - begin) * (1 - share) / share)
             line += f", {100 * share:.0f} % done, {left} left"
-        print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+        with suppress(OSError):  # what is shown may get lost, the work may not
+            print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
 
     return update
 

@@ -112,9 +112,12 @@ class RankedLists:
         scores = values if ideal else self.scores
         average = self._average and not ideal
         depth = self._longest if average else len(weights)
-        order = kernels.rank(values, scores, self.offsets, depth, self._favour)
-        add_up: Callable[..., Floats] = getattr(kernels, kernel)
-        return add_up(values, scores, self.offsets, order, weights, average)
+        order = np.empty(len(scores), np.int64)
+        kernels.rank(values, scores, self.offsets, depth, self._favour, order)
+        result = np.empty(len(self.offsets) - 1)
+        add_up: Callable[..., None] = getattr(kernels, kernel)
+        add_up(values, scores, self.offsets, order, weights, average, result)
+        return result
 
     def total(self, values: Floats) -> Floats:
         """Return the sum of the values of each query, (n_queries,)."""

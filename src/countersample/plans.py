@@ -98,7 +98,9 @@ class AliasTable:
         """The probability of each i as the table has it, float64 (n,)."""
         from countersample._kernels.alias import probabilities  # noqa: PLC0415 (imports numba)
 
-        return probabilities(self._threshold, self._alias)
+        found = np.empty(len(self))
+        probabilities(self._threshold, self._alias, found)
+        return found
 
     def sample(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw `size` independent values, int64 (size,)."""

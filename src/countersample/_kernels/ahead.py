@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countersample import _leaving
 from countersample._cores import available_cores
 from countersample._kernels import keeping
 
@@ -45,7 +46,8 @@ def compile_ahead(meanwhile: Iterable[Callable[[], None]]) -> None:
         )
     except OSError:
         return
-    atexit.register(process.kill)  # it ends with this process
+    atexit.register(process.kill)  # it ends with this process, however that does
+    _leaving.note(process.kill)
     _under_way.append(process)
     _meanwhile.extend(meanwhile)
 

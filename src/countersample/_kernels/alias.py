@@ -77,15 +77,15 @@ def draw(threshold: Floats, alias: Ints, indices: Ints, uniforms: Floats) -> Non
 
 
 @kernel()
-def probabilities(threshold: Floats, alias: Ints) -> Floats:
-    """π_i = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n, with compensated sums."""
+def probabilities(threshold: Floats, alias: Ints, total: Floats) -> None:
+    """total_i = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n, by compensated sums."""
     n = len(threshold)
-    total = threshold.copy()
     error = np.zeros(n)
+    for index in range(n):
+        total[index] = threshold[index]
     for index in range(n):
         to = alias[index]
         total[to], lost = _two_sum(total[to], 1.0 - threshold[index])
         error[to] += lost
     for index in range(n):
         total[index] = (total[index] + error[index]) / n
-    return total

@@ -11,9 +11,9 @@ in [S_j, S_{j−1}); its part from S_{j−1} · (1 − click) up is a click, and
 products from each item to the end of its list are made beforehand: whoever passes all that is left
 is done at once, and only what lies above a click is ever read.
 
-Random numbers come from the NumPy Generator that is handed in, by its own ``random()``; one thread
-and plain floating point (no fastmath): same generator, same bytes. Indices are not checked here;
-the callers pass checked arrays.
+Random numbers come from a NumPy Generator, handed in as `_kernels.uniforms.source_of` gives it:
+what its own ``random()`` would return. One thread and plain floating point (no fastmath): same
+generator, same bytes. Indices are not checked here; the callers pass checked arrays.
 """
 
 import numpy as np
@@ -21,82 +21,79 @@ from numpy.typing import NDArray
 
 from countersample._arrays import Floats, Ints
 from countersample._kernels.compiling import kernel, part
+from countersample._kernels.uniforms import Source, uniform
 
 
 @kernel()
-def reach(offsets: Ints, click: Floats, after_click: Floats, after_skip: Floats) -> Floats:
-    """Π over the items above of click · after_click + (1 − click) · after_skip, (n_items,).
+def reach(
+    offsets: Ints, click: Floats, after_click: Floats, after_skip: Floats, reached: Floats
+) -> None:
+    """Write Π over the items above of click · after_click + (1 − click) · after_skip, (n_items,).
 
     The probability that a user comes to an item; 1 at the top of each query.
     """
-    reached = np.empty(len(click))
     for query in range(len(offsets) - 1):
         probability = 1.0
         for row in range(offsets[query], offsets[query + 1]):
             reached[row] = probability
             probability *= click[row] * after_click[row] + (1.0 - click[row]) * after_skip[row]
-    return reached
 
 
 @kernel()
 def clicks_until(
-    rng: np.random.Generator,
+    source: Source,
     offsets: Ints,
     click: Floats,
     after_click: Floats,
     after_skip: Floats,
-    n_clicks: int,
-) -> tuple[NDArray[np.int32], Ints]:
-    """Query and row of each of n_clicks clicks, in sessions of queries drawn uniformly.
+    queries: NDArray[np.int32],
+    rows: Ints,
+) -> None:
+    """Write query and row of as many clicks as fit, in sessions of queries drawn uniformly.
 
     The last session is cut. Some item must have a chance of being clicked, or this never ends.
     """
-    queries = np.empty(n_clicks, np.int32)
-    rows = np.empty(n_clicks, np.int64)
     passed, to_end = np.empty(len(click)), np.empty(len(click))
     _pass(offsets, click, after_skip, passed, to_end)
     n_queries = len(offsets) - 1
     n_found = 0
-    while n_found < n_clicks:
-        query = np.int64(rng.random() * n_queries)
+    while n_found < len(rows):
+        query = np.int64(uniform(source) * n_queries)
         start, end = offsets[query], offsets[query + 1]
         n_before = n_found
-        n_found = _walk(rng, start, end, click, after_click, passed, to_end, rows, n_found)
+        n_found = _walk(source, start, end, click, after_click, passed, to_end, rows, n_found)
         for k in range(n_before, n_found):
             queries[k] = query
-    return queries, rows
 
 
 @kernel()
 def clicks_shown(
-    rng: np.random.Generator,
+    source: Source,
     offsets: Ints,
     click: Floats,
     after_click: Floats,
     after_skip: Floats,
     queries: Ints,
-) -> NDArray[np.int8]:
-    """Whether each item shown is clicked, in a session for each of ``queries``, (n_shown,).
+    clicked: NDArray[np.int8],
+) -> None:
+    """Write whether each item shown is clicked, in a session for each of ``queries``, (n_shown,).
 
-    The items of the first session come first, then those of the second, and so on.
+    The items of the first session come first, then those of the second, and so on. The array is
+    all zeros before.
     """
     passed, to_end = np.empty(len(click)), np.empty(len(click))
     _pass(offsets, click, after_skip, passed, to_end)
-    n_shown = most = 0
+    most = 0
     for k in range(len(queries)):
-        size = offsets[queries[k] + 1] - offsets[queries[k]]
-        n_shown += size
-        most = max(most, size)
-    clicked = np.zeros(n_shown, np.int8)
+        most = max(most, offsets[queries[k] + 1] - offsets[queries[k]])
     rows = np.empty(most, np.int64)
     first = 0
     for k in range(len(queries)):
         start, end = offsets[queries[k]], offsets[queries[k] + 1]
-        n_found = _walk(rng, start, end, click, after_click, passed, to_end, rows, 0)
+        n_found = _walk(source, start, end, click, after_click, passed, to_end, rows, 0)
         for found in range(n_found):
             clicked[first + rows[found] - start] = 1
         first += end - start
-    return clicked
 
 
 @part()
@@ -112,7 +109,7 @@ def _pass(offsets: Ints, click: Floats, after_skip: Floats, passed: Floats, to_e
 
 @part()
 def _walk(
-    rng: np.random.Generator,
+    source: Source,
     start: int,
     end: int,
     click: Floats,
@@ -125,7 +122,7 @@ def _walk(
     """Put the rows clicked on one walk at ``rows[n_found:]`` while they fit; return the new end."""
     row = start
     while row < end and n_found < len(rows):
-        u = rng.random()
+        u = uniform(source)
         if u < to_end[row]:
             break
         reached = 1.0
@@ -138,7 +135,7 @@ def _walk(
         rows[n_found] = row
         n_found += 1
         # No number is drawn where there is nothing to decide: most users always go on.
-        if after_click[row] < 1.0 and rng.random() >= after_click[row]:
+        if after_click[row] < 1.0 and uniform(source) >= after_click[row]:
             break
         row += 1
     return n_found

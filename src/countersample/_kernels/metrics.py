@@ -23,13 +23,14 @@ _RUN = 32  # so many items are sorted faster by insertion than by merging
 
 
 @kernel()
-def rank(values: Floats, scores: Floats, offsets: Ints, depth: int, favour: int) -> Ints:
-    """``order[offsets[q] + r - 1]`` is the row at rank r of query q, for r = 1..depth; (n_items,).
+def rank(
+    values: Floats, scores: Floats, offsets: Ints, depth: int, favour: int, order: Ints
+) -> None:
+    """Write an order: ``order[offsets[q] + r - 1]`` is the row at rank r of query q, r = 1..depth.
 
     Items are ordered by score, largest first; then by value as ``favour`` says; then by row. Ranks
     beyond the depth are filled with anything: with a small depth, ranking costs about O(n).
     """
-    order = np.empty(len(scores), np.int64)
     spare = np.empty(len(scores) if depth > _RUN else 0, np.int64)
     for query in range(len(offsets) - 1):
         start, end = offsets[query], offsets[query + 1]
@@ -37,37 +38,37 @@ def rank(values: Floats, scores: Floats, offsets: Ints, depth: int, favour: int)
         for run in range(start, end, width):
             _insert(values, scores, run, min(run + width, end), min(depth, width), favour, order)
         _merge(values, scores, start, end, width, favour, order, spare)
-    return order
 
 
 @kernel()
 def additive(
-    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
-) -> Floats:
-    """Σ_r weight(r) · value of the item at rank r, for each query, (n_queries,).
+    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
+    result: Floats,
+) -> None:  # fmt: skip
+    """Write Σ_r weight(r) · value of the item at rank r, for each query, (n_queries,).
 
     The order is as `rank` gives it; with ``average`` down to the last rank.
     """
-    return _added_up(values, scores, offsets, order, weights, average, False)
+    _add_up(values, scores, offsets, order, weights, average, False, result)
 
 
 @kernel()
 def precision_sum(
-    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
-) -> Floats:
-    """Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for each query; values are 0 or 1.
+    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
+    result: Floats,
+) -> None:  # fmt: skip
+    """Write Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for each query; values are 0 or 1.
 
     With weight(r) = 1/r it is the sum of the precisions at the ranks of the relevant items.
     """
-    return _added_up(values, scores, offsets, order, weights, average, True)
+    _add_up(values, scores, offsets, order, weights, average, True, result)
 
 
 @part()
-def _added_up(
+def _add_up(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
-    is_cumulative: bool,
-) -> Floats:  # fmt: skip
-    result = np.empty(len(offsets) - 1)
+    is_cumulative: bool, result: Floats,
+) -> None:  # fmt: skip
     for query in range(len(result)):
         start, end = offsets[query], offsets[query + 1]
         last = min(end, start + len(weights))
@@ -90,14 +91,16 @@ def _added_up(
             above += own
             first = stop
         result[query] = total
-    return result
 
 
 @kernel()
 def cascade(
-    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool
-) -> Floats:
-    """Σ_r weight(r) · value(r) · Π_{i<r} (1 − value(i)), for each query; values are in [0, 1].
+    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
+    result: Floats,
+) -> None:  # fmt: skip
+    """Write Σ_r weight(r) · value(r) · Π_{i<r} (1 − value(i)), for each query.
+
+    Values are in [0, 1].
 
     A user goes down the list and stops at an item with a probability that is its value.
     """
@@ -105,7 +108,6 @@ def cascade(
     # over all choices of j items of the product of their 1 − value (an elementary symmetric mean).
     # The user stops at the j-th of them with probability passed[j-1] − passed[j].
     passed = np.empty(len(weights) + 1)
-    result = np.empty(len(offsets) - 1)
     for query in range(len(result)):
         start, end = offsets[query], offsets[query + 1]
         last = min(end, start + len(weights))
@@ -130,7 +132,6 @@ def cascade(
             reached *= through
             first = stop
         result[query] = total
-    return result
 
 
 @part()

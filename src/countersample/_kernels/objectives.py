@@ -56,12 +56,10 @@ def slope_of(code: int, bound: float) -> float:
 
 
 @kernel(error_model="numpy")
-def weightings(code: int, bounds: Floats) -> tuple[Floats, Floats]:
-    """λ and λ' of each of many bounds, two arrays (n,)."""
-    values, slopes = np.empty(len(bounds)), np.empty(len(bounds))
+def weightings(code: int, bounds: Floats, values: Floats, slopes: Floats) -> None:
+    """Write λ and λ' of each of many bounds, (n,)."""
     for k in range(len(bounds)):
         values[k], slopes[k], _ = weighting(code, bounds[k])
-    return values, slopes
 
 
 @part(error_model="numpy")

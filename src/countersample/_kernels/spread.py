@@ -27,8 +27,9 @@ def spread(
     scale: Floats,
     w: Floats,
     objective: int,
-) -> Floats:
-    """ū = (1/n) Σ u_i and Σ (u_i − ū)² / (n − 1) of each run, float64 (K, 2).
+    moments: Floats,
+) -> None:
+    """Write ū = (1/n) Σ u_i and Σ (u_i − ū)² / (n − 1) of each run.
 
     u_i = level_i Σ_j share_j λ(bound_j), over the clicked items j of example i.
 
@@ -44,6 +45,8 @@ def spread(
         Of the n examples, as there.
     w : float64 (K, width)
     objective : int
+    moments : float64 (K, 2)
+        Written to.
     """
     n_runs, width = w.shape
     small = np.empty((n_runs, width), np.float32)
@@ -63,7 +66,6 @@ def spread(
         for run in range(n_runs):
             bound = np.float64(rank_bound(scores, run, n_items, np.int64(item[k])))
             values[run, k] = value_of(objective, bound)
-    moments = np.empty((n_runs, 2))
     n = len(starts) - 1
     u = np.empty(n)
     for run in range(n_runs):
@@ -79,4 +81,3 @@ def spread(
         for i in range(n):
             squares += (u[i] - mean) * (u[i] - mean)
         moments[run, 0], moments[run, 1] = mean, squares / (n - 1)
-    return moments

@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
 
 def main() -> None:
     """Run the command line; what the user did wrong becomes one sentence and exit code 1."""
-    from countersample.cli.app import app  # typer, only when it runs
+    from countersample.cli import _streams
+
+    _streams.open_closed()
+    from countersample.cli import _signals
+
+    with _signals.watching():  # before typer is imported, and what the command needs
+        _streams.show_every_character()
+        code = _run()
+    raise SystemExit(code)
+
+
+def _run() -> int | str | None:
+    """Run a command and return its exit code."""
+    import warnings
+
+    from countersample.cli import _streams
+    from countersample.cli.app import app
     from countersample.errors import CounterSampleError
 
+    code: int | str | None = 1
+    sentence, failed = None, None
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
             app()
+    except SystemExit as ended:
+        code = ended.code
     except CounterSampleError as error:
-        _fail(str(error))
+        sentence = str(error)
     except MemoryError:
-        _fail("not enough memory for this data: read it with --cache DIR, which keeps it on disk")
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+        sentence = (
+            "not enough memory for this data: read it with --cache DIR, which keeps it on disk"
+        )
+    except OSError as error:
+        failed = error
+    unwritten = _streams.finish(after=failed)
+    if isinstance(failed or unwritten, BrokenPipeError):  # the reader has gone, as `head` does
+        return 1
+    if unwritten is not None and sentence is None:
+        sentence, code = f"standard output cannot be written: {unwritten.strerror}", 1
+    elif failed is not None:
+        sentence = str(failed)
+    if sentence is not None:
+        _streams.tell(f"countersample: {sentence}")
+    return code
 
 
 def _warn(
@@ -34,20 +61,15 @@ def _warn(
     category: type[Warning],
     filename: str,
     lineno: int,
-    file: TextIO | None = None,
+    file: TextIO | None = None,  # noqa: ARG001 (of the function that it stands for)
     line: str | None = None,
 ) -> None:
     """Show what a warning says to users; what it says to programmers keeps its place in code."""
-    from countersample._printable import printable
+    import warnings
 
-    text = warnings.formatwarning(message, category, filename, lineno, line)
-    if issubclass(category, UserWarning):
-        text = f"countersample: {printable(str(message))}\n"
-    print(text, end="", file=file or sys.stderr)
+    from countersample.cli import _streams
 
-
-def _fail(sentence: str) -> None:
-    from countersample._printable import printable
-
-    print(printable(f"countersample: {sentence}"), file=sys.stderr)  # noqa: T201 (this is the display)
-    raise SystemExit(1)
+    text = f"countersample: {message}"
+    if not issubclass(category, UserWarning):
+        text = warnings.formatwarning(message, category, filename, lineno, line).rstrip("\n")
+    _streams.tell(text)

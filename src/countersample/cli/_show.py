@@ -10,6 +10,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from countersample._printable import printable
+from countersample.cli._streams import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,12 +32,17 @@ def paragraph(text: str) -> None:
 
 def note(text: str) -> None:
     """Print a sentence beside the results: to the standard error stream."""
-    print(printable(text), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+    tell(text)
 
 
 def as_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Print a value as JSON."""
-    line(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print a value as JSON; with escapes where the output cannot show every character."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2)
+    line(text)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: int = 1) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from countersample import _leaving
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
 from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
@@ -213,15 +215,8 @@ def _carry_out(
         _tell_work(experiment, state, store, n_workers, json=json)
         return
     with store.lock():
-        try:
+        with _leaving.noted(partial(_stopped, state, store, command)):
             _work(state, store, n_workers)
-        except KeyboardInterrupt:
-            left = len(state_of(work, store).missing)
-            _show.note(
-                f"Stopped: {len(work.jobs) - left} of {len(work.jobs)} jobs are done and kept. "
-                f"To go on: {command}"
-            )
-            raise typer.Exit(130) from None
         commands = tuple(dict.fromkeys(entry["command"] for entry in identity["grids"].values()))
         with share_progress("study") as progress:
             artifacts = write_artifacts(
@@ -232,6 +227,17 @@ def _carry_out(
         _show.as_json({"folder": str(out), **plain})
     else:
         _print(artifacts, out)
+
+
+def _stopped(state: State, store: Store, command: str) -> str:
+    """Say how far a study is that is stopped now, by a look at which results are there."""
+    damaged = {job.key for job in state.damaged}
+    made = [k for k, j in state.missing.items() if k not in damaged and store.path(j).exists()]
+    n_jobs = len(state.done) + len(state.missing)
+    return (
+        f"Stopped: {len(state.done) + len(made)} of {n_jobs} jobs are done and kept. "
+        f"To go on: {command}"
+    )
 
 
 def _tell_work(

@@ -52,13 +52,16 @@ class World:
     def draw(self, rng: np.random.Generator, n_sessions: int) -> Drawn:
         """Draw sessions: a query uniformly, a context, what is shown, and a user's clicks."""
         from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
+        from countersample._kernels.uniforms import source_of  # noqa: PLC0415 (as the line above)
 
         queries = rng.integers(self.dataset.n_queries, size=n_sessions)
         contexts = pick(rng, self.shares, n_sessions)
         shown = self.policy.draw(rng, [ranking[queries] for ranking in self._rankings], self._top)
         session, row, position, offsets = _flat(shown.rows)
         steps = self._steps(row, position, contexts[session])
-        click = kernels.clicks_shown(rng, offsets, *steps.walk, np.arange(n_sessions))
+        click = np.zeros(len(session), np.int8)
+        sessions = np.arange(n_sessions)
+        kernels.clicks_shown(source_of(rng), offsets, *steps.walk, sessions, click)
         policy = None if shown.policy is None else shown.policy[shown.rows >= 0]
         return Drawn(
             session,
@@ -130,7 +133,9 @@ def ranked_rows(dataset: RankingDataset, ranker: Any) -> Ints:  # noqa: ANN401 (
     from countersample._kernels.metrics import rank  # noqa: PLC0415 (numba takes 0.5 s)
 
     scores = _scores(dataset, ranker)
-    return rank(scores, scores, dataset.offsets, int(dataset.query_sizes.max(initial=1)), 0)
+    order, depth = np.empty(len(scores), np.int64), int(dataset.query_sizes.max(initial=1))
+    rank(scores, scores, dataset.offsets, depth, 0, order)
+    return order
 
 
 def _as_matrix(rows: Ints, dataset: RankingDataset) -> Ints:

@@ -61,7 +61,9 @@ class Steps(NamedTuple):
         """P(examined) = reach · examine, (n_items,)."""
         from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
-        return self.examine * kernels.reach(offsets, *self.walk)
+        reached = np.empty(len(self.examine))
+        kernels.reach(offsets, *self.walk, reached)
+        return self.examine * reached
 
 
 @dataclass(frozen=True)

@@ -279,8 +279,10 @@ def _plain_clicks(world: World, n_clicks: int, rng: np.random.Generator) -> _Cli
     propensity = steps.propensity(offsets)
     _check_clicks(world, float(propensity @ steps.attract))
     from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
+    from countersample._kernels.uniforms import source_of  # noqa: PLC0415 (as the line above)
 
-    queries, rows = kernels.clicks_until(rng, offsets, *steps.walk, n_clicks)
+    queries, rows = np.empty(n_clicks, np.int32), np.empty(n_clicks, np.int64)
+    kernels.clicks_until(source_of(rng), offsets, *steps.walk, queries, rows)
     position = rows - offsets[queries] + 1
     return _Clicks(queries, order[rows], propensity[rows], position, None)
 
@@ -303,6 +305,7 @@ def _plain_impressions(world: World, n_sessions: int, rng: np.random.Generator) 
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
+    from countersample._kernels.uniforms import source_of  # noqa: PLC0415 (as the line above)
 
     order, offsets, steps = _show(world)
     queries = rng.integers(world.dataset.n_queries, size=n_sessions)
@@ -311,7 +314,8 @@ def _plain_impressions(world: World, n_sessions: int, rng: np.random.Generator) 
     query = queries[session]
     position = np.arange(1, len(session) + 1) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     row = order[offsets[query] + position - 1]
-    click = kernels.clicks_shown(rng, offsets, *steps.walk, queries)
+    click = np.zeros(len(session), np.int8)
+    kernels.clicks_shown(source_of(rng), offsets, *steps.walk, queries, click)
     return pa.table(_columns(world.dataset, session, query, row, position, click))
 
 

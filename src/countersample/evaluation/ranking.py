@@ -34,8 +34,8 @@ def ranks_of(scores: Floats, offsets: Ints) -> Ints:
 
     sizes = np.diff(offsets)
     scores = np.ascontiguousarray(scores, np.float64)  # of other types it would be compiled anew
-    order = rank(scores, scores, offsets, int(sizes.max(initial=1)), 0)
-    ranks = np.empty(len(scores), np.int64)
+    order, ranks = np.empty((2, len(scores)), np.int64)
+    rank(scores, scores, offsets, int(sizes.max(initial=1)), 0, order)
     ranks[order] = np.arange(1, len(scores) + 1) - np.repeat(offsets[:-1], sizes)
     return ranks
 

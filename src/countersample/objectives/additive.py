@@ -104,8 +104,10 @@ class Objective:
     def _weightings(self, bounds: ArrayLike) -> tuple[Floats, Floats]:
         from countersample._kernels.objectives import weightings  # noqa: PLC0415 (numba)
 
-        found: tuple[Floats, Floats] = weightings(self.code, np.asarray(bounds, np.float64))
-        return found
+        given = np.asarray(bounds, np.float64)
+        values, slopes = np.empty((2, len(given)))
+        weightings(self.code, given, values, slopes)
+        return values, slopes
 
     def __repr__(self) -> str:
         """As parameters of rankers and cards show it."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample import pages
+from countersample._files import temporary_folder
 from countersample._version import __version__
 from countersample.pages.drawing import inline_figure
 from countersample.study.design import grids
@@ -24,6 +23,7 @@ from countersample.study.running.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from countersample._arrays import Floats
     from countersample._progress import Progress, Show
@@ -224,8 +224,8 @@ def run_demo(
     )
     (study,), work = experiment.studies, experiment.work()
     rankers = [work.ranker(fold, study.config) for fold in study.sources[0].folds]
-    with TemporaryDirectory(prefix="countersample-", ignore_cleanup_errors=True) as folder:
-        store = Store(Path(folder))
+    with temporary_folder() as folder:
+        store = Store(folder)
         run(work.jobs.values(), store, workers=workers, progress=progress)
         by_stage = {job.stage: job for job in reversed(work.jobs.values())}  # the first of each
         train_set = store.data(by_stage["data"])[0]

@@ -79,10 +79,12 @@ class Spread:
         """Return ū and S at the weights of each run, (K, n_features) → (K, 2)."""
         from countersample._kernels.spread import spread  # noqa: PLC0415 (imports numba)
 
-        return spread(
+        moments = np.empty((len(w), 2))
+        spread(
             features, offsets, self.query, self.item, self.pair, self.starts, self.shares,
-            self.levels, scale, w, objective,
+            self.levels, scale, w, objective, moments,
         )  # fmt: skip
+        return moments
 
     def tilts(self, moments: Floats, variance: float) -> Floats:
         """Return κ and ū of each run, (K, 2) → (K, 2); κ = 0 for a run that has exploded."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import glob
 import re
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from countersample._files import temporary_folder
 from countersample.clicks.impressions.formats import FORMATS
 from countersample.data.sources import COMPRESSED_SUFFIXES, listed, open_source
 from countersample.errors import DataError
@@ -74,7 +74,7 @@ class Files:
         packed = {s for s in suffixes if s in COMPRESSED_SUFFIXES and s not in left}
         if not packed:
             return self
-        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="countersample-")))
+        folder = cleanup.enter_context(temporary_folder())
         paths = list(self.paths)
         for number, suffix in enumerate(suffixes):
             if suffix in packed:

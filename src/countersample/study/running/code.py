@@ -27,8 +27,8 @@ PACKAGE = "countersample"
 # What computes no number: errors and checks, progress, how files are written, how many threads.
 NOT_COMPUTING = frozenset(
     f"{PACKAGE}.{name}"
-    for name in ("_cores", "_extras", "_files", "_frames", "_params", "_progress", "_version",
-                 "_kernels.ahead", "errors", "study.running.versions")
+    for name in ("_cores", "_extras", "_files", "_frames", "_leaving", "_params", "_progress",
+                 "_version", "_kernels.ahead", "errors", "study.running.versions")
 )  # fmt: skip
 
 
