@@ -6,13 +6,16 @@ import glob
 import tempfile
 import uuid
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
+from countersample import _leaving
 from countersample._cores import available_cores
+from countersample._files import remove
 from countersample.clicks.impressions.columns import MIXED
 from countersample.clicks.impressions.engines.base import Engine
 from countersample.clicks.impressions.explaining import first_line
@@ -51,12 +54,14 @@ class DuckDB(Engine):
         temp_dir: str | None = None,
     ) -> None:
         duckdb = import_module("duckdb")
+        # DuckDB's own would be in the current folder. It is made when needed, and removed.
+        spill = Path(tempfile.gettempdir(), _unique())
+        cleanup.enter_context(_leaving.noted(partial(remove, spill)))
         settings: dict[str, Any] = {
             "threads": available_cores(),
             "preserve_insertion_order": False,  # less memory, and nothing here depends on it
             "memory_limit": memory_limit,
-            # Else it would be in the current folder. It is made when needed, and removed.
-            "temp_directory": temp_dir or str(Path(tempfile.gettempdir(), _unique())),
+            "temp_directory": temp_dir or str(spill),
             # What it can do is what is installed with it: nothing is fetched for a name in a query.
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
