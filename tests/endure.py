@@ -216,8 +216,9 @@ def files(folder):
 
 
 def contents(path):
-    """The bytes of a file, or of each file of a folder, by name."""
+    """The bytes of a file, or of each file of a folder, by name, but for a header's times."""
     paths = [path] if path.is_file() else sorted(files(path))
+    paths = [each for each in paths if each.name != "header.json"]
     return {str(each.relative_to(path.parent)): each.read_bytes() for each in paths}
 
 

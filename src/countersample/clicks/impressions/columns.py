@@ -20,6 +20,7 @@ OPTIONAL = (
 CANONICAL = (*REQUIRED, *OPTIONAL)
 IDS = ("query_id", "item_id")
 INTEGER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # ids of a text file that may mean numbers: 7, not 07
+_DIGITS = r"^[0-9]{1,9}$"
 # A number as text, in lower case, of which no engine makes another one than Python does.
 _NUMBER = r"^[+-]?(?:[0-9]{1,99}(?:\.[0-9]{0,99})?|\.[0-9]{1,99})(?:e[+-]?[0-9]{1,2})?$"
 _BLANKS = " \t\n\r\f\v"
@@ -147,7 +148,9 @@ def as_number(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
         text = column.str.strip_chars(_BLANKS).str.to_lowercase()
         false = nw.when(text == "false").then(nw.lit("0")).otherwise(text)
         digits = nw.when(text == "true").then(nw.lit("1")).otherwise(false)
-        return nw.when(digits.str.contains(_NUMBER)).then(digits).cast(nw.Float64)
+        number = nw.when(digits.str.contains(_NUMBER)).then(digits)
+        # Nearly all are plain digits, and engines work this out wherever a number is asked for.
+        return nw.when(column.str.contains(_DIGITS)).then(column).otherwise(number).cast(nw.Float64)
     raise DataError(f"{name} is {dtype}, expected numbers")
 
 

@@ -1,0 +1,69 @@
+"""What the documentation publishes of the study at the paper's scale is what its data says."""
+
+import re
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from pyarrow import compute, parquet
+
+from countersample.study.findings.statistics import interval
+
+FOLDER = ROOT / "docs" / "results"
+PAGE = (ROOT / "docs" / "reproduction.md").read_text("utf-8")
+AT_PAPER_SCALE = PAGE.partition("## At the paper's scale\n")[2].partition("\n## ")[0]
+
+
+def row_of(label, text):
+    """The numbers of the first row of that label, and their half widths."""
+    (line,) = re.findall(rf"^\| {re.escape(label)} \|(.*)\|$", text, re.MULTILINE)[:1]
+    cells = [re.findall(r"−?[\d.]+", cell) for cell in line.split("|")]
+    return [[float(number.replace("−", "-")) for number in cell[:2]] for cell in cells]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return parquet.read_table(FOLDER / "paper.parquet")
+
+
+def runs_of(rows, method, gamma):
+    """(n_runs, n_points) of regret ×100."""
+    own = rows.filter(compute.equal(rows["method"], method))
+    own = own.filter(compute.equal(own["gamma"], gamma))
+    return 100 * own["regret"].to_numpy().reshape(5, 500)
+
+
+@pytest.mark.parametrize("method", ["Biased-SGD", "IPS-SGD", "CounterSample"])
+def test_regret_at_the_scale_of_the_paper(rows, method):
+    told = row_of(method, AT_PAPER_SCALE)
+    for gamma, (mean, half) in zip((0.5, 1.0, 1.5), told, strict=True):
+        regrets = runs_of(rows, method, gamma).mean(axis=1)
+        assert mean == pytest.approx(regrets.mean(), abs=0.0051)
+        assert half == pytest.approx(interval(regrets), abs=0.0051)
+
+
+@pytest.mark.parametrize("drawn", [50_000, 500_000, 5_000_000])
+def test_the_lead_in_the_course_of_training(rows, drawn):
+    told = row_of(f"{drawn:,}", AT_PAPER_SCALE)
+    for gamma, (mean, half) in zip((0.5, 1.0, 1.5), told, strict=True):
+        ips, sampled = (runs_of(rows, name, gamma) for name in ("IPS-SGD", "CounterSample"))
+        lead = (ips - sampled)[:, : drawn // 10_000].mean(axis=1)
+        assert mean == pytest.approx(lead.mean(), abs=0.0051)
+        assert half == pytest.approx(interval(lead), abs=0.0051)
+
+
+def test_nothing_set_is_as_the_table_has_it():
+    kept = (FOLDER / "position-bias-nothing-set.csv").read_text("utf-8").splitlines()[1:]
+    for line in kept:
+        _, label, gamma, mean, half, *_ = line.split(",")
+        at = (0.5, 1.0, 1.5).index(float(gamma))
+        told = row_of(label, AT_PAPER_SCALE.partition("### With no tuning at all")[2])[at]
+        assert told == pytest.approx([float(mean), float(half)], abs=5.1e-5)
+
+
+def test_results_are_those_of_whole_runs_and_small(rows):
+    sizes = [path.stat().st_size for path in FOLDER.iterdir()]
+    assert sum(sizes) < 5_000_000
+    assert set(np.unique(rows["clicks"].to_numpy())) == {1_000_000}
+    assert rows["drawn"].to_numpy().max() == 5_000_000
+    assert set(rows["rates_tried"].to_pylist()) == {22}
