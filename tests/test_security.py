@@ -13,6 +13,7 @@ from conftest import ROOT
 
 import countersample
 from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic
+from countersample.data import store
 from countersample.errors import CounterSampleError, DataError
 from countersample.training import train
 
@@ -94,7 +95,7 @@ def test_arrays_are_loaded_without_objects():
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("np.load", "torch.load"))
     ]
-    assert len(loads) >= 3
+    assert len(loads) >= 2
     assert all(words.get("allow_pickle") == "False" for words in loads)
 
 
@@ -137,6 +138,9 @@ def _believe(folder, name):
     header = json.loads((folder / "header.json").read_text())
     state = (folder / name).stat()
     header["files"][name][:2] = [state.st_size, state.st_mtime_ns]
+    header["changed"][name] = state.st_ctime_ns
+    del header["checksum"]
+    header["checksum"] = store._checksum(header)
     (folder / "header.json").write_text(json.dumps(header))
 
 

@@ -23,9 +23,11 @@ from countersample.clicks import Shuffled, simulate_impressions
 
 # Runs the command line, and sends itself a signal at an event: in a thread or in the main one.
 CHILD = """
-import os, sys, threading
+import os, signal, sys, threading
 number, event = int(sys.argv[1]), sys.argv[2]
 del sys.argv[1:3]
+# Whatever this was started by: nohup and jobs in the background ignore some.
+signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 def send():
     os.kill(os.getpid(), number)

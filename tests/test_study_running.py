@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import threading
 from dataclasses import replace
 
@@ -206,6 +207,7 @@ class TestRunning:
         kept = {job.stage for job in state_of(experiment.work(), store).done.values()}
         assert {"data", "references"} <= kept
 
+    @pytest.mark.usefixtures("interruptible")
     def test_an_interrupt_stops_work_in_flight(self, experiment, tmp_path, monkeypatch):
         """Ctrl-C while two jobs are at work: both end, neither leaves a result."""
         store = Store(tmp_path / "out")
@@ -241,6 +243,14 @@ class TestRunning:
         assert shares == sorted(shares)
         assert shares[-1] == pytest.approx(1.0)
         assert told[-1][0].startswith(f"{len(jobs)} of {len(jobs)} jobs, ")
+
+
+@pytest.fixture
+def interruptible():
+    """Hear Ctrl-C, whatever started the tests: jobs in the background of a script ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def _interrupt():

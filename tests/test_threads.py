@@ -11,7 +11,7 @@ import pytest
 # As on a machine of so many cores, in one process; data of several blocks of the reader.
 CHILD = """
 import os, sys
-n_threads = int(sys.argv[1])
+n_threads = int(sys.argv.pop())  # pages show the command
 os.sched_getaffinity = lambda _: set(range(n_threads))
 os.cpu_count = lambda: n_threads
 from countersample.cli.app import app

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample import _leaving
 from countersample._cores import available_cores
 from countersample._kernels import keeping
+from countersample._leaving import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ def compile_ahead(meanwhile: Iterable[Callable[[], None]]) -> None:
     except OSError:
         return
     atexit.register(process.kill)  # it ends with this process, however that does
-    _leaving.note(process.kill)
+    note(process.kill)
     _under_way.append(process)
     _meanwhile.extend(meanwhile)
 

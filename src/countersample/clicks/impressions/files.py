@@ -78,8 +78,8 @@ class Files:
         paths = list(self.paths)
         for number, suffix in enumerate(suffixes):
             if suffix in packed:
-                target = Path(folder, str(number), *self._inner(paths[number]))
-                target.mkdir(parents=True)
+                target = Path(folder, *self._inner(paths[number]))
+                target.mkdir(parents=True, exist_ok=True)
                 paths[number] = str(target / f"{number}.{self.format.name}")
                 _decompress(self.paths[number], paths[number])
         return replace(self, paths=tuple(paths), temporary=str(folder))

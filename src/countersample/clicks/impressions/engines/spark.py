@@ -110,17 +110,27 @@ class Spark(Engine):
 
         Lines are parsed whole, as one of another length is else not noticed.
         """
-        reader = self._reader(files).option("columnPruning", "false")
-        return reader.csv(
-            _paths(files),
-            sep=files.format.delimiter,
-            header=True,
-            quote='"',
-            escape='"',
-            mode="FAILFAST",
-            enforceSchema=False,
-            unescapedQuoteHandling="RAISE_ERROR",
-        )
+
+        def read(*, checked: bool) -> Any:  # noqa: ANN401 (a data frame)
+            return (
+                self._reader(files)
+                .option("columnPruning", "false")
+                .csv(
+                    _paths(files),
+                    sep=files.format.delimiter,
+                    header=True,
+                    quote='"',
+                    escape='"',
+                    mode="FAILFAST",
+                    enforceSchema=not checked,
+                    unescapedQuoteHandling="RAISE_ERROR",
+                )
+            )
+
+        frame = read(checked=True)
+        # A column without a name gets one from Spark, which the header of no file has then.
+        is_named = not any(re.fullmatch(r"_c[0-9]+", name) for name in frame.columns)
+        return frame if is_named else read(checked=False)
 
     def _json(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
         return self._reader(files).json(_paths(files), mode="FAILFAST")
