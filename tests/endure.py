@@ -154,13 +154,13 @@ class Bench:
         time.sleep(self.rng.uniform(0, self.seconds[name]))
         child.send_signal(number)
         told = child.communicate()[1].decode()
-        stopped = -number if number == signal.SIGKILL else 128 + number
-        if child.returncode not in {0, stopped} or "Traceback" in told:
+        # SIGTERM while the interpreter ends, when the result is there, is nobody's to catch.
+        if child.returncode not in {0, 128 + number, -number} or "Traceback" in told:
             raise BrokenError(f"{number!r}: ended with {child.returncode}:\n{told}")
         self.counts["done before"] += child.returncode == 0
         if number == signal.SIGKILL:
             self.run(what)  # goes on where it can, and removes what the killed one left
-        self.check(name, complete=number == signal.SIGKILL or child.returncode == 0)
+        self.check(name, complete=child.returncode <= 0)
         if self.rng.random() < 0.5:  # else the next one finds a result there
             self.clear(name)
 
