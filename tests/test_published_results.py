@@ -1,4 +1,4 @@
-"""What the documentation publishes of the study at the paper's scale is what its data says."""
+"""What the documentation publishes of studies at larger scales is what their data says."""
 
 import re
 
@@ -19,6 +19,29 @@ def row_of(label, text):
     (line,) = re.findall(rf"^\| {re.escape(label)} \|(.*)\|$", text, re.MULTILINE)[:1]
     cells = [re.findall(r"−?[\d.]+", cell) for cell in line.split("|")]
     return [[float(number.replace("−", "-")) for number in cell[:2]] for cell in cells]
+
+
+AT_MEDIUM_SCALE = PAGE.partition("## At medium scale\n")[2].partition("\n## ")[0]
+TABLES = {"optimizers": ("| γ = 1", ["sgd", "adam", "adagrad"]),
+          "position-bias": ("| γ, with SGD", ["0.5", "1.0", "1.5"])}  # fmt: skip
+
+
+@pytest.mark.parametrize("dataset", ["yahoo-like", "istella-like"])
+@pytest.mark.parametrize("study", TABLES)
+def test_regret_at_medium_scale(study, dataset):
+    begin, values = TABLES[study]
+    text = AT_MEDIUM_SCALE[AT_MEDIUM_SCALE.index(begin) :]
+    rows = parquet.read_table(FOLDER / "medium.parquet")
+    for method in ("Biased-SGD", "IPS-SGD", "CounterSample"):
+        told = row_of(f"{dataset}: {method}", text)
+        wanted = {"study": study, "dataset": dataset, "method": method}
+        for value, (mean, half) in zip(values, told, strict=True):
+            own = rows
+            for column, each in (wanted | {"value": value}).items():
+                own = own.filter(compute.equal(own[column], each))
+            regrets = 100 * own["regret"].to_numpy().reshape(5, 100).mean(axis=1)
+            assert mean == pytest.approx(regrets.mean(), abs=0.0051)
+            assert half == pytest.approx(interval(regrets), abs=0.0051)
 
 
 @pytest.fixture(scope="module")

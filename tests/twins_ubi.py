@@ -38,7 +38,8 @@ def some_documents(rng):
         {
             "query_id": f"page {number}",
             "user_query": rng.choice([*_TEXTS, None]) if number else "shoe",
-            "query_response_hit_ids": rng.choices(_ITEMS, k=rng.randint(0 if number else 1, 4)),
+            # Some: without hits, events tell what was shown, which is not for this twin.
+            "query_response_hit_ids": rng.choices(_ITEMS, k=rng.randint(1, 4)),
             "timestamp": rng.choice(["2026-01-01T10:00:00Z", "2026-01-02"]),
         }
         for number in range(rng.randint(1, 5))
