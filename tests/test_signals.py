@@ -23,11 +23,9 @@ from countersample.clicks import Shuffled, simulate_impressions
 
 # Runs the command line, and sends itself a signal at an event: in a thread or in the main one.
 CHILD = """
-import os, signal, sys, threading
+import os, sys, threading
 number, event = int(sys.argv[1]), sys.argv[2]
 del sys.argv[1:3]
-# Whatever this was started by: nohup and jobs in the background ignore some.
-signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 def send():
     os.kill(os.getpid(), number)
@@ -95,10 +93,12 @@ def folder(tmp_path_factory):
     return folder
 
 
-def run(folder, command, number, event, **options):
+def run(folder, command, number, event, action=signal.SIG_DFL):
+    """Run a command with what its parent does on the signal, whatever started these tests."""
     return subprocess.run(
         [sys.executable, "-c", CHILD, str(int(number)), event, *COMMANDS[command].split()],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=120, **options,
+        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+        preexec_fn=lambda: signal.signal(number, action),
     )  # fmt: skip
 
 
@@ -141,11 +141,7 @@ def test_in_compiled_code_that_would_take_long(folder, number, said):
 
 def test_what_is_ignored_stays_so(folder):
     """As nohup and a script's jobs in the background have it."""
-
-    def ignore():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    done = run(folder, "inspect", signal.SIGHUP, "numpy", preexec_fn=ignore)
+    done = run(folder, "inspect", signal.SIGHUP, "numpy", signal.SIG_IGN)
     assert (done.returncode, done.stderr) == (0, "")
 
 
