@@ -51,7 +51,7 @@ fuzz: $(VENV)/.dev  ## fuzz every reader of files for half a minute
 	$(BIN)/python tests/fuzz_letor.py 10
 	$(BIN)/python tests/fuzz_folders.py 8
 	$(BIN)/python tests/fuzz_files.py 8
-	$(BIN)/python tests/fuzz_logs.py 8
+	$(BIN)/python tests/fuzz_logs.py 5
 
 bench: $(VENV)/.bench  ## run all benchmarks, compare with the last run (BENCH=bench_alias: only that)
 	$(BIN)/python benchmarks/run.py $(BENCH)
