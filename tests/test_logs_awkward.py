@@ -467,3 +467,14 @@ def test_commands_that_read_logs_take_a_memory_limit(run, log_file, command):
     (log_file.parent / "items.csv").write_text("query_id,item_id,f\na,i0,1\nb,i1,2\n")
     told = run(*command, "--memory-limit", "much", "--temp-dir", "spill", fails=True)
     assert "DuckDB does not take memory_limit='much', temp_dir='spill'" in told
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.int64()], ids=str)
+def test_more_impressions_than_a_float_counts_beside_clicks_of_any_type(tmp_path, engine, kind):
+    clicks = pa.array([1, 0], kind)
+    shown = pa.array([1, 2**53 + 2], pa.int64())
+    rows = {"query_id": ["a", "b"], "item_id": ["i", "j"], "position": [1, 1]}
+    table = pa.table(rows | {"click": clicks, "impressions": shown})
+    parquet.write_table(table, tmp_path / "log.parquet")
+    problems = read_impressions(tmp_path / "log.parquet", engine=engine).check().problems
+    assert (problems.n_invalid, problems.bad_click) == (1, 1)
