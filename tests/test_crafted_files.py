@@ -572,3 +572,7 @@ def test_a_result_that_is_none(tmp_path):
     assert not store.has(job)
     with pytest.raises(DataError, match="is damaged, expected the result of a job"):
         store.read(job)
+    store.path(job).write_text('{"best": 1}')
+    assert store.read(job)["best"] == 1
+    with pytest.raises(DataError, match="is damaged, it has no 'policy': delete it"):
+        store.read(job)["policy"]

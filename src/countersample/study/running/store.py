@@ -172,7 +172,7 @@ class Store:
         found = self._read(self.path(job))
         if not isinstance(found, dict):
             raise DataError(f"{self.path(job)}: is damaged, expected the result of a job")
-        return found
+        return _Result(self.path(job), found)
 
     def write(self, job: Job, result: Any) -> None:  # noqa: ANN401 (by stage)
         """Keep the result of a job: labelled data, a click log, or plain values."""
@@ -214,6 +214,19 @@ class Store:
         with atomic_path(path) as temporary:
             text = json.dumps(value, indent=1, ensure_ascii=False)
             temporary.write_text(text + "\n", encoding="utf-8")
+
+
+class _Result(dict[str, Any]):
+    """What a file says; what it does not say is asked for in vain with an error of this package."""
+
+    def __init__(self, path: Path, found: Mapping[str, Any]) -> None:
+        super().__init__(found)
+        self._path = path
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 (nothing is returned)
+        raise DataError(
+            f"{self._path}: is damaged, it has no {name!r}: delete it, and run the study again"
+        )
 
 
 def _lock(path: Path) -> Any:  # noqa: ANN401 (a FileLock, or None where it is taken)
