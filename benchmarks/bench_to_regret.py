@@ -26,6 +26,7 @@ from pyarrow import compute, parquet
 
 from countersample import CounterSampleRanker, PositionBias, simulate_clicks, synthetic, train
 from countersample.data.scoring import linear_scores
+from countersample.plans import PLANS, Examples
 from countersample.study.running.references import logging_policy
 
 AUTHORS = 900.0  # steps a second
@@ -55,6 +56,7 @@ def main() -> None:
             {
                 "method": method,
                 "steps to it": steps or "not reached",
+                "items a step": round(items_a_step(train_set, log, plan), 1),
                 "steps a second": round(speed),
                 "seconds": round(steps / speed, 1) if steps else "–",
                 "authors' code, seconds": round(steps / AUTHORS) if steps else "–",
@@ -96,6 +98,12 @@ def clicks(train_set):
     policy = logging_policy(train_set, fraction=0.001, seed=0)
     scores = linear_scores(policy[None].astype(np.float32), train_set.features)[0]
     return simulate_clicks(train_set, scores, 1_000_000, bias=PositionBias(1.0), rng=0)
+
+
+def items_a_step(train_set, log, plan: str) -> float:
+    """Σ π·n of the items that a step reads: heavy clicks are far down, and so on long lists."""
+    examples = Examples.of(log, "click")
+    return float(PLANS[plan](examples).probabilities @ train_set.query_sizes[examples.query])
 
 
 def steps_a_second(train_set, log, plan: str, rate: float, steps: int) -> float:
