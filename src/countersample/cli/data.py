@@ -308,6 +308,7 @@ def _show_description(name: str, found: Description) -> None:
             ("features", f"{found.n_features:,}, of which {found.n_constant_features:,} constant"),
             ("values", f"{found.feature_min:g} … {found.feature_max:g}"),
             ("density", f"{100 * found.density:.1f} % of the values are not zero"),
+            ("missing", f"{100 * found.missing:.1f} % of the values"),
             ("labels", f"{found.label_min:g} … {found.label_max:g}, mean {found.label_mean:.3g}"),
             ("memory", _show.size(found.n_bytes)),
         ]
