@@ -1,11 +1,13 @@
 """Rankers of every kind that nobody trained, and rows to score with them."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from countersample import RankingDataset
+from countersample.data.imputing import Imputer
 from countersample.data.normalize import Normalizer
 from countersample.export.trees import on_raw_features
 from countersample.rankers import _files
@@ -72,13 +74,15 @@ def some_trees(rng, thresholds, n_trees=20, depth=4):
     )  # fmt: skip
 
 
-def ranker_of(kind, scorer, *, names, normalizer=None):
+def ranker_of(kind, scorer, *, names, normalizer=None, imputer=None):
     """Return a ranker that scores by this."""
     ranker = Made(normalize=None if normalizer is None else normalizer.how)
     ranker.kind, ranker.scorer_, ranker.normalizer_ = kind, scorer, normalizer
+    ranker.imputer_ = imputer
     ranker.n_queries_, ranker.fingerprint_ = 1, "0123"
     ranker.provenance_ = {"n_clicks": 5, "n_items": 400, "mean_weight": 2.0, "max_weight": 4.0}
-    ranker._remember_features(scorer.n_features, names)
+    n_features = scorer.n_features if imputer is None else imputer.n_features
+    ranker._remember_features(n_features, names)
     return ranker
 
 
@@ -94,6 +98,31 @@ def made(kind, how, rng, *, names=NAMES):
     rows = np.concatenate([features[:100], some_features(rng, 100, spread=3)])
     if kind == "boosted":
         rows = np.concatenate([rows, on_thresholds(ranker, rows)])
+    return ranker, rows
+
+
+def with_holes(features, rng, share=0.2):
+    """Return the features with some values missing: none of the first, all of the second row."""
+    holes = rng.random(features.shape) < share
+    holes[0], holes[1] = False, True
+    return np.where(holes, np.float32(np.nan), features)
+
+
+def made_missing(kind, how, rng, *, fill="median-indicator"):
+    """Return a ranker that was trained where features were missing, and rows with such."""
+    features = with_holes(some_features(rng), rng)
+    nothing = np.zeros(len(features), int)
+    dataset = RankingDataset.from_arrays(features, nothing, nothing)
+    imputer = None if kind == "boosted" else Imputer.fit(dataset, fill)
+    filled = dataset if imputer is None else imputer(dataset)
+    normalizer = None if how is None else Normalizer.fit(filled, how)
+    seen = filled.features if normalizer is None else normalizer(filled).features
+    scorer = some_scorer(kind, rng, np.nan_to_num(seen))
+    if kind == "boosted":
+        missing_left = (scorer.feature >= 0) & (rng.random(len(scorer.feature)) < 0.5)
+        scorer = replace(scorer, missing_left=missing_left)
+    ranker = ranker_of(kind, scorer, names=NAMES, normalizer=normalizer, imputer=imputer)
+    rows = with_holes(some_features(rng, 200, spread=2), rng)
     return ranker, rows
 
 

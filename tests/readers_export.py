@@ -3,10 +3,15 @@
 They do what the plug-ins do, in float32 where these do, and refuse what these refuse. Sources: the
 pages "Uploading A Trained Model" of both search plug-ins, the models and normalizers of Solr's
 learning-to-rank module, and RankLib's model files.
+
+What a document does not have is NaN in the rows they are given. `MISSING` has what becomes of it,
+by releases: pull requests 480 and 482 of o19s/elasticsearch-learning-to-rank (v1.5.9-es8.11.4), 206
+and 379 of opensearch-project/opensearch-learning-to-rank-base (3.2 or 3.3, and 3.8), SOLR-16596
+(Solr 9.2).
 """
 
 import json
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -26,19 +31,32 @@ def validate(value, name):
     jsonschema.Draft202012Validator(schema(name)).validate(value)
 
 
+# What trees make of a feature that a document does not have: a number, or the branch of a node
+MISSING = {
+    "before": lambda column, _: np.nan_to_num(column),
+    "always no": lambda column, _: np.where(np.isnan(column), F(np.inf), column),
+    "branch": lambda column, goes_yes: np.where(
+        np.isnan(column), F(-np.inf) if goes_yes else F(np.inf), column
+    ),
+}
+
+
 # -- Elasticsearch, OpenSearch ---------------------------------------------------------------------
 
 
-def elasticsearch_scores(path, feature_set, features):
+def elasticsearch_scores(path, feature_set, features, missing="branch"):
     """Score as the plug-in does, with a feature set that has these names in this order."""
     body = json.loads(path.read_text())
     validate(body, "elasticsearch_model")
     model = body["model"]["model"]
+    if model["type"] != "model/xgboost+json":
+        features = np.nan_to_num(features)  # vectors of other models begin with zeros
     columns = dict(zip(feature_set, features.astype(F).T.copy(), strict=True))
     for name, norm in model.get("feature_normalizers", {}).items():
         columns[name] = _search_norm(columns[name], norm)
     values = np.array([columns[name] for name in feature_set]).T
-    read = {"model/linear": _linear, "model/xgboost+json": _xgboost, "model/ranklib": _ranklib}
+    read = {"model/linear": _linear, "model/xgboost+json": partial(_xgboost, missing),
+            "model/ranklib": _ranklib}  # fmt: skip
     return read[model["type"]](model["definition"], feature_set, values)
 
 
@@ -72,7 +90,7 @@ def _dot(values, weights):
     return scores
 
 
-def _xgboost(definition, feature_set, values):
+def _xgboost(missing, definition, feature_set, values):
     trees = json.loads(definition)
     validate(trees, "elasticsearch_xgboost")
     place = {name: number for number, name in enumerate(feature_set)}
@@ -83,10 +101,11 @@ def _xgboost(definition, feature_set, values):
             return
         yes, no = node["children"]
         assert (yes["nodeid"], no["nodeid"]) == (node["yes"], node["no"])
-        column = values[rows, place[node["split"]]]
-        goes_yes = np.where(
-            np.isnan(column), node["missing"] == node["yes"], F(node["split_condition"]) > column
+        assert node["missing"] in (node["yes"], node["no"])
+        column = MISSING[missing](
+            values[rows, place[node["split"]]], node["missing"] == node["yes"]
         )
+        goes_yes = F(node["split_condition"]) > column
         score(yes, rows[goes_yes], out)
         score(no, rows[~goes_yes], out)
 
@@ -150,6 +169,7 @@ def _solr_number(text):
 
 
 def _solr_norm(column, norm):
+    """A feature without a value is NaN if its default in the store is; NaN stays so in trees."""
     if norm is None:
         return column
     params = {name: F(text) for name, text in norm["params"].items()}
@@ -190,7 +210,10 @@ def _solr_trees(params, names, values):
         if "feature" not in node:
             out[rows] = F(node["value"])
             return
-        goes_left = values[rows, place[node["feature"]]] <= F(node["threshold"]) + slack
+        column = values[rows, place[node["feature"]]]
+        goes_left = column <= F(node["threshold"]) + slack
+        if not params.get("isNullSameAsZero", True):  # a node without "missing" would be an error
+            goes_left |= np.isnan(column) & {"left": True, "right": False}[node["missing"]]
         score(node["left"], rows[goes_left], out)
         score(node["right"], rows[~goes_left], out)
 

@@ -100,7 +100,11 @@ def test_what_is_refused(data):
     with pytest.raises(DataError, match="has 8 bits a feature already"):
         data.compact(8).compact(16)
     with pytest.raises(DataError, match="column 0 of the features has a value that is not finite"):
-        CompactFeatures.of(np.array([[np.nan], [1.0]], np.float32), bits=8)
+        CompactFeatures.of(np.array([[np.inf], [1.0]], np.float32), bits=8)
+    with pytest.raises(
+        DataError, match=r"column 1 of the features is missing \(NaN\) in row 0, and"
+    ):
+        CompactFeatures.of(np.array([[2.0, np.nan], [1.0, 1.0]], np.float32), bits=8)
     good = data.compact(8).features
     for changed in (
         (good.codes.astype(np.int32), good.scale, good.offset),

@@ -20,9 +20,11 @@ from made_rankers import (
     NAMES,
     SCALES,
     made,
+    made_missing,
     predict,
     ranker_of,
     some_trees,
+    with_holes,
 )
 from readers_export import elasticsearch_scores, solr_scores
 
@@ -238,9 +240,10 @@ def fitted(request, data):
 
 
 class TestRawTrees:
+    @pytest.mark.parametrize("make", [made, made_missing])
     @pytest.mark.parametrize("how", BY_COLUMN)
-    def test_scores_are_the_same_to_the_bit(self, how, rng):
-        ranker, rows = made("boosted", how, rng)
+    def test_scores_are_the_same_to_the_bit(self, how, make, rng):
+        ranker, rows = make("boosted", how, rng)
         raw = on_raw_features(ranker.scorer_, ranker.normalizer_)
         assert np.array_equal(raw.predict(rows), predict(ranker, rows))
 
@@ -267,6 +270,19 @@ class TestRawTrees:
         raw = on_raw_features(trees, constant)
         assert raw.roots.tolist() == [1, 5]
         assert raw.predict(np.array([[3.0]], np.float32)).tolist() == [1 + 20]
+
+    def test_a_node_that_only_what_is_missing_does_not_pass_stays(self):
+        """The same splits: what is missing goes right in the first, and left in the second."""
+        trees = TreesScorer.from_dict(
+            {"n_features": 1, "roots": [0, 3], "feature": [0, -1, -1, 0, -1, -1],
+             "threshold": [0.5, 0, 0, -0.5, 0, 0], "left": [1, 0, 0, 4, 0, 0],
+             "right": [2, 0, 0, 5, 0, 0], "value": [0, 1, 2, 0, 10, 20],
+             "missing_left": [False, False, False, True, False, False]}
+        )  # fmt: skip
+        constant = Normalizer("minmax", n_features=1, shift=(7.0,), scale=(0.0,))
+        raw = on_raw_features(trees, constant)
+        rows = np.array([[3.0], [-3e38], [np.nan]], np.float32)
+        assert raw.predict(rows).tolist() == [1 + 20, 1 + 20, 2 + 10]
 
 
 class TestSolrSlack:
@@ -318,13 +334,113 @@ class TestSolrSlack:
 
 
 class TestMissing:
-    def test_the_missing_branch_is_that_of_0(self, rng, tmp_path):
+    @pytest.mark.parametrize("how", BY_COLUMN)
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("to", TARGETS)
+    def test_scores_as_the_ranker_does(self, to, kind, how, rng, tmp_path):
+        """A feature set fills in what a linear model or a network is given, and has indicators."""
+        if kind not in TARGETS[to].kinds:
+            return
+        ranker, rows = made_missing(kind, how, rng)
+        written = export(ranker, tmp_path / "r.out", to=to)
+        names, given = NAMES, rows
+        if to != "onnx" and ranker.imputer_ is not None:
+            names, given = ranker.imputer_.names(NAMES), ranker.imputer_.transform(rows)
+            told = "with the value in the column “if missing” below, and with 7 more that are 1"
+            assert told in " ".join(written.limits)
+        shifted = kind == "linear" and how == "standard" and to != "onnx"
+        found = READERS[to](written.path, names, given)
+        assert_same(found, predict(ranker, rows), up_to_a_constant=shifted)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_by_query(self, kind, rng, tmp_path):
+        ranker, rows = made_missing(kind, "query-minmax", rng)
+        export(ranker, tmp_path / "r.onnx", to="onnx", one_query=True)
+        for query in (rows[:17], rows[1:2], rows[20:23]):
+            assert_same(onnx_scores(tmp_path / "r.onnx", query), predict(ranker, query))
+
+    @pytest.mark.parametrize("fill", ["median", "zero"])
+    def test_without_indicators(self, fill, rng, tmp_path):
+        ranker, rows = made_missing("linear", "minmax", rng, fill=fill)
+        for to in ("onnx", "solr"):
+            written = export(ranker, tmp_path / "r.out", to=to)
+            given = rows if to == "onnx" else ranker.imputer_.transform(rows)
+            assert_same(READERS[to](written.path, NAMES, given), predict(ranker, rows))
+
+    def test_the_card_has_what_to_fill_in(self, rng, tmp_path):
+        ranker, _ = made_missing("linear", "minmax", rng)
+        card = export(ranker, tmp_path / "r.json", to="solr").card.read_text()
+        assert "| index | name | if missing | less | divided by | weight |" in card
+        assert f"| 0 | feature 0 | {ranker.imputer_.fill[0]:.9g} |" in card
+        assert "| 7 | feature 0 is missing | – | 0 | 1 |" in card
+
+    def test_the_card_of_features_without_names(self, rng, tmp_path):
+        ranker, _ = made_missing("linear", None, rng)
+        del ranker.feature_names_in_
+        card = export(ranker, tmp_path / "r.onnx", to="onnx").card.read_text()
+        assert "| 6 | – |" in card
+        assert "| 8 | 1 is missing | – |" in card
+
+    @pytest.mark.parametrize("how", [*BY_COLUMN, "query-minmax"])
+    @pytest.mark.parametrize("n_trees", [0, 20])
+    def test_what_trees_are_boosted_from(self, how, n_trees, rng, tmp_path):
+        ranker, rows = made_missing("boosted", how, rng)
+        base = rng.standard_normal(len(SCALES)) / (1 if how else 1 + np.abs(MEANS) + SCALES)
+        missing = rng.standard_normal(len(SCALES))
+        scorer = ranker.scorer_
+        if not n_trees:
+            none = some_trees(rng, [[0.0]] * len(SCALES), n_trees=0)
+            scorer = replace(none, missing_left=np.zeros(0, bool))
+        ranker.scorer_ = replace(scorer, base=base, base_missing=missing)
+        seen = rows if how is None else ranker.normalizer_.transform(rows, [0, len(rows)])
+        linear = np.where(np.isnan(seen), missing, seen * base).sum(axis=1)
+        np.testing.assert_allclose(predict(ranker, rows), scorer.predict(seen) + linear, rtol=1e-6)
+        options = {"one_query": True} if how == "query-minmax" else {}
+        written = export(ranker, tmp_path / "r.onnx", to="onnx", **options)
+        assert_same(onnx_scores(written.path, rows), predict(ranker, rows))
+        for to in ("elasticsearch", "opensearch", "solr"):
+            with pytest.raises(ParameterError, match="ONNX"):
+                export(ranker, tmp_path / "s.json", to=to)
+
+    @pytest.mark.parametrize(("to", "release"), [
+        ("elasticsearch", "v1.5.9-es8.11.4"), ("opensearch", "OpenSearch 3.8"), ("solr", "9.2"),
+    ])  # fmt: skip
+    def test_the_release_is_told(self, to, release, rng, tmp_path):
+        ranker, _ = made_missing("boosted", None, rng)
+        limits = " ".join(export(ranker, tmp_path / "r.json", to=to).limits)
+        assert "the one that was learned" in limits
+        assert release in limits
+
+    def test_ranklib_cannot(self, rng, tmp_path):
+        ranker, _ = made_missing("boosted", None, rng)
+        with pytest.raises(ParameterError, match=r"'ranklib', which takes what is missing for 0"):
+            export(ranker, tmp_path / "r.json", to="opensearch", model_type="ranklib")
+
+    def test_trained_without_it_the_missing_branch_is_that_of_0(self, rng, tmp_path):
+        """Then releases that take what is missing for 0, and those that do not, do the same."""
         ranker, rows = made("boosted", "standard", rng)
         path = export(ranker, tmp_path / "r.json", to="opensearch").path
         gone, zero = rows.copy(), rows.copy()
         gone[:, 2], zero[:, 2] = np.nan, 0
         found = elasticsearch_scores(path, NAMES, gone)
         assert np.array_equal(found, elasticsearch_scores(path, NAMES, zero))
+        assert np.array_equal(found, elasticsearch_scores(path, NAMES, gone, missing="before"))
+        assert not np.array_equal(
+            found, elasticsearch_scores(path, NAMES, gone, missing="always no")
+        )
+
+    def test_of_rankers_that_were_trained(self, rng, tmp_path):
+        data = synthetic("tiny", n_queries=60, rng=SEED)
+        log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=3000, rng=SEED)
+        holed = data.with_features(with_holes(data.features, rng))
+        names = [f"f{index}" for index in range(data.n_features)]
+        for backend in ("lightgbm", "xgboost"):
+            ranker = GBDTRanker(
+                backend=backend, n_trees=30, patience=None, min_items_in_leaf=5, random_state=0
+            ).fit_log(holed, log.detached())  # fmt: skip
+            for to, read in READERS.items():
+                path = export(ranker, tmp_path / "r.out", to=to, feature_names=names).path
+                assert_same(read(path, names, holed.features), ranker.predict(holed))
 
 
 class TestOnnx:

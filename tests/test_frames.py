@@ -50,6 +50,33 @@ class TestEveryLibrary:
             RankingDataset.from_frame(make(), label="labels")
 
 
+HOLES = {"bm25": [0.5, None, 0.125], "clicks": [None, 2, 1], "fresh": [True, None, False]}
+TYPES = {"bm25": pa.float64(), "clicks": pa.int64(), "fresh": pa.bool_()}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda table: table,
+        pl.from_arrow,
+        lambda table: table.to_pandas(),
+        lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+        lambda table: table.to_pandas().convert_dtypes(),
+        duckdb.from_arrow,
+    ],
+    ids=["pyarrow", "polars", "pandas", "pandas-arrow", "pandas-nullable", "duckdb"],
+)
+def test_nulls_are_missing(make):
+    columns = {name: pa.array(values, TYPES[name]) for name, values in HOLES.items()}
+    table = pa.table({"qid": [7, 7, 9], "label": [2, 0, 1], **columns})
+    if make.__name__ == "<lambda>":  # pandas has no type for some of them but object
+        table = table.set_column(4, "fresh", table["fresh"].cast(pa.int8()))
+    data = RankingDataset.from_frame(make(table))
+    expected = [[0.5, np.nan, 1], [np.nan, 2, np.nan], [0.125, 1, 0]]
+    np.testing.assert_array_equal(data.features, np.array(expected, np.float32))
+    assert data.has_missing
+
+
 def test_text_ids():
     data = RankingDataset.from_frame(pl.DataFrame(COLUMNS | {"qid": ["x", "y", "x"]}))
     assert data.query_ids.tolist() == ["x", "y"]
@@ -60,10 +87,10 @@ def test_text_ids():
     ("change", "message"),
     [
         ({"url": ["a", "b", "c"]}, r"column 'url' is String, expected numbers: name the feature"),
-        ({"bm25": [0.5, None, 1.0]}, r"column 'bm25' has no value in row 1"),
+        ({"label": [1, None, 0]}, r"column 'label' has no value in row 1"),
         ({"qid": [1, None, 1]}, r"column 'qid' has no value in row 1"),
         ({"label": ["good", "bad", "bad"]}, r"column 'label' is String, expected numbers$"),
-        ({"bm25": [0.5, float("nan"), 1.0]}, r"X has nan at row 1, column 0"),
+        ({"bm25": [0.5, float("inf"), 1.0]}, r"X has inf in row 1, column 0"),
     ],
 )
 def test_refuses(change, message):

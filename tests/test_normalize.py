@@ -1,6 +1,7 @@
 """Normalisation: against scikit-learn, against the twin, and what a saved normalizer must be."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from countersample import RankingDataset, synthetic
 from countersample.data import columns
 from countersample.data.columns import row_blocks
+from countersample.data.heavy_tails import rooted
 from countersample.data.normalize import METHODS, Normalizer
 from countersample.errors import DataError, ParameterError
 
@@ -220,13 +222,43 @@ def test_another_number_of_features(how, data):
 
 
 @pytest.mark.parametrize("how", GLOBAL)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf])
 def test_values_that_are_not_finite(how, bad):
     values = np.zeros((3, 2), np.float32)
     values[1, 1] = bad
     data = RankingDataset(values, np.zeros(3, np.float32), np.array([0, 3]), np.array([1]))
     with pytest.raises(DataError, match="column 1 of the features has a value that is not finite"):
         Normalizer.fit(data, how)
+
+
+@pytest.mark.parametrize("how", METHODS)
+def test_what_is_missing_stays_so_and_does_not_count(how, data, rng):
+    """Against NumPy's own functions that leave NaN out, query by query or over all."""
+    holes = rng.random(data.features.shape) < 0.3
+    holes[:, 0] = True
+    holes[data.offsets[0] : data.offsets[1], 1] = True
+    features = np.where(holes, np.float32(np.nan), data.features)
+    holed = data.with_features(features)
+    normalizer = Normalizer.fit(holed, how)
+    found = normalizer(holed).features
+    np.testing.assert_array_equal(np.isnan(found), holes)
+    values = features.astype(float)
+    if normalizer.roots is not None:
+        values = rooted(values, normalizer.roots)
+    parts = (
+        [slice(0, data.n_items)] if how in GLOBAL else map(slice, data.offsets, data.offsets[1:])
+    )
+    for rows in parts:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of columns without any value
+            low, high = np.nanmin(values[rows], axis=0), np.nanmax(values[rows], axis=0)
+            shift, scale = low, high - low
+            if how == "standard":
+                shift, scale = np.nanmean(values[rows], axis=0), np.nanstd(values[rows], axis=0)
+        varies = high > low
+        expected = np.where(varies, (values[rows] - shift) / np.where(varies, scale, 1), 0)
+        expected[holes[rows]] = np.nan
+        np.testing.assert_allclose(found[rows], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("how", GLOBAL)

@@ -12,6 +12,7 @@ def query_minmax(
 ) -> None:
     """``out = (x − min) / (max − min)`` by feature over the rows of each query; 0 where max = min.
 
+    NaN stays NaN, and is neither the smallest nor the largest: nothing compares with it.
     Offsets are strictly increasing, from 0 to n_items.
     """
     n_features = features.shape[1]
@@ -20,12 +21,14 @@ def query_minmax(
     for q in range(len(offsets) - 1):
         start, end = offsets[q], offsets[q + 1]
         for j in range(n_features):
-            low[j] = features[start, j]
-            high[j] = features[start, j]
-        for i in range(start + 1, end):
+            low[j] = np.inf
+            high[j] = -np.inf
+        for i in range(start, end):
             for j in range(n_features):
-                low[j] = min(low[j], features[i, j])
-                high[j] = max(high[j], features[i, j])
+                if features[i, j] < low[j]:  # noqa: PLR1730 (min takes NaN for the smaller)
+                    low[j] = features[i, j]
+                if features[i, j] > high[j]:  # noqa: PLR1730 (as above)
+                    high[j] = features[i, j]
         for j in range(n_features):
             high[j] = 1 / (high[j] - low[j]) if high[j] > low[j] else 0.0  # now the factor
         for i in range(start, end):

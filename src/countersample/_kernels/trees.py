@@ -14,19 +14,24 @@ def add_up(
     roots: NDArray[np.int64],
     feature: NDArray[np.int32],
     threshold: NDArray[np.float32],
+    missing_left: NDArray[np.bool_],
     left: NDArray[np.int32],
     right: NDArray[np.int32],
     value: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """``out[row] += Σ_trees value of the leaf``; left where x[feature] ≤ threshold."""
+    """``out[row] += Σ_trees value of the leaf``; left where x[feature] ≤ threshold.
+
+    NaN, which compares with nothing, goes left where missing_left is set.
+    """
     for begin in range(0, len(features), ROWS):
         end = min(begin + ROWS, len(features))
         for tree in range(len(roots)):
             for row in range(begin, end):
                 node = roots[tree]
                 while feature[node] >= 0:
-                    if features[row, feature[node]] <= threshold[node]:
+                    x = features[row, feature[node]]
+                    if x <= threshold[node] or (x != x and missing_left[node]):  # noqa: PLR0124
                         node = left[node]
                     else:
                         node = right[node]

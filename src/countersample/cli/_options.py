@@ -31,6 +31,13 @@ Safety = Annotated[
         "logged before it takes its place: 0.95 by default, 0 for none."
     ),
 ]
+Impute = Annotated[
+    str | None,
+    typer.Option(
+        help="What missing features become, but for trees, which take them as they are: "
+        "median-indicator (the default), median, zero, or error to refuse them."
+    ),
+]
 
 # of commands that read a raw log
 Columns = Annotated[

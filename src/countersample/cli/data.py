@@ -253,8 +253,13 @@ def _lost_as_dict(part: RankingDataset) -> list[dict[str, Any]]:
     ]
 
 
-def _reports(part: RankingDataset) -> tuple[CompactReport, CompactReport | None]:
-    """Return what 8 bits would lose of numbers, and with roots; or what codes lost."""
+def _reports(part: RankingDataset) -> tuple[CompactReport | None, CompactReport | None]:
+    """Return what 8 bits would lose of numbers, and with roots; or what codes lost.
+
+    None where codes cannot be: they have no room for what is missing.
+    """
+    if part.has_missing:
+        return None, None
     if part.bits is not None:
         return part.compact_report(part.bits), None
     plain = part.compact_report(8)
@@ -263,6 +268,8 @@ def _reports(part: RankingDataset) -> tuple[CompactReport, CompactReport | None]
 
 def _show_lost(part: RankingDataset) -> None:
     plain, on_roots = _reports(part)
+    if plain is None:
+        return
     _show.line("  what codes lost" if part.bits else "  what codes would lose (--bits)")
     _show.paragraph(plain.sentence)
     if on_roots is None:
@@ -308,6 +315,7 @@ def _show_description(name: str, found: Description) -> None:
             ("features", f"{found.n_features:,}, of which {found.n_constant_features:,} constant"),
             ("values", f"{found.feature_min:g} … {found.feature_max:g}"),
             ("density", f"{100 * found.density:.1f} % of the values are not zero"),
+            ("missing", f"{100 * found.missing:.1f} % of the values"),
             ("labels", f"{found.label_min:g} … {found.label_max:g}, mean {found.label_mean:.3g}"),
             ("memory", _show.size(found.n_bytes)),
         ]

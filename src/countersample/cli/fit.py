@@ -26,6 +26,7 @@ from countersample.cli._options import (
     FeatureColumns,
     Features,
     Gamma,
+    Impute,
     JoinQueries,
     Json,
     JudgeFrom,
@@ -70,6 +71,7 @@ def fit(
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
     model: Model = "linear",
+    impute: Impute = None,
     safety: Safety = None,
     reader: Reader = None,
     columns: Columns = None,
@@ -128,8 +130,9 @@ def fit(
     from countersample.fitting import fit_from_impressions, write_page
 
     ranker = None  # a linear one
-    if model != "linear":
-        ranker = make_ranker(model, {} if metric is None else {"metric": metric}, seed)
+    if model != "linear" or impute is not None:
+        own = {"metric": metric, "impute": impute}
+        ranker = make_ranker(model, {n: v for n, v in own.items() if v is not None}, seed)
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")

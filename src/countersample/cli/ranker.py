@@ -18,6 +18,7 @@ from countersample.cli._options import (
     Drop,
     FeatureColumns,
     Fold,
+    Impute,
     Json,
     Safety,
     Seed,
@@ -68,6 +69,7 @@ def train(
             "query-minmax or none."
         ),
     ] = None,
+    impute: Impute = None,
     bits: Bits = None,
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
@@ -94,7 +96,7 @@ def train(
     given = {
         "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
         "learning_rate": learning_rate, "steps": steps, "safety": safety, "clip": clip,
-        "normalize": normalize,
+        "normalize": normalize, "impute": impute,
     }  # fmt: skip
     if model == "linear" and safety and learning_rate is not None:
         raise ParameterError(

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample.data.columns import row_blocks
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -50,6 +53,47 @@ def check_offsets(offsets: NDArray[Any], n_items: int) -> None:
     if len(offsets) > 1 and np.diff(offsets).min() < 1:
         query = int(np.diff(offsets).argmin())
         raise DataError(f"query {query} has no items, expected at least one a query")
+
+
+def has_nan(values: Any) -> bool:  # noqa: ANN401 (array or codes, which have none)
+    """Tell whether a number is NaN: in features, a value that is missing."""
+    if not isinstance(values, np.ndarray):
+        return False
+    return any(np.isnan(values[rows]).any() for rows in _suspicious(values))
+
+
+def check_features(values: Any, name: str) -> None:  # noqa: ANN401 (as above)
+    """Refuse infinity in features, with where it is; NaN is a value that is missing.
+
+    This is the one place that says what features may be, and codes have nothing else.
+    """
+    if not isinstance(values, np.ndarray):
+        return
+    for rows in _suspicious(values):
+        is_bad = np.isinf(values[rows])
+        if is_bad.any():
+            row, column = np.argwhere(is_bad)[0]
+            raise DataError(
+                f"{name} has {values[rows][row, column]} in row {rows.start + row}, column "
+                f"{column} (both counted from 0), expected finite float32 numbers, or NaN for what "
+                "is missing: replace or drop such rows"
+            )
+
+
+def first_nan(values: Any) -> tuple[int, int]:  # noqa: ANN401 (as above)
+    """Return the row and column of the first value that is missing; there is one."""
+    rows = next(rows for rows in _suspicious(values) if np.isnan(values[rows]).any())
+    row, column = np.argwhere(np.isnan(values[rows]))[0]
+    return rows.start + int(row), int(column)
+
+
+def _suspicious(values: NDArray[Any]) -> Iterator[slice]:
+    """Yield blocks of rows whose sum is not finite: it is, unless a member is not."""
+    for rows in row_blocks(values):
+        with np.errstate(invalid="ignore", over="ignore"):  # inf − inf
+            total = values[rows].sum(dtype=np.float64)
+        if not np.isfinite(total):
+            yield rows
 
 
 def check_finite(values: NDArray[np.float32], name: str) -> None:

@@ -51,5 +51,8 @@ def letor_error(
     }[status]
     is_not_finite = token.lower().lstrip("+-") in {"nan", "inf", "infinity"}
     if status in (kernel.BAD_LABEL, kernel.BAD_VALUE) and is_not_finite:
-        sentence = f"expected a finite number, found {found}: replace it or leave the row out"
+        sentence = (
+            f"expected a finite number, found {found}: replace it or leave the row out; what "
+            "is missing can be told in Parquet, CSV or TSV, as what LETOR text leaves out is 0"
+        )
     return DataError(f"{name}:{line}:{column}: {sentence}")

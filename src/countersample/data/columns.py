@@ -41,30 +41,55 @@ def query_blocks(offsets: NDArray[np.int64], n_features: int) -> Iterator[tuple[
 
 
 def ends(features: Any) -> Pair:  # noqa: ANN401 (as above)
-    """Return column minima and maxima, float64 (n_features,)."""
+    """Return column minima and maxima of what is there, float64 (n_features,); 0 of nothing."""
     low = high = np.asarray(features[0])
     for rows in row_blocks(features):
         block = features[rows]
-        low = np.minimum(low, block.min(axis=0))
-        high = np.maximum(high, block.max(axis=0))
-    return low.astype(np.float64), high.astype(np.float64)
+        low = np.fmin(low, np.fmin.reduce(block))
+        high = np.fmax(high, np.fmax.reduce(block))
+    nothing = np.isnan(low)
+    return tuple(np.where(nothing, 0, end).astype(np.float64) for end in (low, high))  # type: ignore[return-value] # of two
 
 
 def moments(features: Any) -> Pair:  # noqa: ANN401 (as above)
     """Column means and standard deviations, √(Σ(x − mean)² / n), by merging those of blocks.
 
     Blocks are merged as by Chan, Golub and LeVeque (1983). The first row is taken off before, so
-    that a constant column has deviations of exactly 0.
+    that a constant column has deviations of exactly 0. What is missing does not count.
     """
-    first = features[0].astype(np.float64)
-    count, mean, squares = 0, np.zeros_like(first), np.zeros_like(first)
+    first = _first_there(features)
+    count, mean, squares = (
+        np.zeros(len(first), np.int64),
+        np.zeros_like(first),
+        np.zeros_like(first),
+    )
     for rows in row_blocks(features):
-        block = features[rows] - first
-        block_mean = block.mean(axis=0)
-        block -= block_mean
+        block = features[rows]
+        is_missing = np.isnan(block)
+        block, added = block - first, np.full_like(count, len(block))
+        if is_missing.any():
+            added -= is_missing.sum(axis=0)
+            block_mean = np.where(is_missing, 0, block).sum(axis=0) / np.maximum(added, 1)
+            block = np.where(is_missing, 0, block - block_mean)
+        else:
+            block_mean = block.mean(axis=0)
+            block -= block_mean
         delta = block_mean - mean
-        total = count + len(block)
-        squares += np.square(block, out=block).sum(axis=0) + delta**2 * (count * len(block) / total)
-        mean += delta * (len(block) / total)
-        count = total
-    return first + mean, np.sqrt(squares / count)
+        total = np.maximum(count + added, 1)
+        squares += np.square(block, out=block).sum(axis=0) + delta**2 * (count * added / total)
+        mean += delta * (added / total)
+        count += added
+    return first + mean, np.sqrt(squares / np.maximum(count, 1))
+
+
+def _first_there(features: Any) -> NDArray[np.float64]:  # noqa: ANN401 (as above)
+    """Return the first value of each column that is not missing; 0 of nothing."""
+    first: NDArray[np.float64] = features[0].astype(np.float64)
+    for rows in row_blocks(features):
+        if not np.isnan(first).any():
+            break
+        block = features[rows]
+        is_there = ~np.isnan(block)
+        found = np.take_along_axis(block, is_there.argmax(axis=0)[None], axis=0)[0]
+        first = np.where(np.isnan(first), found, first)
+    return np.nan_to_num(first, posinf=np.inf, neginf=-np.inf)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._frames import Tabular
+from countersample.data._arrays import first_nan, has_nan
 from countersample.data.columns import ends, moments, row_blocks
 from countersample.data.heavy_tails import (
     MOST_ROOTS,
@@ -355,6 +356,13 @@ def check_bits(bits: int | str) -> int | str:
 
 def _ends(features: NDArray[np.float32] | CompactFeatures) -> tuple[Floats, Floats]:
     """Return the smallest and the largest value of each feature, which have to be finite."""
+    if has_nan(features):
+        row, column = first_nan(features)
+        raise DataError(
+            f"column {column} of the features is missing (NaN) in row {row}, and codes have no "
+            "room for what is missing: leave out bits (--bits), or fill it in before "
+            "(countersample.data.imputing.Imputer)"
+        )
     low, high = ends(features)
     if not (np.isfinite(low) & np.isfinite(high)).all():
         column = int((np.isfinite(low) & np.isfinite(high)).argmin())

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._frames import Tabular, statistics
-from countersample.data._arrays import as_numbers, check_finite, check_matrix, check_offsets
+from countersample.data._arrays import (
+    as_numbers,
+    check_features,
+    check_finite,
+    check_matrix,
+    check_offsets,
+    has_nan,
+)
 from countersample.data.compact import CompactFeatures
 from countersample.data.compacting import Compactable
 from countersample.data.hashing import content_hash, kept_arrays
@@ -38,6 +45,7 @@ class RankingDataset(Compactable, Tabular):
     Parameters
     ----------
     features : float32 array (n_items, n_features), C-contiguous; or CompactFeatures
+        NaN is a value that is missing.
     labels : float32 array (n_items,)
         Relevance grades, larger is better.
     offsets : int64 array (n_queries + 1,)
@@ -111,7 +119,8 @@ class RankingDataset(Compactable, Tabular):
         Raises
         ------
         DataError
-            For shapes that do not fit, no rows, or a value that is not finite (with its row).
+            For shapes that do not fit, no rows, a feature that is infinite or a label that is not
+            finite (with its row). A feature that is NaN is missing.
         """
         features = np.ascontiguousarray(as_numbers(X, "X"))
         labels = as_numbers(y, "y")
@@ -122,7 +131,7 @@ class RankingDataset(Compactable, Tabular):
                 raise DataError(f"{name} has shape {array.shape}, expected ({n_items},) as X has")
         if n_items == 0:
             raise DataError("X has no rows, expected at least one")
-        check_finite(features, "X")
+        check_features(features, "X")
         check_finite(labels, "y")
         order, offsets, query_ids = group_rows(ids)
         if order is not None:
@@ -144,6 +153,7 @@ class RankingDataset(Compactable, Tabular):
         Parameters
         ----------
         frame : data frame of pandas, polars, pyarrow or DuckDB, eager or lazy
+            A feature that is null in a row is missing there (NaN).
         label, query : str
             The columns of the relevance label and the query id.
         features : sequence of str, optional
@@ -165,7 +175,7 @@ class RankingDataset(Compactable, Tabular):
         names = features or [c for c in table.columns if c not in {label, query}]
         matrix = np.empty((len(table), len(names)), np.float32)
         for k, name in enumerate(names):
-            matrix[:, k] = frames.numbers(table[name], is_chosen=features is not None)
+            matrix[:, k] = frames.features(table[name], is_chosen=features is not None)
         frames.check_no_nulls(table[query])
         labels = frames.numbers(table[label], is_chosen=True)
         return cls.from_arrays(matrix, labels, table[query].to_numpy(), feature_names=names)
@@ -230,6 +240,11 @@ class RankingDataset(Compactable, Tabular):
     def query_sizes(self) -> NDArray[np.int64]:
         """The number of items of each query, (n_queries,)."""
         return np.diff(self.offsets)
+
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether a value of a feature is missing (NaN)."""
+        return has_nan(self.features)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -363,7 +378,7 @@ class RankingDataset(Compactable, Tabular):
             (each.offsets, each.query_ids, each.labels, *kept_arrays(each.features))
             for each in (self, other)
         )
-        return all(map(np.array_equal, mine, others))
+        return all(map(_are_equal, mine, others))
 
     def __repr__(self) -> str:
         grades = f"{self.labels.min():g}..{self.labels.max():g}" if self.n_items else "none"
@@ -372,3 +387,8 @@ class RankingDataset(Compactable, Tabular):
             f"n_features={self.n_features:_}, labels={grades}"
             f"{'' if self.bits is None else f', bits={self.bits}'})"
         )
+
+
+def _are_equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Tell whether arrays are equal; what is missing is equal to what is missing."""
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._frames import Tabular, statistics
-from countersample.data.columns import row_blocks
+from countersample.data.columns import ends, row_blocks
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -40,11 +40,13 @@ class Description(Tabular):
     items_histogram : Histogram
         Queries by number of items; edges 1, 2, 5, 10, 20, 50, …
     density : float
-        Share of the feature values that are not zero.
+        Share of the feature values that are there and not zero.
+    missing : float
+        Share of the feature values that are missing.
     feature_min, feature_max : float
         Over all features.
     n_constant_features : int
-        Features with one value only.
+        Features with at most one value.
     label_min, label_mean, label_max : float
     grades : dict of float to int, or None
         How many items have each label; None where there are more than 20 different labels.
@@ -66,6 +68,7 @@ class Description(Tabular):
     items_max: int
     items_histogram: Histogram
     density: float
+    missing: float
     feature_min: float
     feature_max: float
     n_constant_features: int
@@ -147,15 +150,16 @@ def describe(dataset: RankingDataset) -> Description:
 
 
 def _describe_features(features: NDArray[np.float32]) -> dict[str, Any]:
-    low = high = features[0]
-    n_nonzero = 0
+    n_nonzero = n_missing = 0
     for rows in row_blocks(features):
         block = features[rows]
-        low = np.minimum(low, block.min(axis=0))
-        high = np.maximum(high, block.max(axis=0))
-        n_nonzero += int(np.count_nonzero(block))
+        here = int(np.count_nonzero(np.isnan(block)))
+        n_nonzero += int(np.count_nonzero(block)) - here
+        n_missing += here
+    low, high = ends(features)
     return {
         "density": n_nonzero / features.size,
+        "missing": n_missing / features.size,
         "feature_min": float(low.min()),
         "feature_max": float(high.max()),
         "n_constant_features": int(np.count_nonzero(low == high)),

@@ -91,7 +91,21 @@ def check_no_nulls(series: nw.Series[Any]) -> None:
 
 
 def numbers(series: nw.Series[Any], *, is_chosen: bool) -> NDArray[Any]:
-    """Return a column of numbers; `is_chosen` is whether the user named it."""
+    """Return a column of numbers, none of which is missing; `is_chosen`: the user named it."""
+    _check_numbers(series, is_chosen=is_chosen)
+    check_no_nulls(series)
+    return series.to_numpy()
+
+
+def features(series: nw.Series[Any], *, is_chosen: bool) -> NDArray[Any]:
+    """Return a column of numbers with NaN where there is none; `is_chosen` as above."""
+    _check_numbers(series, is_chosen=is_chosen)
+    if series.null_count():
+        series = series.cast(nw.Float64).fill_null(float("nan"))
+    return series.to_numpy()
+
+
+def _check_numbers(series: nw.Series[Any], *, is_chosen: bool) -> None:
     if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
         hint = (
             ""
@@ -100,5 +114,3 @@ def numbers(series: nw.Series[Any], *, is_chosen: bool) -> NDArray[Any]:
             "(--drop)"
         )
         raise DataError(f"column {series.name!r} is {series.dtype}, expected numbers{hint}")
-    check_no_nulls(series)
-    return series.to_numpy()

@@ -33,6 +33,8 @@ def content_hash(dataset: RankingDataset) -> str:
         for start in range(0, len(array), rows):
             with np.errstate(invalid="ignore"):  # of a folder that was damaged
                 block = array[start : start + rows] + array.dtype.type(0)  # −0 becomes 0
+            if block.dtype.kind == "f":
+                block[np.isnan(block)] = np.nan  # of the many that there are, one
             digest.update(block.astype(block.dtype.newbyteorder("<"), copy=False).data)
     ids = [str(i) for i in dataset.query_ids.tolist()]
     names = list(dataset.feature_names or ())

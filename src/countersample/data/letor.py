@@ -14,6 +14,7 @@ from countersample._cores import available_cores
 from countersample._files import atomic_path
 from countersample._params import whole_number
 from countersample._progress import byte_progress
+from countersample.data._arrays import first_nan
 from countersample.data._letor_reader import LetorReader, LetorRows
 from countersample.data._tape import Tape
 from countersample.data.compact import check_bits
@@ -312,6 +313,12 @@ def save_letor(dataset: RankingDataset, target: str | os.PathLike[str]) -> None:
 def _written(dataset: RankingDataset) -> Iterator[NDArray[np.uint8]]:
     from countersample._kernels import letor_write as kernel  # noqa: PLC0415 (imports numba)
 
+    if dataset.has_missing:
+        row, column = first_nan(dataset.features)
+        raise DataError(
+            f"feature {column + 1} is missing (NaN) in row {row}, and LETOR text cannot say so, as "
+            "what it leaves out is 0: write Parquet or a dataset folder"
+        )
     ids = [str(i).encode(errors="surrogatepass") for i in dataset.query_ids.tolist()]
     for query_id in ids:
         if not _WRITABLE_ID.fullmatch(query_id):

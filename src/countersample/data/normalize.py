@@ -46,7 +46,8 @@ class Normalizer:
 
     What was fitted is a small value: keep it with a ranker (`to_dict`) and apply it to whatever
     the ranker is to score. Values outside the fitted range are not clipped. A feature that was
-    constant when fitted becomes 0 for any value: the ranker cannot have learned from it.
+    constant when fitted becomes 0 for any value: the ranker cannot have learned from it. What is
+    missing (NaN) does not count when it is fitted, and stays missing.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ class Normalizer:
         Raises
         ------
         DataError
-            For a dataset without items, or with a value that is not finite.
+            For a dataset without items, or with a value that is infinite.
         """
         fit_columns = METHODS[choice("how", how, METHODS)]
         if fit_columns is None:

@@ -30,6 +30,7 @@ import numpy as np
 
 from countersample._ranked import ratio
 from countersample.data.columns import row_blocks
+from countersample.data.imputing import filled
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError
 from countersample.evaluation.resampling import Clusters, add_up
@@ -80,7 +81,8 @@ def relevance_model(
     features do not tell, which does not; where relevance is 0 or 1 both are as large about where
     E = 1. So an item counts v = E/(1 + E). α is the one of highest evidence (the marginal
     likelihood, with w normal and the noise unknown): where clicks do not tell, r̂ is a constant. It
-    stays within [0, 1], or below the most that an impression was worth.
+    stays within [0, 1], or below the most that an impression was worth. Features that are missing
+    are filled in, with an indicator more (`countersample.data.imputing.filled`).
 
     It is cross-fitted: the queries are cut into five parts, and what is said of one part was
     learned from the others, so that no item is judged by its own clicks.
@@ -103,6 +105,7 @@ def relevance_model(
         return np.zeros(dataset.n_items)  # nothing else to learn from
     fold_of_query = rng.permutation(dataset.n_queries) % n_folds
     fold = np.repeat(fold_of_query, dataset.query_sizes)
+    dataset = filled(dataset)
     scaler = Normalizer.fit(dataset, "standard")
     z = np.zeros(dataset.n_items)
     if served:

@@ -183,10 +183,16 @@ def _shape(spec: ModelSpecification) -> str:
 
 def _features(spec: ModelSpecification) -> Grid:
     """Return the table of features, in their order, with what the ranker makes of each."""
+    n_columns = spec.scorer.n_features
     columns: dict[str, Sequence[str]] = {
-        "index": [str(index) for index in range(spec.n_features)],
-        "name": spec.feature_names or ["–"] * spec.n_features,
+        "index": [str(index) for index in range(n_columns)],
+        "name": spec.column_names or ["–"] * spec.n_features,
     }
+    if spec.imputer is not None:
+        told = [f"{index} is missing" for index in spec.imputer.indicators]
+        columns["name"] = [*columns["name"], *told][:n_columns]
+        of_indicators = ["–"] * len(spec.imputer.indicators)
+        columns["if missing"] = [*(f"{value:.9g}" for value in spec.imputer.fill), *of_indicators]
     normalizer = spec.normalizer
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
         if normalizer.roots is not None:
@@ -197,10 +203,12 @@ def _features(spec: ModelSpecification) -> Grid:
     if isinstance(scorer, LinearScorer):
         columns["weight"] = [f"{weight:.6g}" for weight in scorer.weights]
     elif not isinstance(scorer, NetworkScorer):
-        splits = np.bincount(scorer.feature[scorer.feature != LEAF], minlength=spec.n_features)
+        splits = np.bincount(scorer.feature[scorer.feature != LEAF], minlength=n_columns)
         columns["splits"] = [f"{count:,}" for count in splits]
         if scorer.base is not None:
             columns["weight"] = [f"{weight:.6g}" for weight in scorer.base]
+        if scorer.base_missing is not None:
+            columns["if missing"] = [f"{value:.6g}" for value in scorer.base_missing]
     return Grid(list(zip(*columns.values(), strict=True)), tuple(columns))
 
 

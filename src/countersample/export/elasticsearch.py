@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 FEATURE_SET = "my_features"  # in the card, where no other is named
 _TREE_TYPES = ("xgboost+json", "ranklib")  # the first is the default
 
+# What becomes of a feature that a document does not have, in models of trees
+_RELEASES = {
+    "Elasticsearch": "from v1.5.9-es8.11.4 of the plug-in on; before, it counts as 0.",
+    "OpenSearch": (
+        "from OpenSearch 3.8 on. Up to 3.1 it counts as 0; in releases between, from 3.2 or 3.3 "
+        "on, it always takes the branch “no”."
+    ),
+}
+
 _CREATE = """\
 curl -X POST "localhost:9200/_ltr/_featureset/{set}/_createmodel" \\
   -H "Content-Type: application/json" -d @{file}
@@ -68,6 +77,11 @@ def translate(
 
 def _check_type(model_type: str | None, spec: ModelSpecification) -> str:
     fits = ("linear",) if isinstance(spec.scorer, LinearScorer) else _TREE_TYPES
+    if spec.takes_missing and model_type == "ranklib" and fits is _TREE_TYPES:
+        raise ParameterError(
+            "model_type is 'ranklib', which takes what is missing for 0, expected 'xgboost+json': "
+            "the trees of this ranker have learned where to go with it"
+        )
     if model_type is None:
         return fits[0]
     if model_type not in fits:
@@ -93,7 +107,11 @@ def _xgboost(trees: TreesScorer, names: Sequence[str]) -> str:
     depth = np.zeros(len(trees.feature), np.int64)
     for parent in np.flatnonzero(trees.feature != LEAF):
         depth[[trees.left[parent], trees.right[parent]]] = depth[parent] + 1
-    above = np.nextafter(trees.threshold, np.float32(np.inf))  # x ≤ t is x < the next number
+    most = np.finfo(np.float32).max
+    above = np.nextafter(trees.threshold, most)  # x ≤ t is x < the next number
+    missing_left = trees.missing_left
+    if missing_left is None:
+        missing_left = trees.threshold >= 0  # as for 0
 
     def split(node: int, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
         yes, no = left["nodeid"], right["nodeid"]
@@ -104,7 +122,7 @@ def _xgboost(trees: TreesScorer, names: Sequence[str]) -> str:
             "split_condition": float(above[node]),
             "yes": yes,
             "no": no,
-            "missing": yes if trees.threshold[node] >= 0 else no,  # as for 0
+            "missing": yes if missing_left[node] else no,
             "children": [left, right],
         }
 
@@ -135,15 +153,15 @@ def _ranklib(trees: TreesScorer) -> str:
 
 
 def _limits(spec: ModelSpecification, model_type: str) -> tuple[str, ...]:
-    missing = {
-        "linear": "A feature that a document does not have counts as 0 before normalisation.",
-        "ranklib": "A feature that a document does not have counts as 0.",
-        "xgboost+json": (
-            "What happens to a feature that a document does not have depends on the plug-in's "
-            'release: it counts as 0, or takes the branch "missing" (written here as the one that '
-            '0 takes), or always takes the branch "no".'
-        ),
-    }[model_type]
+    missing = "A feature that a document does not have counts as 0."
+    if model_type == "linear":
+        missing = missing.replace("0.", "0 before normalisation.")
+    elif model_type == "xgboost+json":
+        branch = "is the one that was learned" if spec.takes_missing else "is the one that 0 takes"
+        missing = (
+            "A feature that a document does not have takes the branch “missing”, which "
+            f"{branch}, {_RELEASES[spec.system]}"
+        )
     limits = [
         *spec.limits,
         missing,

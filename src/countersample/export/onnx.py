@@ -14,6 +14,7 @@ from countersample.data.heavy_tails import unrooted
 from countersample.errors import CounterSampleError, ParameterError
 from countersample.export.specification import Code, Translation
 from countersample.export.trees import on_raw_features
+from countersample.rankers._saved import scores_by
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 OPSET, TREE_OPSET, IR_VERSION = 17, 3, 8  # of 2022: read by every onnxruntime since 1.12
 TOLERANCE = 1e-5  # of the largest score
+_MISSING = 0.2  # of their values, where values may be
 _PROBES = 64  # rows that are scored before anything is written
 _LEAST = np.finfo(np.float32).smallest_normal  # what is smaller may count as 0
 
@@ -37,7 +39,7 @@ features = np.zeros((3, {n_features}), np.float32)  # {rows}, features in the or
 order = np.argsort(-scores, kind="stable")  # the best first
 """
 _LIMITS = (
-    "Features have to be finite, and in the order of training: a graph knows no names.",
+    "Features have to be {values}, and in the order of training: a graph knows no names.",
     "A call has all items of one query: features are normalised among them.",
 )
 
@@ -65,23 +67,29 @@ def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translati
         content=content,
         form=f"opset {OPSET}" + ("" if spec.kind != "boosted" else f", ai.onnx.ml {TREE_OPSET}"),
         loading=(Code("python", loading),),
-        limits=_LIMITS if spec.is_by_query else _LIMITS[:1],
+        limits=_limits(spec),
         checked=_check_scores(content, spec),
     )
 
 
+def _limits(spec: ModelSpecification) -> tuple[str, ...]:
+    values = "finite, or NaN where they are missing" if spec.takes_missing else "finite"
+    first = _LIMITS[0].format(values=values)
+    return (first, *(_LIMITS[1:] if spec.is_by_query else ()))
+
+
 def _model(spec: ModelSpecification) -> Any:  # noqa: ANN401 (onnx has no types)
     graph = _Graph()
-    features = _normalised(graph, spec)
+    features = _normalised(graph, spec, _imputed(graph, spec))
     scorer = spec.scorer
     if isinstance(scorer, LinearScorer):
-        scores = _linear(graph, features, scorer.weights)
+        scores = _linear(graph, features, scorer)
     elif isinstance(scorer, NetworkScorer):
         scores = _network(graph, features, scorer)
     else:
         scores = _trees(graph, features, scorer)
         if scorer.base is not None:
-            base = _linear(graph, features, scorer.base)
+            base = _linear(graph, features, LinearScorer(scorer.base, scorer.base_missing))
             scores = graph.add("Add", base, graph.as_double(scores))
     flat = graph.add("Squeeze", scores, graph.keep(np.array([1])))
     graph.as_float(flat, name="scores")
@@ -142,20 +150,42 @@ def _metadata(spec: ModelSpecification) -> dict[str, str]:
     if spec.is_by_query:
         how += ": call it with all items of one query"
     known = {"kind": spec.kind, "normalization": how, "data_fingerprint": spec.fingerprint}
+    if spec.takes_missing:
+        known["missing_values"] = "NaN, taken care of inside the graph"
     if spec.feature_names is not None:
         known["feature_names"] = json.dumps(spec.feature_names, ensure_ascii=False)
     return known
 
 
-def _normalised(graph: _Graph, spec: ModelSpecification) -> str:
+def _imputed(graph: _Graph, spec: ModelSpecification) -> str:
+    """Add what `Imputer.transform` does."""
+    imputer = spec.imputer
+    if imputer is None:
+        return "features"
+    is_missing = graph.add("IsNaN", "features")
+    fill = graph.keep(np.array(imputer.fill, np.float32))
+    filled = graph.add("Where", is_missing, fill, "features")
+    if not imputer.indicators:
+        return filled
+    chosen = graph.keep(np.array(imputer.indicators, np.int64))
+    indicators = graph.as_float(graph.add("Gather", is_missing, chosen, axis=1))
+    return graph.add("Concat", filled, indicators, axis=1)
+
+
+def _normalised(graph: _Graph, spec: ModelSpecification, features: str) -> str:
     """Add what `Normalizer.transform` does, to the bit: in float64, then to float32."""
     normalizer = spec.normalizer
     if normalizer is None:
-        return "features"
-    values = graph.as_double("features")
+        return features
+    values = graph.as_double(features)
     if normalizer.shift is None or normalizer.scale is None:
-        low = graph.add("ReduceMin", values, axes=[0], keepdims=1)
-        high = graph.add("ReduceMax", values, axes=[0], keepdims=1)
+        least = most = values
+        if spec.takes_missing and spec.imputer is None:  # what is missing is neither of both
+            is_missing, most_of_all = graph.add("IsNaN", values), np.finfo(np.float64).max
+            least = graph.add("Where", is_missing, graph.keep(np.array([most_of_all])), values)
+            most = graph.add("Where", is_missing, graph.keep(np.array([-most_of_all])), values)
+        low = graph.add("ReduceMin", least, axes=[0], keepdims=1)
+        high = graph.add("ReduceMax", most, axes=[0], keepdims=1)
         span, nothing = graph.add("Sub", high, low), graph.keep(np.zeros(1))
         varies = graph.add("Greater", span, nothing)
         divisor = graph.add("Where", varies, span, graph.keep(np.ones(1)))
@@ -178,8 +208,14 @@ def _rooted(graph: _Graph, values: str, roots: tuple[int, ...]) -> str:
     return values
 
 
-def _linear(graph: _Graph, features: str, weights: NDArray[np.float64]) -> str:
-    return graph.add("MatMul", graph.as_double(features), graph.keep(weights[:, None]))
+def _linear(graph: _Graph, features: str, scorer: LinearScorer) -> str:
+    values, weights = graph.as_double(features), graph.keep(scorer.weights[:, None])
+    if scorer.missing is None:
+        return graph.add("MatMul", values, weights)
+    is_missing = graph.add("IsNaN", values)
+    there = graph.add("Where", is_missing, graph.keep(np.zeros(1)), values)
+    missing = graph.add("MatMul", graph.as_double(is_missing), graph.keep(scorer.missing[:, None]))
+    return graph.add("Add", graph.add("MatMul", there, weights), missing)
 
 
 def _network(graph: _Graph, features: str, network: NetworkScorer) -> str:
@@ -202,6 +238,9 @@ def _trees(graph: _Graph, features: str, trees: TreesScorer) -> str:
         return [int(n) for n in np.where(is_leaf, 0, of - trees.roots[tree])]
 
     leaves = np.flatnonzero(is_leaf)
+    missing = {}
+    if trees.missing_left is not None:
+        missing["nodes_missing_value_tracks_true"] = trees.missing_left.astype(int).tolist()
     return graph.add(
         "TreeEnsembleRegressor",
         graph.as_double(features),
@@ -218,6 +257,7 @@ def _trees(graph: _Graph, features: str, trees: TreesScorer) -> str:
         target_nodeids=number[leaves].tolist(),
         target_ids=[0] * len(leaves),
         target_weights_as_tensor=graph.tensor(trees.value[leaves]),
+        **missing,
     )
 
 
@@ -234,10 +274,8 @@ def _check_scores(content: bytes, spec: ModelSpecification) -> str:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     (scores,) = session.run(["scores"], {"features": features})
-    normalised = features
-    if spec.normalizer is not None:
-        normalised = spec.normalizer.transform(features, [0, len(features)])
-    expected = spec.scorer.predict(normalised)
+    ends = np.array([0, len(features)])
+    expected = scores_by(spec.scorer, spec.normalizer, spec.imputer, features, ends)
     gap = float(np.abs(scores - expected).max() / max(np.abs(expected).max(), 1e-30))
     if not gap <= TOLERANCE:
         raise CounterSampleError(
@@ -253,8 +291,10 @@ def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
     rng = np.random.default_rng(0)
     probes = rng.uniform(-0.5, 1.5, (_PROBES, spec.n_features))
     if spec.normalizer is not None and spec.normalizer.shift is not None:
-        probes = np.array(spec.normalizer.shift) + np.array(spec.normalizer.scale) * probes
-        probes = unrooted(probes, spec.normalizer.roots or (0,) * spec.n_features)
+        n = spec.n_features  # the indicators come after
+        shift, scale = np.array(spec.normalizer.shift), np.array(spec.normalizer.scale)
+        probes = shift[:n] + scale[:n] * probes
+        probes = unrooted(probes, (spec.normalizer.roots or (0,) * n)[:n])
     features = probes.astype(np.float32)
     if isinstance(spec.scorer, TreesScorer):
         by_item = None if spec.is_by_query else spec.normalizer
@@ -264,6 +304,8 @@ def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
             features[:, feature] = rng.choice(values, _PROBES)
         if spec.is_by_query:  # values within [0, 1] are then normalised to themselves
             features[:2] = [[0], [1]]
+    if spec.takes_missing:
+        features[2:][rng.random((_PROBES - 2, spec.n_features)) < _MISSING] = np.nan
     return features
 
 

@@ -47,6 +47,8 @@ def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> 
         trees = on_raw_features(spec.trees_alone, spec.normalizer)
         thresholds, norms = _thresholds(trees, names)
         params: dict[str, Any] = {"trees": _trees(trees, thresholds, names)}
+        if spec.takes_missing:
+            params["isNullSameAsZero"] = False
     elif isinstance(scorer, NetworkScorer):
         form, norms = "NeuralNetworkModel", spec.norms(_minmax, _standard)
         params = {"layers": _layers(scorer, spec)}
@@ -111,12 +113,15 @@ def _layers(network: NetworkScorer, spec: ModelSpecification) -> list[dict[str, 
 
 def _trees(trees: TreesScorer, thresholds: Floats, names: Sequence[str]) -> list[dict[str, Any]]:
     def split(node: int, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-        return {
+        found = {
             "feature": names[trees.feature[node]],
-            "threshold": repr(float(thresholds[node])),
+            "threshold": repr(float(thresholds[node])).replace("inf", "Infinity"),
             "left": left,
             "right": right,
         }
+        if trees.missing_left is not None:
+            found["missing"] = "left" if trees.missing_left[node] else "right"
+        return found
 
     roots = fold(trees, lambda node: {"value": repr(as_float32(trees.value[node]))}, split)
     return [{"weight": "1.0", "root": root} for root in roots]
@@ -129,12 +134,13 @@ def _thresholds(
 
     Solr goes left where x ≤ float32(t′ + 10⁻⁶). Mostly there is a t′ for which that is the
     threshold t. Where there is none, as for most t below 4·10⁻⁶, the feature and its thresholds are
-    multiplied by a power of two, which changes no comparison.
+    multiplied by a power of two, which changes no comparison. What every number is below is ∞.
     """
-    written = trees.threshold.copy()
+    is_all = trees.threshold == np.finfo(np.float32).max
+    written = np.where(is_all, np.float32(np.inf), trees.threshold)
     norms: list[dict[str, Any] | None] = [None] * trees.n_features
-    for feature in np.unique(trees.feature[trees.feature != LEAF]):
-        nodes = trees.feature == feature
+    for feature in np.unique(trees.feature[(trees.feature != LEAF) & ~is_all]):
+        nodes = (trees.feature == feature) & ~is_all
         power, before = _before_slack(trees.threshold[nodes], names[feature])
         written[nodes] = before
         if power:
@@ -162,13 +168,17 @@ def _before_slack(thresholds: Floats, name: str) -> tuple[int, Floats]:
 
 
 def _limits(spec: ModelSpecification) -> tuple[str, ...]:
-    limits = [
-        *spec.limits,
-        (
-            "A feature that a document does not have counts as its default value in the feature "
-            "store, which is 0 unless another is given there."
-        ),
-    ]
+    missing = (
+        "A feature that a document does not have counts as its default value in the feature store, "
+        "which is 0 unless another is given there."
+    )
+    if spec.takes_missing and spec.imputer is None:
+        missing = (
+            "A feature that a document does not have takes the branch “missing”, which is the one "
+            "that was learned, if its `defaultValue` in the feature store is `NaN`. Solr before "
+            "9.2 does not know such models."
+        )
+    limits = [*spec.limits, missing]
     if isinstance(spec.scorer, TreesScorer):
         limits.append(
             "Solr adds 1e-6 to every threshold; those in the file are such that the sum is the "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import DataError, ParameterError
+from countersample.rankers._saved import takes_missing
 from countersample.scorers import LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from countersample.data.imputing import Imputer
     from countersample.data.normalize import Normalizer
     from countersample.rankers import ClickRanker
     from countersample.scorers import Scorer
@@ -27,7 +29,7 @@ _NAME = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True, eq=False)
 class ModelSpecification:
-    """score = scorer(normalizer(x)): what is to be computed elsewhere, and what it is called.
+    """score = scorer(normalizer(imputer(x))): what is to be computed elsewhere, under which name.
 
     Attributes
     ----------
@@ -44,6 +46,7 @@ class ModelSpecification:
     feature_names : tuple of str, optional
     fingerprint : str
         That of the data the ranker was trained on.
+    imputer : Imputer or None
     """
 
     system: str
@@ -54,6 +57,7 @@ class ModelSpecification:
     normalizer: Normalizer | None
     feature_names: tuple[str, ...] | None
     fingerprint: str
+    imputer: Imputer | None = None
 
     @classmethod
     def of(
@@ -80,7 +84,7 @@ class ModelSpecification:
             _check_names(names, ranker.n_features_in_)
         kind, scorer = ranker.kind, ranker.scorer_
         if isinstance(scorer, TreesScorer) and scorer.base is not None and not scorer.n_trees:
-            kind, scorer = "linear", LinearScorer(scorer.base)
+            kind, scorer = "linear", LinearScorer(scorer.base, scorer.base_missing)
         return cls(
             system=system,
             name=name,
@@ -90,12 +94,30 @@ class ModelSpecification:
             normalizer=ranker.normalizer_,
             feature_names=names,
             fingerprint=ranker.fingerprint_,
+            imputer=ranker.imputer_,
         )
 
     @property
     def n_features(self) -> int:
         """How many features it takes."""
-        return self.scorer.n_features
+        return self.scorer.n_features if self.imputer is None else self.imputer.n_features
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether a feature may be missing."""
+        return takes_missing(self.scorer, self.imputer) or self.is_linear_with_missing
+
+    @property
+    def is_linear_with_missing(self) -> bool:
+        """Whether it is what trees were boosted from, where features were missing."""
+        return isinstance(self.scorer, LinearScorer) and self.scorer.missing is not None
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """The names of what the scorer is given: the features and their indicators."""
+        if self.feature_names is None or self.imputer is None:
+            return self.feature_names
+        return self.imputer.names(self.feature_names)
 
     @property
     def is_by_query(self) -> bool:
@@ -104,7 +126,10 @@ class ModelSpecification:
 
     @property
     def names_by_item(self) -> tuple[str, ...]:
-        """The names of the features, which a system that scores item by item knows them by."""
+        """The names by which a system that scores item by item knows features and indicators.
+
+        An indicator is a feature of its own there.
+        """
         if self.is_by_query:
             raise ParameterError(
                 f"{self.system} scores item by item and cannot normalise by query (normalize="
@@ -118,7 +143,17 @@ class ModelSpecification:
                 f"{self.n_features:,} names, in the order of training, with feature_names "
                 "(--feature-names)"
             )
-        return self.feature_names
+        if self.is_linear_with_missing:
+            raise ParameterError(
+                f"{self.system} takes what is missing for 0, and this ranker, which is what trees "
+                "were boosted from, has another answer for each feature: export to ONNX (--to "
+                "onnx), or train a linear ranker"
+            )
+        names = (
+            self.feature_names if self.imputer is None else self.imputer.names(self.feature_names)
+        )
+        _check_names(names, len(names))
+        return names
 
     @property
     def trees_alone(self) -> TreesScorer:
@@ -141,7 +176,7 @@ class ModelSpecification:
         training: they count nothing, and the scorer's weights on them have to be 0 instead.
         """
         if self.normalizer is None or self.normalizer.shift is None:
-            return [None] * self.n_features
+            return [None] * self.scorer.n_features
         if self.normalizer.roots is not None:
             first, *others = np.flatnonzero(self.normalizer.roots)
             more = f" and {len(others):,} more" if others else ""
@@ -178,7 +213,7 @@ class ModelSpecification:
     def is_constant(self) -> NDArray[np.bool_]:
         """Whether each feature was constant in training, so that it counts nothing."""
         if self.normalizer is None or self.normalizer.scale is None:
-            return np.zeros(self.n_features, np.bool_)
+            return np.zeros(self.scorer.n_features, np.bool_)
         constant: NDArray[np.bool_] = np.array(self.normalizer.scale) == 0
         return constant
 
@@ -191,6 +226,18 @@ class ModelSpecification:
             limits.append(
                 f"The normalisation ({self.normalizer.how}) is in the thresholds: send features as "
                 "they are."
+            )
+        if self.imputer is not None:
+            n_indicators = len(self.imputer.indicators)
+            limits.append(
+                f"{self.system} does not fill in what is missing, so the features have to: with "
+                "the value in the column “if missing” below"
+                + (
+                    f", and with {n_indicators:,} more that are 1 where another is missing, and 0 "
+                    "elsewhere."
+                    if n_indicators
+                    else "."
+                )
             )
         return limits
 

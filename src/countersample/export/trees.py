@@ -32,11 +32,14 @@ def on_raw_features(trees: TreesScorer, normalizer: Normalizer | None) -> TreesS
 
     Normalising by column keeps the order of values, so each question "is the normalised value at
     most t?" is one about the value itself. T is found among all float32 numbers, so it is exact.
-    Nodes where every finite value goes the same way are left out.
+    Nodes where everything goes the same way are left out. Where only what is missing goes another
+    way, that is right of the largest number there is.
     The normalizer is not one that normalises by query. A linear part is left out.
     """
     thresholds = _raw_thresholds(trees, normalizer)
     is_inner = trees.feature != LEAF
+    if trees.missing_left is not None:
+        trees, thresholds = _only_missing_apart(trees, thresholds)
     instead = np.arange(len(trees.feature))  # the node that does the work of each
     for node in np.flatnonzero(is_inner & ~np.isfinite(thresholds))[::-1]:
         child = trees.left[node] if thresholds[node] > 0 else trees.right[node]
@@ -48,7 +51,25 @@ def on_raw_features(trees: TreesScorer, normalizer: Normalizer | None) -> TreesS
         left=np.where(is_inner, instead[trees.left], 0).astype(np.int32),
         right=np.where(is_inner, instead[trees.right], 0).astype(np.int32),
         base=None,
+        base_missing=None,
     )
+
+
+def _only_missing_apart(
+    trees: TreesScorer, thresholds: Thresholds
+) -> tuple[TreesScorer, Thresholds]:
+    """Keep nodes in which what is missing goes one way and all else the other: it goes right."""
+    assert trees.missing_left is not None  # noqa: S101 (only called where it is)
+    all_left, none_left = thresholds == np.inf, thresholds == -np.inf
+    turned = none_left & trees.missing_left
+    apart = turned | (all_left & ~trees.missing_left)
+    kept = replace(
+        trees,
+        left=np.where(turned, trees.right, trees.left),
+        right=np.where(turned, trees.left, trees.right),
+        missing_left=trees.missing_left & ~turned,
+    )
+    return kept, np.where(apart, np.finfo(np.float32).max, thresholds).astype(np.float32)
 
 
 def fold(

@@ -100,9 +100,13 @@ class Groups(NamedTuple):
         return Groups(*columns)
 
     def features(self, dataset: RankingDataset, feature: int) -> Floats:
-        """Return the values of a feature."""
+        """Return the values of a feature; what is missing is below all others."""
         values: Floats = dataset.features[self.row, feature].astype(np.float64)
-        return values
+        is_missing = np.isnan(values)
+        if is_missing.any() and not is_missing.all():
+            low, high = float(np.nanmin(values)), float(np.nanmax(values))
+            return np.where(is_missing, low - max(high - low, 1.0), values)
+        return np.nan_to_num(values)
 
 
 def knows_chance(

@@ -12,7 +12,6 @@ import numpy as np
 from countersample._extras import need
 from countersample.errors import ParameterError
 from countersample.gbdt.trees import from_lightgbm, from_xgboost
-from countersample.scorers import LinearScorer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.data import RankingDataset
     from countersample.gbdt.objectives import BoostingObjective
-    from countersample.scorers import TreesScorer
+    from countersample.scorers import LinearScorer, TreesScorer
 
 # What each library also calls a parameter that is set here; force_row_wise excludes the other.
 ALIASES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -78,9 +77,17 @@ def _with_own(backend: str, params: Mapping[str, Any], own: Mapping[str, Any]) -
     return {name: value for name, value in params.items() if name in kept} | dict(own)
 
 
-def _scores_of(base: Floats | None, dataset: RankingDataset) -> Floats | None:
+def _scores_of(base: LinearScorer | None, dataset: RankingDataset) -> Floats | None:
     """Return base·x of each item, from which trees are boosted."""
-    return None if base is None else LinearScorer(base).predict(dataset.features)
+    return None if base is None else base.predict(dataset.features)
+
+
+def _on_base(trees: TreesScorer, base: LinearScorer | None) -> TreesScorer:
+    """Return the trees as they add to what they were boosted from."""
+    if base is None:
+        return trees
+    missing_left = None if base.missing is None else trees.missing_left
+    return replace(trees, base=base.weights, base_missing=base.missing, missing_left=missing_left)
 
 
 class LightGBM:
@@ -92,7 +99,7 @@ class LightGBM:
         objective: BoostingObjective,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
-        base: Floats | None = None,
+        base: LinearScorer | None = None,
     ) -> None:
         lightgbm = need("lightgbm")
         defaults = {
@@ -142,7 +149,7 @@ class LightGBM:
 
     def scorer(self) -> TreesScorer:
         """Return what was learned."""
-        return replace(from_lightgbm(self._booster), base=self._base)
+        return _on_base(from_lightgbm(self._booster), self._base)
 
 
 class XGBoost:
@@ -154,7 +161,7 @@ class XGBoost:
         objective: BoostingObjective,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
-        base: Floats | None = None,
+        base: LinearScorer | None = None,
     ) -> None:
         xgboost = need("xgboost")
         defaults = {
@@ -196,7 +203,7 @@ class XGBoost:
 
     def scorer(self) -> TreesScorer:
         """Return what was learned."""
-        return replace(from_xgboost(self._booster), base=self._base)
+        return _on_base(from_xgboost(self._booster), self._base)
 
 
 BACKENDS: dict[str, type[LightGBM | XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}

@@ -19,7 +19,7 @@ from countersample.rankers._starting import sized, starts_of, trained_on, withou
 from countersample.rankers._stopping import CHOOSING_SHARE, Chosen, choose_round, judge_rounds
 from countersample.rankers.base import ClickRanker
 from countersample.rankers.linear import CounterSampleRanker
-from countersample.scorers import TreesScorer
+from countersample.scorers import LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -163,6 +163,7 @@ class GBDTRanker(ClickRanker):
 
     kind: ClassVar[str] = "boosted"
     _scorer_type: ClassVar[type[Scorer]] = TreesScorer
+    _takes_missing: ClassVar[bool] = True
     _learned: ClassVar[Mapping[str, Check]] = {
         "n_trees_": COUNT,
         "start_": partial(choice, options=("served", "linear", "zero")),
@@ -244,6 +245,8 @@ class GBDTRanker(ClickRanker):
             progress.update(tree / self.n_trees_)
         progress.update(1.0)
         self.scorer_ = boosting.scorer()
+        if task.imputer is None:  # nothing was missing that would have said where it goes
+            self.scorer_ = replace(self.scorer_, missing_left=None)
         if self.scorer_.base is None and len(self.scorer_.feature) == self.scorer_.n_trees:
             raise ParameterError(
                 f"no tree has a split: min_items_in_leaf is {settings['min_items_in_leaf']} where "
@@ -314,15 +317,22 @@ class GBDTRanker(ClickRanker):
         base = self._base(task, start, settings["seed"])
         return BACKENDS[self.backend](dataset, objective, settings, held_out, base)
 
-    def _base(self, task: Task, start: str, seed: int) -> Floats | None:
-        """Return the weights of what trees are boosted from; None for nothing."""
+    def _base(self, task: Task, start: str, seed: int) -> LinearScorer | None:
+        """Return what trees are boosted from; None for nothing.
+
+        It is linear in features that are filled in and their indicators. The same in one sum over
+        the features themselves, missing or not, needs nothing filled in.
+        """
         if start == "linear":
             weights = self._linear_weights(task, seed)
         elif start == "served" and task.served is not None:
             weights = task.served.weights
         else:
             return None
-        return sized(weights, task.dataset, self._clicks(task), objective=self.objective)
+        weights = sized(weights, task.filled, self._clicks(task), objective=self.objective)
+        return LinearScorer(
+            *((weights,) if task.imputer is None else task.imputer.unfolded(weights))
+        )
 
     def _clicks(self, task: Task) -> ClickLog:
         """Return what trees grow on: doubly robust weights are clipped already."""

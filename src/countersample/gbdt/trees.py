@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Node = tuple[int, float, Any, Any] | float  # feature, threshold, children; or a leaf's value
+    # feature, threshold, children, whether what is missing goes left; or a leaf's value
+    Node = tuple[int, float, Any, Any, bool] | float
 
 LIGHTGBM_ZERO = np.float32(1e-35)  # up to here, LightGBM takes a number for 0
 
@@ -28,7 +29,9 @@ def from_lightgbm(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries h
     """Return the trees of a ``lightgbm.Booster``, up to its best iteration.
 
     LightGBM goes left where x ≤ threshold, in float64. For x in float32 that is x ≤ the largest
-    float32 that is not above the threshold. Numbers up to 1e-35 are 0 to it.
+    float32 that is not above the threshold. Numbers up to 1e-35 are 0 to it. What is missing goes
+    the default way of the node, if the feature was missing in training at times (its missing_type
+    is NaN), and where 0 goes if not (None).
     """
     model = booster.dump_model()
 
@@ -41,7 +44,10 @@ def from_lightgbm(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries h
             raise _not_plain("categorical features (categorical_feature)")
         if node["missing_type"] == "Zero":
             raise _not_plain("zeros that count as missing (zero_as_missing)")
-        return node["split_feature"], node["threshold"], node["left_child"], node["right_child"]
+        is_default = node["missing_type"] == "NaN"
+        missing_left = bool(node["default_left"]) if is_default else node["threshold"] >= 0
+        below = node["left_child"], node["right_child"]
+        return node["split_feature"], node["threshold"], *below, missing_left
 
     if model["average_output"]:
         raise _not_plain("trees that are averaged (a random forest)")
@@ -52,7 +58,8 @@ def from_lightgbm(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries h
 def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries have no types)
     """Return the trees of an ``xgboost.Booster``, and its base score as one more of a single leaf.
 
-    XGBoost goes left where x < threshold, in float32. That is x ≤ the float32 before it.
+    XGBoost goes left where x < threshold, in float32. That is x ≤ the float32 before it. What is
+    missing goes the default way of the node.
     """
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     boosted = learner["gradient_booster"]
@@ -69,7 +76,10 @@ def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries ha
         def read(node: int) -> Node:
             value = float(tree["split_conditions"][node])
             left, right = tree["left_children"][node], tree["right_children"][node]
-            return value if left < 0 else (tree["split_indices"][node], value, left, right)
+            if left < 0:
+                return value
+            is_left = bool(tree["default_left"][node])
+            return tree["split_indices"][node], value, left, right, is_left
 
         return read
 
@@ -96,6 +106,7 @@ def _forest(
     roots: list[int] = []
     nodes: list[tuple[int, float, float]] = []  # feature, threshold, value
     children: list[list[int]] = []
+    missing_left: list[bool] = []
     for root, read in trees:
         roots.append(len(nodes))
         waiting: list[tuple[Any, int | None]] = [(root, None)]
@@ -105,8 +116,9 @@ def _forest(
                 children[parent].append(len(nodes))
             children.append([])
             found = read(node)
+            missing_left.append(isinstance(found, tuple) and found[4])
             if isinstance(found, tuple):
-                feature, threshold, left, right = found
+                feature, threshold, left, right, _ = found
                 waiting += [(right, len(nodes)), (left, len(nodes))]
                 nodes.append((feature, threshold, 0.0))
             else:
@@ -123,6 +135,7 @@ def _forest(
         np.ascontiguousarray(lefts),
         np.ascontiguousarray(rights),
         np.ascontiguousarray(values),
+        missing_left=np.array(missing_left, np.bool_),
     )
 
 

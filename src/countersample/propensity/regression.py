@@ -11,6 +11,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from countersample._params import choice, whole_number
+from countersample.data._arrays import check_features
+from countersample.data.imputing import filled_table
 from countersample.errors import DataError, ParameterError
 from countersample.propensity.cells import sums
 from countersample.propensity.connections import MANY
@@ -273,7 +275,5 @@ def _checked(features: ArrayLike | None, n_pairs: int) -> Floats:
             f"features have shape {table.shape}, expected a row for each of {n_pairs} "
             "query-item pairs, in the order of pair_ids(counts)"
         )
-    if not np.isfinite(table).all():
-        row = int((~np.isfinite(table).all(axis=1)).argmax())
-        raise DataError(f"features have a value in row {row} that is not finite: fill it first")
-    return table
+    check_features(table, "features")
+    return filled_table(table)

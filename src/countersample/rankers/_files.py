@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = "countersample-ranker"
 VERSION = 3
+WITH_MORE = 4  # the version of those that take missing values, which releases before would misread
 BEGINNING = f'{{"format": "{FORMAT}"'.encode()  # of every such file
 
 
@@ -42,9 +43,15 @@ def versions(*libraries: str) -> dict[str, str]:
 def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
     """Write plain values, with the versions of what made them and a checksum, atomically."""
     text = _as_text({"written_by": versions(), **content})
-    header = {"format": FORMAT, "version": VERSION, "checksum": _checksum(text)}
+    header = {"format": FORMAT, "version": version_of(content), "checksum": _checksum(text)}
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n", "utf-8")
+
+
+def version_of(content: Mapping[str, Any]) -> int:
+    """Return the number of the format that these values need."""
+    has_more = content.get("imputer") is not None or "missing_left" in content["learned"]["scorer"]
+    return WITH_MORE if has_more else VERSION
 
 
 def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
@@ -64,10 +71,10 @@ def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
         is_whole = kept["checksum"] == _checksum(_as_text(content))
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: a damaged ranker file ({error}): save it again") from error
-    if version != VERSION:
+    if type(version) is not int or version not in (VERSION, WITH_MORE):
         raise DataError(
-            f"{path}: of format version {version}, expected {VERSION}: read it with the release "
-            "that wrote it"
+            f"{path}: of format version {version}, expected {VERSION} or {WITH_MORE}: read it with "
+            "the release that wrote it"
         )
     if not is_whole:
         raise DataError(f"{path}: a damaged ranker file (it was changed): save it again")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._params import choice, number, whole_number
+from countersample.data.imputing import METHODS as IMPUTATIONS
+from countersample.data.imputing import REFUSE
 from countersample.data.normalize import METHODS as NORMALIZATIONS
 from countersample.errors import ParameterError
 from countersample.evaluation.ranking import parse_additive
@@ -87,5 +89,6 @@ CHECKS: dict[str, Check] = {
     "temper": either("auto", check=number, least=0, most=1),
     "safety": check_safety,
     "normalize": _check_normalize,
+    "impute": partial(choice, options=(*IMPUTATIONS, REFUSE)),
     "random_state": as_generator,
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._params import whole_number
+from countersample.data.imputing import Imputer
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError
 from countersample.evaluation.ranking import ranks_of
@@ -33,6 +34,7 @@ class SavedScorer:
     normalizer: Normalizer | None
     n_features: int
     feature_names: tuple[str, ...] | None
+    imputer: Imputer | None = None
 
     @classmethod
     def of(cls, content: Mapping[str, Any], scorer_type: type[Scorer]) -> SavedScorer:
@@ -42,36 +44,50 @@ class SavedScorer:
         whole_number("n_features_in_", n_features, least=1)
         scorer = scorer_type.from_dict(entry(entry(content, "learned"), "scorer"))
         normalizer = None if kept is None else Normalizer.from_dict(kept)
-        counts = {"scorer": scorer.n_features}
+        filling = content.get("imputer")
+        imputer = None if filling is None else Imputer.from_dict(filling)
+        n_outputs = n_features if imputer is None else imputer.n_outputs
+        counts = {"scorer": (scorer.n_features, n_outputs)}
+        if imputer is not None:
+            counts["imputer"] = imputer.n_features, n_features
         if normalizer is not None:
-            counts["normalizer"] = normalizer.n_features
+            counts["normalizer"] = normalizer.n_features, n_outputs
         if names is not None:
             texts("feature_names", names)
-            counts["list of feature names"] = len(names)
-        for part, count in counts.items():
-            if count != n_features:
-                raise DataError(f"its {part} is for {count} features, expected {n_features}")
-        return cls(scorer, normalizer, n_features, None if names is None else tuple(names))
+            counts["list of feature names"] = len(names), n_features
+        for part, (count, expected) in counts.items():
+            if count != expected:
+                raise DataError(f"its {part} is for {count} features, expected {expected}")
+        names = None if names is None else tuple(names)
+        return cls(scorer, normalizer, n_features, names, imputer)
 
     def predict(self, dataset: RankingDataset) -> Floats:
         """Return the score of each item, float64 (n_items,)."""
         features = tables.own_features(dataset, self.n_features, self.feature_names)
-        tables.check_finite(features)
-        return scores_by(self.scorer, self.normalizer, features, dataset.offsets)
+        tables.check_missing(features, takes_missing=takes_missing(self.scorer, self.imputer))
+        return scores_by(self.scorer, self.normalizer, self.imputer, features, dataset.offsets)
 
     def rank(self, dataset: RankingDataset) -> Ints:
         """Return the rank of each item within its query, int64 (n_items,), from 1."""
         return ranks_of(self.predict(dataset), dataset.offsets)
 
 
+def takes_missing(scorer: Scorer, imputer: Imputer | None) -> bool:
+    """Tell whether features may be missing: they are filled in, or the scorer's trees take them."""
+    return imputer is not None or getattr(scorer, "missing_left", None) is not None
+
+
 def scores_by(
     scorer: Scorer,
     normalizer: Normalizer | None,
+    imputer: Imputer | None,
     features: Any,  # noqa: ANN401 (array or codes)
     offsets: Ints,
 ) -> Floats:
-    """Return scorer(normalizer(x)) of each row, float64 (n_rows,); all are finite."""
+    """Return scorer(normalizer(imputer(x))) of each row, float64 (n_rows,); all are finite."""
     with np.errstate(over="ignore", invalid="ignore"):  # told below
+        if imputer is not None:
+            features = imputer.features(features)
         if normalizer is not None:
             features = normalizer.features(features, offsets)
         scores = scorer.predict(features)

@@ -9,6 +9,7 @@ import numpy as np
 
 from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
+from countersample.data._arrays import check_features, first_nan, has_nan
 from countersample.data.rows import group_rows
 from countersample.errors import DataError
 
@@ -97,19 +98,16 @@ def as_log(
     return dataset, log
 
 
-def check_finite(features: Any) -> None:  # noqa: ANN401 (array or codes)
-    """Refuse a value that is not finite, with its row and column; codes have none."""
-    if not isinstance(features, np.ndarray):
-        return
-    with np.errstate(invalid="ignore"):  # inf − inf
-        if np.isfinite(features.sum(dtype=np.float64)):
-            return
-    row, column = np.argwhere(~np.isfinite(features))[0]
-    value = "NaN" if np.isnan(features[row, column]) else "inf"
-    raise DataError(
-        f"X has {value} in row {row}, column {column} (both counted from 0), expected finite "
-        "float32 numbers: replace or drop such rows"
-    )
+def check_missing(features: Any, *, takes_missing: bool) -> None:  # noqa: ANN401 (array or codes)
+    """Refuse infinity, and what is missing (NaN) where a ranker was trained without any."""
+    check_features(features, "X")
+    if not takes_missing and has_nan(features):
+        row, column = first_nan(features)
+        raise DataError(
+            f"X has NaN in row {row}, column {column} (both counted from 0), and this ranker was "
+            "trained on features of which none was missing: fill it in, or train on rows in which "
+            "values are missing, too"
+        )
 
 
 def own_features(dataset: RankingDataset, n_features: int, names: tuple[str, ...] | None) -> Any:  # noqa: ANN401 (array or codes)

@@ -10,6 +10,7 @@ import numpy as np
 
 from countersample.clicks import ClickLog
 from countersample.clicks.shown import only_shown
+from countersample.data.imputing import Imputer
 from countersample.evaluation.doubly_robust import relevance_model, sessions_of_item
 from countersample.evaluation.estimators import logged_values
 from countersample.evaluation.held_out import VALIDATION_QUERIES, HeldOut
@@ -53,6 +54,9 @@ class Task:
     robust : Robust or None
         Where training is doubly robust: all items are learned from, by the weights of
         `countersample.evaluation.doubly_robust_log`. What judges is the same.
+    imputer : Imputer or None
+        Where features are missing, which only trees are trained on: what fills them in for the
+        linear scorer that trees are boosted from.
     """
 
     dataset: RankingDataset
@@ -62,6 +66,12 @@ class Task:
     baseline: Floats | None = None
     scale: Floats | None = None
     robust: Robust | None = None
+    imputer: Imputer | None = None
+
+    @cached_property
+    def filled(self) -> RankingDataset:
+        """`dataset`, without missing values."""
+        return self.dataset if self.imputer is None else self.imputer(self.dataset)
 
     @cached_property
     def clicks(self) -> ClickLog:
@@ -78,7 +88,8 @@ class Task:
     @cached_property
     def served(self) -> Served | None:
         """The imitation of what was served; None where nothing tells it."""
-        return imitate(self.whole, self.whole_log, baseline=self.baseline, scale=self.scale)
+        whole = self.whole if self.imputer is None else self.imputer(self.whole)
+        return imitate(whole, self.whole_log, baseline=self.baseline, scale=self.scale)
 
     def held_out(
         self,
@@ -185,12 +196,13 @@ def make_task(
     normalizer: Normalizer | None,
     *,
     takes_scale: bool,
+    keeps_missing: bool = False,
     robust: Robust | None = None,
 ) -> Task:
     """Leave out what was never shown, and bring features to scale: folded in, where that is exact.
 
     Doubly robust training learns from what was never shown, too. Training that multiplies features
-    by a scale needs no copy of them.
+    by a scale needs no copy of them. `keeps_missing` says that features are missing, for trees.
     """
     scores = check_baseline(baseline, dataset)
     scale, whole = None, dataset
@@ -203,5 +215,5 @@ def make_task(
     shown, own = (whole, log) if robust is not None else only_shown(whole, log)
     return Task(
         shown, own.replace(fingerprint=None), whole, log.replace(fingerprint=None), scores, scale,
-        robust,
+        robust, Imputer.fit(whole) if keeps_missing else None,
     )  # fmt: skip

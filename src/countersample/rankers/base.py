@@ -16,6 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from countersample._params import whole_number
 from countersample._progress import Progress
 from countersample.data import RankingDataset
+from countersample.data._arrays import first_nan
+from countersample.data.imputing import METHODS, REFUSE, Imputer
 from countersample.data.normalize import Normalizer
 from countersample.data.rows import rows_of
 from countersample.errors import CounterSampleError, DataError, ParameterError
@@ -24,7 +26,14 @@ from countersample.evaluation.robust_weights import default_clip
 from countersample.rankers import _tables as tables
 from countersample.rankers._files import read_ranker, readable, versions, write_ranker
 from countersample.rankers._parameters import as_generator, check_parameters
-from countersample.rankers._saved import SavedScorer, entry, provenance, scores_by, text
+from countersample.rankers._saved import (
+    SavedScorer,
+    entry,
+    provenance,
+    scores_by,
+    takes_missing,
+    text,
+)
 from countersample.rankers._task import Robust, make_task
 
 if TYPE_CHECKING:
@@ -54,6 +63,8 @@ _STATISTICS: dict[str, Check] = {
     "fingerprint_": text,
     "provenance_": provenance,
 }
+# Parameters that files of before do not have: left out where they are as those rankers were trained
+_NEWER = {"impute": METHODS[0]}
 _MOST_ROWS = 1_000  # that can be of one query without anyone having said so
 
 
@@ -79,6 +90,9 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         What is served: see `countersample.scorers`.
     normalizer_ : Normalizer or None
         Applied before the scorer.
+    imputer_ : Imputer or None
+        Applied before the normalizer; None where no value was missing in training, and in trees,
+        which take what is missing as it is.
     clip_ : float or None
         The smallest propensity that it was trained with.
     served_ : Served or None
@@ -98,14 +112,17 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     takes_datasets: ClassVar[bool] = True  # predict does: see `countersample.data.scoring`
     _checks: ClassVar[Mapping[str, Check]] = {}
     _scorer_type: ClassVar[type[Scorer]]
+    _takes_missing: ClassVar[bool] = False  # whether it trains on features that are missing
     _takes_scale: ClassVar[bool] = False  # whether it trains on features that are not scaled yet
     _learned: ClassVar[Mapping[str, Check]]  # attributes that a file keeps, beside the scorer
     method: str
     clip: float | None
     doubly_robust: bool = False
     normalize: str | None
+    impute: str
     random_state: int | np.random.Generator | None
     clip_: float | None
+    imputer_: Imputer | None = None
     served_: Served | None = None  # not kept in a file
     path_: PathChoice | None = None  # nor is this
     history_: Any = None  # nor is this
@@ -187,14 +204,17 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         check_parameters(self.get_params(deep=False), self._checks)
         log.check(dataset)
         rng = as_generator("random_state", self.random_state)
-        normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
+        imputer = self._imputer(dataset)
+        whole = dataset if imputer is None else imputer(dataset)
+        normalizer = None if self.normalize is None else Normalizer.fit(whole, self.normalize)
         task = make_task(
-            dataset, log, baseline, normalizer, takes_scale=self._takes_scale,
+            whole, log, baseline, normalizer, takes_scale=self._takes_scale,
+            keeps_missing=self._takes_missing and dataset.has_missing,
             robust=self._robust(log, rng),
         )  # fmt: skip
-        _check_it_can_be_learned(task.dataset, task.clicks)
+        _check_it_can_be_learned(task.filled, task.clicks)
         self._train(task, rng, Progress.of(progress))
-        self.normalizer_ = normalizer
+        self.imputer_, self.normalizer_ = imputer, normalizer
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
         self.provenance_ = {
@@ -208,6 +228,18 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
         return self
+
+    def _imputer(self, dataset: RankingDataset) -> Imputer | None:
+        """Learn what missing values become; None where none is missing, or trees take them."""
+        if self._takes_missing or not dataset.has_missing:
+            return None
+        if self.impute == REFUSE:
+            row, column = first_nan(dataset.features)
+            raise DataError(
+                f"X has NaN in row {row}, column {column} (both counted from 0), and impute is "
+                f"{REFUSE!r}: fill it in, or leave impute as it is"
+            )
+        return Imputer.fit(dataset, self.impute)
 
     def _robust(self, log: ClickLog, rng: np.random.Generator) -> Robust | None:
         """Set `clip_`, and return how clicks are made doubly robust; None for not at all."""
@@ -281,7 +313,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         return float(weights @ rank_values("dcg", self.rank(X, qid)) / weights.sum())
 
     def _scores(self, features: Any, offsets: Ints) -> Floats:  # noqa: ANN401 (as above)
-        return scores_by(self.scorer_, self.normalizer_, features, offsets)
+        return scores_by(self.scorer_, self.normalizer_, self.imputer_, features, offsets)
 
     # -- checking
 
@@ -290,7 +322,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     ) -> tuple[NDArray[np.float32], Floats]:
         with tables.own_errors():
             features, counts = validate_data(self, X, y, reset=reset, **_CHECKS)
-        tables.check_finite(features)
+        is_taken = reset or takes_missing(self.scorer_, self.imputer_)
+        tables.check_missing(features, takes_missing=is_taken)
         return features, tables.as_counts(counts)
 
     def _features(self, X: Table) -> Any:  # noqa: ANN401 (array or codes)
@@ -300,7 +333,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         else:
             with tables.own_errors():
                 features = validate_data(self, X, reset=False, **_CHECKS)
-        tables.check_finite(features)
+        is_taken = takes_missing(self.scorer_, self.imputer_)
+        tables.check_missing(features, takes_missing=is_taken)
         return features
 
     def _rows(self, X: Table, qid: Column) -> tuple[Ints, Ints]:
@@ -340,6 +374,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
+        tags.input_tags.allow_nan = getattr(self, "impute", None) != REFUSE
         return tags
 
     # -- files
@@ -347,21 +382,23 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     def save(self, path: str | PathLike[str]) -> None:
         """Write the ranker as one JSON file, atomically; `load` is the way back.
 
-        Kept is all that scoring needs, to the bit (scorer, normalizer, feature names), and where it
-        comes from (parameters, versions, `provenance_`, the fingerprint of the data). What was seen
-        on the way (`history_`, `path_`) is not, and a random_state that is a generator becomes
-        None.
+        Kept is all that scoring needs, to the bit (scorer, normalizer, imputer, feature names), and
+        where it comes from (parameters, versions, `provenance_`, the fingerprint of the data). What
+        was seen on the way (`history_`, `path_`) is not, and a random_state that is a generator
+        becomes None.
         """
         self._check_fitted()
         params = self.get_params()
         if isinstance(self.random_state, np.random.Generator):
             params["random_state"] = None
+        params = {k: v for k, v in params.items() if k not in _NEWER or v != _NEWER[k]}
         content = {
             "kind": self.kind,
             "params": params,
             "statistics": {name: getattr(self, name) for name in _STATISTICS},
             "feature_names": self._feature_names,
             "normalizer": None if self.normalizer_ is None else self.normalizer_.to_dict(),
+            **({} if self.imputer_ is None else {"imputer": self.imputer_.to_dict()}),
             "learned": {
                 "scorer": self.scorer_.to_dict(),
                 **{name.rstrip("_"): getattr(self, name) for name in self._learned},
@@ -403,6 +440,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
                 setattr(ranker, name, value)
             ranker._remember_features(saved.n_features, saved.feature_names)
             ranker.normalizer_, ranker.scorer_ = saved.normalizer, saved.scorer
+            ranker.imputer_ = saved.imputer
             ranker._restore(content["learned"])
         return ranker
 

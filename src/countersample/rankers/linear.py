@@ -94,6 +94,9 @@ class CounterSampleRanker(ClickRanker):
         Whether a model of relevance makes up for what clipping takes, and speaks for items that
         were never shown: see `countersample.evaluation.doubly_robust_log`. `clip` is its τ then, by
         default 10/√S with S sessions. The log must say what was shown (`impressions`).
+    impute : {"median-indicator", "median", "zero", "error"}
+        What missing values (NaN) become, where training has any: see
+        `countersample.data.imputing.Imputer`; "error" refuses them.
     normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
@@ -102,9 +105,9 @@ class CounterSampleRanker(ClickRanker):
 
     Attributes
     ----------
-    weights_ : float64 (n_features,)
+    weights_ : float64 (n_features,), with those of `imputer_` after that
         What scores. Of paths, the mean of those that draws of held-out queries choose.
-    coef_, average_coef_ : float64 (n_features,)
+    coef_, average_coef_ : float64, as weights_
         The weights after the last step, and their mean over all steps; of paths both are weights_.
     history_ : History
         The same in the course of training.
@@ -114,7 +117,9 @@ class CounterSampleRanker(ClickRanker):
     n_steps_ : int
         The steps of the longest path that was chosen.
     scorer_ : LinearScorer
-    normalizer_, clip_, n_queries_, n_features_in_, feature_names_in_, fingerprint_, provenance_
+    imputer_, normalizer_, clip_, n_queries_, n_features_in_, feature_names_in_
+        As of every `ClickRanker`.
+    fingerprint_, provenance_
         As of every `ClickRanker`.
 
     Examples
@@ -168,6 +173,7 @@ class CounterSampleRanker(ClickRanker):
     metric: str = "dcg@10"
     clip: float | None = None
     doubly_robust: bool = False
+    impute: str = "median-indicator"
     normalize: str | None = "minmax"
     random_state: int | np.random.Generator | None = None
 
@@ -262,6 +268,8 @@ class CounterSampleRanker(ClickRanker):
         [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
         """
         features = self._features(dataset)
+        if self.imputer_ is not None:
+            features = self.imputer_.features(features)
         if self.normalizer_ is not None:
             features = self.normalizer_.features(features, dataset.offsets)
         history = self.history_

@@ -57,6 +57,11 @@ def whole_numbers(name: str, values: Any) -> NDArray[np.int32]:  # noqa: ANN401 
     return found.astype(np.int32)
 
 
+def yes_or_no(name: str, values: Any) -> NDArray[np.bool_]:  # noqa: ANN401 (JSON)
+    """Return True and False, bool (n,)."""
+    return _array(name, values, "b", 1, "true and false").astype(np.bool_)
+
+
 def check_width(features: Any, n_features: int) -> None:  # noqa: ANN401 (array or codes)
     """Refuse rows that do not have the features of a scorer."""
     shape = tuple(features.shape)

@@ -24,6 +24,9 @@ class LinearScorer:
     Attributes
     ----------
     weights : float64 (n_features,)
+    missing : float64 (n_features,), optional
+        What a feature that is missing (NaN) adds in place of w·x, where trees are boosted from it;
+        None where features are filled in before.
 
     Examples
     --------
@@ -34,6 +37,7 @@ class LinearScorer:
     """
 
     weights: NDArray[np.float64]
+    missing: NDArray[np.float64] | None = None
 
     @property
     def n_features(self) -> int:
@@ -50,7 +54,10 @@ class LinearScorer:
             return by_codes
         scores = np.empty(len(features))
         for rows in row_blocks(features):  # what is multiplied is copied to float64
-            scores[rows] = features[rows] @ self.weights
+            block = features[rows]
+            scores[rows] = (block if self.missing is None else np.nan_to_num(block)) @ self.weights
+            if self.missing is not None:
+                scores[rows] += np.isnan(block) @ self.missing
         return scores
 
     def to_dict(self) -> dict[str, Any]:

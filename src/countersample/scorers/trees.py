@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import DataError
-from countersample.scorers._checks import check_width, entry, numbers, whole_numbers
+from countersample.scorers._checks import check_width, entry, numbers, whole_numbers, yes_or_no
 from countersample.scorers.linear import LinearScorer
 
 if TYPE_CHECKING:
@@ -26,9 +26,10 @@ class TreesScorer:
     """score(x) = base·x + Σ_trees value of the leaf that x falls into, in float64.
 
     Trees are lists of nodes, one after the other. In node i, x goes to node ``left[i]`` if
-    x[feature[i]] ≤ threshold[i], and to ``right[i]`` if not; a leaf has the feature −1. The nodes
-    of a tree are numbered among the nodes of all trees, and those of a node's children are larger
-    than its own.
+    x[feature[i]] ≤ threshold[i], and to ``right[i]`` if not; a leaf has the feature −1. What is
+    missing (NaN) goes left where ``missing_left[i]`` is set, and right if not. The nodes of a tree
+    are numbered among the nodes of all trees, and those of a node's children are larger than its
+    own.
 
     Attributes
     ----------
@@ -42,6 +43,11 @@ class TreesScorer:
         Of leaves; 0 elsewhere.
     base : float64 (n_features,), optional
         The weights of what the trees were boosted from; None where that is 0.
+    missing_left : bool (n_nodes,), optional
+        None where nothing was missing in training: then the trees do not know where to go.
+    base_missing : float64 (n_features,), optional
+        What a feature that is missing adds to the linear part, in place of base·x; there where base
+        and missing_left are.
 
     Examples
     --------
@@ -72,6 +78,8 @@ class TreesScorer:
     right: NDArray[np.int32]
     value: NDArray[np.float64]
     base: NDArray[np.float64] | None = None
+    missing_left: NDArray[np.bool_] | None = None
+    base_missing: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         n_nodes = len(self.feature)
@@ -94,6 +102,18 @@ class TreesScorer:
                 f"the linear part of trees has the shape {self.base.shape}, expected "
                 f"({self.n_features},): a weight for each feature"
             )
+        if self.missing_left is not None and self.missing_left.shape != (n_nodes,):
+            raise DataError(
+                f"missing_left of trees has the shape {self.missing_left.shape}, expected "
+                f"({n_nodes},): one for each node"
+            )
+        needs = self.base is not None and self.missing_left is not None
+        shape = None if self.base_missing is None else self.base_missing.shape
+        if shape != ((self.n_features,) if needs else None):
+            raise DataError(
+                f"base_missing of trees has the shape {shape}, expected ({self.n_features},) where "
+                "there are base and missing_left, and none elsewhere"
+            )
 
     @property
     def n_trees(self) -> int:
@@ -107,10 +127,13 @@ class TreesScorer:
         check_width(features, self.n_features)
         scores = np.zeros(len(features))
         if self.base is not None:
-            scores = LinearScorer(self.base).predict(features)
+            scores = LinearScorer(self.base, self.base_missing).predict(features)
+        missing_left = self.missing_left
+        if missing_left is None:
+            missing_left = np.zeros(len(self.feature), np.bool_)
         add_up(
             np.ascontiguousarray(features, np.float32), self.roots, self.feature, self.threshold,
-            self.left, self.right, self.value, scores,
+            missing_left, self.left, self.right, self.value, scores,
         )  # fmt: skip
         return scores
 
@@ -118,7 +141,10 @@ class TreesScorer:
         """Return plain values that JSON keeps exactly."""
         names = ("roots", "feature", "threshold", "left", "right", "value")
         kept = {"n_features": self.n_features} | {n: getattr(self, n).tolist() for n in names}
-        return kept | {"base": None if self.base is None else self.base.tolist()}
+        kept["base"] = None if self.base is None else self.base.tolist()
+        newer = ("missing_left", "base_missing")  # not in files without missing values
+        more = {name: getattr(self, name) for name in newer}
+        return kept | {name: each.tolist() for name, each in more.items() if each is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TreesScorer:
@@ -129,7 +155,8 @@ class TreesScorer:
                 f"n_features of trees is {reprlib.repr(n_features)}, expected a count of at most "
                 f"{MOST_FEATURES:,}"
             )
-        base = values.get("base")
+        base, base_missing = values.get("base"), values.get("base_missing")
+        missing_left = values.get("missing_left")
         names = ("roots", "feature", "left", "right")
         roots, feature, left, right = (whole_numbers(n, entry(values, n)) for n in names)
         scorer = cls(
@@ -141,6 +168,8 @@ class TreesScorer:
             right,
             numbers("value", entry(values, "value")),
             None if base is None else numbers("base", base),
+            None if missing_left is None else yes_or_no("missing_left", missing_left),
+            None if base_missing is None else numbers("base_missing", base_missing),
         )
         scorer._check_one_after_the_other()
         return scorer

@@ -115,6 +115,9 @@ class NeuralRanker(ClickRanker):
     l2 : float
         Weight decay: how much of itself, times the learning rate, each weight loses at each step
         (AdamW).
+    impute : {"median-indicator", "median", "zero", "error"}
+        What missing values (NaN) become, where training has any: see
+        `countersample.data.imputing.Imputer`; "error" refuses them.
     normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
@@ -136,7 +139,7 @@ class NeuralRanker(ClickRanker):
         was loaded.
     history_ : NeuralHistory or None
         None without patience, and in a ranker that was loaded.
-    normalizer_, served_, clip_, n_queries_, n_features_in_, feature_names_in_
+    imputer_, normalizer_, served_, clip_, n_queries_, n_features_in_, feature_names_in_
         As of every `ClickRanker`.
     fingerprint_, provenance_
         As of every `ClickRanker`.
@@ -183,6 +186,7 @@ class NeuralRanker(ClickRanker):
     temper: float = 1.0
     safety: float = 0.95
     l2: float = 0.01
+    impute: str = "median-indicator"
     normalize: str | None = "minmax"
     device: str = "cpu"
     random_state: int | np.random.Generator | None = None
