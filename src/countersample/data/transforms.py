@@ -264,3 +264,5 @@ TRANSFORMS: dict[str, Transform] = {
     "root": Transform("roots", _own_or_chosen_roots, rooted, unrooted),
     "quantile": Transform("knots", choose_knots, quantiled, unquantiled),
 }
+# What transform="auto" chooses among: the first of those that are as good.
+CANDIDATES: tuple[str | None, ...] = (None, *TRANSFORMS)

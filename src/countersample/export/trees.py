@@ -77,7 +77,7 @@ def _check_depth(trees: TreesScorer) -> None:
 
 def _raw_thresholds(trees: TreesScorer, normalizer: Normalizer | None) -> Thresholds:
     """Return T of each node; ∞ where all finite values go left, −∞ where none does."""
-    of_nodes = None if normalizer is None else normalizer.take(trees.feature)  # of leaves: any
+    of_nodes = None if normalizer is None else normalizer.take(trees.feature.tolist())
     below = np.full(len(trees.feature), -_INFINITY, np.int64)  # goes left
     above = -below  # goes right
     while (is_open := above - below > 1).any():

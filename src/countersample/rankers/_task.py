@@ -53,6 +53,10 @@ class Task:
     robust : Robust or None
         Where training is doubly robust: all items are learned from, by the weights of
         `countersample.evaluation.doubly_robust_log`. What judges is the same.
+    normalizer : Normalizer or None
+        What brought features to scale, or is still to.
+    transform : str or None
+        What was asked of it beside scaling.
     """
 
     dataset: RankingDataset
@@ -62,6 +66,8 @@ class Task:
     baseline: Floats | None = None
     scale: Floats | None = None
     robust: Robust | None = None
+    normalizer: Normalizer | None = None
+    transform: str | None = None
 
     @cached_property
     def clicks(self) -> ClickLog:
@@ -107,19 +113,27 @@ class Task:
             held_out = HeldOut(self.whole, log, metric, parts=parts, logged=logged, rng=rng)
             clicked = np.unique(self.whole_log.weighted().query)  # in earnest, not by a model
             held_out.n_queries = int(np.isin(clicked, np.concatenate(parts)).sum())
-        if parts is None:
-            return held_out, [self.clicks]  # of one query none can be held out
-        learned = [
+        return held_out, self.without(held_out)
+
+    def without(self, held_out: HeldOut) -> list[ClickLog]:
+        """Return the log of `dataset` without the queries of each fold."""
+        if self._n_clicked == 1:
+            return [self.clicks]  # of one query none can be held out
+        return [
             self._learned_from(~np.isin(self.whole_log.query, fold.queries))
             for fold in held_out.folds
         ]
-        return held_out, learned
+
+    @property
+    def _n_clicked(self) -> int:
+        """How many queries have clicks."""
+        return len(np.unique(self.whole_log.weighted().query))
 
     def _parts(
         self, holdout: float, least_queries: int, rng: np.random.Generator
     ) -> list[Ints] | None:
         """Cut the queries into parts by their clicks; None where only one has any."""
-        n_clicked = len(np.unique(self.whole_log.weighted().query))
+        n_clicked = self._n_clicked
         if n_clicked == 1:
             return None
         n_parts = min(round(1 / holdout), n_clicked)
@@ -186,6 +200,7 @@ def make_task(
     *,
     takes_scale: bool,
     robust: Robust | None = None,
+    transform: str | None = None,
 ) -> Task:
     """Leave out what was never shown, and bring features to scale: folded in, where that is exact.
 
@@ -203,5 +218,5 @@ def make_task(
     shown, own = (whole, log) if robust is not None else only_shown(whole, log)
     return Task(
         shown, own.replace(fingerprint=None), whole, log.replace(fingerprint=None), scores, scale,
-        robust,
+        robust, normalizer, transform,
     )  # fmt: skip

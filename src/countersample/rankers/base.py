@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import reprlib
 import warnings
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ from countersample.rankers._saved import SavedScorer, entry, provenance, scores_
 from countersample.rankers._task import Robust, make_task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -79,6 +79,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         What is served: see `countersample.scorers`.
     normalizer_ : Normalizer or None
         Applied before the scorer.
+    transform_ : str or None
+        What the normalizer does to features before it scales them: log, root or quantile.
     clip_ : float or None
         The smallest propensity that it was trained with.
     served_ : Served or None
@@ -104,6 +106,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     clip: float | None
     doubly_robust: bool = False
     normalize: str | None
+    transform: str | None = None  # of kinds that have the parameter
     random_state: int | np.random.Generator | None
     clip_: float | None
     served_: Served | None = None  # not kept in a file
@@ -114,6 +117,12 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
         """Set `scorer_` and the kind's own attributes; the parameters are checked."""
+        raise NotImplementedError
+
+    def _train_best(
+        self, task_of: Callable[[str | None], Task], rng: np.random.Generator, progress: Progress
+    ) -> Task:
+        """Do so with the transform of `CANDIDATES` that held-out clicks choose; return its task."""
         raise NotImplementedError
 
     def _libraries(self) -> tuple[str, ...]:
@@ -187,14 +196,25 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         check_parameters(self.get_params(deep=False), self._checks)
         log.check(dataset)
         rng = as_generator("random_state", self.random_state)
-        normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
-        task = make_task(
-            dataset, log, baseline, normalizer, takes_scale=self._takes_scale,
-            robust=self._robust(log, rng),
-        )  # fmt: skip
+        robust = self._robust(log, rng)
+
+        @lru_cache(maxsize=1)
+        def task_of(transform: str | None) -> Task:
+            plain = self.normalize is None and transform is None
+            normalizer = None if plain else Normalizer.fit(dataset, self.normalize, transform)
+            return make_task(
+                dataset, log, baseline, normalizer, takes_scale=self._takes_scale, robust=robust,
+                transform=transform,
+            )  # fmt: skip
+
+        is_auto = self.transform == "auto"
+        task = task_of(None if is_auto else self.transform)
         _check_it_can_be_learned(task.dataset, task.clicks)
-        self._train(task, rng, Progress.of(progress))
-        self.normalizer_ = normalizer
+        if is_auto:
+            task = self._train_best(task_of, rng, Progress.of(progress))
+        else:
+            self._train(task, rng, Progress.of(progress))
+        self.normalizer_ = task.normalizer
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
         self.provenance_ = {
@@ -208,6 +228,12 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
         return self
+
+    @property
+    def transform_(self) -> str | None:
+        """What is done to features before they are scaled; None where no feature takes any."""
+        self._check_fitted()
+        return None if self.normalizer_ is None else self.normalizer_.transform_name
 
     def _robust(self, log: ClickLog, rng: np.random.Generator) -> Robust | None:
         """Set `clip_`, and return how clicks are made doubly robust; None for not at all."""
