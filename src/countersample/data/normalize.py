@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import reprlib
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample._params import choice
+from countersample.data import _saved_normalizer as saved
 from countersample.data.columns import ends, moments, query_blocks, row_blocks
-from countersample.data.heavy_tails import MOST_ROOTS, choose_roots, rooted
+from countersample.data.transforms import TRANSFORMS, Transformed
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.data.dataset import RankingDataset
+    from countersample.data.transforms import Knots
 
-    Columns = tuple[NDArray[np.float64], NDArray[np.float64], tuple[int, ...] | None]
+    Floats = NDArray[np.float64]
 
-_VERSION = 1
-_WITH_ROOTS = 2  # the version of those with roots, which releases before could not read
 _FARTHEST = 1e3  # shift / scale up to which float32 keeps four digits of a normalised feature
 
 
 @dataclass(frozen=True, repr=False)
 class Normalizer:
-    """x ↦ (x − shift) / scale, feature by feature; 0 where scale is 0.
+    """x ↦ (t(x) − shift) / scale, feature by feature; 0 where scale is 0.
 
     ================  ===================  ===================  =================================
     how               shift                scale                taken over
@@ -39,22 +37,41 @@ class Normalizer:
     ``minmax``        min                  max − min            all items that `fit` saw
     ``root-minmax``   min                  max − min            as ``minmax``, after square roots
     ``standard``      mean                 standard deviation   all items that `fit` saw
+    ``none``          0                    1                    nothing: a transform alone
     ================  ===================  ===================  =================================
 
-    ``root-minmax`` takes sign(x)·√|x| of features with heavy tails before, up to five times:
-    `countersample.data.heavy_tails.choose_roots` has the rule.
+    t is the transform, x as it is where there is none. At most one of three fields has its numbers,
+    one for each feature:
+
+    ============  =========  =====================================  =============  ================
+    transform     field      of a feature                           as it is       t(x)
+    ============  =========  =====================================  =============  ================
+    ``root``      ``roots``  r, a whole number up to 5              0              sign(x)·√|x|, r
+                                                                                   times
+    ``log``       ``logs``   s > 0                                  0.0            sign(x)·ln(1 +
+                                                                                   |x|/s)
+    ``quantile``  ``knots``  ((x₁, …, x_m), (y₁, …, y_m)), both     ()             straight lines
+                             rising, m of 2 to 32, y in [0, 1]                     between knots; y₁
+                                                                                   before the first,
+                                                                                   y_m after the
+                                                                                   last
+    ============  =========  =====================================  =============  ================
+
+    `countersample.data.transforms` has how logs and knots are learned,
+    `countersample.data.heavy_tails.choose_roots` has it for roots. ``root-minmax`` is ``minmax``
+    after ``root``.
 
     What was fitted is a small value: keep it with a ranker (`to_dict`) and apply it to whatever
-    the ranker is to score. Values outside the fitted range are not clipped. A feature that was
-    constant when fitted becomes 0 for any value: the ranker cannot have learned from it. What is
-    missing (NaN) does not count when it is fitted, and stays missing.
+    the ranker is to score. Values outside the fitted range are not clipped, but by quantiles. A
+    feature that was constant when fitted becomes 0 for any value: the ranker cannot have learned
+    from it. What is missing (NaN) does not count when it is fitted, and stays missing.
 
     Parameters
     ----------
-    how : {"query-minmax", "minmax", "root-minmax", "standard"}
+    how : {"query-minmax", "minmax", "root-minmax", "standard", "none"}
     n_features : int
     shift, scale : tuple of float, one a feature; None for ``query-minmax``
-    roots : tuple of int, one a feature; None where no feature takes any
+    roots, logs, knots : tuple, one a feature; None where no feature takes any
 
     Examples
     --------
@@ -72,6 +89,8 @@ class Normalizer:
            [2. , 0. ]], dtype=float32)
     >>> Normalizer.from_dict(normalizer.to_dict()) == normalizer
     True
+    >>> Normalizer.fit(data, "minmax", transform="log").logs
+    (3.0, 0.0)
     """
 
     how: str
@@ -79,31 +98,93 @@ class Normalizer:
     shift: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
     roots: tuple[int, ...] | None = None
+    logs: tuple[float, ...] | None = None
+    knots: Knots | None = None
 
     @classmethod
-    def fit(cls, dataset: RankingDataset, how: str) -> Normalizer:
-        """Learn shift and scale in one pass over the features, block by block; roots take more.
+    def fit(
+        cls, dataset: RankingDataset, how: str | None, transform: str | None = None
+    ) -> Normalizer:
+        """Learn a transform, shift and scale, block by block.
 
-        Sums are kept in float64, and a dataset larger than memory is fine.
+        Without a transform that is one pass over the features. Sums are kept in float64, and a
+        dataset larger than memory is fine.
+
+        Parameters
+        ----------
+        dataset : RankingDataset
+        how : {"query-minmax", "minmax", "root-minmax", "standard"} or None
+            None for the transform alone.
+        transform : {"log", "root", "quantile"}, optional
 
         Raises
         ------
         DataError
             For a dataset without items, or with a value that is infinite.
         """
-        fit_columns = METHODS[choice("how", how, METHODS)]
-        if fit_columns is None:
-            return cls(how, dataset.n_features)
-        if dataset.n_items == 0:
+        how, transform = named_how(how, transform)
+        n, features = dataset.n_features, dataset.features
+        learned: dict[str, Any] = {}
+        if dataset.n_items == 0 and (how, transform) != ("query-minmax", None):
             raise DataError(f"cannot fit {how!r} on a dataset without items")
         with np.errstate(invalid="ignore"):  # infinities: reported below
-            shift, scale, roots = fit_columns(dataset.features)
+            if transform is not None:
+                taught = TRANSFORMS[transform]
+                learned = {taught.field: taught.learn(features)}
+            unscaled = cls(how, n, **learned)
+            fit_columns = _EVERY[how]
+            if fit_columns is None:
+                return unscaled
+            shift, scale = fit_columns(features, unscaled)
         if not np.isfinite(scale).all():
             raise DataError(
                 f"column {np.isfinite(scale).argmin()} of the features has a value that is not "
                 "finite, expected finite numbers: replace or drop such rows"
             )
-        return cls(how, dataset.n_features, tuple(shift.tolist()), tuple(scale.tolist()), roots)
+        return cls(how, n, tuple(shift.tolist()), tuple(scale.tolist()), **learned)
+
+    @property
+    def transform_name(self) -> str | None:
+        """What is done before scaling: log, root, quantile, or None."""
+        taken = (name for name, each in TRANSFORMS.items() if getattr(self, each.field) is not None)
+        return next(taken, None)
+
+    @property
+    def label(self) -> str:
+        """What it does, in a few words.
+
+        Examples
+        --------
+        >>> Normalizer("minmax", 1, (0.0,), (1.0,), logs=(2.0,)).label
+        'log, then minmax'
+        """
+        name = self.transform_name
+        if name is None or self.how == "root-minmax":
+            return self.how
+        return name if self.how == "none" else f"{name}, then {self.how}"
+
+    def transformed(self, values: ArrayLike, *, back: bool = False) -> Floats:
+        """Return t(x), float64 (…, n_features), or, the way back, x of which t makes these values.
+
+        Examples
+        --------
+        >>> Normalizer("none", 1, (0.0,), (1.0,), logs=(1.0,)).transformed([[1.0]]).round(3)
+        array([[0.693]])
+        """
+        if self.transform_name is None:
+            return np.asarray(values, np.float64)
+        transform = TRANSFORMS[self.transform_name]
+        apply = transform.back if back else transform.forth
+        return apply(values, getattr(self, transform.field))
+
+    def take(self, columns: Sequence[int]) -> Normalizer:
+        """Return the normalizer of these features, in this order; one may come more than once."""
+        numbers = {
+            name: None if every is None else tuple(every[column] for column in columns)
+            for name in ("shift", "scale", "roots", "logs", "knots")
+            if (every := getattr(self, name)) is not None
+        }
+        return Normalizer(self.how, len(columns), **numbers)
 
     def __call__(self, dataset: RankingDataset) -> RankingDataset:
         """Return the dataset with normalised features; labels, queries and names stay."""
@@ -118,7 +199,7 @@ class Normalizer:
         if isinstance(features, np.ndarray):
             return self.transform(features, offsets)
         if self.shift is not None and self.scale is not None:
-            if features.roots != self.roots:
+            if not self._reads(features):
                 return features.recoded(self.transform)
             shift, scale = np.array(self.shift), np.array(self.scale)
             factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
@@ -135,9 +216,7 @@ class Normalizer:
     def transform(
         self, features: NDArray[Any], offsets: ArrayLike | None = None
     ) -> NDArray[np.float32]:
-        """Return (x − shift) / scale, computed in float64, as float32 (n_items, n_features).
-
-        x is on the root scale, where there is one.
+        """Return (t(x) − shift) / scale, computed in float64, as float32 (n_items, n_features).
 
         Parameters
         ----------
@@ -166,12 +245,19 @@ class Normalizer:
         if self.shift is None or self.scale is None:
             from countersample._kernels.normalize import query_minmax  # noqa: PLC0415 (numba)
 
-            query_minmax(features, _check_offsets(offsets, len(features)), out)
+            ends_of_queries = _check_offsets(offsets, len(features))
+            if self.transform_name is not None:
+                for rows in row_blocks(features):
+                    out[rows] = self.transformed(features[rows])
+                features = out.copy()
+            query_minmax(features, ends_of_queries, out)
             return out
         shift, scale = np.array(self.shift), np.array(self.scale)
         factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
         for rows in row_blocks(features):
-            block = features[rows] if self.roots is None else rooted(features[rows], self.roots)
+            block = features[rows]
+            if self.transform_name is not None:
+                block = self.transformed(block)
             out[rows] = (block - shift) * factor
         return out
 
@@ -181,7 +267,8 @@ class Normalizer:
         Within a query a shift changes no difference of scores, so w·((x − shift)/scale) ranks as
         (w/scale)·x. None where scales are by query, and where a feature is so far from 0 for its
         range (a thousand times) that its digits would drown those of the others in float32. With
-        roots only codes that are on the same root scale can be read as they are.
+        roots only codes that are on the same root scale can be read as they are, and with another
+        transform nothing can.
 
         Examples
         --------
@@ -191,13 +278,18 @@ class Normalizer:
         """
         if self.shift is None or self.scale is None:
             return None
-        if getattr(features, "roots", None) != self.roots:
+        if not self._reads(features):
             return None
         shift, scale = np.array(self.shift), np.array(self.scale)
         if (np.abs(shift[scale > 0]) > _FARTHEST * scale[scale > 0]).any():
             return None
         factor: NDArray[np.float64] = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
         return factor
+
+    def _reads(self, features: Any) -> bool:  # noqa: ANN401 (array, codes or None)
+        """Whether features are on the scale that is linear for this normalizer."""
+        own = getattr(features, "roots", None)
+        return own == self.roots and self.logs is None and self.knots is None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON keeps exactly; `from_dict` is the way back.
@@ -207,69 +299,78 @@ class Normalizer:
         >>> Normalizer("query-minmax", n_features=2).to_dict()
         {'version': 1, 'how': 'query-minmax', 'n_features': 2, 'shift': None, 'scale': None}
         """
+        numbers = {each.field: getattr(self, each.field) for each in TRANSFORMS.values()}
         return {
-            "version": _VERSION if self.roots is None else _WITH_ROOTS,
+            "version": saved.version_of(self.how, self.transform_name),
             "how": self.how,
             "n_features": self.n_features,
             "shift": None if self.shift is None else list(self.shift),
             "scale": None if self.scale is None else list(self.scale),
-            **({} if self.roots is None else {"roots": list(self.roots)}),
+            **{name: list(every) for name, every in numbers.items() if every is not None},
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Normalizer:
         """Make the normalizer that `to_dict` wrote; anything else is refused."""
-        version = _take(
-            values, "version", f"{_VERSION} or {_WITH_ROOTS}",
-            lambda version: type(version) is int and version in (_VERSION, _WITH_ROOTS),
-        )  # fmt: skip
-        known = tuple(METHODS) if version == _VERSION else ("root-minmax",)
-        how = _take(values, "how", f"one of {', '.join(known)}", lambda how: how in known)
-        n = _take(values, "n_features", "a count", lambda n: type(n) is int and n >= 0)
-        if METHODS[how] is None:
-            return cls(how, n)
-        shift = _take(values, "shift", f"{n} numbers", lambda x: _are_numbers(x, n))
-        scale = _take(values, "scale", f"{n} numbers >= 0", lambda x: _are_numbers(x, n, least=0))
-        roots = None
-        if version == _WITH_ROOTS:
-            expected = f"{n} whole numbers of 0 to {MOST_ROOTS}, not all 0"
-            roots = tuple(_take(values, "roots", expected, lambda x: _are_roots(x, n)))
-        return cls(how, n, tuple(map(float, shift)), tuple(map(float, scale)), roots)
+        return cls(**saved.checked(values, [*METHODS]))
 
     def __repr__(self) -> str:
         return f"Normalizer(how={self.how!r}, n_features={self.n_features})"
 
 
-def _minmax(features: Any) -> Columns:  # noqa: ANN401 (array or codes)
-    """Column minima, and maxima − minima."""
-    low, high = ends(features)
-    return low, high - low, None
+def named_how(how: str | None, transform: str | None) -> tuple[str, str | None]:
+    """Return how and the transform by their names; root-minmax is minmax after the transform root.
+
+    Examples
+    --------
+    >>> named_how("minmax", "root"), named_how("root-minmax", None), named_how(None, "log")
+    (('root-minmax', 'root'), ('root-minmax', 'root'), ('none', 'log'))
+    """
+    if transform is not None:
+        choice("transform", transform, TRANSFORMS)
+    if how is None and transform is not None:
+        return "none", transform
+    choice("how", how, METHODS)
+    if how == "root-minmax":
+        if transform not in {None, "root"}:
+            raise ParameterError(
+                f"normalize is 'root-minmax' with the transform {transform!r}, expected 'minmax', "
+                "'standard', 'query-minmax' or None: 'root-minmax' is 'minmax' after the transform "
+                "'root'"
+            )
+        return "root-minmax", "root"
+    return ("root-minmax" if (how, transform) == ("minmax", "root") else str(how)), transform
 
 
-def _root_minmax(features: Any) -> Columns:  # noqa: ANN401 (array or codes)
-    """Choose roots; minima, and maxima − minima, on their scale. Codes on a root scale keep it."""
-    roots = getattr(features, "roots", None)
-    if roots is not None:
-        return *_minmax(features.linear)[:2], roots
-    roots = choose_roots(features)
-    low, high = ends(features)
-    if roots is not None:
-        low, high = rooted(low, roots), rooted(high, roots)
-    return low, high - low, roots
+def _minmax(features: Any, of: Normalizer) -> tuple[Floats, Floats]:  # noqa: ANN401 (array, codes)
+    """Column minima, and maxima − minima, of t(x)."""
+    if of.roots is not None and of._reads(features):  # noqa: SLF001 (codes on that scale)
+        low, high = ends(features.linear)
+    else:
+        low, high = map(of.transformed, ends(features))
+    return low, high - low
 
 
-def _standard(features: Any) -> Columns:  # noqa: ANN401 (array or codes)
-    """Column means and standard deviations."""
-    return *moments(features), None
+def _standard(features: Any, of: Normalizer) -> tuple[Floats, Floats]:  # noqa: ANN401 (as above)
+    """Column means and standard deviations of t(x)."""
+    if of.transform_name is None:
+        return moments(features)
+    return moments(Transformed(features, of.transformed))
 
 
-# How shift, scale and roots are found; None: by query, when the normalizer is applied.
-METHODS: dict[str, Callable[[Any], Columns] | None] = {
+def _none(_features: Any, of: Normalizer) -> tuple[Floats, Floats]:  # noqa: ANN401 (as above)
+    """Return 0 and 1."""
+    return np.zeros(of.n_features), np.ones(of.n_features)
+
+
+# How shift and scale are found; None: by query, when the normalizer is applied.
+METHODS: dict[str, Callable[[Any, Normalizer], tuple[Floats, Floats]] | None] = {
     "query-minmax": None,
     "minmax": _minmax,
-    "root-minmax": _root_minmax,
+    "root-minmax": _minmax,
     "standard": _standard,
 }
+_EVERY = METHODS | {"none": _none}
 
 
 def _check_offsets(offsets: ArrayLike | None, n_items: int) -> NDArray[np.int64]:
@@ -286,33 +387,3 @@ def _check_offsets(offsets: ArrayLike | None, n_items: int) -> NDArray[np.int64]
             "query's rows start, then the number of rows"
         )
     return checked
-
-
-def _take(
-    values: Mapping[str, Any], name: str, expected: str, is_valid: Callable[[Any], bool]
-) -> Any:  # noqa: ANN401 (JSON)
-    value = values.get(name) if isinstance(values, dict) else None
-    if not is_valid(value):
-        raise DataError(
-            f"{name} of a saved normalizer is {reprlib.repr(value)}, expected {expected}: save it "
-            "with Normalizer.to_dict"
-        )
-    return value
-
-
-def _are_numbers(values: Any, count: int, least: float = -np.inf) -> bool:  # noqa: ANN401 (JSON)
-    return (
-        isinstance(values, list | tuple)
-        and len(values) == count
-        and all(isinstance(x, int | float) and abs(x) <= sys.float_info.max for x in values)
-        and all(x >= least for x in values)
-    )
-
-
-def _are_roots(values: Any, count: int) -> bool:  # noqa: ANN401 (JSON)
-    return (
-        isinstance(values, list | tuple)
-        and len(values) == count
-        and all(type(x) is int and 0 <= x <= MOST_ROOTS for x in values)
-        and any(values)
-    )

@@ -21,7 +21,8 @@ a candidate as well, where it is known where the log showed the clicked items.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,6 +191,28 @@ class HeldOut:
         self._all = self._judged
         if FEWEST_FOR_BETA <= len(judges) < len(self._queries):
             self._all = _known(self._clicked, self._queries, self._group_of_query)
+
+    def with_features(self, dataset: RankingDataset) -> HeldOut:
+        """Return the same judge for candidates that rank the same items by other features.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from countersample import ClickLog, synthetic
+        >>> from countersample.evaluation import HeldOut
+        >>> data = synthetic("tiny", rng=0)
+        >>> held_out = HeldOut(data, ClickLog.from_labels(data), rng=np.random.default_rng(0))
+        >>> other = held_out.with_features(data.with_features(-data.features))
+        >>> by_first = [fold.validation.features[:, 0] for fold in other.folds]
+        >>> by_last = [-fold.validation.features[:, 0] for fold in held_out.folds]
+        >>> bool((other.sums(by_first) == held_out.sums(by_last)).all())
+        True
+        """
+        other = copy(self)
+        other.folds = [
+            replace(fold, validation=dataset.subset(fold.queries)) for fold in self.folds
+        ]
+        return other
 
     @property
     def weight_sums(self) -> Floats:

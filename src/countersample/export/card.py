@@ -197,6 +197,10 @@ def _features(spec: ModelSpecification) -> Grid:
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
         if normalizer.roots is not None:
             columns["square roots"] = [str(times) for times in normalizer.roots]
+        if normalizer.logs is not None:
+            columns["log of 1 + size over"] = [f"{s:.6g}" if s else "–" for s in normalizer.logs]
+        if normalizer.knots is not None:
+            columns["quantiles between"] = [_ends_of(each) for each in normalizer.knots]
         columns["less"] = [f"{value:.6g}" for value in normalizer.shift]
         columns["divided by"] = [f"{v:.6g}" if v else "0: left out" for v in normalizer.scale]
     scorer = spec.scorer
@@ -210,6 +214,10 @@ def _features(spec: ModelSpecification) -> Grid:
         if scorer.base_missing is not None:
             columns["if missing"] = [f"{value:.6g}" for value in scorer.base_missing]
     return Grid(list(zip(*columns.values(), strict=True)), tuple(columns))
+
+
+def _ends_of(knots: tuple[tuple[float, ...], ...]) -> str:
+    return f"{knots[0][0]:.6g} and {knots[0][-1]:.6g}" if knots else "–"
 
 
 def _versions(trained_with: Mapping[str, str] | None) -> Grid:

@@ -10,7 +10,7 @@ import numpy as np
 
 from countersample._extras import MissingExtraError, need
 from countersample._version import __version__
-from countersample.data.heavy_tails import unrooted
+from countersample.data.transforms import KnotTable
 from countersample.errors import CounterSampleError, ParameterError
 from countersample.export.specification import Code, Translation
 from countersample.export.trees import on_raw_features
@@ -21,6 +21,7 @@ from countersample.scorers.trees import LEAF
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from countersample.data.normalize import Normalizer
     from countersample.export.specification import ModelSpecification
 
 OPSET, TREE_OPSET, IR_VERSION = 17, 3, 8  # of 2022: read by every onnxruntime since 1.12
@@ -146,7 +147,7 @@ class _Graph:
 
 
 def _metadata(spec: ModelSpecification) -> dict[str, str]:
-    how = "none" if spec.normalizer is None else f"{spec.normalizer.how}, inside the graph"
+    how = "none" if spec.normalizer is None else f"{spec.normalizer.label}, inside the graph"
     if spec.is_by_query:
         how += ": call it with all items of one query"
     known = {"kind": spec.kind, "normalization": how, "data_fingerprint": spec.fingerprint}
@@ -177,8 +178,10 @@ def _normalised(graph: _Graph, spec: ModelSpecification, features: str) -> str:
     normalizer = spec.normalizer
     if normalizer is None:
         return features
-    values = graph.as_double(features)
+    values = _transformed(graph, graph.as_double(features), normalizer)
     if normalizer.shift is None or normalizer.scale is None:
+        if normalizer.transform_name is not None:
+            values = graph.as_double(graph.as_float(values))
         least = most = values
         if spec.takes_missing and spec.imputer is None:  # what is missing is neither of both
             is_missing, most_of_all = graph.add("IsNaN", values), np.finfo(np.float64).max
@@ -191,11 +194,50 @@ def _normalised(graph: _Graph, spec: ModelSpecification, features: str) -> str:
         divisor = graph.add("Where", varies, span, graph.keep(np.ones(1)))
         factor = graph.add("Where", varies, graph.add("Reciprocal", divisor), nothing)
     else:
-        values = _rooted(graph, values, normalizer.roots or ())
         low = graph.keep(np.array(normalizer.shift))
         scale = np.array(normalizer.scale)
         factor = graph.keep(np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0))
     return graph.as_float(graph.add("Mul", graph.add("Sub", values, low), factor))
+
+
+def _transformed(graph: _Graph, values: str, normalizer: Normalizer) -> str:
+    """Add what `Normalizer.transformed` does."""
+    if normalizer.roots is not None:
+        return _rooted(graph, values, normalizer.roots)
+    if normalizer.logs is not None:
+        return _logged(graph, values, np.array(normalizer.logs))
+    if normalizer.knots is not None:
+        return _quantiled(graph, values, KnotTable.of(normalizer.knots), normalizer.n_features)
+    return values
+
+
+def _logged(graph: _Graph, values: str, logs: NDArray[np.float64]) -> str:
+    """Add what `countersample.data.transforms.logged` does."""
+    divisor, one = graph.keep(np.where(logs > 0, logs, 1.0)), graph.keep(np.ones(1))
+    size = graph.add("Add", graph.add("Div", graph.add("Abs", values), divisor), one)
+    log = graph.add("Mul", graph.add("Sign", values), graph.add("Log", size))
+    return graph.add("Where", graph.keep(logs > 0), log, values)
+
+
+def _quantiled(graph: _Graph, values: str, table: KnotTable, n_features: int) -> str:
+    """Add what `countersample.data.transforms.quantiled` does, the search for a knot as well."""
+    row = np.zeros(n_features, np.int64)  # any, of a feature without knots
+    row[table.columns] = np.arange(len(table.columns))
+    has_knots = np.isin(np.arange(n_features), table.columns)
+    knots, shares, slopes, above = (
+        graph.keep(each.ravel()) for each in (table.knots, table.shares, table.slopes, table.above)
+    )
+    value = graph.add("Max", values, graph.keep(table.knots[row, 0]))
+    at = graph.keep(table.starts[row])
+    for step in table.steps:
+        farther = graph.add("Add", at, graph.keep(np.array([step])))
+        is_there = graph.add("GreaterOrEqual", value, graph.add("Gather", knots, farther))
+        at = graph.add("Where", is_there, farther, at)
+    run = graph.add("Sub", value, graph.add("Gather", knots, at))
+    rise = graph.add("Mul", graph.add("Gather", slopes, at), run)
+    share = graph.add("Add", graph.add("Gather", shares, at), rise)
+    share = graph.add("Min", share, graph.add("Gather", above, at))
+    return graph.add("Where", graph.keep(has_knots), share, values)
 
 
 def _rooted(graph: _Graph, values: str, roots: tuple[int, ...]) -> str:
@@ -293,8 +335,9 @@ def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
     if spec.normalizer is not None and spec.normalizer.shift is not None:
         n = spec.n_features  # the indicators come after
         shift, scale = np.array(spec.normalizer.shift), np.array(spec.normalizer.scale)
-        probes = shift[:n] + scale[:n] * probes
-        probes = unrooted(probes, (spec.normalizer.roots or (0,) * n)[:n])
+        whole = np.zeros((_PROBES, len(shift)))
+        whole[:, :n] = probes
+        probes = spec.normalizer.transformed(shift + scale * whole, back=True)[:, :n]
     features = probes.astype(np.float32)
     if isinstance(spec.scorer, TreesScorer):
         by_item = None if spec.is_by_query else spec.normalizer

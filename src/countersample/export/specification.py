@@ -177,15 +177,7 @@ class ModelSpecification:
         """
         if self.normalizer is None or self.normalizer.shift is None:
             return [None] * self.scorer.n_features
-        if self.normalizer.roots is not None:
-            first, *others = np.flatnonzero(self.normalizer.roots)
-            more = f" and {len(others):,} more" if others else ""
-            raise ParameterError(
-                f"{self.system} cannot take the square roots that this ranker takes of feature "
-                f"{self.names_by_item[first]!r}{more} (normalize='root-minmax'): export to ONNX "
-                "(--to onnx), or take them in your own pipeline and train on that with "
-                "normalize='minmax', or train with normalize='minmax' or 'standard'"
-            )
+        self._check_no_transform(self.normalizer)
         found: list[tuple[float, float] | None] = []
         scales = self.normalizer.scale or ()
         for index, (shift, scale) in enumerate(zip(self.normalizer.shift, scales, strict=True)):
@@ -197,6 +189,21 @@ class ModelSpecification:
                 )
             found.append((shift, scale) if scale > 0 else None)
         return found
+
+    def _check_no_transform(self, normalizer: Normalizer) -> None:
+        """Refuse what is done to features beside scaling."""
+        numbers = normalizer.roots or normalizer.logs or normalizer.knots
+        if numbers is None:
+            return
+        first, *others = (index for index, each in enumerate(numbers) if each)
+        more = f" and {len(others):,} more" if others else ""
+        done = {"root": "square roots", "log": "logarithms", "quantile": "quantiles"}
+        raise ParameterError(
+            f"{self.system} cannot take the {done[normalizer.transform_name or 'root']} that this "
+            f"ranker takes of feature {self.names_by_item[first]!r}{more} ({normalizer.label}): "
+            "export to ONNX (--to onnx), or take them in your own pipeline and train on that with "
+            "normalize='minmax', or train with normalize='minmax' or 'standard' and transform=None"
+        )
 
     def norms(self, minmax: Norm, standard: Norm) -> list[dict[str, Any] | None]:
         """Return what one of both makes of (minimum, maximum) or (mean, deviation), by feature."""
@@ -224,8 +231,8 @@ class ModelSpecification:
         limits = [f"{self.system} computes in float32, so {digits}."]
         if self.kind == "boosted" and self.normalizer is not None:
             limits.append(
-                f"The normalisation ({self.normalizer.how}) is in the thresholds: send features as "
-                "they are."
+                f"The normalisation ({self.normalizer.label}) is in the thresholds: send features "
+                "as they are."
             )
         if self.imputer is not None:
             n_indicators = len(self.imputer.indicators)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from countersample.data.heavy_tails import rooted
 from countersample.errors import ParameterError
 from countersample.scorers.trees import LEAF
 
@@ -28,7 +27,7 @@ _INFINITY = int(np.float32(np.inf).view(np.int32))  # the bits of a float32 grow
 
 
 def on_raw_features(trees: TreesScorer, normalizer: Normalizer | None) -> TreesScorer:
-    """T = max {x : (x − shift) / scale ≤ t}: the same scores, to the bit, from raw features.
+    """T = max {x : normalised x ≤ t}: the same scores, to the bit, from raw features.
 
     Normalising by column keeps the order of values, so each question "is the normalised value at
     most t?" is one about the value itself. T is found among all float32 numbers, so it is exact.
@@ -99,21 +98,16 @@ def _check_depth(trees: TreesScorer) -> None:
 
 def _raw_thresholds(trees: TreesScorer, normalizer: Normalizer | None) -> Thresholds:
     """Return T of each node; ∞ where all finite values go left, −∞ where none does."""
-    shift, factor = np.zeros(trees.n_features), np.ones(trees.n_features)
-    roots = np.zeros(trees.n_features, np.int64)
-    if normalizer is not None:
-        roots = roots if normalizer.roots is None else np.array(normalizer.roots)
-        shift, scale = np.array(normalizer.shift), np.array(normalizer.scale)
-        factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
-    feature = trees.feature  # of leaves: any
-    shift, factor, roots = shift[feature], factor[feature], roots[feature]
+    of_nodes = None if normalizer is None else normalizer.take(trees.feature.tolist())
     below = np.full(len(trees.feature), -_INFINITY, np.int64)  # goes left
     above = -below  # goes right
     while (is_open := above - below > 1).any():
         middle = np.where(is_open, (below + above) // 2, 0)
-        with np.errstate(over="ignore"):
-            normalised = ((rooted(_float_of(middle), roots) - shift) * factor).astype(np.float32)
-        goes_left = normalised <= trees.threshold
+        values = _float_of(middle)
+        if of_nodes is not None:
+            with np.errstate(over="ignore"):
+                values = of_nodes.transform(values[None])[0].astype(np.float64)
+        goes_left = values <= trees.threshold
         below = np.where(is_open & goes_left, middle, below)
         above = np.where(is_open & ~goes_left, middle, above)
     return _float_of(np.where(above == _INFINITY, above, below)).astype(np.float32)

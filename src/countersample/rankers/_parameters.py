@@ -12,6 +12,8 @@ from countersample._params import choice, number, whole_number
 from countersample.data.imputing import METHODS as IMPUTATIONS
 from countersample.data.imputing import REFUSE
 from countersample.data.normalize import METHODS as NORMALIZATIONS
+from countersample.data.normalize import named_how
+from countersample.data.transforms import TRANSFORMS
 from countersample.errors import ParameterError
 from countersample.evaluation.ranking import parse_additive
 from countersample.objectives import get_loss
@@ -51,6 +53,13 @@ def check_parameters(values: Mapping[str, Any], own: Mapping[str, Check]) -> Non
     for name, check in (CHECKS | dict(own)).items():
         if name in values:
             check(name, values[name])
+    if values.get("transform") == "auto" and values["normalize"] == "root-minmax":
+        raise ParameterError(
+            "normalize is 'root-minmax' with transform='auto', expected 'minmax', which the roots "
+            "are tried with: 'root-minmax' is 'minmax' after transform='root'"
+        )
+    if values.get("transform") not in {None, "auto"}:
+        named_how(values["normalize"], values["transform"])
 
 
 def yes_or_no(name: str, value: object) -> None:
@@ -68,6 +77,11 @@ def _check_metric(name: str, value: object) -> None:
 def _check_normalize(name: str, value: object) -> None:
     if value is not None:
         choice(name, value, NORMALIZATIONS)
+
+
+def _check_transform(name: str, value: object) -> None:
+    if value is not None:
+        choice(name, value, (*TRANSFORMS, "auto"))
 
 
 # What a file keeps as learned, in more than one kind of ranker.
@@ -90,5 +104,6 @@ CHECKS: dict[str, Check] = {
     "safety": check_safety,
     "normalize": _check_normalize,
     "impute": partial(choice, options=(*IMPUTATIONS, REFUSE)),
+    "transform": _check_transform,
     "random_state": as_generator,
 }

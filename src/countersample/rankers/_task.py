@@ -57,6 +57,10 @@ class Task:
     imputer : Imputer or None
         Where features are missing, which only trees are trained on: what fills them in for the
         linear scorer that trees are boosted from.
+    normalizer : Normalizer or None
+        What brought features to scale, or is still to.
+    transform : str or None
+        What was asked of it beside scaling.
     """
 
     dataset: RankingDataset
@@ -67,6 +71,8 @@ class Task:
     scale: Floats | None = None
     robust: Robust | None = None
     imputer: Imputer | None = None
+    normalizer: Normalizer | None = None
+    transform: str | None = None
 
     @cached_property
     def filled(self) -> RankingDataset:
@@ -118,19 +124,27 @@ class Task:
             held_out = HeldOut(self.whole, log, metric, parts=parts, logged=logged, rng=rng)
             clicked = np.unique(self.whole_log.weighted().query)  # in earnest, not by a model
             held_out.n_queries = int(np.isin(clicked, np.concatenate(parts)).sum())
-        if parts is None:
-            return held_out, [self.clicks]  # of one query none can be held out
-        learned = [
+        return held_out, self.without(held_out)
+
+    def without(self, held_out: HeldOut) -> list[ClickLog]:
+        """Return the log of `dataset` without the queries of each fold."""
+        if self._n_clicked == 1:
+            return [self.clicks]  # of one query none can be held out
+        return [
             self._learned_from(~np.isin(self.whole_log.query, fold.queries))
             for fold in held_out.folds
         ]
-        return held_out, learned
+
+    @property
+    def _n_clicked(self) -> int:
+        """How many queries have clicks."""
+        return len(np.unique(self.whole_log.weighted().query))
 
     def _parts(
         self, holdout: float, least_queries: int, rng: np.random.Generator
     ) -> list[Ints] | None:
         """Cut the queries into parts by their clicks; None where only one has any."""
-        n_clicked = len(np.unique(self.whole_log.weighted().query))
+        n_clicked = self._n_clicked
         if n_clicked == 1:
             return None
         n_parts = min(round(1 / holdout), n_clicked)
@@ -198,6 +212,7 @@ def make_task(
     takes_scale: bool,
     keeps_missing: bool = False,
     robust: Robust | None = None,
+    transform: str | None = None,
 ) -> Task:
     """Leave out what was never shown, and bring features to scale: folded in, where that is exact.
 
@@ -215,5 +230,5 @@ def make_task(
     shown, own = (whole, log) if robust is not None else only_shown(whole, log)
     return Task(
         shown, own.replace(fingerprint=None), whole, log.replace(fingerprint=None), scores, scale,
-        robust, Imputer.fit(whole) if keeps_missing else None,
+        robust, Imputer.fit(whole) if keeps_missing else None, normalizer, transform,
     )  # fmt: skip

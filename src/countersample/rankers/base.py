@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import reprlib
 import warnings
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -37,7 +37,7 @@ from countersample.rankers._saved import (
 from countersample.rankers._task import Robust, make_task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -93,6 +93,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     imputer_ : Imputer or None
         Applied before the normalizer; None where no value was missing in training, and in trees,
         which take what is missing as it is.
+    transform_ : str or None
+        What the normalizer does to features before it scales them: log, root or quantile.
     clip_ : float or None
         The smallest propensity that it was trained with.
     served_ : Served or None
@@ -120,6 +122,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     doubly_robust: bool = False
     normalize: str | None
     impute: str
+    transform: str | None = None  # of kinds that have the parameter
     random_state: int | np.random.Generator | None
     clip_: float | None
     imputer_: Imputer | None = None
@@ -131,6 +134,12 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
         """Set `scorer_` and the kind's own attributes; the parameters are checked."""
+        raise NotImplementedError
+
+    def _train_best(
+        self, task_of: Callable[[str | None], Task], rng: np.random.Generator, progress: Progress
+    ) -> Task:
+        """Do so with the transform of `CANDIDATES` that held-out clicks choose; return its task."""
         raise NotImplementedError
 
     def _libraries(self) -> tuple[str, ...]:
@@ -204,17 +213,28 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         check_parameters(self.get_params(deep=False), self._checks)
         log.check(dataset)
         rng = as_generator("random_state", self.random_state)
+        robust = self._robust(log, rng)
         imputer = self._imputer(dataset)
         whole = dataset if imputer is None else imputer(dataset)
-        normalizer = None if self.normalize is None else Normalizer.fit(whole, self.normalize)
-        task = make_task(
-            whole, log, baseline, normalizer, takes_scale=self._takes_scale,
-            keeps_missing=self._takes_missing and dataset.has_missing,
-            robust=self._robust(log, rng),
-        )  # fmt: skip
+
+        @lru_cache(maxsize=1)
+        def task_of(transform: str | None) -> Task:
+            plain = self.normalize is None and transform is None
+            normalizer = None if plain else Normalizer.fit(whole, self.normalize, transform)
+            return make_task(
+                whole, log, baseline, normalizer, takes_scale=self._takes_scale,
+                keeps_missing=self._takes_missing and dataset.has_missing, robust=robust,
+                transform=transform,
+            )  # fmt: skip
+
+        is_auto = self.transform == "auto"
+        task = task_of(None if is_auto else self.transform)
         _check_it_can_be_learned(task.filled, task.clicks)
-        self._train(task, rng, Progress.of(progress))
-        self.imputer_, self.normalizer_ = imputer, normalizer
+        if is_auto:
+            task = self._train_best(task_of, rng, Progress.of(progress))
+        else:
+            self._train(task, rng, Progress.of(progress))
+        self.imputer_, self.normalizer_ = imputer, task.normalizer
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
         self.provenance_ = {
@@ -240,6 +260,12 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
                 f"{REFUSE!r}: fill it in, or leave impute as it is"
             )
         return Imputer.fit(dataset, self.impute)
+
+    @property
+    def transform_(self) -> str | None:
+        """What is done to features before they are scaled; None where no feature takes any."""
+        self._check_fitted()
+        return None if self.normalizer_ is None else self.normalizer_.transform_name
 
     def _robust(self, log: ClickLog, rng: np.random.Generator) -> Robust | None:
         """Set `clip_`, and return how clicks are made doubly robust; None for not at all."""

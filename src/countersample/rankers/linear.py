@@ -10,21 +10,24 @@ import numpy as np
 
 from countersample._params import choice, number
 from countersample.data.scoring import linear_scores
+from countersample.data.transforms import CANDIDATES
 from countersample.errors import DataError, ParameterError
 from countersample.rankers._parameters import COUNT, LEAST_PROPENSITY, either, yes_or_no
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import LinearScorer
 from countersample.scorers._checks import numbers
 from countersample.training import TrainingOptions, train
-from countersample.tuning import TEMPERS, choose_by, follow_paths, number_of_steps
+from countersample.tuning import TEMPERS, Contender, choose_by, follow_paths, number_of_steps
 from countersample.tuning.paths import FIRST_DISTANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
+    from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
+    from countersample.evaluation.held_out import HeldOut
     from countersample.objectives import Objective
     from countersample.rankers._parameters import Check
     from countersample.rankers._task import Task
@@ -100,6 +103,10 @@ class CounterSampleRanker(ClickRanker):
     normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
+    transform : {"log", "root", "quantile", "auto"} or None
+        What is done to features before, learned from them: see `countersample.data.transforms`.
+        "auto" follows the paths of each, and of none, and lets held-out clicks choose: about four
+        times the work.
     random_state : int, numpy Generator or None
         With the same integer, the same weights to the bit, on the same kind of CPU.
 
@@ -117,7 +124,7 @@ class CounterSampleRanker(ClickRanker):
     n_steps_ : int
         The steps of the longest path that was chosen.
     scorer_ : LinearScorer
-    imputer_, normalizer_, clip_, n_queries_, n_features_in_, feature_names_in_
+    imputer_, normalizer_, transform_, clip_, n_queries_, n_features_in_, feature_names_in_
         As of every `ClickRanker`.
     fingerprint_, provenance_
         As of every `ClickRanker`.
@@ -175,23 +182,39 @@ class CounterSampleRanker(ClickRanker):
     doubly_robust: bool = False
     impute: str = "median-indicator"
     normalize: str | None = "minmax"
+    transform: str | None = None
     random_state: int | np.random.Generator | None = None
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
         self.path_ = None
         self.learning_rate_: float | None = None
-        self.served_ = None if self.start == "zero" and not self._is_path else task.served
+        if self._is_path:
+            self._follow(lambda _: task, (task.transform,), rng, progress)
+        else:
+            self.served_ = None if self.start == "zero" else task.served
+            self._check_start()
+            self._run(task, self._training_options(task), rng, progress)
+        self.scorer_ = LinearScorer(self.weights_)
+
+    def _train_best(
+        self, task_of: Callable[[str | None], Task], rng: np.random.Generator, progress: Progress
+    ) -> Task:
+        if not self._is_path:
+            raise ParameterError(
+                "transform is 'auto' with a learning rate, expected one of them: a run with a "
+                "learning rate is trained as asked, and nothing is held out that could choose"
+            )
+        self.learning_rate_ = None
+        task = self._follow(task_of, CANDIDATES, rng, progress)
+        self.scorer_ = LinearScorer(self.weights_)
+        return task
+
+    def _check_start(self) -> None:
         if self.start == "served" and self.served_ is None:
             raise DataError(
                 "start is 'served', and nothing tells what was served, expected positions in the "
                 "log or a baseline"
             )
-        options = self._training_options(task)
-        if self._is_path:
-            self._follow(task, options, rng, progress)
-        else:
-            self._run(task, options, rng, progress)
-        self.scorer_ = LinearScorer(self.weights_)
 
     @property
     def _is_path(self) -> bool:
@@ -221,29 +244,65 @@ class CounterSampleRanker(ClickRanker):
         self.n_steps_ = result.n_steps
 
     def _follow(
-        self, task: Task, options: TrainingOptions, rng: np.random.Generator, progress: Progress
-    ) -> None:
-        """Choose among paths, and follow on everything those that were chosen."""
-        starts = {"zero": np.zeros(task.dataset.n_features)}
-        if self.served_ is not None:
-            starts["served"] = _within(self.served_.weights, options.radius)
+        self,
+        task_of: Callable[[str | None], Task],
+        transforms: Sequence[str | None],
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Task:
+        """Choose among paths, and follow on everything those that were chosen; return their task.
+
+        What judges is made once, so that it is the same for all transforms.
+        """
+        task = task_of(transforms[0])
+        self.served_ = task.served
+        self._check_start()
         held_out, logs = task.held_out(self.metric, holdout=self.holdout, rng=rng)
+
+        def contenders() -> Iterator[Contender]:
+            yield self._contender(task, held_out, logs)
+            for name in transforms[1:]:
+                other = task_of(name)
+                yield self._contender(
+                    other, held_out.with_features(other.whole), other.without(held_out)
+                )
+
         self.path_ = choose_by(
-            held_out, task.dataset, logs,
-            starts=starts if self.start == "auto" else {self.start: starts[self.start]},
-            tempers=self._tempers,
-            safety=self.safety, options=options, rng=rng,
-            knows_logged=self.served_ is not None and task.knows_logged,
-            served=starts.get("served"),
+            contenders(), n_contenders=len(transforms), tempers=self._tempers, safety=self.safety,
+            rng=rng, knows_logged=self.served_ is not None and task.knows_logged,
             progress=progress.part(CHOOSING_SHARE),
         )  # fmt: skip
+        task = task_of(self.path_.transform)
+        self.served_, options = task.served, self._training_options(task)
         self.history_ = follow_paths(
-            task.dataset, task.clicks, self.path_, starts=starts, options=options,
-            seed=int(rng.integers(2**62)), progress=progress.part(1 - CHOOSING_SHARE, "training"),
+            task.dataset, task.clicks, self.path_, starts=self._starts(task, options),
+            options=options, seed=int(rng.integers(2**62)),
+            progress=progress.part(1 - CHOOSING_SHARE, "training"),
         )  # fmt: skip
         self.weights_ = _within(self.history_.coef[-1], options.radius)
         self.coef_ = self.average_coef_ = self.weights_
         self.n_steps_ = int(self.history_.steps[-1])
+        return task
+
+    def _contender(self, task: Task, held_out: HeldOut, logs: Sequence[ClickLog]) -> Contender:
+        """Return what is judged of a task."""
+        options = self._training_options(task)
+        starts = self._starts(task, options)
+        return Contender(
+            held_out, task.dataset, logs,
+            starts=starts if self.start == "auto" else {self.start: starts[self.start]},
+            options=options,
+            served=starts.get("served"),
+            agreement=0.0 if task.served is None else task.served.agreement,
+            transform=task.transform,
+        )  # fmt: skip
+
+    def _starts(self, task: Task, options: TrainingOptions) -> dict[str, Floats]:
+        """Return the weights that paths may begin with."""
+        starts = {"zero": np.zeros(task.dataset.n_features)}
+        if task.served is not None:
+            starts["served"] = _within(task.served.weights, options.radius)
+        return starts
 
     @property
     def _tempers(self) -> tuple[float, ...]:

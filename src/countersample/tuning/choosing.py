@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,16 +20,18 @@ from countersample.tuning.paths import (
     number_of_steps,
 )
 from countersample.tuning.results import Candidate, PathChoice, best_naive
-from countersample.tuning.safety import check_safety, compare_with
+from countersample.tuning.safety import check_safety, compare_with, gains_over, votes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from countersample._arrays import Floats
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.tuning.paths import Judged
+
+AS_GOOD = 0.01  # of the share of pairs in order: imitations that differ by less are as good
 
 
 def choose_path(
@@ -99,54 +101,111 @@ def choose_path(
         options = replace(options, steps=steps)
     rng = np.random.default_rng(rng)
     held_out = HeldOut(dataset, log, metric, holdout=holdout, logged=logged, rng=rng)
-    return choose_by(
+    contender = Contender(
         held_out, dataset, [fold.train.weighted() for fold in held_out.folds],
         starts={"zero": np.zeros(dataset.n_features)} if starts is None else starts,
-        tempers=tempers, safety=safety, options=options, knows_logged=logged is not None, rng=rng,
+        options=options,
+    )  # fmt: skip
+    return choose_by(
+        [contender], tempers=tempers, safety=safety, knows_logged=logged is not None, rng=rng,
         progress=Progress.of(progress),
     )  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """Features as a transform makes them, and where paths on them begin.
+
+    Attributes
+    ----------
+    held_out : HeldOut
+        Who judges, by items that have these features; they may be others than are learned from.
+    dataset : RankingDataset
+        What is learned from.
+    logs : sequence of ClickLog
+        Those of the dataset without the queries of each fold.
+    starts : mapping of names to float64 (n_features,)
+    options : TrainingOptions
+        The steps are the most.
+    served : float64 (n_features,), optional
+        The weights of what is kept where nothing is better, which may be no start.
+    agreement : float
+        How well they imitate what was served.
+    transform : str, optional
+    """
+
+    held_out: HeldOut
+    dataset: RankingDataset
+    logs: Sequence[ClickLog]
+    starts: Mapping[str, Floats]
+    options: TrainingOptions
+    served: Floats | None = None
+    agreement: float = 0.0
+    transform: str | None = None
+
+    def imitation(self) -> Floats | None:
+        """Return the sums of the imitation of what was served; None where there is none."""
+        start = self.starts.get("served", self.served)
+        if start is None:
+            return None
+        scale = 1.0 if self.options.scale is None else np.asarray(self.options.scale)
+        weights, folds = (start * scale)[None], self.held_out.folds
+        return self.held_out.sums(
+            [linear_scores(weights, fold.validation.features)[0] for fold in folds]
+        )
+
+
 def choose_by(
-    held_out: HeldOut,
-    dataset: RankingDataset,
-    logs: Sequence[ClickLog],
+    contenders: Iterable[Contender],
     *,
-    starts: Mapping[str, Floats],
+    n_contenders: int = 1,
     tempers: Sequence[float],
     safety: float,
-    options: TrainingOptions,
     knows_logged: bool,
-    served: Floats | None = None,
     rng: np.random.Generator,
     progress: Progress,
 ) -> PathChoice:
-    """Choose as `choose_path` does, by a judge that may rank other items than are learned from.
+    """Choose as `choose_path` does, of the transforms of features as well, where there are several.
 
-    `logs` are those of the dataset without the queries of each fold, the steps of `options` are
-    the most, and `served` are the weights of what is kept where nothing is better, which may be no
-    start.
+    Contenders are judged by the same clicks, and taken one after the other, so that one at a time
+    is in memory. Candidates of different transforms have no mean that is one of them. So the draws
+    vote: each for the transform of the candidate that it chooses or, where it keeps what was
+    logged, for the one that imitates that best. Then the candidates of the transform with the most
+    votes are chosen from as if there were no other; that some of them are better is said with the
+    confidence of a choice among all that were tried.
     """
     begin = time.perf_counter()
-    if held_out.metric == "arp":
-        raise ParameterError("metric is 'arp', of which less is better, expected dcg or precision")
-    judged = judged_paths(
-        dataset, logs, held_out, starts=starts, tempers=tempers, options=options,
-        seed=int(rng.integers(2**63)),
-        progress=progress.part(1.0, "following paths on held-out queries"),
-    )  # fmt: skip
-    naive = _naive(judged, held_out)
-    reference = held_out.logged_sums() if knows_logged else judged[naive].sums
-    imitation = _sums_of(starts.get("served", served), options, held_out)
+    seed = int(rng.integers(2**63))
+    judged: list[Judged] = []
+    imitations: dict[str | None, Floats | None] = {}
+    agreements: dict[str | None, float] = {}
+    for each in contenders:
+        held_out, name = each.held_out, each.transform
+        if held_out.metric == "arp":
+            raise ParameterError(
+                "metric is 'arp', of which less is better, expected dcg or precision"
+            )
+        part = progress.part(1 / n_contenders, "following paths on held-out queries")
+        found = judged_paths(
+            each.dataset, each.logs, held_out, starts=each.starts, tempers=tempers,
+            options=each.options, seed=seed, progress=part,
+        )  # fmt: skip
+        judged += [one._replace(transform=name) for one in found]
+        imitations[name], agreements[name] = each.imitation(), each.agreement
+    logged = held_out.logged_sums() if knows_logged else None
+    chosen = next(iter(agreements))
+    if len(agreements) > 1:
+        draws = np.random.default_rng(seed)  # of its own: a transform that is named needs none
+        chosen = _most_voted(held_out, judged, agreements, logged, safety, draws)
+    own = [one for one in judged if one.transform == chosen]
+    reference = own[_naive(own, held_out)].sums if logged is None else logged
+    imitation = imitations[chosen]
     compared = compare_with(
-        held_out, [each.sums for each in judged], reference,
-        kept=imitation if knows_logged else None, safety=safety, rng=rng,
+        held_out, [one.sums for one in own], reference, kept=imitation if knows_logged else None,
+        beside=[one.sums for one in judged if one.transform != chosen], safety=safety, rng=rng,
     )  # fmt: skip
     return PathChoice(
-        candidates=tuple(
-            Candidate(each.start, each.temper, each.steps, held_out.value(each.sums), *numbers)
-            for each, *numbers in zip(judged, *map(np.ndarray.tolist, compared[:3]), strict=True)
-        ),
+        candidates=_candidates(held_out, judged, chosen, reference, safety, compared.share),
         kept=compared.kept,
         reference="logged" if knows_logged else "naive",
         reference_value=held_out.value(reference),
@@ -156,21 +215,65 @@ def choose_by(
         is_shown=compared.is_shown,
         n_queries=held_out.n_queries,
         seconds=time.perf_counter() - begin,
+        transform=chosen,
     )
+
+
+def _candidates(
+    held_out: HeldOut,
+    judged: Sequence[Judged],
+    chosen: str | None,
+    reference: Floats,
+    safety: float,
+    shares: Floats,
+) -> tuple[Candidate, ...]:
+    """Return all candidates; `shares` are of those of the chosen transform."""
+    numbers = gains_over(held_out, [one.sums for one in judged], reference, safety)
+    share = iter(shares.tolist())
+    return tuple(
+        Candidate(
+            one.start, one.temper, one.steps, held_out.value(one.sums), gain, low,
+            next(share) if one.transform == chosen else 0.0, one.transform,
+        )
+        for one, gain, low in zip(judged, *map(np.ndarray.tolist, numbers), strict=True)
+    )  # fmt: skip
+
+
+def _most_voted(
+    held_out: HeldOut,
+    judged: Sequence[Judged],
+    agreements: Mapping[str | None, float],
+    logged: Floats | None,
+    safety: float,
+    rng: np.random.Generator,
+) -> str | None:
+    """Return the transform with the most votes, the first of those with as many."""
+    names = list(agreements)
+    naive = judged[_naive(judged, held_out)]
+    votes = votes_of(
+        held_out, [one.sums for one in judged],
+        np.array([names.index(one.transform) for one in judged]),
+        naive.sums if logged is None else logged, safety=safety, rng=rng,
+    )  # fmt: skip
+    keeper = naive.transform if logged is None else best_imitation(agreements)
+    votes[names.index(keeper)] += 1 - votes.sum()
+    return names[int(votes.argmax())]
+
+
+def best_imitation(agreements: Mapping[str | None, float]) -> str | None:
+    """Return the first transform with which what was served is imitated about as well as can be.
+
+    Examples
+    --------
+    >>> best_imitation({None: 0.941, "log": 0.943, "root": 0.95})
+    >>> best_imitation({None: 0.7, "log": 0.9, "root": 0.9})
+    'log'
+    """
+    least = max(agreements.values()) - AS_GOOD
+    return next(name for name, agreement in agreements.items() if agreement >= least)
 
 
 def _naive(judged: Sequence[Judged], held_out: HeldOut) -> int:
     """Return the index of the best candidate of the lowest temper."""
     values = [held_out.value(each.sums) for each in judged]
     return best_naive([each.temper for each in judged], values)
-
-
-def _sums_of(start: Floats | None, options: TrainingOptions, held_out: HeldOut) -> Floats | None:
-    """Return the sums of the start itself."""
-    if start is None:
-        return None
-    scale = 1.0 if options.scale is None else np.asarray(options.scale)
-    weights = (start * scale)[None]
-    return held_out.sums(
-        [linear_scores(weights, fold.validation.features)[0] for fold in held_out.folds]
-    )

@@ -50,6 +50,7 @@ class Judged(NamedTuple):
     temper: float
     steps: int
     sums: Floats  # (n_groups,)
+    transform: str | None = None
 
 
 def number_of_steps(log: ClickLog, *, unit: str, batch_size: int = 1) -> int:

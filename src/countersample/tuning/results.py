@@ -33,6 +33,8 @@ class Candidate:
         asked for.
     share : float
         Of the draws of held-out queries that choose it: its weight in the ranker.
+    transform : {"log", "root", "quantile"} or None
+        What was done to features.
     """
 
     start: str
@@ -42,6 +44,7 @@ class Candidate:
     gain: float
     low: float
     share: float
+    transform: str | None = None
 
 
 def best_naive(tempers: Sequence[float], values: Sequence[float]) -> int:
@@ -76,6 +79,9 @@ class PathChoice(Tabular):
     n_queries : int
         The held-out queries with clicks.
     seconds : float
+    transform : {"log", "root", "quantile"} or None
+        What is done to features; where several were tried, that of the candidates which most draws
+        choose. Only its candidates have a share.
 
     Examples
     --------
@@ -95,6 +101,7 @@ class PathChoice(Tabular):
     is_shown: bool
     n_queries: int
     seconds: float
+    transform: str | None = None
 
     @property
     def keeps_logged(self) -> bool:
@@ -111,9 +118,16 @@ class PathChoice(Tabular):
         """The share of each candidate in the ranker: of naive training, that which is kept, too."""
         found = [each.share for each in self.candidates]
         if self.reference == "naive":
-            tempers, values = zip(*((c.temper, c.value) for c in self.candidates), strict=True)
-            found[best_naive(tempers, values)] += self.kept
+            own = [k for k, c in enumerate(self.candidates) if c.transform == self.transform]
+            chosen = [self.candidates[k] for k in own]
+            naive = best_naive([c.temper for c in chosen], [c.value for c in chosen])
+            found[own[naive]] += self.kept
         return found
+
+    @property
+    def transforms(self) -> tuple[str | None, ...]:
+        """The transforms that were tried."""
+        return tuple(dict.fromkeys(each.transform for each in self.candidates))
 
     @property
     def value(self) -> float:
@@ -124,6 +138,14 @@ class PathChoice(Tabular):
     @property
     def sentence(self) -> str:
         """What was decided and why, in words."""
+        if len(self.transforms) == 1:
+            return self._sentence
+        *tried, last = (name or "none" for name in self.transforms)
+        chosen = self.transform or "none"
+        return f"{self._sentence} Of the transforms {', '.join(tried)} and {last}: {chosen}."
+
+    @property
+    def _sentence(self) -> str:
         other = "what was logged" if self.reference == "logged" else "naive training"
         sure = f"with {100 * self.safety:g}% confidence"
         if self.n_queries < FEWEST_QUERIES and self.safety:

@@ -66,6 +66,7 @@ def compare_with(
     logged: Floats,
     *,
     kept: Floats | None = None,
+    beside: Sequence[Floats] = (),
     safety: float,
     rng: np.random.Generator,
 ) -> Compared:
@@ -80,6 +81,9 @@ def compare_with(
         As of `HeldOut.logged_sums`.
     kept : float64 (n_groups,), optional
         Those of what is written where what was logged is kept; by default the same.
+    beside : sequence of float64 (n_groups,)
+        Candidates that were tried and are out of the question by now: whether something is shown to
+        be better (`is_shown`) is asked of so many more.
     safety : 0, or float in [0.5, 1)
         The confidence; with 0 every draw takes the candidate that is best in it.
     rng : numpy Generator
@@ -104,9 +108,10 @@ def compare_with(
     judges = held_out.n_queries >= FEWEST_QUERIES
     n_groups = len(logged)
     times = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), DRAWS)
-    z = NormalDist().inv_cdf(safety) if safety else 0.0
+    z = _quantile(safety)
     gain, low, lows = _lower_ends(held_out, candidates, logged, times, z)
-    at_once = lower_ends_at_once(held_out, candidates, logged, safety, rng)
+    at_once = lower_ends_at_once(held_out, [*candidates, *beside], logged, safety, rng)
+    at_once = at_once[: len(candidates)]
     chosen = lows.argmax(axis=1)
     if safety:
         if kept is not None:
@@ -116,6 +121,43 @@ def compare_with(
         chosen = chosen[(lows.max(axis=1) > 0) & judges]
     share = np.bincount(chosen, minlength=len(gain)) / DRAWS
     return Compared(gain, low, share, bool(judges and at_once.max() > 0))
+
+
+def gains_over(
+    held_out: HeldOut, candidates: Sequence[Floats], logged: Floats, safety: float
+) -> tuple[Floats, Floats]:
+    """Return each candidate's gain over what was logged, and its lower end, (n_candidates,)."""
+    no_draw = np.ones((0, len(logged)), np.int64)
+    gain, low, _ = _lower_ends(held_out, candidates, logged, no_draw, _quantile(safety))
+    return gain, low
+
+
+def votes_of(
+    held_out: HeldOut,
+    candidates: Sequence[Floats],
+    groups: Ints,
+    logged: Floats,
+    *,
+    safety: float,
+    rng: np.random.Generator,
+) -> Floats:
+    """Return the share of the draws that choose a candidate of each group, (n_groups_of_them,).
+
+    What is missing to 1 is the share of the draws that keep what was logged. Groups are numbered
+    from 0: `groups` has that of each candidate.
+    """
+    n_groups = len(logged)
+    times = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), DRAWS)
+    _, _, lows = _lower_ends(held_out, candidates, logged, times, _quantile(safety))
+    chosen = groups[lows.argmax(axis=1)]
+    if safety:
+        chosen = chosen[(lows.max(axis=1) > 0) & (held_out.n_queries >= FEWEST_QUERIES)]
+    votes: Floats = np.bincount(chosen, minlength=int(groups.max()) + 1) / DRAWS
+    return votes
+
+
+def _quantile(safety: float) -> float:
+    return NormalDist().inv_cdf(safety) if safety else 0.0
 
 
 def lower_ends_at_once(
