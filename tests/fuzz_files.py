@@ -151,25 +151,31 @@ def change_text(rng, data, value, write):
 
 
 @cache
-def dataset():
+def dataset(*, missing=False):
     """Return the items that rankers score."""
     rng = np.random.default_rng(0)
     made = synthetic("tiny", n_queries=4, rng=0)
-    return made.with_features(made_rankers.some_features(rng, made.n_items))
+    features = made_rankers.some_features(rng, made.n_items)
+    return made.with_features(made_rankers.with_holes(features, rng) if missing else features)
 
 
 @cache
 def ranker_contents():
-    """Return what files of every kind of ranker have, with and without normalizers."""
+    """Return what files of every kind of ranker have, with and without what a file may have."""
     ways = (None, "minmax", "query-minmax", "root-minmax")
-    return [made_rankers.content(kind, how) for kind in made_rankers.KINDS for how in ways]
+    return [
+        made_rankers.content(kind, how, missing=missing)
+        for kind in made_rankers.KINDS
+        for how in ways
+        for missing in (False, True)
+    ]
 
 
 def ranker(rng, folder):
     content = rng.choice(ranker_contents())
     path = folder / "ranker.json"
     path.write_bytes(change_text(rng, made_rankers.as_file(content), content, made_rankers.as_file))
-    data = dataset()
+    data = rng.choice([dataset(), dataset(missing=True)])
     read = 0
     with contextlib.suppress(CounterSampleError):
         loaded = load_scorer(path)

@@ -1,5 +1,6 @@
 """Rankers of every kind that nobody trained, and rows to score with them."""
 
+import contextlib
 import json
 from dataclasses import replace
 from itertools import pairwise
@@ -164,12 +165,14 @@ _ORIGIN = {
 }  # fmt: skip
 
 
-def content(kind, how=None):
+def content(kind, how=None, *, missing=False):
     """Return what the file of a ranker has, in plain values: to be changed."""
-    ranker, _ = made(kind, how, np.random.default_rng(0))
+    ranker, _ = (made_missing if missing else made)(kind, how, np.random.default_rng(0))
     scorer, normalizer = ranker.scorer_.to_dict(), ranker.normalizer_
     if kind == "boosted" and how == "minmax":
         scorer["base"] = [0.5] * ranker.n_features_in_
+        if missing:
+            scorer["base_missing"] = [-0.5] * ranker.n_features_in_
     weights = {n: scorer["weights"] for n in ("coef", "average_coef") if kind == "linear"}
     kept = {
         "kind": kind, "params": {"random_state": 0},
@@ -179,13 +182,16 @@ def content(kind, how=None):
         "normalizer": None if normalizer is None else normalizer.to_dict(),
         "learned": {"scorer": scorer, **_LEARNED[kind], **weights},
     }  # fmt: skip
+    if ranker.imputer_ is not None:
+        kept["imputer"] = ranker.imputer_.to_dict()
     return json.loads(json.dumps(kept))
 
 
 def as_file(content):
     """Return the bytes of the file of a ranker that has this, with the checksum of it."""
     text = _files._as_text(content)
-    header = {
-        "format": _files.FORMAT, "version": _files.VERSION, "checksum": _files._checksum(text),
-    }  # fmt: skip
+    version = _files.VERSION
+    with contextlib.suppress(LookupError, TypeError, AttributeError):  # of what was changed
+        version = _files.version_of(content)
+    header = {"format": _files.FORMAT, "version": version, "checksum": _files._checksum(text)}
     return (json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n").encode()

@@ -84,6 +84,44 @@ def test_scores_are_those_of_the_library(library, table, rng):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+def test_what_is_missing_goes_where_it_does_in_the_library(library, table, rng):
+    """In features that were missing in training, at random or not, and in those that were not."""
+    make, tolerance = LIBRARIES[library]
+    features, target = table
+    holed = features.copy()
+    holed[rng.random(400) < 0.3, 0] = np.nan
+    holed[target > np.quantile(target, 0.7), 1] = np.nan
+    holed[target < np.quantile(target, 0.2), 5] = np.nan  # constant where it is there
+    booster, predict, convert = make(holed, target)
+    scorer = convert(booster)
+    inner = scorer.feature >= 0
+    assert 0 < scorer.missing_left[inner].sum() < inner.sum()
+    others = rng.permuted(features, axis=0)
+    others[rng.random(others.shape) < 0.3] = np.nan
+    for given in (holed, others, np.full((1, 6), np.nan, np.float32)):
+        np.testing.assert_allclose(
+            scorer.predict(given), predict(given), rtol=tolerance, atol=tolerance
+        )
+
+
+def test_lightgbm_takes_what_was_never_missing_for_zero(table, rng):
+    """By its missing_type None: of all features if none was missing, or it is told not to look."""
+    features, target = table
+    gone = np.where(rng.random(features.shape) < 0.3, np.float32(np.nan), features)
+    for given, params in ((features, {}), (gone, {"use_missing": False})):
+        booster, predict, convert = by_lightgbm(given, target, **params)
+        assert "None" in {
+            node["missing_type"]
+            for tree in booster.dump_model()["tree_info"]
+            for node in [tree["tree_structure"]]
+            if "missing_type" in node
+        }
+        scorer = convert(booster)
+        np.testing.assert_allclose(scorer.predict(gone), predict(gone), rtol=1e-12)
+        np.testing.assert_array_equal(scorer.predict(gone), scorer.predict(np.nan_to_num(gone)))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_trees_without_a_split(library):
     make, tolerance = LIBRARIES[library]
     features = np.full((10, 2), 5, np.float32)

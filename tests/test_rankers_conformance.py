@@ -9,14 +9,22 @@ import pytest
 from conftest import SEED
 from every_ranker import LIBRARIES, RANKERS, every, fit, fitted, make, table, tiny
 
-from countersample import ClickLog, RankingDataset, estimate, evaluate, simulate_clicks
+from countersample import (
+    ClickLog,
+    RankingDataset,
+    estimate,
+    evaluate,
+    simulate_clicks,
+    synthetic,
+)
 from countersample._extras import MissingExtraError
 from countersample.cli._models import MODELS
+from countersample.data.imputing import Imputer
 from countersample.data.normalize import METHODS as NORMALIZATIONS
 from countersample.errors import DataError, ParameterError
 from countersample.rankers import OneQueryWarning, UnfittedRankerError
 from countersample.rankers._parameters import CHECKS
-from countersample.rankers.loading import KINDS
+from countersample.rankers.loading import KINDS, load_ranker, load_scorer
 
 
 def test_every_kind_is_here():
@@ -153,6 +161,130 @@ def test_bad_sample_weights(kind, weights, match):
     X = np.zeros((3, 5))
     with pytest.raises(DataError, match=match):
         fitted(kind).score(X, [0, 2, 0], qid=[1, 1, 1], sample_weight=weights)
+
+
+# -- what is missing
+
+
+def holed(share=0.2):
+    """Return the dataset with some values missing, and its log."""
+    data, log = tiny()
+    holes = np.random.default_rng(SEED).random(data.features.shape) < share
+    return data.with_features(np.where(holes, np.float32(np.nan), data.features)), log.detached()
+
+
+@pytest.mark.parametrize("normalize", [None, *NORMALIZATIONS])
+@every
+def test_features_may_be_missing(kind, normalize, tmp_path):
+    data, log = holed()
+    ranker = make(kind, normalize=normalize).fit_log(data, log)
+    scores = ranker.predict(data)
+    assert evaluate(ranker, data, "ndcg@10")["ndcg@10"] > 0.4
+    ranker.save(tmp_path / "ranker.json")
+    for loaded in (load_ranker(tmp_path / "ranker.json"), load_scorer(tmp_path / "ranker.json")):
+        np.testing.assert_array_equal(loaded.predict(data), scores)
+    assert (ranker.imputer_ is None) == (ranker.kind == "boosted")
+    assert ranker.n_features_in_ == data.n_features
+    qid = np.repeat(data.query_ids, data.query_sizes)
+    np.testing.assert_array_equal(ranker.predict(data.features, qid), scores)
+    X, y, qid, propensity = table()
+    by_table = fit(make(kind, normalize=normalize), (data.features, y, qid, propensity))
+    np.testing.assert_array_equal(
+        by_table.predict(data), make(kind, normalize=normalize).fit_log(data, tiny()[1].merge()
+                                                                        .detached()).predict(data)
+    )  # fmt: skip
+    bad = X[:3].copy()
+    bad[1, 2] = np.inf
+    with pytest.raises(DataError, match="X has inf in row 1, column 2"):
+        ranker.predict(bad, qid[:3])
+
+
+@every
+def test_trained_without_what_is_missing_nothing_changes(kind, tmp_path):
+    """Neither the file, which releases before can read, nor its version."""
+    ranker = fitted(kind)
+    assert ranker.imputer_ is None
+    ranker.save(tmp_path / "ranker.json")
+    text = (tmp_path / "ranker.json").read_text()
+    assert '"version": 3' in text
+    for name in ("imput", "missing"):
+        assert name not in text
+    data, _ = holed()
+    sentence = r"X has NaN in row \d, column \d .* trained on features of which none was missing"
+    for loaded in (
+        ranker,
+        load_ranker(tmp_path / "ranker.json"),
+        load_scorer(tmp_path / "ranker.json"),
+    ):
+        with pytest.raises(DataError, match=sentence):
+            loaded.predict(data)
+    with pytest.raises(DataError, match=sentence):
+        ranker.score(data.features, table()[1], qid=table()[2])
+
+
+@pytest.mark.parametrize("start", ["served", "linear"])
+@every
+def test_from_what_was_served_or_learned_where_features_are_missing(kind, start, tmp_path):
+    if start == "linear" and "gbm" not in kind and "boost" not in kind:
+        return
+    data, log = holed()
+    by_first = np.nan_to_num(data.features[:, 0], nan=0.5)
+    ranker = make(kind, start=start).fit_log(data, log, baseline=by_first)
+    assert ranker.served_.agreement > 0.7  # ties are many
+    ranker.save(tmp_path / "ranker.json")
+    loaded = load_ranker(tmp_path / "ranker.json")
+    np.testing.assert_array_equal(loaded.predict(data), ranker.predict(data))
+
+
+@every
+def test_doubly_robust_where_features_are_missing(kind):
+    data, log = holed()[0], tiny()[1].merge().detached()
+    if "doubly_robust" not in make(kind).get_params():
+        return
+    rows = np.arange(data.n_items)
+    clicks = np.bincount(data.offsets[log.query] + log.item, log.count, data.n_items)
+    query = np.repeat(np.arange(data.n_queries), data.query_sizes)
+    shown = ClickLog(
+        query, rows - data.offsets[query], np.full(len(rows), 0.5), clicks,
+        impressions=2 * clicks + 1,
+    )  # fmt: skip
+    ranker = make(kind, doubly_robust=True).fit_log(data, shown)
+    assert np.isfinite(ranker.predict(data)).all()
+
+
+@pytest.mark.parametrize("kind", ["linear", "neural"])
+def test_how_it_is_filled_in(kind):
+    pytest.importorskip("torch" if kind == "neural" else "numpy")
+    data, log = holed()
+    n_outputs = {"median-indicator": 10, "median": 5, "zero": 5}
+    for how, expected in n_outputs.items():
+        ranker = make(kind, impute=how).fit_log(data, log)
+        assert ranker.imputer_ == Imputer.fit(data, how)
+        assert ranker.scorer_.n_features == expected
+    with pytest.raises(DataError, match=r"NaN in row \d, column \d .*, and impute is 'error'"):
+        make(kind, impute="error").fit_log(data, log)
+    make(kind, impute="error").fit_log(*tiny())
+
+
+def test_an_indicator_helps_where_it_tells_something(rng):
+    """The price of what is sold out is missing, and nobody wants it."""
+    gains = []
+    for seed in range(SEED, SEED + 5):
+        data = synthetic("tiny", n_queries=200, rng=seed)
+        gone = np.random.default_rng(seed).random(data.n_items) < 0.3
+        features = data.features.copy()
+        features[gone, 1] = np.nan
+        labels = np.where(gone, 0, data.labels).astype(np.float32)
+        data = RankingDataset(features, labels, data.offsets, data.query_ids)
+        policy = rng.random(data.n_items)
+        log = simulate_clicks(data, policy, 5000, relevant=1, rng=seed)
+        both = [
+            make("linear", impute=how, steps=2000, learning_rate=0.003).fit_log(data, log)
+            for how in ("median-indicator", "median")
+        ]
+        a, b = (evaluate(ranker, data, "ndcg@10")["ndcg@10"] for ranker in both)
+        gains.append(a - b)
+    assert min(gains) > 0.02
 
 
 # -- queries
@@ -317,6 +449,8 @@ BAD_PARAMETERS = [
     ("clip", 2.0, "None or a number above 0 and at most 1"),
     ("clip", 0, "None or a number above 0 and at most 1"),
     ("clip", "some", "None or a number above 0 and at most 1"),
+    ("impute", "mean", "one of median-indicator, median, zero, error"),
+    ("impute", None, "one of median-indicator, median, zero, error"),
     ("normalize", "max", "one of query-minmax, minmax, root-minmax, standard"),
     ("random_state", -1, "an integer of at least 0, a numpy Generator or None"),
     ("random_state", "x", "an integer of at least 0, a numpy Generator or None"),

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from made_rankers import KINDS, some_scorer
+from made_rankers import KINDS, some_scorer, with_holes
 
 from countersample import CounterSampleRanker
 from countersample.errors import DataError
@@ -23,10 +23,16 @@ def by_hand(scorer, row):
         for root in scorer.roots:
             node = root
             while scorer.feature[node] >= 0:
-                goes_left = row[scorer.feature[node]] <= scorer.threshold[node]
+                x = row[scorer.feature[node]]
+                goes_left = (
+                    scorer.missing_left[node] if np.isnan(x) else x <= scorer.threshold[node]
+                )
                 node = scorer.left[node] if goes_left else scorer.right[node]
             total += scorer.value[node]
-        return total + (0 if scorer.base is None else float(row @ scorer.base))
+        if scorer.base is None:
+            return total
+        missing = np.zeros(5) if scorer.base_missing is None else scorer.base_missing
+        return total + float(np.where(np.isnan(row), missing, row * scorer.base).sum())
     if isinstance(scorer, NetworkScorer):
         hidden = row.astype(np.float64)
         for layer, (weight, bias) in enumerate(zip(scorer.weights, scorer.biases, strict=True)):
@@ -51,6 +57,19 @@ def test_scores(scorer, rng):
         rows[np.arange(len(inner)), scorer.feature[inner]] = scorer.threshold[inner]
     expected = [by_hand(scorer, row) for row in rows]
     np.testing.assert_allclose(scorer.predict(rows), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("base", [False, True])
+def test_scores_of_what_is_missing(base, rng):
+    found = some_scorer("boosted", rng, rng.random((200, 5), np.float32))
+    scorer = replace(found, missing_left=rng.random(len(found.feature)) < 0.5)
+    if base:
+        scorer = replace(scorer, base=rng.normal(size=5), base_missing=rng.normal(size=5))
+    rows = with_holes(rng.random((300, 5), np.float32), rng, share=0.4)
+    expected = [by_hand(scorer, row) for row in rows]
+    np.testing.assert_allclose(scorer.predict(rows), expected, rtol=1e-6, atol=1e-9)
+    again = TreesScorer.from_dict(json.loads(json.dumps(scorer.to_dict())))
+    np.testing.assert_array_equal(again.predict(rows), scorer.predict(rows))
 
 
 def test_plain_values_there_and_back(scorer, rng):
@@ -142,3 +161,23 @@ def test_files_of_unknown_kinds_and_contents(tmp_path):
     refused("not a ranker that this release can read", learned={})
     refused("not a ranker that this release can read", params={"colour": "red"})
     refused("not a ranker that this release can read", kind="boosted")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"missing_left": [True]}, r"missing_left of trees has the shape \(1,\), expected \(3,\)"),
+        (
+            {"missing_left": [1, 0, 0]},
+            "missing_left of a scorer is .*, expected a list of true and",
+        ),
+        ({"base_missing": [1.0, 2.0]}, r"base_missing of trees has the shape \(2,\), expected"),
+        (
+            {"base": [1.0, 2.0], "missing_left": [True, False, False]},
+            r"base_missing of trees has the shape None, expected \(2,\) where there are base",
+        ),
+    ],
+)
+def test_what_is_missing_goes_nowhere(change, message):
+    with pytest.raises(DataError, match=message):
+        TreesScorer.from_dict(TREE | change)
