@@ -43,6 +43,7 @@ from countersample.cli._options import (
     Seed,
     Suspicious,
     TempDir,
+    Transform,
     Values,
     given_propensities,
     parse_names,
@@ -71,6 +72,7 @@ def fit(
     drop: Drop = None,
     model: Model = "linear",
     safety: Safety = None,
+    transform: Transform = None,
     reader: Reader = None,
     columns: Columns = None,
     context: Context = None,
@@ -129,7 +131,8 @@ def fit(
 
     ranker = None  # a linear one
     if model != "linear":
-        ranker = make_ranker(model, {} if metric is None else {"metric": metric}, seed)
+        settings = {"metric": metric, "transform": transform}
+        ranker = make_ranker(model, {n: v for n, v in settings.items() if v is not None}, seed)
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
@@ -147,8 +150,8 @@ def fit(
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
         found = fit_from_impressions(
-            log, table, ranker=ranker, safety=safety, propensities=given, method=propensity_method,
-            randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
+            log, table, ranker=ranker, safety=safety, transform=transform, propensities=given,
+            method=propensity_method, randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
             exposure=exposure, estimator=estimator, metric=metric,
             judge_by=judge_by, judge_from=judge_from, judge_last=judge_last,  # type: ignore[arg-type]
             accept_features=parse_names(accept_features) or (), seed=seed, progress=progress,
@@ -221,6 +224,8 @@ def _settings_text(found: Fit) -> str:
     chosen = found.chosen
     told = [f"learning rate {chosen['learning_rate']:.3g}"] if "learning_rate" in chosen else []
     told += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
+    if "transform" in chosen:
+        told.append(f"transform {chosen['transform']}")
     if found.path is not None:
         told.append(f"{found.path.kept:.0%} kept of what was logged")
     clip = chosen["clip"]

@@ -21,6 +21,7 @@ from countersample.cli._options import (
     Json,
     Safety,
     Seed,
+    Transform,
     parse_bits,
     parse_names,
 )
@@ -68,6 +69,7 @@ def train(
             "query-minmax or none."
         ),
     ] = None,
+    transform: Transform = None,
     bits: Bits = None,
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
@@ -94,7 +96,7 @@ def train(
     given = {
         "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
         "learning_rate": learning_rate, "steps": steps, "safety": safety, "clip": clip,
-        "normalize": normalize,
+        "normalize": normalize, "transform": transform,
     }  # fmt: skip
     if model == "linear" and safety and learning_rate is not None:
         raise ParameterError(
@@ -105,7 +107,7 @@ def train(
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     note_files(data, fold)
     n_bits = parse_bits(bits)
-    roots = ranker.normalize == "root-minmax"
+    roots = ranker.normalize == "root-minmax" or ranker.transform == "root"
     # "auto" looks at the features that are taken; the cache has codes without roots
     takes_all = feature_columns is None and drop is None and not roots
     whole = load_train(
@@ -171,6 +173,8 @@ def _show_trained(
     lines += [(name, f"{found[name]:,}") for name in ("steps", "trees") if name in found]
     if "learning_rate" in found:
         lines.append(("learning rate", f"{found['learning_rate']:.3g}"))
+    if settings.get("transform") is not None:
+        lines.append(("transform", found.get("transform", settings["transform"])))
     if found["clip"] is not None:
         lines.append(("clipped at", f"{found['clip']:.3g}"))
     _show.pairs(lines, indent=0)

@@ -15,6 +15,7 @@ import numpy as np
 from countersample._files import atomic_path
 from countersample._json import parse_json
 from countersample._version import __version__
+from countersample.data._saved_normalizer import WITH_TRANSFORMS as FIRST_WITH_TRANSFORMS
 from countersample.errors import CounterSampleError, DataError
 from countersample.objectives import Loss, Objective
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "countersample-ranker"
 VERSION = 3
+WITH_TRANSFORMS = 4  # of those whose normalizer does more than releases before knew
 BEGINNING = f'{{"format": "{FORMAT}"'.encode()  # of every such file
 
 
@@ -42,7 +44,7 @@ def versions(*libraries: str) -> dict[str, str]:
 def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
     """Write plain values, with the versions of what made them and a checksum, atomically."""
     text = _as_text({"written_by": versions(), **content})
-    header = {"format": FORMAT, "version": VERSION, "checksum": _checksum(text)}
+    header = {"format": FORMAT, "version": _version_of(content), "checksum": _checksum(text)}
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n", "utf-8")
 
@@ -64,10 +66,10 @@ def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
         is_whole = kept["checksum"] == _checksum(_as_text(content))
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: a damaged ranker file ({error}): save it again") from error
-    if version != VERSION:
+    if version not in (VERSION, WITH_TRANSFORMS):
         raise DataError(
-            f"{path}: of format version {version}, expected {VERSION}: read it with the release "
-            "that wrote it"
+            f"{path}: of format version {version}, expected {VERSION} or {WITH_TRANSFORMS}: read "
+            "it with the release that wrote it"
         )
     if not is_whole:
         raise DataError(f"{path}: a damaged ranker file (it was changed): save it again")
@@ -81,6 +83,13 @@ def readable(path: str | PathLike[str]) -> Iterator[None]:
         yield
     except (CounterSampleError, TypeError) as error:  # an unknown parameter is a TypeError
         raise DataError(f"{path}: not a ranker that this release can read ({error})") from error
+
+
+def _version_of(content: Mapping[str, Any]) -> int:
+    """Return the first version that has words for all of it."""
+    normalizer = content.get("normalizer")
+    is_plain = normalizer is None or normalizer["version"] < FIRST_WITH_TRANSFORMS
+    return VERSION if is_plain else WITH_TRANSFORMS
 
 
 def _as_text(content: Mapping[str, Any]) -> str:
