@@ -174,7 +174,8 @@ def test_equality(data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 3}, "version of a saved normalizer is 3, expected 1 or 2"),
+        ({"version": 4}, "version of a saved normalizer is 4, expected 1, 2 or 3"),
+        ({"version": 3}, "roots of a saved normalizer is None, expected 2 whole numbers"),
         ({"version": 2}, "how of a saved normalizer is 'minmax', expected one of root-minmax"),
         ({"how": "max"}, "how of a saved normalizer is 'max', expected one of query-minmax, "),
         ({"how": ["minmax"]}, "how of a saved normalizer is ..minmax"),

@@ -17,7 +17,7 @@ from countersample.objectives import LOSSES, score_space
 from countersample.plans import Examples
 from countersample.rankers import _task, load_ranker
 from countersample.rankers._starting import SIZES, sized, starts_of, trained_on
-from countersample.rankers._stopping import Judged, choose_round, judge_rounds
+from countersample.rankers._stopping import Judged, Way, choose_round, judge_rounds
 from countersample.rankers.served import imitate
 from countersample.scorers import LinearScorer
 from countersample.torch import NeuralRanker
@@ -307,8 +307,8 @@ def test_the_round_that_is_chosen(metric, data):
 
     def chosen(**judged):
         return choose_round(
-            held_out, judged, is_served_known=True, safety=0.95, temper=1.0,
-            rng=np.random.default_rng(SEED),
+            held_out, {Way(start): each for start, each in judged.items()}, is_served_known=True,
+            safety=0.95, temper=1.0, rng=np.random.default_rng(SEED),
         )  # fmt: skip
 
     found = chosen(served=judged_as(0, -1), zero=judged_as(-1, 1, 0))
@@ -320,14 +320,14 @@ def test_the_round_that_is_chosen(metric, data):
     assert worse.keeps_served
     assert worse.path.kept == 1
     bold = choose_round(
-        held_out, {"zero": judged_as(-1, -1)}, is_served_known=True, safety=0,
+        held_out, {Way("zero"): judged_as(-1, -1)}, is_served_known=True, safety=0,
         temper=1.0, rng=np.random.default_rng(SEED),
     )  # fmt: skip
     assert not bold.keeps_served
     assert worse.path.imitation_value is None
     assert "Nothing was shown to be better" in worse.path.sentence
     blind = choose_round(
-        held_out, {"zero": judged_as(-1, 1)}, is_served_known=False, safety=0.95,
+        held_out, {Way("zero"): judged_as(-1, 1)}, is_served_known=False, safety=0.95,
         temper=1.0, rng=None,
     )  # fmt: skip
-    assert blind == ("zero", 1, None)
+    assert blind == ("zero", 1, None, None)

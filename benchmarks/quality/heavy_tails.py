@@ -62,8 +62,8 @@ def scales_of(learned):
         yield Normalizer.fit(clipped, "minmax"), (low, high)
 
 
-def one(name, case, n_queries):
-    """Return nDCG@10 by each scale, in float32 and in 8 bits, and the number of heavy tails."""
+def world(name, case, n_queries):
+    """Return queries to learn from and to test on, clicks, and how rankers are trained."""
     learned, test, relevant = data_of("istella-like" if name in TAILS else name, case, n_queries)
     if name in TAILS:
         learned, test = with_tails([learned, test], name, np.random.default_rng(case))
@@ -76,6 +76,12 @@ def one(name, case, n_queries):
         learned, learned.features @ policy, CLICKS, bias=PositionBias(1.0), relevant=relevant,
         rng=case,
     ).detached()  # fmt: skip
+    return learned, test, log, settings
+
+
+def one(name, case, n_queries):
+    """Return nDCG@10 by each scale, in float32 and in 8 bits, and the number of heavy tails."""
+    learned, test, log, settings = world(name, case, n_queries)
     found = []
     for normalizer, between in scales_of(learned):
         cut = learned, test

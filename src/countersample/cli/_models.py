@@ -33,6 +33,12 @@ def make_ranker(model: str, given: dict[str, Any], seed: int) -> ClickRanker:
     ranker: ClickRanker = getattr(import_module(module), name)(random_state=seed, **settings)
     known = ranker.get_params()
     for option in given:
+        if option == "transform" and option not in known:
+            from countersample.rankers.chosen import NOT_OF_TREES
+
+            raise ParameterError(
+                f"--transform is not an option of --model {model}: leave it out, as {NOT_OF_TREES}"
+            )
         if option not in known:
             raise ParameterError(
                 f"--{option.replace('_', '-')} is not an option of --model {model}: leave it out"

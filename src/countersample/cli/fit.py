@@ -44,6 +44,7 @@ from countersample.cli._options import (
     Seed,
     Suspicious,
     TempDir,
+    Transform,
     Values,
     given_propensities,
     parse_names,
@@ -73,6 +74,7 @@ def fit(
     model: Model = "linear",
     impute: Impute = None,
     safety: Safety = None,
+    transform: Transform = None,
     reader: Reader = None,
     columns: Columns = None,
     context: Context = None,
@@ -131,7 +133,7 @@ def fit(
 
     ranker = None  # a linear one
     if model != "linear" or impute is not None:
-        own = {"metric": metric, "impute": impute}
+        own = {"metric": metric, "impute": impute, "transform": transform}
         ranker = make_ranker(model, {n: v for n, v in own.items() if v is not None}, seed)
     page = out.with_suffix(".html") if report is None else report
     if out == page:
@@ -150,8 +152,8 @@ def fit(
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
         found = fit_from_impressions(
-            log, table, ranker=ranker, safety=safety, propensities=given, method=propensity_method,
-            randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
+            log, table, ranker=ranker, safety=safety, transform=transform, propensities=given,
+            method=propensity_method, randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
             exposure=exposure, estimator=estimator, metric=metric,
             judge_by=judge_by, judge_from=judge_from, judge_last=judge_last,  # type: ignore[arg-type]
             accept_features=parse_names(accept_features) or (), seed=seed, progress=progress,
@@ -224,6 +226,8 @@ def _settings_text(found: Fit) -> str:
     chosen = found.chosen
     told = [f"learning rate {chosen['learning_rate']:.3g}"] if "learning_rate" in chosen else []
     told += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
+    if "transform" in chosen:
+        told.append(f"transform {chosen['transform']}")
     if found.path is not None:
         told.append(f"{found.path.kept:.0%} kept of what was logged")
     clip = chosen["clip"]

@@ -22,6 +22,7 @@ from countersample.cli._options import (
     Json,
     Safety,
     Seed,
+    Transform,
     parse_bits,
     parse_names,
 )
@@ -70,6 +71,7 @@ def train(
         ),
     ] = None,
     impute: Impute = None,
+    transform: Transform = None,
     bits: Bits = None,
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
@@ -96,7 +98,7 @@ def train(
     given = {
         "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
         "learning_rate": learning_rate, "steps": steps, "safety": safety, "clip": clip,
-        "normalize": normalize, "impute": impute,
+        "normalize": normalize, "impute": impute, "transform": transform,
     }  # fmt: skip
     if model == "linear" and safety and learning_rate is not None:
         raise ParameterError(
@@ -107,7 +109,7 @@ def train(
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     note_files(data, fold)
     n_bits = parse_bits(bits)
-    roots = ranker.normalize == "root-minmax"
+    roots = ranker.normalize == "root-minmax" or ranker.transform == "root"
     # "auto" looks at the features that are taken; the cache has codes without roots
     takes_all = feature_columns is None and drop is None and not roots
     whole = load_train(
@@ -173,6 +175,8 @@ def _show_trained(
     lines += [(name, f"{found[name]:,}") for name in ("steps", "trees") if name in found]
     if "learning_rate" in found:
         lines.append(("learning rate", f"{found['learning_rate']:.3g}"))
+    if settings.get("transform") is not None:
+        lines.append(("transform", found.get("transform", settings["transform"])))
     if found["clip"] is not None:
         lines.append(("clipped at", f"{found['clip']:.3g}"))
     _show.pairs(lines, indent=0)

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _WITH_ROOTS = 2  # the version of minmax after roots, which releases before could not read
-_WITH_TRANSFORMS = 3  # of all other transforms
+WITH_TRANSFORMS = 3  # of all other transforms
 
 
 def version_of(how: str, transform: str | None) -> int:
     """Return the version of a normalizer: the first that has a word for it."""
     if how != "none" and transform is None:
         return _VERSION
-    return _WITH_ROOTS if (how, transform) == ("root-minmax", "root") else _WITH_TRANSFORMS
+    return _WITH_ROOTS if (how, transform) == ("root-minmax", "root") else WITH_TRANSFORMS
 
 
 def checked(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a normalizer; what `Normalizer.to_dict` does not write is refused."""
-    versions = (_VERSION, _WITH_ROOTS, _WITH_TRANSFORMS)
+    versions = (_VERSION, _WITH_ROOTS, WITH_TRANSFORMS)
     version = _take(
         values, "version", ", ".join(map(str, versions[:-1])) + f" or {versions[-1]}",
         lambda version: type(version) is int and version in versions,
@@ -38,7 +38,7 @@ def checked(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]
     known = list(methods)
     if version == _WITH_ROOTS:
         known = ["root-minmax"]
-    elif version == _WITH_TRANSFORMS:
+    elif version == WITH_TRANSFORMS:
         known = [how for how in methods if how != "root-minmax"] + ["none"]
     how = _take(values, "how", f"one of {', '.join(known)}", lambda how: how in known)
     n = _take(values, "n_features", "a count", lambda n: type(n) is int and n >= 0)

@@ -255,13 +255,14 @@ def _log(fit: Fit) -> str:
 
 def _settings(fit: Fit) -> str:
     path, params, chosen = fit.path, fit.ranker.get_params(), fit.chosen
-    clip = chosen.pop("clip")
+    clip, normalizer = chosen.pop("clip"), fit.ranker.normalizer_
     by_unit = f", by {params['unit']}" if "unit" in params else ""
     rows = [
         ("method", f"{params['method']}{by_unit}"),
         ("propensities", fit.propensity_source.source),
-        *((name.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.3g}")
+        *((name.replace("_", " "), f"{value:,}" if isinstance(value, int) else _text(value))
           for name, value in chosen.items()),
+        ("features", "as they are" if normalizer is None else normalizer.label),
         ("clip", "none" if clip is None else f"{clip:.3g}"),
         *(() if path is None else (
             ("candidates", f"{len(path.candidates)}, on paths from {_starts(path)}"),
@@ -275,6 +276,10 @@ def _settings(fit: Fit) -> str:
     text = [f"Chosen by the clicks of held-out queries: {by_clicks}."]
     text += [] if path is None else [path.sentence]
     return pages.card("Settings", pages.paragraphs(text), pages.facts(rows))
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.3g}"
 
 
 def _starts(path: PathChoice) -> str:

@@ -27,6 +27,7 @@ from countersample.fitting.leaks import accepted_names, find_leaks
 from countersample.fitting.results import Fit, HeavyPair
 from countersample.fitting.setting_up import sentence, set_up
 from countersample.rankers import ClickRanker, CounterSampleRanker
+from countersample.rankers.chosen import NOT_OF_TREES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +49,7 @@ def fit_from_impressions(
     *,
     ranker: ClickRanker | None = None,
     safety: float | None = None,
+    transform: str | None = None,
     propensities: Examinable | None = None,
     method: str = "auto",
     randomized: str | None = None,
@@ -88,6 +90,9 @@ def fit_from_impressions(
     safety : 0, or float in [0.5, 1), optional
         The confidence with which held-out clicks have to show a ranker better than what was logged
         before it takes its place: that of the ranker, 0.95 by default; 0 for none.
+    transform : {"log", "root", "quantile", "auto"}, optional
+        What is done to features before they are scaled: by default that of the ranker, which is
+        nothing; "auto" lets held-out clicks choose. Boosted trees take none.
     propensities : Propensities, ContextPropensities, PositionBiasCurve, … or array-like, optional
         What is known of examination probabilities, as `join_features` takes it. By default they are
         estimated.
@@ -144,7 +149,7 @@ def fit_from_impressions(
     since, reason = _first_judged(impressions, judge_by, judge_from, judge_last)
     dataset, metric, source, shown = features.dataset, ready.metric, ready.source, ready.shown
     log = to_learn_from(shown, knows_all=ready.matched.counts.rest is None)
-    to_train = _to_train(ranker, metric, safety, seed)
+    to_train = _to_train(ranker, metric, safety, transform, seed)
     judgement = None
     if since is not None:
         try:
@@ -253,7 +258,11 @@ def _check_arguments(ranker: object, estimator: str, judge_by: str) -> None:
 
 
 def _to_train(
-    ranker: ClickRanker | None, metric: str, safety: float | None, seed: int
+    ranker: ClickRanker | None,
+    metric: str,
+    safety: float | None,
+    transform: str | None,
+    seed: int,
 ) -> ClickRanker:
     """Return a copy of the ranker, or the default one, that is not trained yet."""
     copied: ClickRanker = CounterSampleRanker(metric=metric) if ranker is None else clone(ranker)
@@ -261,6 +270,13 @@ def _to_train(
         copied.set_params(random_state=seed)
     if safety is not None:
         copied.set_params(safety=safety)
+    if transform is not None:
+        if "transform" not in copied.get_params():
+            raise ParameterError(
+                f"transform is {transform!r} for a {type(copied).__name__}, expected None: "
+                f"{NOT_OF_TREES}"
+            )
+        copied.set_params(transform=transform)
     return copied
 
 

@@ -16,7 +16,7 @@ from countersample.gbdt.backends import BACKENDS, check_backend_params, plain_er
 from countersample.gbdt.objectives import boosting_objective, check_method
 from countersample.rankers._parameters import COUNT, LEAST_PROPENSITY, either
 from countersample.rankers._starting import sized, starts_of, trained_on, without_fold
-from countersample.rankers._stopping import CHOOSING_SHARE, Chosen, choose_round, judge_rounds
+from countersample.rankers._stopping import CHOOSING_SHARE, Chosen, Way, choose_round, judge_rounds
 from countersample.rankers.base import ClickRanker
 from countersample.rankers.linear import CounterSampleRanker
 from countersample.scorers import LinearScorer, TreesScorer
@@ -267,7 +267,7 @@ class GBDTRanker(ClickRanker):
         """Grow trees on the tasks of each fold, and choose by held-out clicks; set `history_`."""
         held_out_items = [fold.validation for fold in held_out.folds]
         judged = {
-            start: judge_rounds(
+            Way(start): judge_rounds(
                 held_out,
                 [
                     self._boosting(task, start, settings, items)
@@ -284,7 +284,8 @@ class GBDTRanker(ClickRanker):
             held_out, judged, is_served_known=self.served_ is not None,
             safety=self.safety, temper=self.temper, rng=rng,
         )  # fmt: skip
-        self.history_ = BoostingHistory(judged[chosen.start].rounds, judged[chosen.start].values)
+        of_start = judged[Way(chosen.start)]
+        self.history_ = BoostingHistory(of_start.rounds, of_start.values)
         return chosen
 
     def _min_items_in_leaf(self, grown_on: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from countersample._files import atomic_path
 from countersample._json import parse_json
 from countersample._version import __version__
+from countersample.data._saved_normalizer import WITH_TRANSFORMS as FIRST_WITH_TRANSFORMS
 from countersample.errors import CounterSampleError, DataError
 from countersample.objectives import Loss, Objective
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 FORMAT = "countersample-ranker"
 VERSION = 3
-WITH_MORE = 4  # the version of those that take missing values, which releases before would misread
+# The version of those that take missing values, or transform features, which releases before would
+# misread.
+WITH_MORE = 4
 BEGINNING = f'{{"format": "{FORMAT}"'.encode()  # of every such file
 
 
@@ -50,7 +53,12 @@ def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
 
 def version_of(content: Mapping[str, Any]) -> int:
     """Return the number of the format that these values need."""
-    has_more = content.get("imputer") is not None or "missing_left" in content["learned"]["scorer"]
+    normalizer = content.get("normalizer")
+    has_more = (
+        content.get("imputer") is not None
+        or "missing_left" in content["learned"]["scorer"]
+        or (normalizer is not None and normalizer["version"] >= FIRST_WITH_TRANSFORMS)
+    )
     return WITH_MORE if has_more else VERSION
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from countersample.evaluation.ranking import parse_additive
 from countersample.tuning.results import Candidate, PathChoice
-from countersample.tuning.safety import FEWEST_QUERIES, lower_ends_at_once
+from countersample.tuning.safety import FEWEST_QUERIES, lower_ends_at_once, simplest_as_good
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,6 +87,13 @@ def judge_rounds(
         done += 1
 
 
+class Way(NamedTuple):
+    """What a training begins with, and what is done to its features."""
+
+    start: str
+    transform: str | None = None
+
+
 class Chosen(NamedTuple):
     """How to train on everything.
 
@@ -98,11 +105,19 @@ class Chosen(NamedTuple):
         How many.
     path : PathChoice or None
         What held-out clicks said; None where nothing tells what was served.
+    transform : str or None
+        What was done to features in the round that is best; see `to_do`.
     """
 
     start: str
     rounds: int
     path: PathChoice | None = None
+    transform: str | None = None
+
+    @property
+    def to_do(self) -> str | None:
+        """What to do to features: where what was served is kept, what imitates it best."""
+        return self.transform if self.path is None else self.path.transform
 
     @property
     def keeps_served(self) -> bool:
@@ -112,54 +127,67 @@ class Chosen(NamedTuple):
 
 def choose_round(
     held_out: HeldOut,
-    judged: Mapping[str, Judged],
+    judged: Mapping[Way, Judged],
     *,
     is_served_known: bool,
     safety: float,
     temper: float,
+    imitates: str | None = None,
     rng: np.random.Generator,
 ) -> Chosen:
-    """Choose among the rounds of all starts, compared with what was logged where that is known.
+    """Choose among the rounds of all ways, compared with what was logged where that is known.
 
     Of candidate c, held-out clicks give the gain d_c over what was logged and its standard error
     e_c. The round with the highest lower end d_c − z·e_c is chosen if that is above 0, and what was
     served is kept if not. All lower ends hold at once with the confidence `safety`, so that the
-    best of a hundred rounds is not taken for its luck: see `lower_ends_at_once`. Unlike weights,
+    best of a hundred rounds is not taken for its luck: see `lower_ends_at_once`. Of transforms the
+    first is chosen that is about as good as the best: see `simplest_as_good`. Unlike weights,
     networks and trees of several rounds have no mean that is one of them, so there is nothing in
-    between, as there is for linear rankers (`countersample.tuning.safety`).
+    between, as there is for linear rankers (`countersample.tuning.safety`). Where what was served
+    is kept, it is so with the transform `imitates`.
     """
     begin, sign = time.perf_counter(), _sign(held_out.metric)
-    rounds = [(start, k) for start, found in judged.items() for k in range(len(found.rounds))]
-    values = [float(judged[start].values[k]) for start, k in rounds]
+    rounds = [(way, k) for way, found in judged.items() for k in range(len(found.rounds))]
+    values = [float(judged[way].values[k]) for way, k in rounds]
     if not is_served_known:
-        start, k = rounds[int(np.argmax(sign * np.array(values)))]
-        return Chosen(start, int(judged[start].rounds[k]))
+        best = simplest_as_good(
+            held_out, [sign * judged[way].sums[k] for way, k in rounds], sign * np.array(values),
+            [way.transform for way, _ in rounds],
+        )  # fmt: skip
+        way, k = rounds[best]
+        return Chosen(way.start, int(judged[way].rounds[k]), transform=way.transform)
     logged = held_out.logged_sums()
-    sums = [sign * judged[start].sums[k] for start, k in rounds]
+    sums = [sign * judged[way].sums[k] for way, k in rounds]
     gains = [held_out.difference(each, sign * logged)[0] for each in sums]
     lows = lower_ends_at_once(held_out, sums, sign * logged, safety, rng)
-    best = int(lows.argmax())
+    best = simplest_as_good(held_out, sums, lows, [way.transform for way, _ in rounds])
     is_shown = lows[best] > 0 and held_out.n_queries >= FEWEST_QUERIES
     is_better = bool(is_shown) or not safety
     candidates = []
-    for index, ((start, k), value) in enumerate(zip(rounds, values, strict=True)):
+    for index, ((way, k), value) in enumerate(zip(rounds, values, strict=True)):
         gain, low = gains[index], float(lows[index])
         share = float(is_better and index == best)
-        steps = int(judged[start].rounds[k])
-        candidates.append(Candidate(start, temper, steps, value, gain, low, share))
+        steps = int(judged[way].rounds[k])
+        candidates.append(
+            Candidate(way.start, temper, steps, value, gain, low, share, way.transform)
+        )
+    transform = candidates[best].transform if is_better else imitates
+    served = judged.get(Way("served", transform))
     path = PathChoice(
         candidates=tuple(candidates),
         kept=float(not is_better),
         reference="logged",
         reference_value=held_out.value(logged),
-        imitation_value=float(judged["served"].values[0]) if "served" in judged else None,
+        imitation_value=None if served is None else float(served.values[0]),
         metric=held_out.metric,
         safety=safety,
         is_shown=bool(is_shown),
         n_queries=held_out.n_queries,
         seconds=time.perf_counter() - begin,
+        transform=transform,
     )
-    return Chosen(candidates[best].start, candidates[best].steps, path)
+    found = candidates[best]
+    return Chosen(found.start, found.steps, path, found.transform)
 
 
 def _sign(metric: str) -> int:

@@ -20,7 +20,13 @@ from countersample.tuning.paths import (
     number_of_steps,
 )
 from countersample.tuning.results import Candidate, PathChoice, best_naive
-from countersample.tuning.safety import check_safety, compare_with, gains_over, votes_of
+from countersample.tuning.safety import (
+    FEWEST_QUERIES,
+    check_safety,
+    compare_with,
+    gains_over,
+    simplest_as_good,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -168,11 +174,11 @@ def choose_by(
     """Choose as `choose_path` does, of the transforms of features as well, where there are several.
 
     Contenders are judged by the same clicks, and taken one after the other, so that one at a time
-    is in memory. Candidates of different transforms have no mean that is one of them. So the draws
-    vote: each for the transform of the candidate that it chooses or, where it keeps what was
-    logged, for the one that imitates that best. Then the candidates of the transform with the most
-    votes are chosen from as if there were no other; that some of them are better is said with the
-    confidence of a choice among all that were tried.
+    is in memory. Rankers of different transforms have no mean that is one of them, so the transform
+    is chosen first: that of the candidate whose lower end is highest, or a simpler one that is as
+    good (`simplest_as_good`); where nothing is better than what was logged, the one that imitates
+    that best. Then its candidates are chosen from as if there were no other, and that some of them
+    are better is said with the confidence of a choice among all that were tried.
     """
     begin = time.perf_counter()
     seed = int(rng.integers(2**63))
@@ -195,8 +201,7 @@ def choose_by(
     logged = held_out.logged_sums() if knows_logged else None
     chosen = next(iter(agreements))
     if len(agreements) > 1:
-        draws = np.random.default_rng(seed)  # of its own: a transform that is named needs none
-        chosen = _most_voted(held_out, judged, agreements, logged, safety, draws)
+        chosen = _best_transform(held_out, judged, agreements, logged, safety)
     own = [one for one in judged if one.transform == chosen]
     reference = own[_naive(own, held_out)].sums if logged is None else logged
     imitation = imitations[chosen]
@@ -239,25 +244,23 @@ def _candidates(
     )  # fmt: skip
 
 
-def _most_voted(
+def _best_transform(
     held_out: HeldOut,
     judged: Sequence[Judged],
     agreements: Mapping[str | None, float],
     logged: Floats | None,
     safety: float,
-    rng: np.random.Generator,
 ) -> str | None:
-    """Return the transform with the most votes, the first of those with as many."""
-    names = list(agreements)
-    naive = judged[_naive(judged, held_out)]
-    votes = votes_of(
-        held_out, [one.sums for one in judged],
-        np.array([names.index(one.transform) for one in judged]),
-        naive.sums if logged is None else logged, safety=safety, rng=rng,
-    )  # fmt: skip
-    keeper = naive.transform if logged is None else best_imitation(agreements)
-    votes[names.index(keeper)] += 1 - votes.sum()
-    return names[int(votes.argmax())]
+    """Return the transform whose candidates are to be chosen from."""
+    sums = [one.sums for one in judged]
+    other = judged[_naive(judged, held_out)].sums if logged is None else logged
+    _, low = gains_over(held_out, sums, other, safety)
+    is_better = not safety or (low.max() > 0 and held_out.n_queries >= FEWEST_QUERIES)
+    if logged is not None and not is_better:
+        return best_imitation(agreements)
+    return judged[
+        simplest_as_good(held_out, sums, low, [one.transform for one in judged])
+    ].transform
 
 
 def best_imitation(agreements: Mapping[str | None, float]) -> str | None:

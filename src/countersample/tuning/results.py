@@ -80,8 +80,8 @@ class PathChoice(Tabular):
         The held-out queries with clicks.
     seconds : float
     transform : {"log", "root", "quantile"} or None
-        What is done to features; where several were tried, that of the candidates which most draws
-        choose. Only its candidates have a share.
+        What is done to features; where several were tried, the one that was chosen. Only its
+        candidates have a share.
 
     Examples
     --------

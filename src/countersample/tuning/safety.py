@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 DRAWS = 100
 SIGNS = 1_000  # draws of them
+ERRORS = 1  # standard errors, by less of which a candidate is as good
 FEWEST_QUERIES = 8  # that judge; by fewer nothing is shown
 
 
@@ -132,28 +133,26 @@ def gains_over(
     return gain, low
 
 
-def votes_of(
+def simplest_as_good(
     held_out: HeldOut,
     candidates: Sequence[Floats],
-    groups: Ints,
-    logged: Floats,
-    *,
-    safety: float,
-    rng: np.random.Generator,
-) -> Floats:
-    """Return the share of the draws that choose a candidate of each group, (n_groups_of_them,).
+    low: Floats,
+    transforms: Sequence[str | None],
+) -> int:
+    """Return the index of the candidate whose lower end is highest, or of a simpler one as good.
 
-    What is missing to 1 is the share of the draws that keep what was logged. Groups are numbered
-    from 0: `groups` has that of each candidate.
+    Of the transforms, which come simplest first, it is the first whose best candidate is not worse
+    than the best of all by a standard error of the difference, and has a lower end above 0 if that
+    has: the rule of one standard error (Breiman and others, 1984). So noise alone bends no feature.
     """
-    n_groups = len(logged)
-    times = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), DRAWS)
-    _, _, lows = _lower_ends(held_out, candidates, logged, times, _quantile(safety))
-    chosen = groups[lows.argmax(axis=1)]
-    if safety:
-        chosen = chosen[(lows.max(axis=1) > 0) & (held_out.n_queries >= FEWEST_QUERIES)]
-    votes: Floats = np.bincount(chosen, minlength=int(groups.max()) + 1) / DRAWS
-    return votes
+    top = int(low.argmax())
+    for name in dict.fromkeys(transforms):
+        own = [k for k, each in enumerate(transforms) if each == name]
+        best = own[int(low[own].argmax())]
+        is_shown = low[best] > 0 or low[top] <= 0
+        if is_shown and held_out.z_score(candidates[top], candidates[best]) < ERRORS:
+            return best
+    return top
 
 
 def _quantile(safety: float) -> float:
