@@ -54,6 +54,8 @@ class ModelSpecification:
     normalizer: Normalizer | None
     feature_names: tuple[str, ...] | None
     fingerprint: str
+    imputer: Any = None
+    encoder: Any = None
 
     @classmethod
     def of(
@@ -90,6 +92,8 @@ class ModelSpecification:
             normalizer=ranker.normalizer_,
             feature_names=names,
             fingerprint=ranker.fingerprint_,
+            imputer=getattr(ranker, "imputer_", None),
+            encoder=getattr(ranker, "encoder_", None),
         )
 
     @property
@@ -112,6 +116,11 @@ class ModelSpecification:
                 "your own pipeline and train with normalize=None, or export to ONNX with "
                 "one_query=True (--to onnx --one-query)"
             )
+        return self.names
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the features, for a system that knows them by name."""
         if self.feature_names is None:
             raise ParameterError(
                 f"{self.system} knows features by name, and this ranker has none: give the "
