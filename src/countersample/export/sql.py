@@ -17,7 +17,14 @@ from countersample._version import __version__
 from countersample.errors import DataError, ParameterError
 from countersample.export.specification import Code, Translation
 from countersample.export.sql_dialects import DIALECTS, OWN, Rows, groups, joined
-from countersample.export.sql_features import columns_of, normalise, read, takes_missing
+from countersample.export.sql_features import (
+    columns_of,
+    ends_by_query,
+    is_refused,
+    normalise,
+    read,
+    takes_missing,
+)
 from countersample.export.trees import fold, on_raw_features
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
@@ -90,7 +97,7 @@ def _selected(spec: ModelSpecification, rows: Rows, query: str | None) -> str:
     name = to.name(SCORE)
     if query is None:
         return rows.select({name: score})
-    rows = rows.having({f"{OWN}score": score})
+    rows = rows.having({f"{OWN}score": score}, keep=())
     order = f"PARTITION BY t.{query} ORDER BY {OWN}score DESC NULLS LAST"
     return rows.select({name: f"{OWN}score", to.name(RANK): f"rank() OVER ({order})"})
 
@@ -99,21 +106,17 @@ def _scored(spec: ModelSpecification, rows: Rows, query: str | None) -> tuple[Ro
     """Add what the score is computed from; return the score, NULL where `predict` refuses."""
     scorer, to = spec.scorer, rows.dialect
     if isinstance(scorer, TreesScorer):
-        rows, score, refused = _trees(spec, scorer, rows, query)
+        return _trees(spec, scorer, rows, query)
+    first = scorer.weights if isinstance(scorer, LinearScorer) else scorer.weights[0]
+    rows, columns = read(rows, spec, _counting(spec, first))
+    if spec.is_by_query and query is not None:
+        rows, _ = ends_by_query(rows, columns, query)
+    rows, columns = normalise(rows, spec.normalizer, columns)
+    if isinstance(scorer, NetworkScorer):
+        rows, score = _network(scorer, rows, columns)
     else:
-        first = scorer.weights if isinstance(scorer, LinearScorer) else scorer.weights[0]
-        rows, columns, refused = read(rows, spec, _counting(spec, first))
-        rows, columns, by_query = normalise(rows, spec.normalizer, columns, query)
-        refused += by_query
-        if isinstance(scorer, NetworkScorer):
-            rows, score = _network(scorer, rows, columns)
-        else:
-            score = _product(scorer.weights, columns, to)
-        if not takes_missing(spec):  # a NULL makes the sum NULL
-            return rows, score
-    if not refused:
-        return rows, score
-    return rows, f"CASE WHEN {joined(refused, 'OR')} THEN NULL ELSE {score} END"
+        score = _product(scorer.weights, columns, to)
+    return rows, f"nullif({score}, {to.special('NaN')})" if takes_missing(spec) else score
 
 
 def _counting(spec: ModelSpecification, weights: NDArray[np.floating]) -> list[int]:
@@ -141,41 +144,46 @@ def _network(network: NetworkScorer, rows: Rows, columns: dict[int, str]) -> tup
             f"{OWN}a{number}_{unit}": f"{_product(weights, columns, to)} + {to.number(bias[unit])}"
             for unit, weights in enumerate(matrix)
         }
-        rows = rows.having(sums)
+        rows = rows.having(sums, keep=())
         columns = {unit: f"{OWN}h{number}_{unit}" for unit in range(len(bias))}
         least, zero = to.number(_SMALLEST), to.number(0)
         hidden = [f"CASE WHEN {each} <= {least} THEN {zero} ELSE {each} END" for each in sums]
-        rows = rows.having(dict(zip(columns.values(), hidden, strict=True)))
+        rows = rows.having(dict(zip(columns.values(), hidden, strict=True)), keep=())
     matrix, bias = layers[-1]
     return rows, f"{_product(matrix[0], columns, to)} + {to.number(bias[0])}"
 
 
 def _trees(
     spec: ModelSpecification, trees: TreesScorer, rows: Rows, query: str | None
-) -> tuple[Rows, str, list[str]]:
+) -> tuple[Rows, str]:
     """Add the sum over trees in their order, some trees a step, so that it is `predict`'s.
 
     Trees ask for values before they are normalised, where that is by feature.
     """
-    to, base = rows.dialect, trees.base
+    to, base, refused = rows.dialect, trees.base, f"{OWN}refused"
     asked = on_raw_features(trees, None if spec.is_by_query else spec.normalizer)
     _check_depth(asked, to)
     splits = set(asked.feature[asked.feature != LEAF].tolist())
     weighted = [] if base is None else _counting(spec, base)
-    rows, columns, refused = read(rows, spec, sorted(splits.union(weighted)))
-    if spec.is_by_query:
-        rows, columns, more = normalise(rows, spec.normalizer, columns, query)
-        refused += more if takes_missing(spec) else []
+    rows, columns = read(rows, spec, sorted(splits.union(weighted)))
+    if spec.is_by_query and query is not None:
+        rows, largest = ends_by_query(rows, columns, query)
+        condition = is_refused(spec, [*columns.values(), *largest], to)
+        rows = rows.having({refused: f"{condition} OR t.{query} IS NULL"})
+        rows, columns = normalise(rows, spec.normalizer, columns, keep=[refused])
+    else:
+        rows = rows.having({refused: is_refused(spec, columns.values(), to) or "FALSE"})
+    used = [*columns.values(), refused]
     sums: list[str] = []
     if base is not None:
         linear = {feature: columns[feature] for feature in weighted}
         if not spec.is_by_query:
-            rows, linear, _ = normalise(rows, spec.normalizer, linear, None)
+            rows, linear = normalise(rows, spec.normalizer, linear, keep=used)
         sums = [_product(base, linear, to)]
     for number, group in enumerate(groups(list(_written(asked, columns, to)), _TREES)):
-        rows = rows.having({f"{OWN}s{number}": " + ".join([*sums, *group])})
+        rows = rows.having({f"{OWN}s{number}": " + ".join([*sums, *group])}, keep=used)
         sums = [f"{OWN}s{number}"]
-    return rows, sums[0] if sums else to.number(0), refused
+    return rows, f"CASE WHEN {refused} THEN NULL ELSE {sums[0] if sums else to.number(0)} END"
 
 
 def _written(trees: TreesScorer, columns: dict[int, str], to: Dialect) -> Iterable[str]:

@@ -45,6 +45,8 @@ class Dialect:
         Whether names that differ only in case are the same.
     most_bytes : int or None
         The longest name.
+    most_columns : int or None
+        Of a row.
     forbidden : tuple of str
         What no name may have.
     """
@@ -59,6 +61,7 @@ class Dialect:
     without: str | None
     folds_case: bool
     most_bytes: int | None = None
+    most_columns: int | None = None
     forbidden: tuple[str, ...] = ("\0",)
 
     def name(self, name: str) -> str:
@@ -137,7 +140,7 @@ DIALECTS = {
         literal="float8 '{}'",
         days="CAST(extract(epoch FROM CAST({later} AS TIMESTAMP) - CAST({earlier} AS TIMESTAMP))"
              " AS DOUBLE PRECISION) / float8 '86400'",
-        without=None, folds_case=False, most_bytes=63,
+        without=None, folds_case=False, most_bytes=63, most_columns=1600,
     ),
     "spark": Dialect(
         "Spark", quote="`", double="DOUBLE", real="FLOAT", text="STRING", literal="({}D)",
@@ -153,12 +156,22 @@ class Rows:
     """The rows of a table, which is called ``t``, with columns that were computed from them.
 
     Where a ``SELECT`` can leave columns out, each step is a ``SELECT`` around the one before. In
-    PostgreSQL each is a ``LATERAL`` beside it, which ``OFFSET 0`` keeps from being written out
-    wherever its columns are used; conditions on the view still reach the table.
+    PostgreSQL the steps are in a ``LATERAL`` beside the table: so conditions on the view reach the
+    table, and ``OFFSET 0`` keeps a step from being written out wherever its columns are used.
+
+    Attributes
+    ----------
+    source : str
+        What stands after ``FROM``.
+    steps : str
+        What is to become a ``LATERAL``.
+    own : tuple of str
+        The columns that were computed and are there.
     """
 
     dialect: Dialect
     source: str
+    steps: str = ""
     own: tuple[str, ...] = ()
 
     @classmethod
@@ -166,37 +179,61 @@ class Rows:
         """Return the rows of a table."""
         return cls(dialect, f"{table} AS t")
 
-    def having(self, columns: Mapping[str, str]) -> Rows:
-        """Return the rows with new columns, by name; they may use those of earlier steps."""
+    def having(self, columns: Mapping[str, str], keep: Iterable[str] | None = None) -> Rows:
+        """Return the rows with new columns, by name, beside those that are kept; or beside all."""
         if not columns:
             return self
-        told = ",\n".join(f"  {expression} AS {name}" for name, expression in columns.items())
-        own = (*self.own, *columns)
+        kept = self.own if keep is None else tuple(keep)
+        told = ",\n".join([*kept, *_named(columns)])
+        own = (*kept, *columns)
+        self._check_width(len(own))
         if self.dialect.without is None:
-            step = f"{self.source}\nCROSS JOIN LATERAL (SELECT\n{told}\nOFFSET 0) AS s{len(own)}"
-        else:
-            step = f"(SELECT t.*,\n{told}\nFROM {self.source}) AS t"
-        return replace(self, source=step, own=own)
+            inner = f"\nFROM ({self.steps}) AS s" if self.steps else ""
+            return replace(self, steps=f"SELECT\n{told}{inner}\nOFFSET 0", own=own)
+        new = ",\n".join([self._star(kept), *_named(columns)])
+        return replace(self, source=f"(SELECT {new}\nFROM {self.source}) AS t", own=own)
 
     def by_query(self, query: str, ends: Mapping[str, str]) -> Rows:
         """Return the rows with what the items of each query have in common."""
-        told = ",\n".join(f"  {expression} AS {name}" for name, expression in ends.items())
-        key = f"{OWN}query"
-        joined = (
-            f"{self.source}\nLEFT JOIN (SELECT t.{query} AS {key},\n{told}\nFROM {self.source}\n"
+        told, key, rows = ",\n".join(_named(ends)), f"{OWN}query", self._joined("r")
+        source = (
+            f"{rows}\nLEFT JOIN (SELECT t.{query} AS {key},\n{told}\nFROM {rows}\n"
             f"GROUP BY t.{query}) AS q ON q.{key} = t.{query}"
         )
+        own = (*self.own, *ends)
+        self._check_width(len(own) + len(self.own))  # the table's own pass here, too
         if self.dialect.without is not None:
-            joined = f"(SELECT t.*, {', '.join(ends)}\nFROM {joined}) AS t"
-        return replace(self, source=joined, own=(*self.own, *ends))
+            source = f"(SELECT t.*, {', '.join(ends)}\nFROM {source}) AS t"
+        return replace(self, source=source, steps="", own=own)
 
     def select(self, columns: Mapping[str, str]) -> str:
         """Return the query for the columns of the table and these."""
-        told = ", ".join(f"{expression} AS {name}" for name, expression in columns.items())
-        star = "t.*"
-        if self.dialect.without is not None and self.own:
-            star = f"t.* {self.dialect.without} ({', '.join(self.own)})"
-        return f"SELECT {star}, {told}\nFROM {self.source}"
+        return f"SELECT {', '.join([self._star(()), *_named(columns)])}\nFROM {self._joined('s')}"
+
+    def _star(self, kept: Sequence[str]) -> str:
+        """Return the columns of the table, and of its own those that are kept."""
+        left_out = [name for name in self.own if name not in set(kept)]
+        if self.dialect.without is None or not left_out:
+            return "t.*"
+        return f"t.* {self.dialect.without} ({', '.join(left_out)})"
+
+    def _check_width(self, width: int) -> None:
+        most = self.dialect.most_columns
+        if most is not None and width > most:
+            raise ParameterError(
+                f"the view would have {width:,} columns on its way, expected at most {most:,}, as "
+                f"{self.dialect.system} has no more: train with fewer features, or export to ONNX "
+                "(--to onnx)"
+            )
+
+    def _joined(self, name: str) -> str:
+        if not self.steps:
+            return self.source
+        return f"{self.source}\nCROSS JOIN LATERAL ({self.steps}) AS {name}"
+
+
+def _named(columns: Mapping[str, str]) -> list[str]:
+    return [f"{expression} AS {name}" for name, expression in columns.items()]
 
 
 def joined(terms: Sequence[str], operator: str) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import ParameterError
-from countersample.export.sql_dialects import OWN
+from countersample.export.sql_dialects import OWN, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from countersample.data.normalize import Normalizer
     from countersample.export.specification import ModelSpecification
@@ -36,43 +36,47 @@ def columns_of(spec: ModelSpecification) -> tuple[str, ...]:
 
 def read(
     rows: Rows, spec: ModelSpecification, features: Sequence[int]
-) -> tuple[Rows, dict[int, str], list[str]]:
+) -> tuple[Rows, dict[int, str]]:
     """Add the features that a ranker uses, as float32 numbers; what is missing is NULL, or imputed.
+
+    What `predict` refuses is NULL, too, or NaN where a missing value is not refused.
 
     Returns
     -------
     rows : Rows
     columns : dict
         The column of each feature, as the normalizer takes it.
-    refused : list of str
-        Under which conditions `predict` refuses a row; one is enough.
     """
     imputer, to = spec.imputer, rows.dialect
     n = spec.n_features if imputer is None else imputer.n_features
     used = sorted({f if f < n else imputer.indicators[f - n] for f in features})
     values = _values(spec, to)
     marked = f" WHEN abs({{0}}) <= {to.special('Infinity')} THEN {to.special('NaN')}"
-    read_columns = {}
-    for feature in used:
+    columns = {feature: f"{OWN}x{feature}" for feature in used}
+    expressions = {}
+    for feature, column in columns.items():
         value, is_exact = values[feature]
         otherwise = marked.format(value) if takes_missing(spec) else ""
-        read_columns[f"{OWN}x{feature}"] = value if is_exact else to.rounded(value, otherwise)
-    rows = rows.having(read_columns)
-    test = f"= {to.special('NaN')}" if takes_missing(spec) else "IS NULL"
-    refused = [f"{column} {test}" for column in read_columns]
+        expressions[column] = value if is_exact else to.rounded(value, otherwise)
+    rows = rows.having(expressions)
     if imputer is None:
-        return rows, {feature: f"{OWN}x{feature}" for feature in used}, refused
+        return rows, columns
     imputed = {}
     for feature in features:
         if feature < n:
             fill = to.number(imputer.fill[feature])
-            imputed[f"{OWN}z{feature}"] = f"coalesce({OWN}x{feature}, {fill})"
+            imputed[f"{OWN}z{feature}"] = f"coalesce({columns[feature]}, {fill})"
         else:
-            source = f"{OWN}x{imputer.indicators[feature - n]}"
+            source = columns[imputer.indicators[feature - n]]
             one, zero = to.number(1), to.number(0)
             imputed[f"{OWN}z{feature}"] = f"CASE WHEN {source} IS NULL THEN {one} ELSE {zero} END"
-    columns = {feature: f"{OWN}z{feature}" for feature in features}
-    return rows.having(imputed), columns, refused
+    return rows.having(imputed, keep=()), {f: f"{OWN}z{f}" for f in features}
+
+
+def is_refused(spec: ModelSpecification, columns: Iterable[str], to: Dialect) -> str:
+    """Return the condition under which `predict` refuses a row; "" where it never does."""
+    test = f"= {to.special('NaN')}" if takes_missing(spec) else "IS NULL"
+    return joined([f"{column} {test}" for column in columns], "OR")
 
 
 def _values(spec: ModelSpecification, to: Dialect) -> list[tuple[str, bool]]:
@@ -99,32 +103,35 @@ def _encoded(column: Any, value: str, to: Dialect) -> list[tuple[str, bool]]:  #
 
 
 def normalise(
-    rows: Rows, normalizer: Normalizer | None, columns: dict[int, str], query: str | None
-) -> tuple[Rows, dict[int, str], list[str]]:
+    rows: Rows, normalizer: Normalizer | None, columns: dict[int, str], keep: Iterable[str] = ()
+) -> tuple[Rows, dict[int, str]]:
     """Add (x − shift) / scale of each feature in float64, then that as float32.
 
-    The conditions under which a query is refused, as one of its values is infinite, come last.
+    Other columns are gone, unless they are to be kept. By query, `ends_by_query` comes before.
     """
     if normalizer is None:
-        return rows, columns, []
-    to, refused = rows.dialect, []
-    if normalizer.how == "query-minmax":
-        if query is None:
-            raise TypeError("features are normalised by query, but no column has the query")
-        ends = {}
-        for feature, column in columns.items():
-            ends[f"{OWN}low{feature}"] = f"min({column})"
-            ends[f"{OWN}high{feature}"] = f"max({column})"
-            refused.append(f"{OWN}high{feature} = {to.special('NaN')}")
-        rows = rows.by_query(query, ends)
-        exact = {f"{OWN}y{f}": _by_query(column, f, to) for f, column in columns.items()}
-    else:
-        exact = {
-            f"{OWN}y{f}": _normalised(column, normalizer, f, to) for f, column in columns.items()
-        }
+        return rows, columns
+    to = rows.dialect
+    by_query = normalizer.how == "query-minmax"
+    exact = {
+        f"{OWN}y{f}": _by_query(x, f, to) if by_query else _normalised(x, normalizer, f, to)
+        for f, x in columns.items()
+    }
     rounded = {f"{OWN}n{feature}": to.rounded(f"{OWN}y{feature}") for feature in columns}
-    found = {feature: f"{OWN}n{feature}" for feature in columns}
-    return rows.having(exact).having(rounded), found, refused
+    rows = rows.having(exact, keep).having(rounded, keep)
+    return rows, {feature: f"{OWN}n{feature}" for feature in columns}
+
+
+def ends_by_query(rows: Rows, columns: dict[int, str], query: str) -> tuple[Rows, list[str]]:
+    """Add the smallest and the largest value of each feature in the query; return the largest.
+
+    Of those that are there: NULL is neither. NaN is larger than any number.
+    """
+    ends = {}
+    for feature, column in columns.items():
+        ends[f"{OWN}low{feature}"] = f"min({column})"
+        ends[f"{OWN}high{feature}"] = f"max({column})"
+    return rows.by_query(query, ends), list(ends)[1::2]
 
 
 def _normalised(column: str, normalizer: Normalizer, feature: int, to: Dialect) -> str:
@@ -148,5 +155,5 @@ def _by_query(column: str, feature: int, to: Dialect) -> str:
     one, zero = to.number(1), to.number(0)
     return (
         f"CASE WHEN {high} > {low} THEN ({column} - {low}) * ({one} / ({high} - {low})) "
-        f"ELSE {column} * {zero} END"
+        f"ELSE ({column} - {low}) * {zero} END"
     )
