@@ -11,6 +11,7 @@ import hypothesis
 import numpy as np
 import pyarrow as pa
 import pytest
+import small_postgres
 import small_spark
 
 import countersample.data  # noqa: F401 (before doctests are collected from its modules)
@@ -77,6 +78,19 @@ def cluster():
         assert session.conf.get("spark.sql.shuffle.partitions") == "2"
         yield session
     assert session.sparkContext._jsc is None  # it was started here, so it is stopped here
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server, started here."""
+    programs = small_postgres.programs()
+    if programs is None:
+        reason = "no PostgreSQL server: pg_ctl is neither on the path nor where Debian has it"
+        if os.environ.get("CI") or os.environ.get("COUNTERSAMPLE_REQUIRE_POSTGRES"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with small_postgres.serving(programs) as server:
+        yield server
 
 
 @pytest.fixture(scope="module", params=ENGINES)  # all tests of an engine, then of the next

@@ -15,7 +15,7 @@ from countersample.cli.ranker import RankerPath  # noqa: TC001 (typer reads it)
 def export(
     ranker: RankerPath,
     *,
-    to: Annotated[str, typer.Option(help="onnx, elasticsearch, opensearch or solr.")],
+    to: Annotated[str, typer.Option(help="onnx, elasticsearch, opensearch, solr or sql.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The model to write; its card is beside it.")
     ],
@@ -46,12 +46,23 @@ def export(
             help="Of ONNX, for query-minmax: the graph is called with one query's items.",
         ),
     ] = False,
+    dialect: Annotated[
+        str | None,
+        typer.Option(help="Of SQL: duckdb (if left out), postgresql or spark."),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Of SQL: the table of the features; features, if left out.")
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(help="Of SQL: the column of the query; with it the view has the rank, too."),
+    ] = None,
     card: Annotated[
         str, typer.Option(help="The card's format: markdown, or html for a browser.")
     ] = "markdown",
     json: Json = False,
 ) -> None:
-    """Write a ranker for ONNX, Elasticsearch, OpenSearch or Solr, and its model card."""
+    """Write a ranker for ONNX, Elasticsearch, OpenSearch, Solr or SQL, and its model card."""
     from countersample.export import export as write
     from countersample.rankers import load_ranker
 
@@ -64,6 +75,9 @@ def export(
         model_type=model_type,
         feature_store=feature_store,
         one_query=one_query,
+        dialect=dialect,
+        table=table,
+        query=query,
         card=card,
     )
     if json:

@@ -1,4 +1,4 @@
-"""Rankers for other systems: ONNX, Elasticsearch, OpenSearch, Solr; each with a model card."""
+"""Rankers for other systems: ONNX, Elasticsearch, OpenSearch, Solr, SQL; each with a card."""
 
 from countersample.export.exporting import Exported, export
 

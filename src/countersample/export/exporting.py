@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from countersample._files import atomic_path
 from countersample._params import choice
 from countersample.errors import ParameterError
-from countersample.export import elasticsearch, onnx, solr
+from countersample.export import elasticsearch, onnx, solr, sql
 from countersample.export.card import CARDS, MARK, card_of
 from countersample.export.specification import ModelSpecification, check_name
 from countersample.rankers._files import BEGINNING
@@ -44,6 +44,7 @@ TARGETS = {
     ),
     "opensearch": Target("OpenSearch", elasticsearch.translate, _SEARCH, ("linear", "boosted")),
     "solr": Target("Solr", solr.translate, frozenset({"feature_store"})),
+    "sql": Target("SQL", sql.translate, frozenset({"dialect", "table", "query"})),
 }
 
 
@@ -86,6 +87,9 @@ def export(
     model_type: str | None = None,
     feature_store: str | None = None,
     one_query: bool = False,
+    dialect: str | None = None,
+    table: str | None = None,
+    query: str | None = None,
     card: str = "markdown",
 ) -> Exported:
     """Write a ranker for another system, and a model card beside it (``<stem>.md`` or ``.html``).
@@ -99,7 +103,7 @@ def export(
         Fitted, of any kind.
     path : path
         The file to write; an older one is replaced.
-    to : {"onnx", "elasticsearch", "opensearch", "solr"}
+    to : {"onnx", "elasticsearch", "opensearch", "solr", "sql"}
     name : str, optional
         What the model is called there; by default the stem of the file's name.
     feature_names : sequence of str, optional
@@ -113,6 +117,14 @@ def export(
         of Elasticsearch and OpenSearch (named in the card's command).
     one_query : bool
         Of ONNX, for a ranker with ``normalize="query-minmax"``: a call has one query's items.
+    dialect : {"duckdb", "postgresql", "spark"}, optional
+        Of SQL: the database that reads the view, by default DuckDB.
+    table : str, optional
+        Of SQL: the table that has the features, by default ``features``. Points are between the
+        names of a schema and a table; so they are in `name`, which is the view's.
+    query : str, optional
+        Of SQL: the column that says which query an item is of; with it the view has the rank, too.
+        A ranker with ``normalize="query-minmax"`` needs it.
     card : {"markdown", "html"}
         The format of the card: Markdown, for a repository, or a page for a browser.
 
@@ -139,7 +151,10 @@ def export(
     """
     target = TARGETS[choice("to", to, TARGETS)]
     ending, render = CARDS[choice("card", card, CARDS)]
-    options = {"model_type": model_type, "feature_store": feature_store, "one_query": one_query}
+    options = {
+        "model_type": model_type, "feature_store": feature_store, "one_query": one_query,
+        "dialect": dialect, "table": table, "query": query,
+    }  # fmt: skip
     given = {option: value for option, value in options.items() if value not in (None, False)}
     for option in given.keys() - target.options:
         raise ParameterError(f"{option} is given, expected it left out: {to} has no such choice")

@@ -58,6 +58,7 @@ class ModelSpecification:
     feature_names: tuple[str, ...] | None
     fingerprint: str
     imputer: Imputer | None = None
+    encoder: FeatureEncoder | None = None
 
     @classmethod
     def of(
@@ -95,6 +96,7 @@ class ModelSpecification:
             feature_names=names,
             fingerprint=ranker.fingerprint_,
             imputer=ranker.imputer_,
+            encoder=getattr(ranker, "encoder_", None),
         )
 
     @property
@@ -137,6 +139,11 @@ class ModelSpecification:
                 "your own pipeline and train with normalize=None, or export to ONNX with "
                 "one_query=True (--to onnx --one-query)"
             )
+        return self.names
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the features, for a system that knows them by name."""
         if self.feature_names is None:
             raise ParameterError(
                 f"{self.system} knows features by name, and this ranker has none: give the "

@@ -1,0 +1,403 @@
+"""Views of SQL score as the ranker does: in DuckDB, in a PostgreSQL server, in Spark."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from made_rankers import KINDS, NAMES, made, predict, ranker_of, some_features, some_trees
+
+from countersample.errors import DataError, ParameterError
+from countersample.export import export
+from countersample.export.specification import ModelSpecification
+from countersample.export.sql import translate
+from countersample.export.sql_dialects import DIALECTS
+from countersample.scorers import LinearScorer, TreesScorer
+
+HOWS = [None, "minmax", "standard", "root-minmax", "query-minmax"]
+MOST = float(np.finfo(np.float32).max)
+
+
+TYPES = {
+    "double": "double precision", "float": "real", "int64": "bigint", "string": "text",
+    "date32[day]": "date", "timestamp[us]": "timestamp",
+}  # fmt: skip
+
+
+class DuckDB:
+    def __init__(self, _):
+        self._connection = duckdb.connect()
+
+    def score(self, table, view):
+        self._connection.register("given", table)
+        self._connection.execute("CREATE OR REPLACE TABLE features AS FROM given")
+        self._connection.execute(view)
+        return self._connection.sql("SELECT * FROM v ORDER BY item").to_arrow_table()
+
+
+class PostgreSQL:
+    def __init__(self, request):
+        self._server = request.getfixturevalue("postgres")
+
+    def score(self, table, view):
+        kinds = [TYPES[str(kind)] for kind in table.schema.types]
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        self._server.fill("features", table.column_names, kinds, rows)
+        self._server.run(view)
+        return self._server.read("SELECT * FROM v ORDER BY item")
+
+
+class Spark:
+    def __init__(self, request):
+        self._session = request.getfixturevalue("cluster")
+        self._folder = request.getfixturevalue("tmp_path")
+
+    def score(self, table, view):
+        path = self._folder / "features.parquet"
+        pq.write_table(table, path)
+        for statement in (
+            "DROP VIEW IF EXISTS v",
+            "DROP TABLE IF EXISTS features",
+            f"CREATE TABLE features USING parquet LOCATION '{path}'",
+            view.rstrip().removesuffix(";"),
+        ):
+            self._session.sql(statement)
+        return self._session.sql("SELECT * FROM v ORDER BY item").toArrow()
+
+
+DATABASES = {"duckdb": DuckDB, "postgresql": PostgreSQL, "spark": Spark}
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request):
+    return request.param
+
+
+@pytest.fixture
+def database(dialect, request):
+    return DATABASES[dialect](request)
+
+
+def a_table(rows, names=NAMES, queries=None):
+    """Return features with what else a table has; items are numbered as rows."""
+    queries = np.zeros(len(rows), np.int64) if queries is None else queries
+    columns = {"query": queries, "item": np.arange(len(rows))}
+    return pa.table(columns | dict(zip(names, np.array(rows).T, strict=True)))
+
+
+def numbers(column):
+    return np.array(column.to_pylist(), np.float64)  # NULL is NaN
+
+
+def written(ranker, dialect, tmp_path, **options):
+    path = tmp_path / "v.sql"
+    export(ranker, path, to="sql", dialect=dialect, **options)
+    return path.read_text("utf-8")
+
+
+def assert_same(kind, found, expected):
+    """Trees to the bit, linear sums up to their order, networks up to float32."""
+    share = {"boosted": 0, "linear": 1e-14, "neural": 2e-6}[kind]
+    assert found.shape == expected.shape
+    assert np.isfinite(found).all()
+    assert np.abs(found - expected).max() <= share * np.abs(expected).max()
+
+
+class TestScores:
+    @pytest.mark.parametrize("how", HOWS)
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_of_rankers(self, kind, how, dialect, database, rng, tmp_path):
+        ranker, rows = made(kind, how, rng)
+        table = database.score(a_table(rows), written(ranker, dialect, tmp_path, query="query"))
+        assert table.column_names == ["query", "item", *NAMES, "score", "rank"]
+        scores = numbers(table["score"])
+        assert_same(kind, scores, predict(ranker, rows))
+        ranks = [1 + (scores > score).sum() for score in scores]
+        assert table["rank"].to_pylist() == ranks
+
+    def test_by_query(self, dialect, database, rng, tmp_path):
+        """Queries of several sizes, one of them constant in every feature; one item has none."""
+        ranker, rows = made("linear", "query-minmax", rng)
+        rows[50:60] = rows[50]
+        starts = np.array([0, 1, 3, 50, 60, 150])
+        queries = np.searchsorted(starts, np.arange(150), side="right").tolist()
+        table = a_table(rows[:151], queries=pa.array([*queries, None], pa.int64()))
+        view = written(ranker, dialect, tmp_path, query="query")
+        scores = numbers(database.score(table, view)["score"])
+        assert_same("linear", scores[:150], ranker._scores(rows[:150], starts))
+        assert np.isnan(scores[150])
+
+    @pytest.mark.parametrize("how", ["minmax", "query-minmax"])
+    def test_of_trees_with_a_linear_part(self, how, dialect, database, rng, tmp_path):
+        ranker, rows = made("boosted", how, rng)
+        ranker.scorer_ = replace(ranker.scorer_, base=rng.standard_normal(len(NAMES)))
+        view = written(ranker, dialect, tmp_path, query="query")
+        found = numbers(database.score(a_table(rows), view)["score"])
+        assert_same("linear", found, predict(ranker, rows))
+
+    def test_of_many_trees_and_features(self, dialect, database, rng, tmp_path):
+        """As many as a database reads only in parts: 500 trees of 31 splits, 300 features."""
+        names = [f"f{index}" for index in range(300)]
+        rows = rng.random((20, len(names)), np.float32)
+        scorer = some_trees(rng, [rng.random(5) for _ in names], n_trees=500, depth=5)
+        ranker = ranker_of("boosted", scorer, names=names)
+        found = database.score(a_table(rows, names), written(ranker, dialect, tmp_path))
+        assert_same("boosted", numbers(found["score"]), predict(ranker, rows))
+
+    def test_of_nothing(self, dialect, database, tmp_path):
+        """No feature counts, so none is read."""
+        ranker = ranker_of("linear", LinearScorer(np.zeros(len(NAMES))), names=NAMES)
+        table = pa.table({"item": [0, 1]})
+        assert database.score(table, written(ranker, dialect, tmp_path)).to_pylist() == [
+            {"item": 0, "score": 0.0}, {"item": 1, "score": 0.0},
+        ]  # fmt: skip
+
+
+# What float64 columns may have, and what `predict` makes of it: None where that is refused.
+TOO_LARGE = float(np.nextafter((2 - 2.0**-24) * 2.0**127, np.inf))
+VALUES = {
+    0.1: np.float32(0.1), -0.0: 0, 1e-60: 0, -(2.0**-150): 0, 1.5 * 2.0**-150: 2.0**-149,
+    2.0**-149: 2.0**-149, 1.1e-38: np.float32(1.1e-38), MOST: MOST, -MOST: -MOST,
+    np.nextafter(TOO_LARGE, 0): MOST, TOO_LARGE: None, 1e300: None, np.inf: None, -np.inf: None,
+    np.nan: None, None: None, 16777217.0: 16777216,
+}  # fmt: skip
+
+
+class TestValues:
+    @pytest.mark.parametrize("how", [None, "standard", "root-minmax"])
+    @pytest.mark.parametrize("kind", ["linear", "boosted"])
+    def test_of_any_size(self, kind, how, dialect, database, rng, tmp_path):
+        ranker, _ = made(kind, how, rng)
+        if kind == "boosted":
+            read = np.array([x for x in VALUES.values() if x is not None], np.float32)
+            scorer = some_trees(rng, [read] * len(NAMES))
+            ranker = ranker_of(kind, scorer, names=NAMES)
+        given = [list(VALUES)] + [[1.5] * len(VALUES)] * (len(NAMES) - 1)
+        columns = {"item": range(len(VALUES))} | dict(zip(NAMES, given, strict=True))
+        table = pa.table({name: pa.array(values) for name, values in columns.items()})
+        scores = numbers(database.score(table, written(ranker, dialect, tmp_path))["score"])
+        is_read = np.array([x is not None for x in VALUES.values()])
+        rows = np.full((len(VALUES), len(NAMES)), 1.5, np.float32)
+        rows[is_read, 0] = [x for x in VALUES.values() if x is not None]
+        assert_same(kind, scores[is_read], predict(ranker, rows)[is_read])
+        assert np.isnan(scores[~is_read]).all()
+
+    @pytest.mark.parametrize("how", [None, "minmax", "query-minmax"])
+    @pytest.mark.parametrize("kind", ["linear", "neural"])
+    def test_imputed(self, kind, how, dialect, database, rng):
+        """By hand: missing values are filled, and their indicators are features."""
+        fill, indicators = rng.standard_normal(3).astype(np.float32).astype(float), (0, 2)
+        imputer = SimpleNamespace(n_features=3, fill=tuple(fill), indicators=indicators)
+        ranker, rows = made(kind, how, rng, names=None)
+        rows = rows[:40, :3]
+        rows[rng.random(rows.shape) < 0.3] = np.nan
+        missing = np.isnan(rows)
+        wide = np.concatenate([np.where(missing, fill, rows), missing[:, indicators]], axis=1)
+        wide = wide.astype(np.float32)
+        narrow = {"scorer": narrowed(ranker.scorer_, 5), "normalizer": None}
+        if ranker.normalizer_ is not None:
+            narrow["normalizer"] = narrowed_normalizer(ranker.normalizer_, 5)
+        by_hand = ranker_of(kind, narrow["scorer"], names=None, normalizer=narrow["normalizer"])
+        spec = ModelSpecification(
+            system="SQL", name="v", file="v.sql", kind=kind, feature_names=("a", "b", "c"),
+            fingerprint="", imputer=imputer, **narrow,
+        )  # fmt: skip
+        view = translate(spec, dialect=dialect, query="query").content.decode()
+        nulls = np.where(missing & (rng.random(rows.shape) < 0.5), None, rows.astype(float))
+        table = a_table(np.zeros((40, 0)), ())
+        for name, column in zip("abc", nulls.T, strict=True):
+            table = table.append_column(name, pa.array(column, pa.float64(), from_pandas=False))
+        found = database.score(table, view)
+        assert_same(kind, numbers(found["score"]), predict(by_hand, wide))
+        if how != "query-minmax":
+            infinite = table.slice(0, 2).set_column(2, "a", pa.array([np.inf, -np.inf]))
+            assert database.score(infinite, view)["score"].to_pylist() == [None, None]
+
+    @pytest.mark.parametrize("how", [None, "minmax", "query-minmax"])
+    def test_missing_in_trees(self, how, dialect, database, rng, tmp_path):
+        if "missing_left" not in TreesScorer.__dataclass_fields__:
+            pytest.skip("trees take no missing values")
+        ranker, rows = made("boosted", how, rng)
+        is_left = rng.random(len(ranker.scorer_.feature)) < 0.5
+        ranker.scorer_ = replace(ranker.scorer_, missing_left=is_left)
+        rows[rng.random(rows.shape) < 0.3] = np.nan
+        view = written(ranker, dialect, tmp_path, query="query")
+        found = numbers(database.score(a_table(rows), view)["score"])
+        assert_same("boosted", found, predict(ranker, rows))
+
+    def test_encoded(self, dialect, database):
+        """By hand: a number, the age of a date, and one indicator for each known category."""
+        values = ("blue", "it's", "a\\b", "${x}")
+        encoder = SimpleNamespace(
+            columns=[
+                SimpleNamespace(name="price", kind="number"),
+                SimpleNamespace(name="day", kind="date", reference="2026-03-31"),
+                SimpleNamespace(name="time", kind="date", reference="2026-03-31"),
+                SimpleNamespace(name="color", kind="category", values=values),
+            ],
+            feature_names=["price", "day", "time", *(f"color={value}" for value in values)],
+        )
+        spec = ModelSpecification(
+            system="SQL", name="v", file="v.sql", kind="linear", normalizer=None, fingerprint="",
+            scorer=LinearScorer(np.array([1.0, 10.0, 1000.0, 0.1, 0.2, 0.3, 0.4])),
+            feature_names=tuple(encoder.feature_names), encoder=encoder,
+        )  # fmt: skip
+        view = translate(spec, dialect=dialect).content.decode()
+        days = ["2026-03-30", "2026-03-30", "2026-04-01", "2025-03-31", "2026-03-31", None]
+        times = ["2026-03-30T12:00:00"] * 4 + ["2026-04-02T00:00:00"] * 2
+        table = pa.table(
+            {
+                "item": range(6),
+                "price": [3, 3, 3, 3, 0, 3],
+                "day": pa.array(days).cast(pa.date32()),
+                "time": pa.array(times).cast(pa.timestamp("us")),
+                "color": ["blue", "it's", "a\\b", "${x}", "green", "blue"],
+            }
+        )
+        found = numbers(database.score(table, view)["score"])
+        expected = [513.1, 513.2, 493.3, 4153.4, -2000.0, np.nan]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def narrowed(scorer, width):
+    """Return the scorer for the first features only."""
+    if isinstance(scorer, LinearScorer):
+        return LinearScorer(scorer.weights[:width])
+    first, *others = scorer.weights
+    return replace(scorer, weights=(first[:, :width], *others))
+
+
+def narrowed_normalizer(normalizer, width):
+    if normalizer.shift is None:
+        return replace(normalizer, n_features=width)
+    return replace(
+        normalizer, n_features=width, shift=normalizer.shift[:width],
+        scale=(*normalizer.scale[: width - 2], 1.0, 1.0),
+    )  # fmt: skip
+
+
+NASTY = (
+    'a"b', "a`b", "a'b", "a\\b", "a;DROP TABLE features;--", "/* a */", "sélect ☃", "select", "a.b",
+    " a ", "%s {0}", "$1 :a", "a\nb", "T",
+)  # fmt: skip
+
+
+class TestNames:
+    def test_any_is_read_as_it_is(self, dialect, database, rng, tmp_path):
+        rows = some_features(rng, 20)[:, [2] * len(NASTY)] + np.arange(len(NASTY), dtype=np.float32)
+        ranker = ranker_of("linear", LinearScorer(rng.standard_normal(len(NASTY))), names=NASTY)
+        found = database.score(a_table(rows, NASTY), written(ranker, dialect, tmp_path))
+        assert_same("linear", numbers(found["score"]), predict(ranker, rows))
+
+    def test_of_table_view_and_query(self, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        options = {"name": "shop.best", "table": "raw.my features", "query": 'q"'}
+        view = written(ranker, "postgresql", tmp_path, **options)
+        assert 'CREATE OR REPLACE VIEW "shop"."best" AS' in view
+        assert 'FROM "raw"."my features" AS t' in view
+        assert 'rank() OVER (PARTITION BY t."q""" ORDER BY' in view
+        assert "rank()" not in written(ranker, "postgresql", tmp_path)
+
+
+SAME_NAME = (
+    "features are called 'a' and 'A', which are the same name in DuckDB: rename one with "
+    "feature_names (--feature-names)"
+)
+OWN_NAME = (
+    "a feature is called 'Score', expected another name: the view has a column of its own that is "
+    "called so; rename it with feature_names (--feature-names)"
+)
+LONG_NAME = (
+    f"the name '{32 * 'é'}' has 64 bytes, expected at most 63, as PostgreSQL cuts off the rest: "
+    "rename it"
+)
+NO_NAME = "table is 'a..b', expected a name, or names with points between them (schema.table)"
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("dialect", "options", "sentence"),
+        [
+            ("oracle", {}, "dialect is 'oracle', expected one of duckdb, postgresql, spark"),
+            (
+                "duckdb", {"feature_names": ["a", "A", *"cdefg"]},
+                SAME_NAME,
+            ),
+            (
+                "spark", {"feature_names": ["Score", *"bcdefg"]},
+                OWN_NAME,
+            ),
+            (
+                "spark", {"feature_names": ["${x}", *"bcdefg"]},
+                "the name '${x}' has '${', expected none of that in Spark: rename it",
+            ),
+            (
+                "duckdb", {"feature_names": ["a\0", *"bcdefg"]},
+                "the name 'a\\x00' has '\\x00', expected none of that in DuckDB: rename it",
+            ),
+            (
+                "duckdb", {"feature_names": ["\ud800", *"bcdefg"]},
+                "the name '\\ud800' is not valid Unicode: rename it",
+            ),
+            (
+                "postgresql", {"feature_names": [32 * "é", *"bcdefg"]},
+                LONG_NAME,
+            ),
+            (
+                "postgresql", {"table": "a..b"},
+                NO_NAME,
+            ),
+            (
+                "postgresql", {"query": ""},
+                "query is '', expected the name of the column that has the query",
+            ),
+        ],
+    )  # fmt: skip
+    def test_before_anything_is_written(self, dialect, options, sentence, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        with pytest.raises(ParameterError) as error:
+            written(ranker, dialect, tmp_path, **options)
+        assert str(error.value) == sentence
+        assert not any(tmp_path.iterdir())
+
+    def test_names_that_only_some_tell_apart(self, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        names = ["a", "A", "Score", "Rank", *"efg"]
+        assert 't."A"' in written(ranker, "postgresql", tmp_path, feature_names=names, query="q")
+
+    def test_by_query_without_one(self, dialect, rng, tmp_path):
+        ranker, _ = made("boosted", "query-minmax", rng)
+        with pytest.raises(ParameterError, match="name the column of the query with query"):
+            written(ranker, dialect, tmp_path)
+
+    def test_a_tree_that_is_too_deep(self, tmp_path):
+        depth = 101
+        inner, leaf = np.arange(0, 2 * depth, 2), [-1] * (depth + 1)
+        chain = {"feature": [0, -1] * depth + [-1], "left": [0] * (2 * depth + 1)}
+        chain["right"] = chain["left"].copy()
+        for node in inner:
+            chain["left"][node], chain["right"][node] = int(node) + 1, int(node) + 2
+        scorer = TreesScorer.from_dict(
+            chain | {"n_features": 1, "roots": [0], "threshold": [0.0] * (2 * depth + 1),
+                     "value": [1.0] * (depth + len(leaf))}
+        )  # fmt: skip
+        ranker = ranker_of("boosted", scorer, names=("a",))
+        with pytest.raises(ParameterError, match="a tree has 101 levels, expected at most 100"):
+            written(ranker, "duckdb", tmp_path)
+
+    @pytest.mark.parametrize("size", [1e-200, 1e200])
+    def test_a_weight_that_leaves_float64(self, size, tmp_path):
+        ranker = ranker_of("linear", LinearScorer(np.array([1.0, size])), names=("a", "b"))
+        with pytest.raises(DataError, match=r"the ranker has a weight of size 1e[-+]200, expected"):
+            written(ranker, "postgresql", tmp_path)
+
+    def test_more_columns_than_postgresql_has(self, tmp_path):
+        ranker = ranker_of(
+            "linear", LinearScorer(np.ones(1601)), names=[f"f{i}" for i in range(1601)]
+        )
+        with pytest.raises(ParameterError, match="would have 1,601 columns on its way, expected"):
+            written(ranker, "postgresql", tmp_path)
+        assert written(ranker, "duckdb", tmp_path)
