@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample.errors import DataError, ParameterError
+from countersample.export.feature_sets import ENDING
 from countersample.scorers import LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
@@ -96,6 +98,11 @@ class ModelSpecification:
     def n_features(self) -> int:
         """How many features it takes."""
         return self.scorer.n_features
+
+    @property
+    def features_file(self) -> str:
+        """The name of the file that defines the features, beside the model's."""
+        return Path(self.file).with_suffix(ENDING).name
 
     @property
     def is_by_query(self) -> bool:
@@ -213,6 +220,8 @@ class Translation:
         What the file has.
     loading : tuple of str and Code
         How to load it.
+    features : bytes, optional
+        A definition of the features, to be filled in, for a file of its own.
     form, limits, checked
         See `countersample.export.Exported`.
     """
@@ -221,6 +230,7 @@ class Translation:
     form: str
     loading: tuple[str | Code, ...]
     limits: tuple[str, ...]
+    features: bytes | None = None
     checked: str = "The file was written to the documented format; no server was asked."
 
 
