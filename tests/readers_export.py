@@ -219,3 +219,43 @@ def _solr_trees(params, names, values):
 
     assert all(float(tree["weight"]) == 1 for tree in params["trees"])
     return _sum_of_trees([tree["root"] for tree in params["trees"]], score, len(values))
+
+
+# -- definitions of features -----------------------------------------------------------------------
+
+
+def elasticsearch_features(path, documents):
+    """Return the names of a feature set in its order, and the value of each for each document.
+
+    A document that a template's query does not match has none, NaN. Of templates, only those that
+    are written are understood; a field that no document has is an error, as no mapping has it.
+    """
+    body = json.loads(path.read_text("utf-8"))
+    validate(body, "elasticsearch_features")
+    features = body["featureset"]["features"]
+    names = [feature["name"] for feature in features]
+    assert len(set(names)) == len(names)
+    assert all(set(f["params"]) <= set(body["validation"]["params"]) for f in features)
+    columns = [_function_score(f["template"]["function_score"], documents) for f in features]
+    return names, np.array(columns).T
+
+
+def _function_score(query, documents):
+    assert query["boost_mode"] == "replace"
+    (function,) = query["functions"]
+    field = function["field_value_factor"]["field"]
+    if not any(field in document for document in documents):
+        raise LookupError(f"Unable to find a field mapper for field [{field}]")
+    asked = query["query"]["exists"]["field"]
+    return [document[field] if asked in document else np.nan for document in documents]
+
+
+def solr_features(path, store, documents):
+    """Return the names of a feature store, and the value of each for each document; 0 for none."""
+    features = json.loads(path.read_text("utf-8"))
+    validate(features, "solr_features")
+    assert {feature.get("store") for feature in features} == {store}
+    names = [feature["name"] for feature in features]
+    assert len(set(names)) == len(names)
+    fields = [feature["params"]["field"] for feature in features]
+    return names, np.array([[document.get(f, 0.0) for f in fields] for document in documents])

@@ -133,10 +133,11 @@ class TestCard:
         facts = dict(zip(names, values, strict=True))
         assert facts["data"] == "a<b: 1 queries, 400 items, 7 features"
         assert facts["normalize"] == "'minmax'"
-        assert page.all("b")[0]["text"] == "+16.2% dcg@10"
+        assert "+16.2% dcg@10" in {bold["text"] for bold in page.all("b")}
         assert page.all("a", href="shop.json")
-        (code,) = page.all("code")
-        assert code["text"] in written
+        codes = page.all("code")
+        assert codes
+        assert all(code["text"] in written for code in codes)
         cells = {cell["text"] for cell in page.all("td")}
         assert {"<i>x</i>", f"{ranker.scorer_.weights[2]:.6g}", "0: left out"} <= cells
 

@@ -182,14 +182,16 @@ class TestRefused:
         assert path.read_bytes() == before
         assert list(tmp_path.iterdir()) == [path]
 
-    @pytest.mark.parametrize(
-        ("method", "name"), [("write_bytes", "r.json"), ("write_text", "r.md")]
-    )
-    def test_a_full_disk(self, method, name, rng, tmp_path, monkeypatch):
-        def full(*_):
-            raise OSError(errno.ENOSPC, "No space left on device")
+    @pytest.mark.parametrize("name", ["r.json", "r.md", "r.features.json"])
+    def test_a_full_disk(self, name, rng, tmp_path, monkeypatch):
+        write = Path.write_bytes
 
-        monkeypatch.setattr(Path, method, full)
+        def full(path, content):
+            if path.name.startswith(f".{name}."):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(path, content)
+
+        monkeypatch.setattr(Path, "write_bytes", full)
         with pytest.raises(CounterSampleError) as error:
             export(made("linear", None, rng)[0], tmp_path / "r.json", to="solr")
         assert str(error.value) == f"{tmp_path / name}: cannot be written: No space left on device"

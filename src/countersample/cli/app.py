@@ -13,6 +13,7 @@ from countersample.cli import (
     demo,
     export,
     fit,
+    judgements,
     judging,
     logs,
     propensity,
@@ -34,6 +35,7 @@ app.command()(judging.estimate)
 app.command()(judging.compare)
 app.add_typer(logs.app, name="log")
 app.command()(propensity.propensity)
+app.command()(judgements.judgements)
 app.command()(study.reproduce)
 app.add_typer(study.app, name="study")
 app.command()(clicks.simulate)

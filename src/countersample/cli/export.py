@@ -81,7 +81,8 @@ def export(
         card=card,
     )
     if json:
-        paths = {"path": str(written.path), "card": str(written.card)}
+        paths: dict[str, str | None] = {"path": str(written.path), "card": str(written.card)}
+        paths["features"] = None if written.features is None else str(written.features)
         _show.as_json({**vars(written), **paths, "limits": list(written.limits)})
         return
     _show.pairs(
@@ -94,6 +95,8 @@ def export(
     )
     for limit in written.limits:
         _show.paragraph(f"Note: {limit}")
+    if written.features is not None:
+        _show.line(f"Its features are defined in {written.features}, which is to be filled in")
     _show.line(f"The model is in {written.path}; how to load it is in {written.card}")
 
 

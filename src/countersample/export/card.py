@@ -14,9 +14,19 @@ from urllib.parse import quote
 import numpy as np
 
 from countersample import pages
-from countersample.export.specification import Code
+from countersample.export.blocks import Block, Code, Grid, Mono
+from countersample.export.serving import (
+    HEAVIEST,
+    MOST_LISTED,
+    example,
+    heaviest,
+    linear_weights,
+    needs,
+    splits,
+    time_of_query,
+)
 from countersample.rankers._files import versions
-from countersample.scorers import LinearScorer, NetworkScorer
+from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
@@ -28,25 +38,6 @@ if TYPE_CHECKING:
 MARK = "<!-- model card by countersample export: written anew with every export -->"
 _UNKNOWN = "not recorded"
 _SIZES = ("n_queries_", "n_features_in_")  # told with the data
-
-
-class Mono(str):
-    """Text that is shown as code."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of plain texts; without a header, names and values."""
-
-    rows: Sequence[tuple[str, ...]]
-    header: tuple[str, ...] = ()
-
-
-# A str is a paragraph, with `, ** and [](…) as in Markdown; a tuple has sentences, a point each.
-# What was not written here, such as the name of a file, is escaped in it (`escape_markdown`).
-Block = str | Code | Grid | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -68,8 +59,7 @@ class Card:
         """Return the card as a page that needs no network."""
         content = [MARK]
         for number, (title, blocks) in enumerate(self.sections.items(), 1):
-            shown = (_html(block, title) for block in blocks)
-            content.append(pages.section(title, *shown, name=f"part-{number}"))
+            content.append(pages.section(title, *map(_html, blocks), name=f"part-{number}"))
         lead = f"<p>{_inline(self.lead)}</p>"
         return pages.render_page(self.name, content, kind="Model card", lead=lead)
 
@@ -93,11 +83,14 @@ def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translat
         lead,
         {
             "How to load it": translation.loading,
+            "What it needs": [needs(spec)],
+            "An example to check by hand": example(spec),
+            "Time": [time_of_query(spec)],
             "What it was learned from": [Grid(list(_sources(ranker, origin)))],
             "Gain to expect": [_gain(origin.get("gain"), origin.get("verdict")), *_doubts(origin)],
             "Method": [Grid(list(_method(ranker, spec)))],
             "Limits": [translation.limits],
-            "Features": [_features(spec)],
+            "Features": _features(spec),
             "Versions": [_versions(origin.get("versions"))],
         },
     )
@@ -181,8 +174,47 @@ def _shape(spec: ModelSpecification) -> str:
     return told if scorer.base is None else f"{scorer.n_features:,} weights, and {told}"
 
 
-def _features(spec: ModelSpecification) -> Grid:
-    """Return the table of features, in their order, with what the ranker makes of each."""
+def _features(spec: ModelSpecification) -> list[Block]:
+    """Return the table of features, in their order, with what the ranker makes of each.
+
+    Many that have no names are told of together, and the heaviest alone.
+    """
+    columns = _columns_of_features(spec)
+    rows = list(zip(*columns.values(), strict=True))
+    caption = "Features, in the order of training"
+    if spec.feature_names is not None or len(rows) <= MOST_LISTED:
+        return [Grid(rows, tuple(columns), caption)]
+    told = (
+        f"{len(rows):,} features without names, in the order of training, counted from 0. Their "
+        f"ranges, and the {HEAVIEST} that count most:"
+    )
+    most = sorted(heaviest(spec)[:HEAVIEST].tolist())
+    return [
+        told,
+        Grid(list(_ranges(spec))),
+        Grid([rows[index] for index in most], tuple(columns), f"The {HEAVIEST} heaviest features"),
+    ]
+
+
+def _ranges(spec: ModelSpecification) -> Iterable[tuple[str, str]]:
+    """Return the least and the largest of what is known of features."""
+    normalizer, scorer = spec.normalizer, spec.scorer
+    known: dict[str, Any] = {}
+    if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
+        known |= {"less": normalizer.shift, "divided by": normalizer.scale}
+    known["weight"] = linear_weights(spec)
+    if isinstance(scorer, TreesScorer):
+        known["splits"] = splits(scorer)
+    for name, values in known.items():
+        if values is not None:
+            n_zero = int((np.array(values) == 0).sum())
+            zeros = f"; {n_zero:,} are 0" if n_zero else ""
+            yield name, f"{np.min(values):.6g} to {np.max(values):.6g}{zeros}"
+    if isinstance(scorer, NetworkScorer):
+        yield "counted by", "the sizes of the weights of the first layer, added up"
+
+
+def _columns_of_features(spec: ModelSpecification) -> dict[str, Sequence[str]]:
     n_columns = spec.scorer.n_features
     columns: dict[str, Sequence[str]] = {
         "index": [str(index) for index in range(n_columns)],
@@ -206,14 +238,13 @@ def _features(spec: ModelSpecification) -> Grid:
     scorer = spec.scorer
     if isinstance(scorer, LinearScorer):
         columns["weight"] = [f"{weight:.6g}" for weight in scorer.weights]
-    elif not isinstance(scorer, NetworkScorer):
-        splits = np.bincount(scorer.feature[scorer.feature != LEAF], minlength=n_columns)
-        columns["splits"] = [f"{count:,}" for count in splits]
+    elif isinstance(scorer, TreesScorer):
+        columns["splits"] = [f"{count:,}" for count in splits(scorer)]
         if scorer.base is not None:
             columns["weight"] = [f"{weight:.6g}" for weight in scorer.base]
         if scorer.base_missing is not None:
             columns["if missing"] = [f"{value:.6g}" for value in scorer.base_missing]
-    return Grid(list(zip(*columns.values(), strict=True)), tuple(columns))
+    return columns
 
 
 def _ends_of(knots: tuple[tuple[float, ...], ...]) -> str:
@@ -248,7 +279,7 @@ def _cell(text: str) -> str:
     return pages.code_span(text) if isinstance(text, Mono) else pages.escape_markdown(text)
 
 
-def _html(block: Block, title: str) -> str:
+def _html(block: Block) -> str:
     if isinstance(block, Code):
         return pages.code(block.text.rstrip())
     if isinstance(block, tuple):
@@ -257,7 +288,7 @@ def _html(block: Block, title: str) -> str:
         return f"<p>{_inline(block)}</p>"
     if not block.header:
         return pages.facts(block.rows)  # type: ignore[arg-type] # of names and values
-    return pages.table(block.header, block.rows, caption=f"{title}, in the order of training")
+    return pages.table(block.header, block.rows, caption=block.caption)
 
 
 _INLINE = re.compile(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import ParameterError
+from countersample.export.feature_sets import INDEX, as_file, link, search_features
 from countersample.export.specification import Code, Translation, as_float32
 from countersample.export.trees import fold, on_raw_features
 from countersample.scorers import LinearScorer, TreesScorer
@@ -26,7 +27,7 @@ FEATURE_SET = "my_features"  # in the card, where no other is named
 _TREE_TYPES = ("xgboost+json", "ranklib")  # the first is the default
 
 # What becomes of a feature that a document does not have, in models of trees
-_RELEASES = {
+_MISSING = {
     "Elasticsearch": "from v1.5.9-es8.11.4 of the plug-in on; before, it counts as 0.",
     "OpenSearch": (
         "from OpenSearch 3.8 on. Up to 3.1 it counts as 0; in releases between, from 3.2 or 3.3 "
@@ -34,7 +35,27 @@ _RELEASES = {
     ),
 }
 
+_RELEASES = {
+    "Elasticsearch": (
+        "Meant for the plug-in elasticsearch-learning-to-rank of OpenSource Connections, 1.5 and "
+        "later. (Elastic's own rescorer `learning_to_rank` takes no such models.)"
+    ),
+    "OpenSearch": (
+        "Meant for the plug-in opensearch-learning-to-rank-base of OpenSearch 2.19 and later."
+    ),
+}
+_FILL = (
+    "{features} defines the features: each is the value of the field of its name. Put the name of "
+    "your index in place of `{index}`, and where a feature is something else, what computes it, "
+    "such as a match of the words of the query:"
+)
+_MATCH = """\
+"template": {"match": {"title": "{{keywords}}"}}
+"""
 _CREATE = """\
+curl -X PUT "localhost:9200/_ltr"   # once: the store of features and models
+curl -X POST "localhost:9200/_ltr/_featureset/{set}" \\
+  -H "Content-Type: application/json" -d @{features}
 curl -X POST "localhost:9200/_ltr/_featureset/{set}/_createmodel" \\
   -H "Content-Type: application/json" -d @{file}
 """
@@ -65,13 +86,22 @@ def translate(
     return Translation(
         content=(_as_text(body) + "\n").encode(),
         form=f"model/{model_type}",
-        loading=(
-            f"`{feature_set}` is the feature set whose features have the names below.",
-            Code("sh", _CREATE.format(set=feature_set, file=shell_quote(spec.file))),
-            "Then rescore the first results of a query:",
-            Code("json", _RESCORE.format(name=spec.name)),
-        ),
+        loading=_loading(spec, feature_set),
         limits=_limits(spec, model_type),
+        features=as_file(search_features(names)),
+    )
+
+
+def _loading(spec: ModelSpecification, feature_set: str) -> tuple[str | Code, ...]:
+    names = {"file": shell_quote(spec.file), "features": shell_quote(spec.features_file)}
+    return (
+        _RELEASES[spec.system],
+        _FILL.format(features=link(spec.features_file), index=INDEX),
+        Code("json", _MATCH),
+        f"Then create the feature set `{feature_set}`, and the model of it:",
+        Code("sh", _CREATE.format(set=feature_set, **names)),
+        f"And rescore the first 100 results of a query, with `POST {INDEX}/_search`:",
+        Code("json", _RESCORE.format(name=spec.name)),
     )
 
 
@@ -160,7 +190,7 @@ def _limits(spec: ModelSpecification, model_type: str) -> tuple[str, ...]:
         branch = "is the one that was learned" if spec.takes_missing else "is the one that 0 takes"
         missing = (
             "A feature that a document does not have takes the branch “missing”, which "
-            f"{branch}, {_RELEASES[spec.system]}"
+            f"{branch}, {_MISSING[spec.system]}"
         )
     limits = [
         *spec.limits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +12,12 @@ from countersample._params import choice
 from countersample.errors import ParameterError
 from countersample.export import elasticsearch, onnx, solr, sql
 from countersample.export.card import CARDS, MARK, card_of
+from countersample.export.feature_sets import is_kept
 from countersample.export.specification import ModelSpecification, check_name
 from countersample.rankers._files import BEGINNING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
 
     from countersample.export.specification import Translation
@@ -56,6 +58,8 @@ class Exported:
     ----------
     path, card : Path
         The model, and its card.
+    features : Path, optional
+        The definition of its features, to be filled in: of Elasticsearch, OpenSearch and Solr.
     name : str
         What the model is called.
     system, form : str
@@ -69,6 +73,7 @@ class Exported:
 
     path: Path
     card: Path
+    features: Path | None
     name: str
     system: str
     form: str
@@ -94,8 +99,11 @@ def export(
 ) -> Exported:
     """Write a ranker for another system, and a model card beside it (``<stem>.md`` or ``.html``).
 
+    For Elasticsearch, OpenSearch and Solr also a definition of its features, to be filled in
+    (``<stem>.features.json``); one that is there already stays as it is.
+
     Its scores there are the ranker's, up to the arithmetic of that system. What cannot be expressed
-    is refused before anything is written; both files are written whole or not at all.
+    is refused before anything is written; files are written whole or not at all.
 
     Parameters
     ----------
@@ -172,13 +180,16 @@ def export(
     _check_kind(spec.kind, target)
     translation = target.translate(spec, **given)
     text = render(card_of(ranker, spec, translation))
-    with atomic_path(card_path) as card_file:
-        card_file.write_text(text, "utf-8")
-        with atomic_path(path) as model_file:
-            model_file.write_bytes(translation.content)
+    files, features = {card_path: text.encode(), path: translation.content}, None
+    if translation.features is not None:
+        features = path.with_name(spec.features_file)
+        if not is_kept(features, translation.features):
+            files[features] = translation.features
+    _write(files)
     return Exported(
         path=path,
         card=card_path,
+        features=features,
         name=spec.name,
         system=spec.system,
         form=translation.form,
@@ -186,6 +197,13 @@ def export(
         limits=translation.limits,
         checked=translation.checked,
     )
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Write all files, or none."""
+    with ExitStack() as stack:
+        for path, content in files.items():
+            stack.enter_context(atomic_path(path)).write_bytes(content)
 
 
 def _check_kind(kind: str, target: Target) -> None:

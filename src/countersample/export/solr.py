@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import DataError
+from countersample.export.feature_sets import as_file, link, solr_features
 from countersample.export.specification import Code, Translation, as_float32
 from countersample.export.trees import fold, on_raw_features
 from countersample.scorers import NetworkScorer, TreesScorer
@@ -31,11 +32,25 @@ _SLACK = np.float32(1e-6)  # Solr adds it to the threshold of every node
 _LEAST = np.finfo(np.float32).smallest_normal
 _MOST_SHIFT = 126  # 2^−126 is the smallest normal float32
 
+_RELEASES = "Meant for the module ltr of Solr 9 and later."
+_FILL = (
+    "{features} defines the features: each is the value of the field of its name. Where a feature "
+    "is something else, put in what computes it, such as a match of the words of the query, which "
+    "the request gives as `efi.keywords`:"
+)
+_MATCH = """\
+"class": "org.apache.solr.ltr.feature.SolrFeature",
+"params": {"q": "{!field f=title}${keywords}"}
+"""
 _UPLOAD = """\
+curl -X PUT "http://localhost:8983/solr/COLLECTION/schema/feature-store" \\
+  -H "Content-Type: application/json" --data-binary @{features}
 curl -X PUT "http://localhost:8983/solr/COLLECTION/schema/model-store" \\
   -H "Content-Type: application/json" --data-binary @{file}
+"""
+_RERANK = """\
 curl "http://localhost:8983/solr/COLLECTION/query?q=shoes" \\
-  --data-urlencode "rq={{!ltr model={name} reRankDocs=100}}"
+  --data-urlencode "rq={{!ltr model={name} reRankDocs=100 efi.keywords='shoes'}}"
 """
 
 
@@ -66,15 +81,22 @@ def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> 
     }
     if feature_store is not None:
         model["store"] = feature_store
+    file = shell_quote(spec.file)
     store = "" if feature_store is None else f" `{feature_store}`"
     return Translation(
         content=(json.dumps(model, ensure_ascii=False, allow_nan=False) + "\n").encode(),
         form=form,
         loading=(
-            f"The features have to be in the feature store{store} before.",
-            Code("sh", _UPLOAD.format(file=shell_quote(spec.file), name=spec.name)),
+            _RELEASES,
+            _FILL.format(features=link(spec.features_file)),
+            Code("json", _MATCH),
+            f"Then upload both, the features to the feature store{store}, and reload the core:",
+            Code("sh", _UPLOAD.format(file=file, features=shell_quote(spec.features_file))),
+            "And rerank the first 100 results of a query:",
+            Code("sh", _RERANK.format(name=spec.name)),
         ),
         limits=_limits(spec),
+        features=as_file(solr_features(names, feature_store)),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample.errors import DataError, ParameterError
+from countersample.export.feature_sets import ENDING
 from countersample.rankers._saved import takes_missing
 from countersample.scorers import LinearScorer, TreesScorer
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from countersample.data.encoding import FeatureEncoder
     from countersample.data.imputing import Imputer
     from countersample.data.normalize import Normalizer
     from countersample.rankers import ClickRanker
@@ -120,6 +123,11 @@ class ModelSpecification:
         if self.feature_names is None or self.imputer is None:
             return self.feature_names
         return self.imputer.names(self.feature_names)
+
+    @property
+    def features_file(self) -> str:
+        """The name of the file that defines the features, beside the model's."""
+        return Path(self.file).with_suffix(ENDING).name
 
     @property
     def is_by_query(self) -> bool:
@@ -274,6 +282,8 @@ class Translation:
         What the file has.
     loading : tuple of str and Code
         How to load it.
+    features : bytes, optional
+        A definition of the features, to be filled in, for a file of its own.
     form, limits, checked
         See `countersample.export.Exported`.
     """
@@ -282,6 +292,7 @@ class Translation:
     form: str
     loading: tuple[str | Code, ...]
     limits: tuple[str, ...]
+    features: bytes | None = None
     checked: str = "The file was written to the documented format; no server was asked."
 
 

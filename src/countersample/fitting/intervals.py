@@ -138,7 +138,7 @@ def values_of_draws(
 
     once = weight(point)
     level = once.sum() / sessions.sum()
-    again = None if curves is None else _thetas(part, point, curves)
+    again = None if curves is None else thetas_of_draws(part, point, curves)
     found = np.empty((units.draws.n, len(values)))
     at = 0
     for weights in units.draws.blocks():
@@ -180,7 +180,9 @@ def _by_pair(counts: PositionCounts, column: Floats) -> Floats:
     return add_up(pair, column, len(starts) - 1)[pair]
 
 
-def _thetas(counts: PositionCounts, point: Floats, curves: dict[str, Floats]) -> Iterator[Floats]:
+def thetas_of_draws(
+    counts: PositionCounts, point: Floats, curves: dict[str, Floats]
+) -> Iterator[Floats]:
     """Go through the examination probabilities of the rows of counts, draw by draw.
 
     As `Propensities.propensity` has them: divided by the largest value above 1. Where a draw does

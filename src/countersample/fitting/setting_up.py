@@ -100,17 +100,22 @@ def propensities_of(
     impressions: Impressions,
     features: FeatureTable | None,
     *,
+    given: Examinable | None = None,
     method: str,
     randomized: str | None,
     depth: int | None,
     missing: str,
     rng: np.random.Generator,
 ) -> tuple[LogCheck, PropensitySource]:
-    """Check a log and estimate its propensities; features are for regression-em, and optional."""
+    """Check a log and estimate its propensities, where they are not given.
+
+    Features are for regression-em, and optional.
+    """
     choice("missing", missing, ("error", "skip"))
     if method == LOGGED:
         raise ParameterError(f"method is {LOGGED!r}, which estimates nothing: name another")
-    if method == "auto" and randomized is None and "propensity" in impressions.columns:
+    has_own = "propensity" in impressions.columns
+    if given is None and method == "auto" and randomized is None and has_own:
         raise DataError(
             f"{impressions.source}: the log has a column 'propensity', which fit takes as it is: "
             "to estimate them name a method, such as all-pairs"
@@ -123,7 +128,7 @@ def propensities_of(
     else:
         matched = Matched.of(check.counts, features.dataset, features.item_ids)
     source = find_propensities(
-        impressions, matched, given=None, method=method, randomized=randomized, depth=depth,
+        impressions, matched, given=given, method=method, randomized=randomized, depth=depth,
         rng=rng,
     )  # fmt: skip
     return check, source

@@ -1,0 +1,157 @@
+"""The definition of features beside a model: it is valid, gives the model its values, and stays."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from made_rankers import NAMES, made, predict
+from readers_export import (
+    elasticsearch_features,
+    elasticsearch_scores,
+    solr_features,
+    solr_scores,
+    validate,
+)
+
+from countersample.errors import ParameterError
+from countersample.export import export
+
+SEARCH = ["elasticsearch", "opensearch"]
+ODD = ('a "b"', "ü\\", "{{c}}", "$d", "e/f", "g h", "i'j")
+
+
+def documents(rows, names):
+    return [dict(zip(names, map(float, row), strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("names", [NAMES, ODD], ids=["plain", "odd"])
+@pytest.mark.parametrize("kind", ["linear", "boosted"])
+class TestScores:
+    """From a document to its score, by the definition and the model as they are."""
+
+    @pytest.mark.parametrize("to", SEARCH)
+    def test_search(self, to, kind, names, rng, tmp_path):
+        ranker, rows = made(kind, "minmax", rng, names=names)
+        written = export(ranker, tmp_path / "shop.json", to=to)
+        assert written.features == tmp_path / "shop.features.json"
+        found, values = elasticsearch_features(written.features, documents(rows, names))
+        assert found == list(names)
+        scores = elasticsearch_scores(written.path, found, values.astype(np.float32))
+        expected = predict(ranker, rows)
+        assert np.allclose(scores, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+    @pytest.mark.parametrize("store", [None, "shop"])
+    def test_solr(self, store, kind, names, rng, tmp_path):
+        ranker, rows = made(kind, "minmax", rng, names=names)
+        written = export(ranker, tmp_path / "shop.json", to="solr", feature_store=store)
+        found, values = solr_features(written.features, store, documents(rows, names))
+        scores = solr_scores(written.path, found, values.astype(np.float32))
+        expected = predict(ranker, rows)
+        assert np.allclose(scores, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("to", SEARCH)
+def test_a_document_without_a_field_lacks_the_feature(to, rng, tmp_path):
+    ranker, rows = made("linear", None, rng)
+    written = export(ranker, tmp_path / "shop.json", to=to)
+    shown = documents(rows[:2], NAMES)
+    del shown[0][NAMES[2]]
+    _, values = elasticsearch_features(written.features, shown)
+    assert np.isnan(values[0, 2])
+    assert np.isfinite(values).sum() == values.size - 1
+    with pytest.raises(LookupError):  # one that no document has
+        elasticsearch_features(written.features, [{}])
+
+
+def test_onnx_needs_none(rng, tmp_path):
+    written = export(made("linear", None, rng)[0], tmp_path / "shop.onnx", to="onnx")
+    assert written.features is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.md", "shop.onnx"]
+
+
+class TestRequests:
+    @pytest.mark.parametrize("to", SEARCH)
+    def test_search(self, to, rng, tmp_path):
+        written = export(
+            made("linear", None, rng)[0], tmp_path / "my shop.json", to=to, name="shop",
+            feature_store="things",
+        )  # fmt: skip
+        card = written.card.read_text()
+        template, request = map(_read, re.findall(r"```json\n(.*?)```", card, re.DOTALL))
+        assert template == {"template": {"match": {"title": "{{keywords}}"}}}
+        validate(request, "elasticsearch_rescore")
+        sltr = request["rescore"]["query"]["rescore_query"]["sltr"]
+        assert sltr["model"] == "shop"
+        features = json.loads(written.features.read_text())["featureset"]["features"]
+        assert all(set(feature["params"]) == set(sltr["params"]) for feature in features)
+        assert '_ltr/_featureset/things" \\\n' in card
+        assert "-d @'my shop.features.json'" in card
+        assert card.index("'my shop.features.json'") < card.index("-d @'my shop.json'")
+        release = {"elasticsearch": "1.5 and later", "opensearch": "OpenSearch 2.19 and later"}
+        assert release[to] in card
+
+    def test_solr(self, rng, tmp_path):
+        written = export(made("neural", None, rng)[0], tmp_path / "shop.json", to="solr")
+        card = written.card.read_text()
+        (template,) = map(_read, re.findall(r"```json\n(.*?)```", card, re.DOTALL))
+        feature = json.loads(written.features.read_text())[0] | template
+        validate([feature], "solr_features")
+        assert "${keywords}" in feature["params"]["q"]
+        assert "rq={!ltr model=shop reRankDocs=100 efi.keywords='shoes'}" in card
+        assert card.index("schema/feature-store") < card.index("schema/model-store")
+        assert "Solr 9 and later" in card
+
+
+def _read(text):
+    """Return JSON; entries alone stand for an object that has them."""
+    return json.loads(text if text.startswith("{") else f"{{{text}}}")
+
+
+class TestStays:
+    """What a person filled in is not written over."""
+
+    @pytest.mark.parametrize("to", [*SEARCH, "solr"])
+    def test_filled_in(self, to, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        path = export(ranker, tmp_path / "shop.json", to=to).features
+        filled = path.read_text().replace("MY_INDEX", "things") + " \n"
+        path.write_text(filled)
+        assert export(ranker, tmp_path / "shop.json", to=to).features == path
+        assert path.read_text() == filled
+
+    def test_with_more_features(self, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        path = export(ranker, tmp_path / "shop.json", to="solr").features
+        more = [*json.loads(path.read_text()), {"name": "another"}]
+        path.write_text(json.dumps(more))
+        export(ranker, tmp_path / "shop.json", to="solr")
+        assert json.loads(path.read_text()) == more
+
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            (b'[{"name": "feature 0"}]', "has no feature 'feature 1'"),
+            (b"[]", "is no definition of features"),
+            (b"{}", "is no definition of features"),
+            (b'{"featureset": []}', "is no definition of features"),
+            (b'{"featureset": {"features": {"name": 1}}}', "is no definition of features"),
+            (b'[{"name": {}}, 3]', "is no definition of features"),
+            (b"\xff", "is no definition of features"),
+            (b"", "is no definition of features"),
+            (b"[" * 100_000, "is no definition of features"),
+        ],
+    )
+    def test_of_another_ranker(self, content, told, rng, tmp_path):
+        ranker, _ = made("linear", None, rng)
+        (tmp_path / "shop.features.json").write_bytes(content)
+        with pytest.raises(ParameterError, match=told):
+            export(ranker, tmp_path / "shop.json", to="solr")
+        assert [path.name for path in tmp_path.iterdir()] == ["shop.features.json"]
+        assert (tmp_path / "shop.features.json").read_bytes() == content
+
+    def test_a_folder(self, rng, tmp_path):
+        (tmp_path / "shop.features.json").mkdir()
+        with pytest.raises(ParameterError, match="is a folder, expected the name of a file"):
+            export(made("linear", None, rng)[0], tmp_path / "shop.json", to="solr")
+        assert [path.name for path in tmp_path.iterdir()] == ["shop.features.json"]

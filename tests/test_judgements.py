@@ -1,0 +1,363 @@
+"""Judgements from clicks: the relevance that is known is recovered, and others can read it."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import SEED
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+from readers_export import validate
+from scipy import stats
+from shops import make, opened
+
+from countersample import PositionBias
+from countersample.clicks.impressions import PositionCounts, read_impressions
+from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.fitting import judgements_from_impressions
+from countersample.fitting.judgements import relevance_of_pairs
+from countersample.fitting.propensity_source import PropensitySource
+from countersample.propensity import ContextPropensities, Propensities, TrustPropensities
+
+THETA = 1 / np.arange(1, 9)
+LOG = {"query_id": ["a", "a"], "item_id": ["x", "y"], "position": [1, 2], "click": [60, 10],
+       "impressions": [100, 100]}  # fmt: skip
+
+
+def logged(rng, *, n_queries=60, sessions=500, beta=0.0):
+    """Return a log of known relevance: neighbours change places in a tenth of the sessions."""
+    n = len(THETA)
+    relevance = np.minimum(1.2 * rng.beta(1, 3, (n_queries, n)), 1 - np.max(beta))
+    columns = {name: [] for name in ("query_id", "item_id", "position", "click", "impressions")}
+    for query in range(n_queries):
+        order = rng.permutation(n)
+        for place, item in enumerate(order):
+            other = place + 1 if (place + query) % 2 == 0 else place - 1
+            for at, share in ((place, 0.9), (other if 0 <= other < n else place, 0.1)):
+                shown = int(share * sessions)
+                chance = np.broadcast_to(beta, n)[at] + THETA[at] * relevance[query, item]
+                row = (query, item, at + 1, rng.binomial(shown, chance), shown)
+                for column, value in zip(columns.values(), row, strict=True):
+                    column.append(int(value))
+    return pa.table(columns), relevance
+
+
+def held(found, relevance):
+    truth = relevance[found.query_id, found.item_id]
+    return (found.low <= truth) & (truth <= found.high)
+
+
+class TestRelevance:
+    def test_is_clicks_over_examinations(self):
+        log = pa.table({
+            "query_id": ["a"] * 4, "item_id": ["x", "x", "y", "z"], "position": [1, 2, 3, 4],
+            "click": [30, 5, 6, 0], "impressions": [100, 40, 120, 200],
+        })  # fmt: skip
+        found = judgements_from_impressions(
+            read_impressions(log), propensities=PositionBias(1.0), grades=[0.2, 0.3]
+        )
+        assert found.item_id.tolist() == ["x", "y", "z"]
+        assert np.allclose(found.exposure, [100 + 40 / 2, 120 / 3, 200 / 4])
+        assert np.allclose(found.relevance, [35 / 120, 6 / 40, 0])
+        assert found.clicks.tolist() == [35, 6, 0]
+        assert found.impressions.tolist() == [140, 120, 200]
+        assert found.grade.tolist() == [1, 0, 0]
+        assert found.of_grade == [2, 1, 0]
+        exact = stats.binomtest(35, 140).proportion_ci(0.95, "exact")  # times n / E
+        assert np.isclose(found.low[0], exact.low * 140 / 120)
+        assert np.isclose(found.high[0], exact.high * 140 / 120)
+        assert found.low[2] == 0
+
+    def test_trust_bias_takes_off_what_is_clicked_by_chance(self):
+        alpha, beta = np.array([1.0, 0.5]), np.array([0.1, 0.02])
+        counts = PositionCounts.from_columns(
+            ["a"] * 3, ["x", "x", "y"], [1, 2, 2], [60, 20, 1], [100, 100, 200]
+        )
+        found, lost = relevance_of_pairs(counts, trusted(alpha, beta), confidence=0.9)
+        assert np.allclose(found.relevance, [(80 - 10 - 2) / 150, 0])  # (1 − 4)/100 is below 0
+        assert lost == 0
+
+    def test_contexts_have_their_own_exposure(self):
+        log = pa.table({
+            "query_id": ["a"] * 2, "item_id": ["x"] * 2, "position": [2, 2], "click": [30, 12],
+            "impressions": [100, 100], "device": ["desktop", "phone"],
+        })  # fmt: skip
+        one = {"low": [1, 0.1], "high": [1, 0.9], "n_impressions": [9, 9], "method": "all-pairs"}
+        curves = ContextPropensities(
+            {"desktop": Propensities([1, 0.6], **one), "phone": Propensities([1, 0.2], **one)}
+        )
+        found = judgements_from_impressions(
+            read_impressions(log, context=["device"]), propensities=curves, grades=[0.5]
+        )
+        assert np.allclose(found.exposure, [60 + 20])
+        assert np.allclose(found.relevance, [42 / 80])
+
+    def test_grades_of_themselves_are_odds_around_the_mean(self):
+        log = pa.table({
+            "query_id": ["a"] * 2, "item_id": ["x", "y"], "position": [1, 1], "click": [30, 10],
+            "impressions": [100, 100],
+        })  # fmt: skip
+        found = judgements_from_impressions(read_impressions(log), propensities=[1.0])
+        assert found.cut_offs == (0.111, 0.2, 0.333)  # odds of 1/8, 1/4 and 1/2
+        assert found.grade.tolist() == [2, 0]
+
+
+def trusted(alpha, beta):
+    one = np.ones(len(alpha))
+    return PropensitySource(
+        TrustPropensities(
+            alpha=alpha, alpha_low=alpha, alpha_high=alpha, beta=beta, beta_low=beta,
+            beta_high=beta, n_impressions=one.astype(int), p_value=0.0, origin=0.0, confidence=0.95,
+            reference=1,
+        ),
+        "given",
+    )  # fmt: skip
+
+
+class TestIntervals:
+    """Over many logs: at least as many hold the truth as they say."""
+
+    @pytest.mark.parametrize("sessions", [60, 2000])
+    @pytest.mark.parametrize("confidence", [0.8, 0.95])
+    def test_known_propensities(self, sessions, confidence, rng):
+        all_held = []
+        for _ in range(6):
+            log, relevance = logged(rng, sessions=sessions)
+            found = judgements_from_impressions(
+                read_impressions(log), propensities=PositionBias(1.0), confidence=confidence,
+            )  # fmt: skip
+            all_held.append(held(found, relevance))
+        assert_holds(np.concatenate(all_held), confidence)
+
+    def test_estimated_propensities(self, rng):
+        """Few items move, so that half of the uncertainty is that of propensities."""
+        shares, without = [], []
+        for _ in range(12):
+            log, relevance = logged(rng, sessions=2000)
+            found = judgements_from_impressions(
+                read_impressions(log), method="all-pairs", seed=int(rng.integers(2**31))
+            )
+            shares.append(held(found, relevance).mean())
+            exact = stats.beta.ppf(
+                [[0.025], [0.975]],
+                [found.clicks, found.clicks + 1],
+                [found.impressions - found.clicks + 1, found.impressions - found.clicks],
+            )
+            low, high = np.nan_to_num(exact) * found.impressions / found.exposure
+            truth = relevance[found.query_id, found.item_id]
+            without.append(((low <= truth) & (truth <= high)).mean())
+        # An error of the curve is in all items of a log: logs are what is independent.
+        error = np.std(shares) / np.sqrt(len(shares))
+        assert np.mean(shares) > 0.95 - 3 * error
+        assert np.mean(shares) < 0.995
+        assert np.mean(without) < np.mean(shares) - 0.01  # it is not for nothing
+
+    def test_trust_bias(self, rng):
+        beta = 0.1 * THETA**2
+        all_held = []
+        for _ in range(6):
+            log, relevance = logged(rng, sessions=800, beta=beta)
+            counts = read_impressions(log).check().counts
+            found, _ = relevance_of_pairs(counts, trusted(THETA, beta), confidence=0.95)
+            first = counts.pair_starts[:-1]
+            truth = relevance[counts.query[first], counts.item[first]]
+            all_held.append((found.low <= truth) & (truth <= found.high))
+        assert_holds(np.concatenate(all_held), 0.95)
+
+    def test_the_shop(self):
+        """Whose labels are how likely an item is wanted by those who examine it."""
+        log, features = make(SEED, queries=60, sessions=6000)
+        impressions, _ = opened(log, features)
+        found = judgements_from_impressions(impressions, seed=SEED)
+        keys = zip(features["query_id"].to_pylist(), features["item_id"].to_pylist(), strict=True)
+        label = dict(zip(keys, features["label"].to_pylist(), strict=True))
+        truth = np.array([label[pair] for pair in zip(found.query_id, found.item_id, strict=True)])
+        assert ((found.low <= truth) & (truth <= found.high)).mean() > 0.9
+        assert len(found) + found.n_left_out == 600
+        assert found.exposure.min() >= 10
+
+
+def assert_holds(is_held, confidence):
+    """Exact intervals hold more often than they say, and no less beyond chance."""
+    error = np.sqrt(confidence * (1 - confidence) / len(is_held))
+    assert is_held.mean() > confidence - 3 * error
+    assert is_held.mean() < confidence + 0.7 * (1 - confidence) + 3 * error
+
+
+NAMES = ['red, "dress"', "süß"]
+
+
+@pytest.fixture
+def named():
+    log = pa.table({
+        "query_id": [NAMES[0]] * 2 + [NAMES[1]], "item_id": ["x 1", "y;", "z"],
+        "position": [1, 2, 1], "click": [60, 10, 5], "impressions": [100, 100, 100],
+    })  # fmt: skip
+    return judgements_from_impressions(
+        read_impressions(log), propensities=PositionBias(1.0), grades=[0.1, 0.5]
+    )
+
+
+class TestFiles:
+    def test_quepid(self, named, tmp_path):
+        named.write(tmp_path / "j.csv", to="quepid")
+        with (tmp_path / "j.csv").open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [tuple(row.values()) for row in rows] == [
+            (NAMES[0], "x 1", "2"), (NAMES[0], "y;", "1"), (NAMES[1], "z", "0"),
+        ]  # fmt: skip
+        assert list(rows[0]) == ["query", "docid", "rating"]
+
+    def test_opensearch(self, named, tmp_path):
+        named.write(tmp_path / "monday.json", to="opensearch")
+        body = json.loads((tmp_path / "monday.json").read_text("utf-8"))
+        validate(body, "opensearch_judgments")
+        assert body["name"] == "monday"
+        assert body["judgmentRatings"] == [
+            {"query": NAMES[0], "ratings": [
+                {"docId": "x 1", "rating": "2"}, {"docId": "y;", "rating": "1"}]},
+            {"query": NAMES[1], "ratings": [{"docId": "z", "rating": "0"}]},
+        ]  # fmt: skip
+
+    def test_qrels(self, tmp_path):
+        log = pa.table({"query_id": [3, 3], "item_id": ["a", "b"], "position": [1, 2],
+                        "click": [60, 10], "impressions": [100, 100]})  # fmt: skip
+        found = judgements_from_impressions(read_impressions(log), propensities=[1.0, 0.5])
+        found.write(tmp_path / "j.qrels", to="qrels")
+        assert (tmp_path / "j.qrels").read_text() == "3 0 a 2\n3 0 b 0\n"
+
+    @pytest.mark.parametrize("ending", [".parquet", ".csv"])
+    def test_table(self, ending, named, tmp_path):
+        path = tmp_path / f"j{ending}"
+        named.write(path)
+        read = parquet.read_table if ending == ".parquet" else arrow_csv.read_csv
+        table = read(path)
+        assert table.column_names == ["query_id", "item_id", "relevance", "low", "high", "grade",
+                                      "clicks", "impressions", "exposure"]  # fmt: skip
+        for name, column in named.columns_of_frame().items():
+            assert table[name].to_pylist() == column.tolist()
+
+    @pytest.mark.parametrize(
+        ("to", "query", "item", "told"),
+        [
+            ("qrels", "red dress", "x", "the query id 'red dress' has a blank"),
+            ("qrels", "red", "x\u00a0y", "the item id 'x\\xa0y' has a blank"),
+            ("qrels", "red", "x ", "the item id 'x ' has a blank"),
+            ("quepid", "red\ndress", "x", "the query id 'red\\ndress' has a line break"),
+            ("quepid", " red", "x", "the query id ' red' begins or ends with a blank"),
+            ("opensearch", "red", "  ", "the item id '  ' is empty"),
+            ("qrels", "red", "", "the item id '' is empty"),
+        ],
+    )
+    def test_ids_that_a_format_cannot_hold(self, to, query, item, told, tmp_path):
+        log = pa.table(LOG | {"query_id": [query, query], "item_id": [item, "other"]})
+        found = judgements_from_impressions(read_impressions(log), propensities=[1.0, 0.5])
+        with pytest.raises(DataError) as error:
+            found.write(tmp_path / "j.csv", to=to)
+        assert str(error.value).startswith(told)
+        assert "cannot hold" in str(error.value)
+        assert not any(tmp_path.iterdir())
+        found.write(tmp_path / "j.csv")  # a table can
+
+    def test_a_table_of_another_ending(self, named, tmp_path):
+        with pytest.raises(ParameterError, match=r"ends in \.parquet or \.csv"):
+            named.write(tmp_path / "j.xml")
+        with pytest.raises(ParameterError, match="to is 'trec', expected one of table, quepid"):
+            named.write(tmp_path / "j.csv", to="trec")
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            ({"grades": []}, "grades is"),
+            ({"grades": "0.5"}, "grades is"),
+            ({"grades": [0.5, 0.5]}, "each above the one before"),
+            ({"grades": [0.0]}, "numbers above 0"),
+            ({"grades": [0.5, 2]}, "at most 1"),
+            ({"grades": [float("nan")]}, "grades is"),
+            ({"grades": ["much"]}, "grades is"),
+            ({"confidence": 1.0}, "confidence is 1.0"),
+            ({"least_exposure": -1}, "least_exposure is -1"),
+            ({"least_exposure": 1e6}, "no item has an exposure of 1e"),
+            ({"propensities": [1.0]}, "10 of 70 clicks are where there is no propensity"),
+            ({"propensities": None, "method": "logged"}, "method is 'logged'"),
+            ({"missing": "maybe"}, "missing is 'maybe'"),
+        ],
+    )
+    def test_options(self, options, told):
+        with pytest.raises(CounterSampleError, match=told):
+            judgements_from_impressions(
+                read_impressions(pa.table(LOG)), **({"propensities": [1.0, 0.5]} | options)
+            )
+
+    def test_every_impression_clicked(self):
+        log = pa.table(LOG | {"click": [100, 100]})
+        with pytest.raises(DataError, match="the mean relevance is 1, which no grades can be made"):
+            judgements_from_impressions(read_impressions(log), propensities=[1.0, 1.0])
+
+    def test_its_own_propensities_tell_of_clicks_alone(self):
+        log = pa.table({name: LOG[name] for name in ("query_id", "item_id", "position")}
+                       | {"click": [1, 0], "propensity": [0.5, 0.5]})  # fmt: skip
+        with pytest.raises(DataError, match="to estimate them name a method"):
+            judgements_from_impressions(read_impressions(log))
+        found = judgements_from_impressions(
+            read_impressions(log), propensities=[1.0, 0.5], least_exposure=0.5, grades=[0.5]
+        )
+        assert found.relevance.tolist() == [1.0, 0.0]
+
+    def test_what_is_left_out_is_said(self):
+        found = judgements_from_impressions(
+            read_impressions(pa.table(LOG)), propensities=[1.0], missing="skip", grades=[0.5]
+        )
+        assert found.item_id.tolist() == ["x"]
+        assert found.n_left_out == 1
+        assert "10 clicks where there is no propensity are left out." in found.warnings
+
+    def test_values_are_not_counted(self):
+        log = pa.table(LOG | {"value": [180.0, 10.0]})
+        found = judgements_from_impressions(read_impressions(log), propensities=[1.0, 0.5])
+        assert found.relevance.tolist() == [0.6, 0.2]
+        assert any("count each click as one" in text for text in found.warnings)
+
+
+class TestCommand:
+    @pytest.fixture(autouse=True)
+    def log(self, tmp_path):
+        table, _ = make(SEED, queries=40, sessions=3000)
+        parquet.write_table(table, tmp_path / "log.parquet")
+
+    def test_it_is_printed(self, run, tmp_path):
+        printed = run("judgements", "log.parquet", "-o", "j.parquet")
+        assert "estimated by all-pairs" in printed
+        assert "examined less than 10 times, and are left out" in printed
+        assert "The judgements are in j.parquet" in printed
+        assert parquet.read_table(tmp_path / "j.parquet").num_rows > 50
+
+    @pytest.mark.parametrize("to", ["quepid", "opensearch", "qrels"])
+    def test_json(self, to, run, tmp_path):
+        figures = json.loads(
+            run("judgements", "log.parquet", "-o", "j", "--to", to, "--gamma", "1", "--json",
+                "--grades", "0.2,0.6")
+        )  # fmt: skip
+        assert figures["cut_offs"] == [0.2, 0.6]
+        assert sum(figures["of_grade"]) == figures["judgements"]
+        assert (tmp_path / "j").stat().st_size > 0
+
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            (["-o", "j.txt"], "countersample: j.txt: expected a name that ends in .parquet"),
+            (["-o", "j", "--to", "lucene"], "countersample: to is 'lucene', expected one of table"),
+            (
+                ["-o", "j.csv", "--grades", "x"],
+                "countersample: grades is ['x'], expected",
+            ),
+            (["-o", "none/j.csv"], "countersample: none/j.csv: the folder none is not there"),
+        ],
+    )
+    def test_errors(self, arguments, told, run, tmp_path):
+        assert run("judgements", "log.parquet", *arguments, fails=True).startswith(told)
+        assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
