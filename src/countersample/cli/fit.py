@@ -17,6 +17,8 @@ from countersample.cli._options import (
     NOT_BETTER,
     WORSE,
     AcceptFeatures,
+    AgeAt,
+    Categorical,
     Columns,
     Context,
     Depth,
@@ -26,6 +28,7 @@ from countersample.cli._options import (
     FeatureColumns,
     Features,
     Gamma,
+    ItemFeatures,
     JoinQueries,
     Json,
     JudgeFrom,
@@ -34,8 +37,10 @@ from countersample.cli._options import (
     MemoryLimit,
     Metric,
     Missing,
+    OtherColumns,
     PositionsFrom,
     PropensityMethod,
+    QueryFeatures,
     Randomized,
     Reader,
     Safety,
@@ -62,13 +67,18 @@ def fit(
         typer.Argument(help=LOG_HELP),
     ],
     *,
-    features: Features,
     out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write (.json).")],
     report: Annotated[
         Path | None, typer.Option(help="The page to write; beside the ranker where left out.")
     ] = None,
+    features: Features = None,
+    item_features: ItemFeatures = None,
+    query_features: QueryFeatures = None,
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
+    categorical: Categorical = None,
+    other_columns: OtherColumns = "leave-out",
+    age_at: AgeAt = None,
     model: Model = "linear",
     safety: Safety = None,
     reader: Reader = None,
@@ -136,16 +146,17 @@ def fit(
     for path in (out, page):
         check_writable(path)
     given = given_propensities(gamma, propensities)
-    table = read_features(
-        features, features=parse_names(feature_columns), drop=parse_names(drop),
-        join_queries=join_queries,
-    )  # fmt: skip
     log = open_log(
         impressions, reader=reader, columns=columns, context=context, values=values,
         join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
         engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
+        table = read_features(
+            features, features=parse_names(feature_columns), drop=parse_names(drop),
+            categorical=parse_names(categorical) or (), other_columns=other_columns, age_at=age_at,
+            items=item_features, queries=query_features, log=log, join_queries=join_queries,
+        )  # fmt: skip
         found = fit_from_impressions(
             log, table, ranker=ranker, safety=safety, propensities=given, method=propensity_method,
             randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
@@ -155,7 +166,8 @@ def fit(
         )  # fmt: skip
     command = shlex.join(["countersample", *sys.argv[1:]])
     write_page(page, found, command=command, ranker=out, show_ids=show_ids)
-    found.ranker.provenance_["data"] = features.name
+    sources = (features, item_features, query_features)
+    found.ranker.provenance_["data"] = ", ".join(path.name for path in sources if path)
     found.ranker.save(out)
     if json:
         _show.as_json({"out": str(out), "report": str(page), **found.to_dict()})

@@ -192,6 +192,7 @@ def _judge(
     table = read_features(
         features, features=parse_names(feature_columns), drop=parse_names(drop),
         join_queries=of_log["join_queries"],
+        rankers=[each for each in candidates.values() if each is not None],
     )  # fmt: skip
     with open_log(log, **of_log) as opened, share_progress("judging") as progress:
         found = compare_from_impressions(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FORMAT = "countersample-ranker"
 VERSION = 3
+VERSION_WITH_MORE = 4  # where it has one of these, which older releases do not know
+_MORE = ("encoder",)
 BEGINNING = f'{{"format": "{FORMAT}"'.encode()  # of every such file
 
 
@@ -42,7 +44,9 @@ def versions(*libraries: str) -> dict[str, str]:
 def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
     """Write plain values, with the versions of what made them and a checksum, atomically."""
     text = _as_text({"written_by": versions(), **content})
-    header = {"format": FORMAT, "version": VERSION, "checksum": _checksum(text)}
+    has_more = any(content.get(name) is not None for name in _MORE)
+    version = VERSION_WITH_MORE if has_more else VERSION
+    header = {"format": FORMAT, "version": version, "checksum": _checksum(text)}
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n", "utf-8")
 
@@ -64,10 +68,10 @@ def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
         is_whole = kept["checksum"] == _checksum(_as_text(content))
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: a damaged ranker file ({error}): save it again") from error
-    if version != VERSION:
+    if version not in {VERSION, VERSION_WITH_MORE}:
         raise DataError(
-            f"{path}: of format version {version}, expected {VERSION}: read it with the release "
-            "that wrote it"
+            f"{path}: of format version {version}, expected {VERSION} or {VERSION_WITH_MORE}: read "
+            "it with the release that wrote it"
         )
     if not is_whole:
         raise DataError(f"{path}: a damaged ranker file (it was changed): save it again")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._params import whole_number
+from countersample.data.encoding import FeatureEncoder
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError
 from countersample.evaluation.ranking import ranks_of
@@ -33,6 +34,7 @@ class SavedScorer:
     normalizer: Normalizer | None
     n_features: int
     feature_names: tuple[str, ...] | None
+    encoder: FeatureEncoder | None = None
 
     @classmethod
     def of(cls, content: Mapping[str, Any], scorer_type: type[Scorer]) -> SavedScorer:
@@ -51,13 +53,23 @@ class SavedScorer:
         for part, count in counts.items():
             if count != n_features:
                 raise DataError(f"its {part} is for {count} features, expected {n_features}")
-        return cls(scorer, normalizer, n_features, None if names is None else tuple(names))
+        names = None if names is None else tuple(names)
+        encoder = None
+        if content.get("encoder") is not None:
+            encoder = FeatureEncoder.from_dict(content["encoder"])
+            if encoder.feature_names != names:
+                raise DataError("its encoder makes other features than those that it names")
+        return cls(scorer, normalizer, n_features, names, encoder)
 
     def predict(self, dataset: RankingDataset) -> Floats:
         """Return the score of each item, float64 (n_items,)."""
         features = tables.own_features(dataset, self.n_features, self.feature_names)
+        return self.scores(features, dataset.offsets)
+
+    def scores(self, features: Any, offsets: Ints) -> Floats:  # noqa: ANN401 (array or codes)
+        """Return the score of each row of features; the rows of a query are side by side."""
         tables.check_finite(features)
-        return scores_by(self.scorer, self.normalizer, features, dataset.offsets)
+        return scores_by(self.scorer, self.normalizer, features, offsets)
 
     def rank(self, dataset: RankingDataset) -> Ints:
         """Return the rank of each item within its query, int64 (n_items,), from 1."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats, Ints
     from countersample._progress import Show
     from countersample.clicks import ClickLog
+    from countersample.data.encoding import FeatureEncoder
     from countersample.rankers._parameters import Check
     from countersample.rankers._task import Task
     from countersample.rankers.served import Served
@@ -77,6 +78,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     ----------
     scorer_ : Scorer
         What is served: see `countersample.scorers`.
+    encoder_ : FeatureEncoder or None
+        How the columns of a table become its features, where one has categories or dates.
     normalizer_ : Normalizer or None
         Applied before the scorer.
     clip_ : float or None
@@ -109,6 +112,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     served_: Served | None = None  # not kept in a file
     path_: PathChoice | None = None  # nor is this
     history_: Any = None  # nor is this
+    encoder_: FeatureEncoder | None = None
     scorer_: Scorer
     provenance_: dict[str, Any]
 
@@ -195,6 +199,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         _check_it_can_be_learned(task.dataset, task.clicks)
         self._train(task, rng, Progress.of(progress))
         self.normalizer_ = normalizer
+        self.encoder_ = None
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
         self.provenance_ = {
@@ -362,6 +367,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             "statistics": {name: getattr(self, name) for name in _STATISTICS},
             "feature_names": self._feature_names,
             "normalizer": None if self.normalizer_ is None else self.normalizer_.to_dict(),
+            **({} if self.encoder_ is None else {"encoder": self.encoder_.to_dict()}),
             "learned": {
                 "scorer": self.scorer_.to_dict(),
                 **{name.rstrip("_"): getattr(self, name) for name in self._learned},
@@ -403,6 +409,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
                 setattr(ranker, name, value)
             ranker._remember_features(saved.n_features, saved.feature_names)
             ranker.normalizer_, ranker.scorer_ = saved.normalizer, saved.scorer
+            ranker.encoder_ = saved.encoder
             ranker._restore(content["learned"])
         return ranker
 

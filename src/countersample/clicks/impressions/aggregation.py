@@ -136,6 +136,11 @@ def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return visits.select("query_id", n=n).group_by("query_id").agg(sessions=nw.col("n").sum())
 
 
+def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return each query with each of its items, once, lazily, of possible rows."""
+    return frame.filter(_is_possible(frame)).select(*PAIR).unique()
+
+
 def visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return each session with each of its queries, once, lazily, of possible rows."""
     return frame.filter(_is_possible(frame)).select("query_id", "session").unique()

@@ -192,6 +192,11 @@ class Impressions(AbstractContextManager["Impressions"]):
         mean[(counts.clicks > 0) & (counts.value == 0)] = 1.0
         return RowPropensities(np.minimum(mean, 1.0))  # NaN stays
 
+    def pairs(self) -> pa.Table:
+        """Return the pairs of query and item that were shown, sorted by their ids."""
+        found = self.collect(aggregation.pairs(self.frame))
+        return found.sort_by([(name, "ascending") for name in aggregation.PAIR])
+
     def collect(self, frame: nw.LazyFrame[Any]) -> pa.Table:
         """Compute what was derived from `frame` where the log is; return it as an Arrow table."""
         return find_engine(self.engine).collect(frame, self.source)
