@@ -109,6 +109,13 @@ AgeAt = Annotated[
 ItemFeatures = Annotated[
     Path | None, typer.Option(help="Features of items whatever the query, by item_id.")
 ]
+LogFeatures = Annotated[
+    str | None,
+    typer.Option(
+        help="The log's own columns that are features of what was shown, as their mean over the "
+        "impressions of a query and item: price,stock."
+    ),
+]
 QueryFeatures = Annotated[
     Path | None, typer.Option(help="Features of queries whatever the item, by query_id.")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path  # noqa: TC003 (typer reads it)
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,6 +33,7 @@ from countersample.cli._options import (
     Json,
     JudgeFrom,
     JudgeLast,
+    LogFeatures,
     Master,
     MemoryLimit,
     Metric,
@@ -74,6 +75,7 @@ def fit(
     features: Features = None,
     item_features: ItemFeatures = None,
     query_features: QueryFeatures = None,
+    log_features: LogFeatures = None,
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
     categorical: Categorical = None,
@@ -136,6 +138,7 @@ def fit(
     from countersample._progress import share_progress
     from countersample.clicks.impressions import read_features
     from countersample.fitting import fit_from_impressions, write_page
+    from countersample.rankers._files import check_name
 
     ranker = None  # a linear one
     if model != "linear":
@@ -143,12 +146,14 @@ def fit(
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
+    check_name(out)
     for path in (out, page):
         check_writable(path)
     given = given_propensities(gamma, propensities)
     log = open_log(
         impressions, reader=reader, columns=columns, context=context, values=values,
         join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
+        features=parse_names(log_features) or (),
         engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
@@ -166,8 +171,8 @@ def fit(
         )  # fmt: skip
     command = shlex.join(["countersample", *sys.argv[1:]])
     write_page(page, found, command=command, ranker=out, show_ids=show_ids)
-    sources = (features, item_features, query_features)
-    found.ranker.provenance_["data"] = ", ".join(path.name for path in sources if path)
+    sources = [path.name for path in (features, item_features, query_features) if path]
+    found.ranker.provenance_["data"] = ", ".join(sources or [Path(impressions).name])
     found.ranker.save(out)
     if json:
         _show.as_json({"out": str(out), "report": str(page), **found.to_dict()})

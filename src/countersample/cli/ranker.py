@@ -91,6 +91,7 @@ def train(
     from countersample._progress import share_progress
     from countersample.data.load import load_train
     from countersample.fitting import judge_training
+    from countersample.rankers._files import check_name
     from countersample.rankers.chosen import chosen_settings
 
     given = {
@@ -103,6 +104,7 @@ def train(
             "--safety is given beside --learning-rate, expected one of them: a run with a learning "
             "rate is trained as asked, and nothing is held out that could tell"
         )
+    check_name(out)
     check_writable(out)
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     note_files(data, fold)
@@ -192,15 +194,21 @@ def evaluate(
 ) -> None:
     """Measure a ranker on labelled data."""
     from countersample import evaluate as evaluate_scores
+    from countersample.clicks.impressions.features import is_labelled_data
     from countersample.data.load import load
+    from countersample.rankers.labelled_tables import read_labelled
     from countersample.rankers.loading import load_scorer
 
     loaded = load_scorer(ranker)
     names = [name.strip() for name in metrics.split(",")]
     note_files(data, fold)
+    if is_labelled_data(data) or fold is not None or not data.exists():
+        parts = load(data, fold=fold, cache=cache, progress=True)
+    else:
+        parts = {data.name: read_labelled(loaded, data)}
     results = {
         part: evaluate_scores(loaded.predict(dataset), dataset, names, no_relevant=no_relevant)
-        for part, dataset in load(data, fold=fold, cache=cache, progress=True).items()
+        for part, dataset in parts.items()
     }
     if json:
         _show.as_json(results)

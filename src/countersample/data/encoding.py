@@ -160,6 +160,11 @@ class FeatureEncoder:
         """The names of the columns that it reads."""
         return tuple(column.name for column in self.columns)
 
+    @property
+    def categories(self) -> list[str]:
+        """The names of the columns that are categories."""
+        return [column.name for column in self.columns if column.kind == "category"]
+
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the features, (n_features,)."""

@@ -15,7 +15,7 @@ import numpy as np
 from countersample._files import atomic_path
 from countersample._json import parse_json
 from countersample._version import __version__
-from countersample.errors import CounterSampleError, DataError
+from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.objectives import Loss, Objective
 
 if TYPE_CHECKING:
@@ -27,6 +27,37 @@ VERSION = 3
 VERSION_WITH_MORE = 4  # where it has one of these, which older releases do not know
 _MORE = ("encoder",)
 BEGINNING = f'{{"format": "{FORMAT}"'.encode()  # of every such file
+
+
+# Endings of files that are something else, which a ranker under such a name would be taken for.
+_OF_EXPORTS = (".onnx",)
+_OF_OTHERS = (
+    ".csv", ".feather", ".gz", ".html", ".joblib", ".jsonl", ".md", ".ndjson", ".parquet",
+    ".pickle", ".pkl", ".pq", ".pt", ".pth", ".safetensors", ".sql", ".tsv", ".ubj", ".xml", ".zip",
+)  # fmt: skip
+
+
+def check_name(path: str | PathLike[str]) -> None:
+    """Refuse a name that says that a ranker's file is something else than JSON.
+
+    Examples
+    --------
+    >>> from countersample.rankers._files import check_name
+    >>> check_name("ranker.json")
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending in _OF_EXPORTS:
+        raise ParameterError(
+            f"{path}: a ranker is written as JSON, and {ending} is what export writes: write it to "
+            f"{path.with_suffix('.json')}, then: countersample export {path.with_suffix('.json')} "
+            f"--to {ending[1:]} -o {path}"
+        )
+    if ending in _OF_OTHERS:
+        raise ParameterError(
+            f"{path}: a ranker is written as JSON, expected a name such as "
+            f"{path.with_suffix('.json')}"
+        )
 
 
 def versions(*libraries: str) -> dict[str, str]:
@@ -43,6 +74,7 @@ def versions(*libraries: str) -> dict[str, str]:
 
 def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
     """Write plain values, with the versions of what made them and a checksum, atomically."""
+    check_name(path)
     text = _as_text({"written_by": versions(), **content})
     has_more = any(content.get(name) is not None for name in _MORE)
     version = VERSION_WITH_MORE if has_more else VERSION

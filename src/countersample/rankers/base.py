@@ -257,6 +257,41 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         rows, offsets = self._rows(X, qid)
         return tables.put_back(rows, ranks_of(scores[rows], offsets))
 
+    def rank_frame(
+        self,
+        frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+        *,
+        query: str | None = None,
+        item: str | None = None,
+        top: int | None = None,
+    ) -> Any:  # noqa: ANN401 (the same kind of frame)
+        """Score and rank the rows of a data frame that has the columns of training, by name.
+
+        Parameters
+        ----------
+        frame : data frame of pandas, polars, pyarrow, DuckDB or Spark, eager or lazy
+            With the columns that the features were made of: categories as text, dates as dates. On
+            Spark it is ranked by the workers, with this package on them, and lazily.
+        query, item : str, optional
+            The columns of the ids; by default query_id, or qid, and item_id. Without one of items,
+            they are numbered from 0 in each query.
+        top : int, optional
+            How many items of each query, the best first; by default all, in their order.
+
+        Returns
+        -------
+        data frame of the same kind
+            The ids, ``score``, and ``rank`` within the query, from 1; ties are in the order of the
+            rows, on Spark in that of the items' ids.
+        """
+        from countersample.rankers.ranking_frames import rank_frame  # noqa: PLC0415 (needs Arrow)
+
+        self._check_fitted()
+        serving = SavedScorer(
+            self.scorer_, self.normalizer_, self.n_features_in_, self._feature_names, self.encoder_
+        )
+        return rank_frame(serving, frame, query=query, item=item, top=top)
+
     def score(
         self,
         X: ArrayLike,

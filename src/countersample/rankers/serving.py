@@ -61,6 +61,8 @@ class TableReading:
         item = item or next((name for name in ITEM if name in found), None)
         if item is not None:
             check_column(item, found, _NAMED)
+        if not {"score", "rank"}.isdisjoint({query, item}):
+            raise DataError("ids are called score or rank, which is what comes out: rename them")
         encoder = serving.encoder
         if encoder is None:
             names = serving.feature_names

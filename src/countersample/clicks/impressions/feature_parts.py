@@ -85,7 +85,10 @@ class FeatureParts:
             {name: each[kept] for name, each in rows.items()},
             query_ids[kept],
             item_ids[kept],
-            _of_unknown(len(is_known) - len(kept), len(is_known)),
+            (
+                *(text for source in sources.values() for text in source.warnings),
+                *_of_unknown(len(is_known) - len(kept), len(is_known)),
+            ),
         )
 
     def homes(self, features: Sequence[str] | None) -> dict[str, str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 
 from countersample.clicks.impressions.assembling import encode
@@ -15,6 +14,7 @@ from countersample.clicks.impressions.columns import typed_id
 from countersample.clicks.impressions.counts import row_keys
 from countersample.clicks.impressions.engines import Pandas
 from countersample.clicks.impressions.files import find_files
+from countersample.clicks.impressions.log_features import pairs_of
 from countersample.clicks.impressions.queries import join_query_ids
 from countersample.data.frames import check_column, collected
 from countersample.errors import DataError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
+    import narwhals as nw
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -43,12 +44,15 @@ class FeatureSource:
         ``query_id``, ``item_id``, or both.
     own_names : dict of str
         The names of these columns in the table.
+    warnings : tuple of str
+        What to know of its columns.
     """
 
     what: str
     frame: nw.DataFrame[Any]
     ids: dict[str, NDArray[Any]]
     own_names: dict[str, str]
+    warnings: tuple[str, ...] = ()
 
     def to_arrow(self, names: Sequence[str]) -> pa.Table:
         """Return columns as an Arrow table."""
@@ -72,15 +76,19 @@ def open_features(
     *,
     what: str,
     join_queries: bool,
+    as_text: Sequence[str] = (),
 ) -> FeatureSource:
-    """Read a table with named columns; `ids` are its own names of ``query_id`` and ``item_id``."""
+    """Read a table with named columns; `ids` are its own names of ``query_id`` and ``item_id``.
+
+    Of files without types, columns `as_text` stay text, whatever they look like.
+    """
     if not isinstance(source, str | os.PathLike):
         return _of_frame(source, ids, what, join_queries=join_queries, has_text_ids=False)
     name = os.fspath(source)
     files = find_files(name)
     with Pandas.explained(name), ExitStack() as cleanup:
         files = files.unpacked(Pandas.unpacks, cleanup)
-        table = files.format.read(files, as_text=tuple(ids.values()))
+        table = files.format.read(files, as_text=(*ids.values(), *as_text))
         return _of_frame(
             table, ids, what, join_queries=join_queries, has_text_ids=files.format.has_text_ids
         )
@@ -161,6 +169,9 @@ def _check_kinds(source: FeatureSource, name: str, wanted: NDArray[Any]) -> None
 
 def open_features_of(log: Impressions) -> FeatureSource:
     """Return the pairs of query and item that a log shows, with the features that it has itself."""
-    table = nw.from_native(log.pairs(), eager_only=True)
+    pairs = pairs_of(log)
     names = {"query_id": "query_id", "item_id": "item_id"}
-    return _of_frame(table, names, "the log", join_queries=False, has_text_ids=log.has_text_ids)
+    found = _of_frame(
+        pairs.table, names, "the log", join_queries=False, has_text_ids=log.has_text_ids
+    )
+    return replace(found, warnings=pairs.warnings)

@@ -149,13 +149,23 @@ def read_features(
     array(['x', 'y'], dtype='<U1')
     """
     given = {"pairs": source, "items": items, "queries": queries}
-    if source is not None and items is None and queries is None and is_labelled_data(source):
+    if is_labelled_data(source):
+        if items is not None or queries is not None or (log is not None and log.features):
+            raise ParameterError(
+                f"{source}: numbers its items by query, and other features are by id: expected a "
+                "table with query_id and item_id beside them"
+            )
         if categorical or encoder is not None:
             raise ParameterError(
                 f"{source}: has numbers without names, expected a table for categorical="
             )
         return _of_dataset(Path(source), features, drop)
-    parts = _open(given, {"query_id": query, "item_id": item}, log, join_queries=join_queries)
+    categories = [name for each in (encoder, *map(encoder_of, rankers)) if each
+                  for name in each.categories]  # fmt: skip
+    parts = _open(
+        given, {"query_id": query, "item_id": item}, log, join_queries=join_queries,
+        as_text=(*categorical, *categories),
+    )  # fmt: skip
     homes = parts.homes(features)
     warnings = parts.warnings
     asked = [name for each in map(encoder_of, rankers) if each for name in each.column_names]
@@ -200,12 +210,13 @@ def _open(
     log: Impressions | None,
     *,
     join_queries: bool,
+    as_text: Sequence[str],
 ) -> FeatureParts:
     """Open the tables that are given; where there is none of pairs, they are those of the log."""
     sources = {
         part: open_features(
             given[part], {name: ids[name] for name in _PARTS[part][1]},
-            what=_PARTS[part][0], join_queries=join_queries,
+            what=_PARTS[part][0], join_queries=join_queries, as_text=as_text,
         )
         for part in _PARTS if given[part] is not None
     }  # fmt: skip
@@ -216,6 +227,8 @@ def _open(
                 "log=, whose pairs are taken, or a table with a row for each query and item"
             )
         sources = {"log": open_features_of(log), **sources}
+    elif log is not None and log.features:
+        sources["log"] = open_features_of(log)
     return FeatureParts.of(sources, join_queries=join_queries)
 
 
