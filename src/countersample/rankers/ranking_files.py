@@ -68,11 +68,10 @@ def rank_file(
     """
     with ExitStack() as cleanup, Pandas.explained(source):
         files = find_files(source).unpacked(Pandas.unpacks, cleanup)
-        first = next(files.format.batches(files, None), None)
-        if first is None:
+        names = files.format.names(files)
+        if not names:
             raise DataError("has no rows, expected at least one")
-        reading = TableReading.of(serving, first.schema.names, query, item)
-        del first  # it may be large
+        reading = TableReading.of(serving, names, query, item)
         with atomic_path(target) as temporary:
             try:
                 batches = files.format.batches(files, reading.columns)

@@ -220,6 +220,11 @@ def _open(
         )
         for part in _PARTS if given[part] is not None
     }  # fmt: skip
+    if not sources and (log is None or not log.features):
+        raise ParameterError(
+            "no features are given: expected a table of them (--features), or features of items "
+            "(--item-features), of queries (--query-features) or of the log (--log-features)"
+        )
     if "pairs" not in sources:
         if log is None:
             raise ParameterError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from countersample.clicks.impressions.columns import CANONICAL, IDS
@@ -47,17 +48,21 @@ class Format(ABC):
         """Return what can be read of the files without all of it in memory, else `read` them."""
         return self.read(files)
 
-    def batches(self, files: Files, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """Return rows in their order, some at a time, of some columns or all.
+    def names(self, files: Files) -> list[str]:
+        """Return the names of the columns."""
+        names: list[str] = self.open(files).schema.names
+        return names
+
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Return some columns of the rows, in their order and some rows at a time.
 
         Text files give text, whatever a value looks like.
         """
         source: Any = self.open(files)
         yield from source.to_batches(
-            columns=None if columns is None else list(columns),
+            columns=list(columns),
             batch_size=BATCH,
-            batch_readahead=1,
-            fragment_readahead=1,
+            use_threads=False,  # threads read ahead, as much as memory takes
             **self._scanning(),
         )
 
@@ -200,19 +205,24 @@ class JsonLines(Format):
 
     unpacks = (".gz", ".bz2", ".xz", ".zst")
 
-    def batches(self, files: Files, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def names(self, files: Files) -> list[str]:
+        """Return the names that the first lines have."""
+        first = next(chain.from_iterable(map(read_blocks, files.paths)), None)
+        names: list[str] = [] if first is None else first.column_names
+        return names
+
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Return rows block by block; what no row of a block has is missing."""
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
         for path in files.paths:
             for table in read_blocks(path):
                 _check_names(path, table.column_names)
-                if columns is not None:
-                    there = {name: table[name] for name in columns if name in table.column_names}
-                    table = pa.table(  # noqa: PLW2901 (the same rows)
-                        {name: there.get(name, pa.nulls(len(table))) for name in columns}
-                    )
-                yield from table.to_batches()
+                found = {
+                    name: table[name] if name in table.column_names else pa.nulls(len(table))
+                    for name in columns
+                }
+                yield from pa.table(found).to_batches()
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
@@ -235,13 +245,19 @@ class JsonLines(Format):
 class Feather(Format):
     """Arrow's own files, with types."""
 
-    def batches(self, files: Files, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
+    def names(self, files: Files) -> list[str]:  # noqa: D102 (as in Format)
+        names: list[str] = self._dataset(files).schema.names
+        return names
+
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
+        yield from self._dataset(files).to_batches(
+            columns=list(columns), batch_size=BATCH, use_threads=False
+        )
+
+    def _dataset(self, files: Files) -> Dataset:
         from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
 
-        found = dataset.dataset(list(files.paths), format="feather")
-        yield from found.to_batches(
-            columns=None if columns is None else list(columns), batch_size=BATCH, batch_readahead=1
-        )
+        return dataset.dataset(list(files.paths), format="feather")
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
