@@ -101,8 +101,43 @@ Drop = Annotated[
 ]
 
 
+Categorical = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns of text or integers that become indicators, one for each of up to 200 "
+        "values: brand,country. Other text does where it has few values."
+    ),
+]
+OtherColumns = Annotated[
+    str,
+    typer.Option(
+        help="leave-out or refuse: what to do with ids, free text and lists among the features."
+    ),
+]
+AgeAt = Annotated[
+    str | None,
+    typer.Option(
+        help="The day that ages of dates are counted from, such as 2026-03-31; by default the "
+        "latest of each column."
+    ),
+]
+ItemFeatures = Annotated[
+    Path | None, typer.Option(help="Features of items whatever the query, by item_id.")
+]
+LogFeatures = Annotated[
+    str | None,
+    typer.Option(
+        help="The log's own columns that are features of what was shown, as their mean over the "
+        "impressions of a query and item: price,stock."
+    ),
+]
+QueryFeatures = Annotated[
+    Path | None, typer.Option(help="Features of queries whatever the item, by query_id.")
+]
+
+
 Features = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         help="The features of items, by query_id and item_id: Parquet, CSV, TSV, LETOR text."
     ),
@@ -182,6 +217,21 @@ def parse_columns(text: str | None) -> dict[str, str] | None:
     {'query_id': 'q', 'click': 'clicked'}
     """
     return None if text is None else _pairs("--columns", text, "query_id=q,item_id=doc")
+
+
+def parse_ids(text: str | None) -> dict[str, str]:
+    """Read ``query_id=q,item_id=doc``, of a table that has no other columns of a log.
+
+    >>> parse_ids("query_id=q")
+    {'query_id': 'q'}
+    """
+    from countersample.errors import ParameterError
+
+    names = parse_columns(text) or {}
+    unknown = next((name for name in names if name not in {"query_id", "item_id"}), None)
+    if unknown is not None:
+        raise ParameterError(f"--columns has {unknown!r}, expected query_id=… and item_id=…")
+    return names
 
 
 def parse_values(text: str | None) -> dict[str, float] | None:

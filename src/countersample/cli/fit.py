@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path  # noqa: TC003 (typer reads it)
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,8 @@ from countersample.cli._options import (
     NOT_BETTER,
     WORSE,
     AcceptFeatures,
+    AgeAt,
+    Categorical,
     Columns,
     Context,
     Depth,
@@ -27,16 +29,20 @@ from countersample.cli._options import (
     Features,
     Gamma,
     Impute,
+    ItemFeatures,
     JoinQueries,
     Json,
     JudgeFrom,
     JudgeLast,
+    LogFeatures,
     Master,
     MemoryLimit,
     Metric,
     Missing,
+    OtherColumns,
     PositionsFrom,
     PropensityMethod,
+    QueryFeatures,
     Randomized,
     Reader,
     Safety,
@@ -64,13 +70,19 @@ def fit(
         typer.Argument(help=LOG_HELP),
     ],
     *,
-    features: Features,
     out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write (.json).")],
     report: Annotated[
         Path | None, typer.Option(help="The page to write; beside the ranker where left out.")
     ] = None,
+    features: Features = None,
+    item_features: ItemFeatures = None,
+    query_features: QueryFeatures = None,
+    log_features: LogFeatures = None,
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
+    categorical: Categorical = None,
+    other_columns: OtherColumns = "leave-out",
+    age_at: AgeAt = None,
     model: Model = "linear",
     impute: Impute = None,
     safety: Safety = None,
@@ -130,6 +142,7 @@ def fit(
     from countersample._progress import share_progress
     from countersample.clicks.impressions import read_features
     from countersample.fitting import fit_from_impressions, write_page
+    from countersample.rankers._files import check_name
 
     ranker = None  # a linear one
     if model != "linear" or impute is not None:
@@ -138,19 +151,22 @@ def fit(
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
+    check_name(out)
     for path in (out, page):
         check_writable(path)
     given = given_propensities(gamma, propensities)
-    table = read_features(
-        features, features=parse_names(feature_columns), drop=parse_names(drop),
-        join_queries=join_queries,
-    )  # fmt: skip
     log = open_log(
         impressions, reader=reader, columns=columns, context=context, values=values,
         join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
+        features=parse_names(log_features) or (),
         engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
+        table = read_features(
+            features, features=parse_names(feature_columns), drop=parse_names(drop),
+            categorical=parse_names(categorical) or (), other_columns=other_columns, age_at=age_at,
+            items=item_features, queries=query_features, log=log, join_queries=join_queries,
+        )  # fmt: skip
         found = fit_from_impressions(
             log, table, ranker=ranker, safety=safety, transform=transform, propensities=given,
             method=propensity_method, randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
@@ -160,7 +176,8 @@ def fit(
         )  # fmt: skip
     command = shlex.join(["countersample", *sys.argv[1:]])
     write_page(page, found, command=command, ranker=out, show_ids=show_ids)
-    found.ranker.provenance_["data"] = features.name
+    sources = [path.name for path in (features, item_features, query_features) if path]
+    found.ranker.provenance_["data"] = ", ".join(sources or [Path(impressions).name])
     found.ranker.save(out)
     if json:
         _show.as_json({"out": str(out), "report": str(page), **found.to_dict()})

@@ -21,16 +21,19 @@ from countersample.cli._options import (
     FeatureColumns,
     Features,
     Gamma,
+    ItemFeatures,
     JoinQueries,
     Json,
     JudgeFrom,
     JudgeLast,
+    LogFeatures,
     Master,
     MemoryLimit,
     Metric,
     Missing,
     PositionsFrom,
     PropensityMethod,
+    QueryFeatures,
     Randomized,
     Reader,
     SavedPropensities,
@@ -60,7 +63,10 @@ def estimate(
     ranker: Annotated[Path, typer.Argument(help="A ranker written by fit or train.")],
     *,
     log: Log,
-    features: Features,
+    features: Features = None,
+    item_features: ItemFeatures = None,
+    query_features: QueryFeatures = None,
+    log_features: LogFeatures = None,
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
     reader: Reader = None,
@@ -107,7 +113,10 @@ def compare(
     ],
     *,
     log: Log,
-    features: Features,
+    features: Features = None,
+    item_features: ItemFeatures = None,
+    query_features: QueryFeatures = None,
+    log_features: LogFeatures = None,
     reference: Annotated[
         str, typer.Option(help="The one that all others are compared with, or what was logged.")
     ] = "logged",
@@ -163,7 +172,10 @@ def _judge(
     fail_unless_better: bool,
     *,
     log: str,
-    features: Path,
+    features: Path | None,
+    item_features: Path | None,
+    query_features: Path | None,
+    log_features: str | None,
     feature_columns: str | None,
     drop: str | None,
     propensity_method: str,
@@ -189,11 +201,14 @@ def _judge(
 
     candidates = {name: None if name == LOGGED else load_ranker(name) for name in rankers}
     given = given_propensities(gamma, propensities)
-    table = read_features(
-        features, features=parse_names(feature_columns), drop=parse_names(drop),
-        join_queries=of_log["join_queries"],
-    )  # fmt: skip
+    of_log["features"] = parse_names(log_features) or ()
     with open_log(log, **of_log) as opened, share_progress("judging") as progress:
+        table = read_features(
+            features, features=parse_names(feature_columns), drop=parse_names(drop),
+            items=item_features, queries=query_features, log=opened,
+            join_queries=of_log["join_queries"],
+            rankers=[each for each in candidates.values() if each is not None],
+        )  # fmt: skip
         found = compare_from_impressions(
             opened, table, candidates, reference=reference, propensities=given,
             method=propensity_method, randomized=randomized, depth=depth, missing=missing,

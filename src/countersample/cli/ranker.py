@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from countersample._files import atomic_path, check_writable
+from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
 from countersample.cli._models import Model, make_ranker
@@ -20,18 +20,20 @@ from countersample.cli._options import (
     Fold,
     Impute,
     Json,
+    MemoryLimit,
     Safety,
     Seed,
+    TempDir,
     Transform,
     parse_bits,
+    parse_ids,
     parse_names,
 )
 from countersample.cli.clicks import DataPath, note_files
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
+    from countersample.rankers._saved import SavedScorer
 
 RankerPath = Annotated[Path, typer.Argument(help="A ranker written by fit or train.")]
 METRICS = "ndcg@10,ndcg@5,precision@10,mrr"
@@ -93,6 +95,7 @@ def train(
     from countersample._progress import share_progress
     from countersample.data.load import load_train
     from countersample.fitting import judge_training
+    from countersample.rankers._files import check_name
     from countersample.rankers.chosen import chosen_settings
 
     given = {
@@ -105,6 +108,7 @@ def train(
             "--safety is given beside --learning-rate, expected one of them: a run with a learning "
             "rate is trained as asked, and nothing is held out that could tell"
         )
+    check_name(out)
     check_writable(out)
     ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
     note_files(data, fold)
@@ -196,15 +200,21 @@ def evaluate(
 ) -> None:
     """Measure a ranker on labelled data."""
     from countersample import evaluate as evaluate_scores
+    from countersample.clicks.impressions.features import is_labelled_data
     from countersample.data.load import load
+    from countersample.rankers.labelled_tables import read_labelled
     from countersample.rankers.loading import load_scorer
 
     loaded = load_scorer(ranker)
     names = [name.strip() for name in metrics.split(",")]
     note_files(data, fold)
+    if is_labelled_data(data) or fold is not None or not data.exists():
+        parts = load(data, fold=fold, cache=cache, progress=True)
+    else:
+        parts = {data.name: read_labelled(loaded, data)}
     results = {
         part: evaluate_scores(loaded.predict(dataset), dataset, names, no_relevant=no_relevant)
-        for part, dataset in load(data, fold=fold, cache=cache, progress=True).items()
+        for part, dataset in parts.items()
     }
     if json:
         _show.as_json(results)
@@ -217,51 +227,93 @@ def evaluate(
 
 def rank(
     ranker: RankerPath,
-    data: DataPath,
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A table with the ranker's features (Parquet, CSV, TSV, JSON lines: a file, a "
+            "folder, a 'glob*'), LETOR text, or a dataset folder."
+        ),
+    ],
     *,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Where to write: .parquet, or text with tabs.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="Where to write: .parquet, .csv, .jsonl, or text with tabs."
+        ),
     ],
+    columns: Annotated[
+        str | None,
+        typer.Option(help="The table's own names of the ids: query_id=q,item_id=doc."),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Only so many items of each query, the best first.")
+    ] = None,
+    memory_limit: MemoryLimit = None,
+    temp_dir: TempDir = None,
     fold: Fold = None,
     cache: Cache = None,
     json: Json = False,
 ) -> None:
     """Score the items of a file: query, item, score and rank, a row an item in its order."""
-    import numpy as np
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    from countersample.data.load import load_train
+    from countersample.clicks.impressions.features import is_labelled_data
     from countersample.rankers.loading import load_scorer
+    from countersample.rankers.ranking_files import check_form, rank_file
 
     check_writable(out)
+    check_form(out)
     loaded = load_scorer(ranker)
+    ids = parse_ids(columns)
+    if is_labelled_data(data):
+        if ids:
+            raise ParameterError(
+                "--columns is for tables, and LETOR text has no names: leave it out"
+            )
+        n_rows = _rank_dataset(loaded, Path(data), out, top, fold, cache)
+    elif fold is not None or cache is not None:
+        raise ParameterError(f"{data} is a table: leave out --fold and --cache, of LETOR text")
+    else:
+        n_rows = rank_file(
+            loaded, data, out, query=ids.get("query_id"), item=ids.get("item_id"), top=top,
+            memory_limit=memory_limit, temp_dir=None if temp_dir is None else str(temp_dir),
+        )  # fmt: skip
+    if json:
+        _show.as_json({"out": str(out), "rows": n_rows})
+    else:
+        _show.line(f"{n_rows:,} scores are in {out}")
+
+
+def _rank_dataset(
+    loaded: SavedScorer,
+    data: Path,
+    out: Path,
+    top: int | None,
+    fold: int | None,
+    cache: Path | None,
+) -> int:
+    """Rank LETOR text or a dataset folder; return how many rows were written."""
+    import numpy as np
+    import pyarrow as pa
+
+    from countersample.data.load import load_train
+    from countersample.evaluation.ranking import ranks_of
+    from countersample.rankers.ranking_files import write_table
+    from countersample.rankers.serving import column_of
+
     note_files(data, fold)
     dataset = load_train(data, fold=fold, cache=cache, progress=True)
     sizes = dataset.query_sizes
+    scores = loaded.predict(dataset)
     columns = {
         "query": np.repeat(dataset.query_ids, sizes),
         "item": np.arange(dataset.n_items) - np.repeat(dataset.offsets[:-1], sizes),
-        "score": loaded.predict(dataset),
-        "rank": loaded.rank(dataset),
+        "score": scores,
+        "rank": ranks_of(scores, dataset.offsets),
     }
-    table = pa.table({name: _column(values) for name, values in columns.items()})
-    with atomic_path(out) as temporary:
-        if out.suffix == ".parquet":
-            parquet.write_table(table, temporary)
-        else:
-            csv.write_csv(table, temporary, csv.WriteOptions(delimiter="\t"))
-    if json:
-        _show.as_json({"out": str(out), "rows": table.num_rows})
-    else:
-        _show.line(f"{table.num_rows:,} scores are in {out}")
-
-
-def _column(values: NDArray[Any]) -> pa.Array:
-    """Return a column; one of numbers is made without `pyarrow.array`, which imports pandas."""
-    from pyarrow import Array, array, from_numpy_dtype, py_buffer
-
-    if values.dtype.kind not in "if":
-        return array(values)
-    kind = from_numpy_dtype(values.dtype)
-    return Array.from_buffers(kind, len(values), [None, py_buffer(values)])
+    if top is not None:
+        rows = np.flatnonzero(columns["rank"] <= top)
+        query = np.repeat(np.arange(dataset.n_queries), sizes)
+        rows = rows[np.lexsort((columns["rank"][rows], query[rows]))]
+        columns = {name: values[rows] for name, values in columns.items()}
+    table = pa.table({name: column_of(values) for name, values in columns.items()})
+    write_table(table, out)
+    return int(table.num_rows)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions import FeatureTable, Impressions, LogCheck
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.joining import Examinable
-    from countersample.data import RankingDataset
     from countersample.data.scoring import Ranker
     from countersample.evaluation import Comparison
     from countersample.fitting.gain import ChosenEstimator
@@ -172,7 +171,7 @@ def compare_from_impressions(
     )  # fmt: skip
     dataset, counts = features.dataset, log.check.counts
     judging = progress.part(0.4, "judging the candidates")
-    scores = {name: _scores(name, given, dataset) for name, given in candidates.items()}
+    scores = {name: _scores(name, given, features) for name, given in candidates.items()}
     judged_by = _estimator_for(scores, log, estimator, exposure)
     relevance = None
     if judged_by.name == "dr":
@@ -205,12 +204,12 @@ def compare_from_impressions(
     )  # fmt: skip
 
 
-def _scores(name: str, given: ArrayLike | Ranker | None, dataset: RankingDataset) -> Floats | None:
+def _scores(name: str, given: ArrayLike | Ranker | None, features: FeatureTable) -> Floats | None:
     """Return the scores of all items; None for what was logged."""
     if given is None:
         return None
     try:
-        return np.asarray(scores_of(given, dataset), np.float64)
+        return np.asarray(scores_of(given, features.dataset_for(given)), np.float64)
     except DataError as error:
         raise DataError(f"{name}: {error}") from error
 

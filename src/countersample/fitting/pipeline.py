@@ -176,6 +176,7 @@ def fit_from_impressions(
     curve_seed = int(streams[4].integers(2**63))
     last = progress.part(0.2, "training")
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
+    to_train.encoder_ = features.encoder_to_save
     is_identified = source.is_identified and judgement.source.is_identified
     to_train.provenance_ |= _provenance(ready.check, source, judged.gain, is_identified)
     fit = Fit(

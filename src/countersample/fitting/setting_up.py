@@ -82,7 +82,8 @@ def set_up(
     shown, join, rows = matched.shown(source.propensities, exposure=exposure)
     _check_join(join, missing)
     warnings = (
-        *check.warnings, *([sentence(join.sentence())] if join.n_skipped else []),
+        *features.warnings, *check.warnings,
+        *([sentence(join.sentence())] if join.n_skipped else []),
         *_of_features(join), *source.warnings, *_of_metric(metric, last_position),
     )  # fmt: skip
     return SetUp(check, matched, source, shown, join, rows, metric, warnings)

@@ -16,7 +16,7 @@ from countersample._files import atomic_path
 from countersample._json import parse_json
 from countersample._version import __version__
 from countersample.data._saved_normalizer import WITH_TRANSFORMS as FIRST_WITH_TRANSFORMS
-from countersample.errors import CounterSampleError, DataError
+from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.objectives import Loss, Objective
 
 if TYPE_CHECKING:
@@ -25,10 +25,41 @@ if TYPE_CHECKING:
 
 FORMAT = "countersample-ranker"
 VERSION = 3
-# The version of those that take missing values, or transform features, which releases before would
-# misread.
+# The version of those that take missing values or columns of tables, or transform features, which
+# releases before would misread.
 WITH_MORE = 4
 BEGINNING = f'{{"format": "{FORMAT}"'.encode()  # of every such file
+
+
+# Endings of files that are something else, which a ranker under such a name would be taken for.
+_OF_EXPORTS = (".onnx",)
+_OF_OTHERS = (
+    ".csv", ".feather", ".gz", ".html", ".joblib", ".jsonl", ".md", ".ndjson", ".parquet",
+    ".pickle", ".pkl", ".pq", ".pt", ".pth", ".safetensors", ".sql", ".tsv", ".ubj", ".xml", ".zip",
+)  # fmt: skip
+
+
+def check_name(path: str | PathLike[str]) -> None:
+    """Refuse a name that says that a ranker's file is something else than JSON.
+
+    Examples
+    --------
+    >>> from countersample.rankers._files import check_name
+    >>> check_name("ranker.json")
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending in _OF_EXPORTS:
+        raise ParameterError(
+            f"{path}: a ranker is written as JSON, and {ending} is what export writes: write it to "
+            f"{path.with_suffix('.json')}, then: countersample export {path.with_suffix('.json')} "
+            f"--to {ending[1:]} -o {path}"
+        )
+    if ending in _OF_OTHERS:
+        raise ParameterError(
+            f"{path}: a ranker is written as JSON, expected a name such as "
+            f"{path.with_suffix('.json')}"
+        )
 
 
 def versions(*libraries: str) -> dict[str, str]:
@@ -45,6 +76,7 @@ def versions(*libraries: str) -> dict[str, str]:
 
 def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
     """Write plain values, with the versions of what made them and a checksum, atomically."""
+    check_name(path)
     text = _as_text({"written_by": versions(), **content})
     header = {"format": FORMAT, "version": version_of(content), "checksum": _checksum(text)}
     with atomic_path(path) as temporary:
@@ -56,6 +88,7 @@ def version_of(content: Mapping[str, Any]) -> int:
     normalizer = content.get("normalizer")
     has_more = (
         content.get("imputer") is not None
+        or content.get("encoder") is not None
         or "missing_left" in content["learned"]["scorer"]
         or (normalizer is not None and normalizer["version"] >= FIRST_WITH_TRANSFORMS)
     )

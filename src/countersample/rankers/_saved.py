@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._params import whole_number
+from countersample.data.encoding import FeatureEncoder
 from countersample.data.imputing import Imputer
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError
@@ -35,6 +36,7 @@ class SavedScorer:
     n_features: int
     feature_names: tuple[str, ...] | None
     imputer: Imputer | None = None
+    encoder: FeatureEncoder | None = None
 
     @classmethod
     def of(cls, content: Mapping[str, Any], scorer_type: type[Scorer]) -> SavedScorer:
@@ -59,13 +61,22 @@ class SavedScorer:
             if count != expected:
                 raise DataError(f"its {part} is for {count} features, expected {expected}")
         names = None if names is None else tuple(names)
-        return cls(scorer, normalizer, n_features, names, imputer)
+        encoder = None
+        if content.get("encoder") is not None:
+            encoder = FeatureEncoder.from_dict(content["encoder"])
+            if encoder.feature_names != names:
+                raise DataError("its encoder makes other features than those that it names")
+        return cls(scorer, normalizer, n_features, names, imputer, encoder)
 
     def predict(self, dataset: RankingDataset) -> Floats:
         """Return the score of each item, float64 (n_items,)."""
         features = tables.own_features(dataset, self.n_features, self.feature_names)
+        return self.scores(features, dataset.offsets)
+
+    def scores(self, features: Any, offsets: Ints) -> Floats:  # noqa: ANN401 (array or codes)
+        """Return the score of each row of features; the rows of a query are side by side."""
         tables.check_missing(features, takes_missing=takes_missing(self.scorer, self.imputer))
-        return scores_by(self.scorer, self.normalizer, self.imputer, features, dataset.offsets)
+        return scores_by(self.scorer, self.normalizer, self.imputer, features, offsets)
 
     def rank(self, dataset: RankingDataset) -> Ints:
         """Return the rank of each item within its query, int64 (n_items,), from 1."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats, Ints
     from countersample._progress import Show
     from countersample.clicks import ClickLog
+    from countersample.data.encoding import FeatureEncoder
     from countersample.rankers._parameters import Check
     from countersample.rankers._task import Task
     from countersample.rankers.served import Served
@@ -88,6 +89,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     ----------
     scorer_ : Scorer
         What is served: see `countersample.scorers`.
+    encoder_ : FeatureEncoder or None
+        How the columns of a table become its features, where one has categories or dates.
     normalizer_ : Normalizer or None
         Applied before the scorer.
     imputer_ : Imputer or None
@@ -129,6 +132,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     served_: Served | None = None  # not kept in a file
     path_: PathChoice | None = None  # nor is this
     history_: Any = None  # nor is this
+    encoder_: FeatureEncoder | None = None
     scorer_: Scorer
     provenance_: dict[str, Any]
 
@@ -235,6 +239,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         else:
             self._train(task, rng, Progress.of(progress))
         self.imputer_, self.normalizer_ = imputer, task.normalizer
+        self.encoder_ = None
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
         self.provenance_ = {
@@ -309,6 +314,42 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         scores = self.predict(X, qid)
         rows, offsets = self._rows(X, qid)
         return tables.put_back(rows, ranks_of(scores[rows], offsets))
+
+    def rank_frame(
+        self,
+        frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+        *,
+        query: str | None = None,
+        item: str | None = None,
+        top: int | None = None,
+    ) -> Any:  # noqa: ANN401 (the same kind of frame)
+        """Score and rank the rows of a data frame that has the columns of training, by name.
+
+        Parameters
+        ----------
+        frame : data frame of pandas, polars, pyarrow, DuckDB or Spark, eager or lazy
+            With the columns that the features were made of: categories as text, dates as dates. On
+            Spark it is ranked by the workers, with this package on them, and lazily.
+        query, item : str, optional
+            The columns of the ids; by default query_id, or qid, and item_id. Without one of items,
+            they are numbered from 0 in each query.
+        top : int, optional
+            How many items of each query, the best first; by default all, in their order.
+
+        Returns
+        -------
+        data frame of the same kind
+            The ids, ``score``, and ``rank`` within the query, from 1; ties are in the order of the
+            rows, on Spark in that of the items' ids.
+        """
+        from countersample.rankers.ranking_frames import rank_frame  # noqa: PLC0415 (needs Arrow)
+
+        self._check_fitted()
+        serving = SavedScorer(
+            self.scorer_, self.normalizer_, self.n_features_in_, self._feature_names,
+            self.imputer_, self.encoder_,
+        )  # fmt: skip
+        return rank_frame(serving, frame, query=query, item=item, top=top)
 
     def score(
         self,
@@ -425,6 +466,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             "feature_names": self._feature_names,
             "normalizer": None if self.normalizer_ is None else self.normalizer_.to_dict(),
             **({} if self.imputer_ is None else {"imputer": self.imputer_.to_dict()}),
+            **({} if self.encoder_ is None else {"encoder": self.encoder_.to_dict()}),
             "learned": {
                 "scorer": self.scorer_.to_dict(),
                 **{name.rstrip("_"): getattr(self, name) for name in self._learned},
@@ -467,6 +509,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             ranker._remember_features(saved.n_features, saved.feature_names)
             ranker.normalizer_, ranker.scorer_ = saved.normalizer, saved.scorer
             ranker.imputer_ = saved.imputer
+            ranker.encoder_ = saved.encoder
             ranker._restore(content["learned"])
         return ranker
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
-from countersample.clicks.impressions.columns import INTEGER
+from countersample.clicks.impressions.columns import FEATURE, INTEGER
 from countersample.clicks.impressions.counts import MAX_POSITION
 
 if TYPE_CHECKING:
@@ -134,6 +134,35 @@ def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     without = nw.when(nw.col("top") > 0).then(nw.col("top")).otherwise(nw.lit(1))
     n = nw.when(nw.col("session").is_null()).then(without).otherwise(nw.lit(1))
     return visits.select("query_id", n=n).group_by("query_id").agg(sessions=nw.col("n").sum())
+
+
+def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return each query with each of its items, once, lazily, of possible rows.
+
+    Of each feature of the log there is Σ over the impressions that have a value (``sum_0``), how
+    many these are (``n_0``), the least and the largest value (``low_0``, ``high_0``).
+    """
+    schema = frame.collect_schema()
+    own = [name for name in schema.names() if name.startswith(FEATURE)]
+    rows = frame.filter(_is_possible(frame))
+    if not own:
+        return rows.select(*PAIR).unique()
+    shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
+    made: dict[str, nw.Expr] = {}
+    found: dict[str, nw.Expr] = {}
+    for name in own:
+        number, value = name.removeprefix(FEATURE), nw.col(name).cast(nw.Float64)
+        there = ~nw.col(name).is_null()
+        made[f"n_{number}"] = nw.when(there).then(shown).otherwise(nw.lit(0)).cast(nw.Int64)
+        made[f"sum_{number}"] = nw.when(there).then(value * shown).otherwise(nw.lit(0.0))
+        made[f"low_{number}"] = made[f"high_{number}"] = value
+        found |= {
+            f"n_{number}": nw.col(f"n_{number}").sum(),
+            f"sum_{number}": nw.col(f"sum_{number}").sum(),
+            f"low_{number}": nw.col(f"low_{number}").min(),
+            f"high_{number}": nw.col(f"high_{number}").max(),
+        }
+    return rows.select(*PAIR, **made).group_by(*PAIR).agg(**found)
 
 
 def visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:

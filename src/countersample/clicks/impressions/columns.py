@@ -25,6 +25,7 @@ _DIGITS = r"^[0-9]{1,9}$"
 _NUMBER = r"^[+-]?(?:[0-9]{1,99}(?:\.[0-9]{0,99})?|\.[0-9]{1,99})(?:e[+-]?[0-9]{1,2})?$"
 _BLANKS = " \t\n\r\f\v"
 NONE = "(none)"  # the context, or the policy, of a row that has none
+FEATURE = "feature_"  # what the log's own features are called within, with their numbers
 _NUMBERS = ("position", "click", "impressions", "propensity", "value")
 _TEXTS = ("policy", "event")
 MIXED = "{name} has values of mixed types, expected all integers or all text: make them one"
@@ -76,10 +77,15 @@ def resolve(
 
 
 def select(
-    frame: nw.LazyFrame[Any], names: Mapping[str, str], context: Sequence[str] = ()
+    frame: nw.LazyFrame[Any],
+    names: Mapping[str, str],
+    context: Sequence[str] = (),
+    features: Sequence[str] = (),
 ) -> nw.LazyFrame[Any]:
-    """Return the canonical columns of a log under their canonical names."""
+    """Return the canonical columns of a log under their canonical names, and its features."""
     made = {name: nw.col(own) for name, own in names.items()}
+    for number, own in enumerate(features):
+        made[f"{FEATURE}{number}"] = _as_feature(own, frame.collect_schema())
     if context:
         schema = frame.collect_schema()
         parts = [_as_context(own, schema[own]) for own in context]
@@ -94,7 +100,7 @@ def typed(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     for name, dtype in schema.items():
         if name in IDS:
             made[name] = typed_id(name, name, dtype)
-        elif name in _NUMBERS:
+        elif name in _NUMBERS or name.startswith(FEATURE):
             made[name] = as_number(name, dtype)
         elif name == "context":
             made[name] = _as_context(name, dtype)
@@ -161,6 +167,21 @@ def _as_text(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
         return column.cast(nw.String)
     text = column.cast(nw.String).str.replace_all(r"\.0$", "")  # which some engines write, some not
     return nw.when(column.is_finite()).then(text)
+
+
+def _as_feature(own: str, schema: nw.Schema) -> nw.Expr:
+    """Return a column of the log that is a feature; refuse one that has no numbers."""
+    if own not in schema:
+        raise DataError(
+            f"no column {own!r} for a feature of the log: the columns are {_listed(schema.names())}"
+        )
+    dtype = schema[own]
+    if not (dtype.is_numeric() or dtype in {nw.Boolean, nw.String}):
+        raise DataError(
+            f"the feature {own!r} of the log is {dtype}, expected numbers: give it in a table of "
+            "features (--features), or as a number"
+        )
+    return nw.col(own)
 
 
 def _as_context(name: str, dtype: nw.dtypes.DType) -> nw.Expr:

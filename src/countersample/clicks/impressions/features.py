@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.clicks.impressions.assembling import encode
-from countersample.clicks.impressions.columns import typed_id
-from countersample.clicks.impressions.counts import row_keys
-from countersample.clicks.impressions.engines import Pandas
+from countersample.clicks.impressions.feature_parts import FeatureParts
+from countersample.clicks.impressions.feature_sources import open_features, open_features_of
 from countersample.clicks.impressions.files import find_files, format_of
-from countersample.clicks.impressions.queries import join_query_ids
 from countersample.data.choosing import choose_features
-from countersample.data.dataset import RankingDataset
-from countersample.data.frames import check_column, collected
-from countersample.data.rows import group_rows
+from countersample.data.encoding import FeatureEncoder
+from countersample.data.learn_encoding import learn_encoder
 from countersample.data.store import is_dataset_folder
-from countersample.errors import DataError
+from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-_LABEL = "label"
+    from countersample.clicks.impressions.reading import Impressions
+    from countersample.data.dataset import RankingDataset
+
+# What the tables are called, and the ids of their rows.
+_PARTS = {
+    "pairs": ("the features of pairs", ("query_id", "item_id")),
+    "items": ("the features of items", ("item_id",)),
+    "queries": ("the features of queries", ("query_id",)),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,27 +47,66 @@ class FeatureTable:
         The id of each row.
     has_labels : bool
         Whether the labels came with the table.
+    encoder : FeatureEncoder, optional
+        How the columns of the table became features; None of LETOR text.
+    warnings : tuple of str
+        What to know of the columns: those that were left out.
+    own : dict of RankingDataset, by encoder
+        The same rows as rankers read them that read the columns in another way.
     """
 
     dataset: RankingDataset
     item_ids: NDArray[Any]
     has_labels: bool
+    encoder: FeatureEncoder | None = None
+    warnings: tuple[str, ...] = ()
+    own: Mapping[FeatureEncoder, RankingDataset] = field(default_factory=dict)
+
+    @property
+    def encoder_to_save(self) -> FeatureEncoder | None:
+        """How columns become features, where the names of the features do not say it."""
+        return None if self.encoder is None or self.encoder.has_only_numbers else self.encoder
+
+    def dataset_for(self, ranker: object) -> RankingDataset:
+        """Return the rows with the features of a ranker, read as it was trained."""
+        wanted = encoder_of(ranker)
+        if wanted is None or self.encoder is None:
+            return self.dataset
+        if set(wanted.columns) <= set(self.encoder.columns):
+            return self.dataset
+        if wanted not in self.own:
+            raise DataError(
+                "the ranker reads the columns of the table in another way than it was read: read "
+                "it with read_features(…, rankers=[ranker])"
+            )
+        return self.own[wanted]
 
 
 def read_features(
-    source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
+    source: str | PathLike[str] | Any = None,  # noqa: ANN401 (any frame narwhals knows)
     *,
     query: str = "query_id",
     item: str = "item_id",
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
+    other_columns: str = "leave-out",
+    age_at: str | None = None,
+    items: str | PathLike[str] | Any = None,  # noqa: ANN401 (as above)
+    queries: str | PathLike[str] | Any = None,  # noqa: ANN401 (as above)
+    log: Impressions | None = None,
+    encoder: FeatureEncoder | None = None,
+    rankers: Sequence[object] = (),
     join_queries: bool = False,
 ) -> FeatureTable:
     """Read the features of items, a row for each query and item.
 
+    Numbers and booleans are features as they are, dates are their age in days, text of few values
+    becomes indicators; other columns are left out, and named in `FeatureTable.warnings`.
+
     Parameters
     ----------
-    source : path or data frame
+    source : path or data frame, optional
         Parquet, CSV, TSV or JSON lines with named columns, or a data frame with them; LETOR text or
         a saved dataset, whose items are numbered from 0 in each query.
     query, item : str
@@ -75,6 +116,26 @@ def read_features(
         LETOR text have no names: f1, f2, …, or their numbers.
     drop : sequence of str, optional
         Or the columns that are left out, numbers or not.
+    categorical : sequence of str
+        Columns of text or integers that become indicators, one for each of up to 200 values.
+        Without being named, text of up to 20 values does, for values that at least 10 rows have.
+    other_columns : {"leave-out", "refuse"}
+        What to do with ids, free text and lists that are not named in `drop`.
+    age_at : str, optional
+        The day that ages of dates are counted from, such as ``"2026-03-31"``; by default the latest
+        of each column.
+    items : path or data frame, optional
+        Features of items whatever the query, a row for each item.
+    queries : path or data frame, optional
+        Features of queries whatever the item, a row for each query.
+    log : Impressions, optional
+        Where there is no `source`: the pairs of query and item that it shows are those of the
+        table. Its own features (see `read_impressions`) are among the features.
+    encoder : FeatureEncoder, optional
+        Read the columns as this one says, that of another table: nothing is learned, and only its
+        columns are read.
+    rankers : sequence of rankers
+        Read the columns also as each of these was trained on them, see `FeatureTable.dataset_for`.
     join_queries : bool
         Whether queries that differ in case and blanks only are one, as `read_impressions` has it.
         Of an item that several of them have, the first row is taken.
@@ -87,79 +148,107 @@ def read_features(
     >>> read_features(table).item_ids
     array(['x', 'y'], dtype='<U1')
     """
-    if not isinstance(source, str | os.PathLike):
-        return _of_frame(source, query, item, features, drop, join_queries=join_queries)
-    name = os.fspath(source)
-    if is_dataset_folder(Path(name)):
-        return _of_dataset(Path(name), features, drop)
-    try:
-        files = find_files(name)
-    except DataError:
-        if not Path(name).exists() or format_of(name) is not None:
-            raise
-        return _of_dataset(Path(name), features, drop)  # LETOR text, whose name may be anything
-    with Pandas.explained(name), ExitStack() as cleanup:
-        files = files.unpacked(Pandas.unpacks, cleanup)
-        table = files.format.read(files, as_text=(query, item))
-        return _of_frame(
-            table, query, item, features, drop, join_queries=join_queries,
-            has_text_ids=files.format.has_text_ids,
+    given = {"pairs": source, "items": items, "queries": queries}
+    if is_labelled_data(source):
+        if items is not None or queries is not None or (log is not None and log.features):
+            raise ParameterError(
+                f"{source}: numbers its items by query, and other features are by id: expected a "
+                "table with query_id and item_id beside them"
+            )
+        if categorical or encoder is not None:
+            raise ParameterError(
+                f"{source}: has numbers without names, expected a table for categorical="
+            )
+        return _of_dataset(Path(source), features, drop)
+    categories = [name for each in (encoder, *map(encoder_of, rankers)) if each
+                  for name in each.categories]  # fmt: skip
+    parts = _open(
+        given, {"query_id": query, "item_id": item}, log, join_queries=join_queries,
+        as_text=(*categorical, *categories),
+    )  # fmt: skip
+    homes = parts.homes(features)
+    warnings = parts.warnings
+    asked = [name for each in map(encoder_of, rankers) if each for name in each.column_names]
+    if encoder is not None:
+        tables = parts.tables(homes, [*encoder.column_names, *asked])
+    else:
+        chosen = choose_features(list(homes), features, drop)
+        tables = parts.tables(homes, [*chosen, *asked])
+        learned = learn_encoder(
+            {name: tables[name] for name in chosen},
+            categorical=categorical, other_columns=other_columns, is_chosen=features is not None,
+            reference=age_at,
         )  # fmt: skip
+        encoder, warnings = learned.encoder, (*learned.warnings, *warnings)
+    labels = parts.labels(homes)
+    known = set(encoder.columns)
+    others = {
+        each for each in map(encoder_of, rankers) if each and not known.issuperset(each.columns)
+    }
+    return FeatureTable(
+        parts.dataset(encoder, homes, tables, labels),
+        parts.item_ids,
+        labels is not None,
+        encoder,
+        parts.warnings if rankers else warnings,  # which read the columns that they know
+        {each: parts.dataset(each, homes, tables, labels) for each in others},
+    )
 
 
-def _of_frame(
-    frame: Any,  # noqa: ANN401 (any frame narwhals knows)
-    query: str,
-    item: str,
-    features: Sequence[str] | None,
-    drop: Sequence[str] | None,
+def encoder_of(ranker: object) -> FeatureEncoder | None:
+    """Return how a ranker reads the columns of a table; None where it has no names of features."""
+    encoder: FeatureEncoder | None = getattr(ranker, "encoder_", None)
+    names = getattr(ranker, "feature_names_in_", None)
+    if encoder is not None or names is None:
+        return encoder
+    return FeatureEncoder.of_numbers(map(str, names))
+
+
+def _open(
+    given: Mapping[str, Any],
+    ids: Mapping[str, str],
+    log: Impressions | None,
     *,
     join_queries: bool,
-    has_text_ids: bool = False,
-) -> FeatureTable:
-    table = collected(frame, "neither a path nor a data frame")
-    if features is not None or drop is not None:
-        ids_and_label = {query, item, _LABEL} - set(features or ())
-        own_columns = [name for name in table.columns if name not in ids_and_label]
-        features = choose_features(own_columns, features, drop)
-    ids = {}
-    for name, own in {"query_id": query, "item_id": item}.items():
-        check_column(own, table.columns, "; name the ids with query= and item=")
-        column = table.select(typed_id(own, name, table.schema[own])).to_arrow()[name]
-        if column.null_count:
-            raise DataError(f"{column.null_count:,} rows have no {own}, expected one in each")
-        if join_queries and name == "query_id":
-            column = _joined(column)
-        code, distinct = encode(column, has_text_ids=has_text_ids)
-        ids[name] = distinct[code]
-    if join_queries:
-        codes = (np.unique(column, return_inverse=True)[1] for column in ids.values())
-        first = np.sort(np.unique(row_keys(*codes), return_index=True)[1])
-        table = table[first.tolist()]
-        ids = {name: column[first] for name, column in ids.items()}
-    has_labels = _LABEL in table.columns and not (features and _LABEL in features)
-    order, _, _ = group_rows(ids["query_id"])
-    rest = table.drop(*(own for own in {query, item} if own not in (features or ())))
-    numbered = rest.to_arrow().append_column("\0query", [ids["query_id"]])
-    if not has_labels:
-        numbered = numbered.append_column("\0label", [np.zeros(len(table), np.float32)])
-    dataset = RankingDataset.from_frame(
-        numbered,
-        label=_LABEL if has_labels else "\0label",
-        query="\0query",
-        features=features,
-    )
-    item_ids = ids["item_id"] if order is None else ids["item_id"][order]
-    return FeatureTable(dataset, item_ids, has_labels)
+    as_text: Sequence[str],
+) -> FeatureParts:
+    """Open the tables that are given; where there is none of pairs, they are those of the log."""
+    sources = {
+        part: open_features(
+            given[part], {name: ids[name] for name in _PARTS[part][1]},
+            what=_PARTS[part][0], join_queries=join_queries, as_text=as_text,
+        )
+        for part in _PARTS if given[part] is not None
+    }  # fmt: skip
+    if not sources and (log is None or not log.features):
+        raise ParameterError(
+            "no features are given: expected a table of them (--features), or features of items "
+            "(--item-features), of queries (--query-features) or of the log (--log-features)"
+        )
+    if "pairs" not in sources:
+        if log is None:
+            raise ParameterError(
+                "features of items or of queries alone do not tell which items a query has: give "
+                "log=, whose pairs are taken, or a table with a row for each query and item"
+            )
+        sources = {"log": open_features_of(log), **sources}
+    elif log is not None and log.features:
+        sources["log"] = open_features_of(log)
+    return FeatureParts.of(sources, join_queries=join_queries)
 
 
-def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return ids of queries joined, before it is told whether all of them are integers."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
-    if pa.types.is_integer(column.type):
-        return column
-    return pa.chunked_array([join_query_ids(column.to_numpy())])
+def is_labelled_data(source: Any) -> bool:  # noqa: ANN401 (any frame narwhals knows)
+    """Tell whether a path is that of LETOR text, whose name may be anything, or of a dataset."""
+    if not isinstance(source, str | os.PathLike):
+        return False
+    name = os.fspath(source)
+    if is_dataset_folder(Path(name)):
+        return True
+    try:
+        find_files(name)
+    except DataError:
+        return Path(name).exists() and format_of(name) is None
+    return False
 
 
 def _of_dataset(

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from countersample.clicks.impressions.columns import CANONICAL, IDS
 from countersample.clicks.impressions.explaining import explained
-from countersample.clicks.impressions.json_lines import read_lines
+from countersample.clicks.impressions.json_lines import read_blocks, read_lines
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyarrow.csv import ParseOptions
     from pyarrow.dataset import Dataset
 
     from countersample.clicks.impressions.files import Files
+
+
+BATCH = 1 << 15  # rows at a time of what is read as a stream
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,28 @@ class Format(ABC):
         """Return what can be read of the files without all of it in memory, else `read` them."""
         return self.read(files)
 
+    def names(self, files: Files) -> list[str]:
+        """Return the names of the columns."""
+        names: list[str] = self.open(files).schema.names
+        return names
+
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Return some columns of the rows, in their order and some rows at a time.
+
+        Text files give text, whatever a value looks like.
+        """
+        source: Any = self.open(files)
+        yield from source.to_batches(
+            columns=list(columns),
+            batch_size=BATCH,
+            use_threads=False,  # threads read ahead, as much as memory takes
+            **self._scanning(),
+        )
+
+    def _scanning(self) -> dict[str, Any]:
+        """Return settings of Arrow's scanner with which little is in memory at a time."""
+        return {}
+
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:  # noqa: B027 (few do)
         """Refuse files that do not fit together, before they are opened."""
 
@@ -61,6 +87,12 @@ class Parquet(Format):
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         return self.open(files).to_table()
+
+    def _scanning(self) -> dict[str, Any]:
+        from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
+
+        options = dataset.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
+        return {"fragment_scan_options": options}
 
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:
         """Refuse files of one log whose ids are of different types, or that lack a column."""
@@ -173,6 +205,25 @@ class JsonLines(Format):
 
     unpacks = (".gz", ".bz2", ".xz", ".zst")
 
+    def names(self, files: Files) -> list[str]:
+        """Return the names that the first lines have."""
+        first = next(chain.from_iterable(map(read_blocks, files.paths)), None)
+        names: list[str] = [] if first is None else first.column_names
+        return names
+
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Return rows block by block; what no row of a block has is missing."""
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+        for path in files.paths:
+            for table in read_blocks(path):
+                _check_names(path, table.column_names)
+                found = {
+                    name: table[name] if name in table.column_names else pa.nulls(len(table))
+                    for name in columns
+                }
+                yield from pa.table(found).to_batches()
+
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
@@ -193,6 +244,20 @@ class JsonLines(Format):
 
 class Feather(Format):
     """Arrow's own files, with types."""
+
+    def names(self, files: Files) -> list[str]:  # noqa: D102 (as in Format)
+        names: list[str] = self._dataset(files).schema.names
+        return names
+
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
+        yield from self._dataset(files).to_batches(
+            columns=list(columns), batch_size=BATCH, use_threads=False
+        )
+
+    def _dataset(self, files: Files) -> Dataset:
+        from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
+
+        return dataset.dataset(list(files.paths), format="feather")
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)

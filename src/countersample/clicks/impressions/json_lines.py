@@ -12,7 +12,7 @@ from countersample.data.sources import open_source
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     import pyarrow as pa
 
@@ -38,6 +38,43 @@ def read_lines(path: str, *, as_text: Collection[str] = ()) -> pa.Table:
             read_options=json.ReadOptions(block_size=_LONGEST),
             parse_options=json.ParseOptions(explicit_schema=stated),
         )
+
+
+def read_blocks(path: str) -> Iterator[pa.Table]:
+    """Read a file of JSON lines, compressed or not, some 16 MB of it at a time; text stays text."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import json  # noqa: PLC0415
+
+    def parsed(lines: bytes, as_text: Collection[str] = ()) -> pa.Table:
+        stated = pa.schema([(name, pa.string()) for name in as_text]) if as_text else None
+        return json.read_json(
+            pa.BufferReader(lines),
+            read_options=json.ReadOptions(block_size=max(len(lines), 1)),
+            parse_options=json.ParseOptions(explicit_schema=stated),
+        )
+
+    with open_source(path) as source:
+        for lines in _line_blocks(source):
+            table = parsed(lines)
+            times = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+            yield parsed(lines, times) if times else table
+
+
+def _line_blocks(source: OpenSource) -> Iterator[bytes]:
+    """Yield the lines of a source that have something in them, many at a time, looked at."""
+    buffer, rest, is_first, count = bytearray(_LONGEST), b"", True, _LONGEST
+    while count == len(buffer):
+        count = source.readinto(memoryview(buffer))
+        lines = rest + bytes(memoryview(buffer)[:count])
+        if is_first:
+            lines, is_first = lines.removeprefix(_MARK), False
+        end = lines.rfind(b"\n") + 1 if count == len(buffer) else len(lines)
+        lines, rest = lines[:end], lines[end:]
+        if len(rest) > _LONGEST:
+            raise DataError(f"a line of more than {_LONGEST:,} bytes, expected an object a line")
+        if lines.strip():
+            _check_lines(lines)
+            yield lines
 
 
 class _Shallow(io.RawIOBase):

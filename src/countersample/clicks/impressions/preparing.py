@@ -32,6 +32,8 @@ class Preparation:
         Whether queries that differ in case and blanks only are one.
     positions_from : int
         The number of the first position in the log: 1 or 0.
+    features : tuple of str
+        The log's own columns that are features of what was shown.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -39,6 +41,7 @@ class Preparation:
     values: Mapping[str, float] = field(default_factory=dict)
     join_queries: bool = False
     positions_from: int = 1
+    features: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -49,16 +52,18 @@ class Preparation:
         *,
         join_queries: bool = False,
         positions_from: int = 1,
+        features: Sequence[str] = (),
     ) -> Preparation:
         """Check what was given to `read_impressions`."""
         whole_number("positions_from", positions_from, least=0, most=1)
         named = (context,) if isinstance(context, str) else tuple(context or ())
-        return cls(columns or {}, named, check_values(values), join_queries, positions_from)
+        own = tuple(dict.fromkeys((features,) if isinstance(features, str) else features))
+        return cls(columns or {}, named, check_values(values), join_queries, positions_from, own)
 
     @property
     def own_names(self) -> tuple[str, ...]:
         """The log's own names that the user gave, each once."""
-        return tuple(dict.fromkeys((*self.columns.values(), *self.context)))
+        return tuple(dict.fromkeys((*self.columns.values(), *self.context, *self.features)))
 
     def names(self, found: Sequence[str]) -> dict[str, str]:
         """Return the log's own name of each canonical column it has."""
@@ -66,7 +71,8 @@ class Preparation:
 
     def select(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """Return the columns that are needed, under their canonical names."""
-        return select(frame, self.names(frame.collect_schema().names()), self.context)
+        names = self.names(frame.collect_schema().names())
+        return select(frame, names, self.context, self.features)
 
     def finish(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """Return canonical columns as impressions: types made alike, events merged."""

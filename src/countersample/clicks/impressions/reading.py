@@ -14,6 +14,7 @@ import numpy as np
 from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.assembling import integers, rows_of
 from countersample.clicks.impressions.checking import LogCheck, check
+from countersample.clicks.impressions.columns import FEATURE
 from countersample.clicks.impressions.days import days_of, rows_of_days
 from countersample.clicks.impressions.engines import (
     ENGINES,
@@ -25,6 +26,7 @@ from countersample.clicks.impressions.engines import (
 from countersample.clicks.impressions.joining import RowPropensities
 from countersample.clicks.impressions.preparing import Preparation
 from countersample.clicks.impressions.readers import find_reader
+from countersample.clicks.impressions.readers.plain import Plain
 from countersample.clicks.impressions.suspicion import (
     Suspicious,
     describe_sessions,
@@ -78,6 +80,8 @@ class Impressions(AbstractContextManager["Impressions"]):
         Whether events, by their values, tell what is a click.
     left_out : Suspicious, optional
         What `without_suspicious` left out.
+    features : tuple of str
+        The log's own columns that are features of what was shown.
     """
 
     frame: nw.LazyFrame[Any]
@@ -86,12 +90,14 @@ class Impressions(AbstractContextManager["Impressions"]):
     has_text_ids: bool = False
     has_events: bool = False
     left_out: Suspicious | None = None
+    features: tuple[str, ...] = ()
     _opened: _Opened = field(default_factory=lambda: _Opened(ExitStack()))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The canonical columns that the log has."""
-        return tuple(self.frame.collect_schema().names())
+        names = self.frame.collect_schema().names()
+        return tuple(name for name in names if not name.startswith(FEATURE))
 
     def counts(self, *, most_groups: int = MOST_GROUPS) -> PositionCounts:
         """Count impressions and clicks of each query, item, position and context.
@@ -216,6 +222,7 @@ def read_impressions(
     values: Mapping[str, float] | None = None,
     join_queries: bool = False,
     positions_from: Literal[0, 1] = 1,
+    features: Sequence[str] = (),
     engine: str | None = None,
     master: str | None = None,
     memory_limit: str | None = None,
@@ -246,6 +253,9 @@ def read_impressions(
         `join_query_ids`.
     positions_from : {1, 0}
         The number of the first position in the log.
+    features : sequence of str
+        The log's own columns of numbers that are features of what was shown: ``["price"]``. A query
+        and item have the mean over their impressions; see `read_features`.
     engine : {"duckdb", "polars", "pandas", "spark"}, optional
         Where the log is counted: DuckDB for files, and for a data frame where it is.
     master : str, optional
@@ -265,8 +275,9 @@ def read_impressions(
     array([0, 1])
     """
     preparation = Preparation.of(
-        columns, context, values, join_queries=join_queries, positions_from=positions_from
-    )
+        columns, context, values, join_queries=join_queries, positions_from=positions_from,
+        features=features,
+    )  # fmt: skip
     settings = {
         "master": master,
         "memory_limit": memory_limit,
@@ -279,7 +290,12 @@ def read_impressions(
             raise ParameterError("reader is for files, not for a frame: name its columns instead")
         else:
             log = _read_frame(source, preparation, engine, settings, cleanup)
-        return replace(log, has_events=bool(preparation.values), _opened=_Opened(cleanup.pop_all()))
+        return replace(
+            log,
+            has_events=bool(preparation.values),
+            features=preparation.features,
+            _opened=_Opened(cleanup.pop_all()),
+        )
 
 
 def _read_files(
@@ -291,6 +307,11 @@ def _read_files(
     cleanup: ExitStack,
 ) -> Impressions:
     found = find_reader(reader, source)
+    if preparation.features and not isinstance(found, Plain):
+        raise ParameterError(
+            "features of the log are those of a log with a row for each impression, in columns of "
+            "its own, and not of somebody else's: give them in a table of features"
+        )
     made = make_engine(find_engine(engine or _DEFAULT), cleanup, settings)
     with made.explained(source):
         rows, has_text_ids = found.open(source, made, preparation, cleanup)

@@ -1,0 +1,174 @@
+"""Files of features ranked as they are read: `rank_file`, for files larger than memory, too."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample._files import atomic_path
+from countersample.clicks.impressions.engines import Pandas, find_engine, make_engine
+from countersample.clicks.impressions.files import find_files
+from countersample.clicks.impressions.sql import quoted
+from countersample.data.arrow_values import kind_of
+from countersample.errors import DataError, ParameterError
+from countersample.rankers.serving import (
+    NotTogetherError,
+    TableReading,
+    column_of,
+    rank_batches,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from countersample.clicks.impressions.files import Files
+    from countersample.rankers._saved import SavedScorer
+
+    Write = Callable[[pa.Table], None]
+
+_ROW = "\1row"  # where a row was, beside the columns of a table
+_OTHERS = (".onnx", ".html", ".xlsx", ".xls", ".feather", ".gz", ".bz2", ".xz", ".zst", ".zip")
+
+
+def rank_file(
+    serving: SavedScorer,
+    source: str,
+    target: Path,
+    *,
+    query: str | None = None,
+    item: str | None = None,
+    top: int | None = None,
+    memory_limit: str | None = None,
+    temp_dir: str | None = None,
+) -> int:
+    """Score and rank the rows of a table in files; return how many rows were written.
+
+    A part of the table is in memory at a time, and all rows of one query. Where the rows of a query
+    are not side by side, the table is sorted by DuckDB first, on disk where it has to be.
+
+    Parameters
+    ----------
+    serving : SavedScorer
+    source : str
+        Parquet, CSV, TSV, JSON lines or Feather: a file, a folder, a glob.
+    target : Path
+        What is written: ``.parquet``, ``.csv``, ``.jsonl``; under another name, text with tabs.
+    query, item : str, optional
+        The columns of the ids; by default query_id, or qid, and item_id.
+    top : int, optional
+        How many items of each query are written, the best first; by default all, in their order.
+    memory_limit, temp_dir : str, optional
+        Of DuckDB, as in `read_impressions`.
+    """
+    with ExitStack() as cleanup, Pandas.explained(source):
+        files = find_files(source).unpacked(Pandas.unpacks, cleanup)
+        names = files.format.names(files)
+        if not names:
+            raise DataError("has no rows, expected at least one")
+        reading = TableReading.of(serving, names, query, item)
+        with atomic_path(target) as temporary:
+            try:
+                batches = files.format.batches(files, reading.columns)
+                return _write(rank_batches(serving, reading, batches, top), temporary, target)
+            except NotTogetherError:
+                settings = {"memory_limit": memory_limit, "temp_dir": temp_dir, "master": None}
+                batches = _sorted(files, reading, settings, cleanup)
+                return _write(rank_batches(serving, reading, batches, top), temporary, target)
+
+
+def check_form(target: Path) -> None:
+    """Refuse the name of a file of another kind than what is written."""
+    if target.suffix.lower() in _OTHERS:
+        raise ParameterError(
+            f"{target}: scores are not written as {target.suffix}, expected .parquet, .csv, .tsv "
+            "or .jsonl"
+        )
+
+
+def write_table(table: pa.Table, target: Path) -> None:
+    """Write scores as the name of the file says, atomically."""
+    with atomic_path(target) as temporary:
+        _write(iter([table]), temporary, target)
+
+
+def _write(tables: Iterator[pa.Table], temporary: Path, target: Path) -> int:
+    n_rows = 0
+    with ExitStack() as opened:
+        write: Write | None = None
+        schema = None
+        for table in tables:
+            if write is None:
+                schema = table.schema
+                write = opened.enter_context(_writer(temporary, target, schema))
+            write(table.cast(schema))
+            n_rows += table.num_rows
+    if not n_rows:
+        raise DataError("has no rows, expected at least one")
+    return n_rows
+
+
+@contextmanager
+def _writer(temporary: Path, target: Path, schema: pa.Schema) -> Iterator[Write]:
+    from pyarrow import csv, parquet  # noqa: PLC0415 (heavy, only where used)
+
+    suffix = target.suffix.lower()
+    if suffix == ".parquet":
+        with parquet.ParquetWriter(temporary, schema) as writer:
+            yield writer.write_table
+    elif suffix in {".jsonl", ".ndjson", ".json"}:
+        with temporary.open("w", encoding="utf-8") as file:
+            yield lambda table: file.writelines(_lines(table))
+    else:
+        options = csv.WriteOptions(delimiter="," if suffix == ".csv" else "\t")
+        with csv.CSVWriter(temporary, schema, write_options=options) as writer:
+            yield writer.write_table
+
+
+def _lines(table: pa.Table) -> Iterator[str]:
+    names = table.column_names
+    for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        yield json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n"
+
+
+def _sorted(
+    files: Files, reading: TableReading, settings: dict[str, str | None], cleanup: ExitStack
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows of each query side by side, in their order."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    engine: Any = make_engine(find_engine("duckdb"), cleanup, settings)
+
+    def numbered() -> Iterator[pa.RecordBatch]:
+        at = 0
+        for batch in files.format.batches(files, reading.columns):
+            table = pa.Table.from_batches([batch])
+            columns = {name: _as_float(table[name], reading, name) for name in reading.columns}
+            columns[_ROW] = column_of(np.arange(at, at + len(table)))
+            at += len(table)
+            yield from pa.table(columns).to_batches()
+
+    schema = next(numbered()).schema
+    reader = pa.RecordBatchReader.from_batches(schema, (each.cast(schema) for each in numbered()))
+    rows = engine.connection.from_arrow(reader)
+    with engine.explained(files.name):
+        ordered = rows.order(f"{quoted(reading.query)}, {quoted(_ROW)}")
+        for batch in pa.RecordBatchReader.from_stream(ordered):
+            yield batch.select(reading.columns)
+
+
+def _as_float(column: pa.ChunkedArray, reading: TableReading, name: str) -> pa.ChunkedArray:
+    """Return a feature that is a number as a float: JSON has integers here, fractions there."""
+    is_feature = any(
+        each.name == name and each.kind == "number" for each in reading.encoder.columns
+    )
+    if name in {reading.query, reading.item} or not is_feature:
+        return column
+    if kind_of(column.type) not in {"number", "boolean", "nothing"}:
+        return column
+    return column.cast("float64", safe=False)
