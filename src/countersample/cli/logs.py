@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from countersample.cli import _show
+from countersample.cli import _show, days
 from countersample.cli._options import (
     Columns,
     Context,
@@ -37,7 +37,7 @@ app = typer.Typer(help="Raw logs: what was shown where, and clicked.", no_args_i
 
 LOG_HELP = (
     "The log: Parquet, CSV, TSV or JSON lines (compressed too): a file, a folder, a 'glob*'; or a "
-    "folder with ubi_queries and ubi_events."
+    "folder with ubi_queries and ubi_events, or of counts (log count)."
 )
 _SHOWN = 20  # positions in the terminal; the picture and the JSON have all
 _BAR_WIDTH = 30
@@ -45,9 +45,8 @@ _CONTEXTS = 6
 _NEEDS_FEATURES = "it needs the features of items, which fit is given"
 
 
-@app.callback()
-def _group() -> None:
-    """Keep ``check`` a command of its own while it is the only one."""
+app.command()(days.count)
+app.command()(days.forget)
 
 
 @app.command()

@@ -11,7 +11,6 @@ from sklearn.base import clone
 
 from countersample.clicks.impressions.joining import Matched, RowPropensities
 from countersample.clicks.impressions.tallying import tally
-from countersample.clicks.impressions.visits import visits_of
 from countersample.errors import DataError
 from countersample.evaluation import estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
@@ -192,7 +191,7 @@ def judge_by_time(
         and estimator != "snips"
     )
     if is_drawn_here:
-        visits = visits_of(after, judged.counts)
+        visits = after.visits(judged.counts)
         if visits is not None:
             units, drawn = Units.of_sessions(judged.counts, visits, N_DRAWS, rng), "sessions"
         else:

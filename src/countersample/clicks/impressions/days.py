@@ -107,7 +107,8 @@ def days_of(log: Impressions) -> Days:
     DataError
         Where the log has no timestamps, or they are not times.
     """
-    rows = log.frame.select(day=_clock(log).day).group_by("day").agg(nw.len().alias("rows"))
+    days = log.frame.with_columns(day=_clock(log).day)
+    rows = days.group_by("day").agg(log.row_count.alias("rows"))
     table = log.collect(rows.filter(~nw.col("day").is_null()))
     found: dict[date, int] = {}
     for value, n in zip(table["day"].to_pylist(), integers(table["rows"]).tolist(), strict=True):

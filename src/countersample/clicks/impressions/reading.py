@@ -26,12 +26,20 @@ from countersample.clicks.impressions.joining import RowPropensities
 from countersample.clicks.impressions.preparing import Preparation
 from countersample.clicks.impressions.readers import find_reader
 from countersample.clicks.impressions.suspicion import (
+    Sessions,
     Suspicious,
     describe_sessions,
+    find_suspicious,
     left_out,
     without,
 )
-from countersample.clicks.impressions.tallying import MOST_GROUPS, check_total, tally
+from countersample.clicks.impressions.tallying import (
+    MOST_GROUPS,
+    check_total,
+    problems_of_rows,
+    tally,
+)
+from countersample.clicks.impressions.visits import visits_of
 from countersample.data.frames import as_narwhals
 from countersample.errors import DataError, ParameterError
 
@@ -42,13 +50,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from countersample.clicks.impressions.aggregation import Problems
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.days import Days
+    from countersample.clicks.impressions.visits import Visits
 
 _DEFAULT = next(iter(ENGINES))
 
 
-class _Opened:
+class Opened:
     """What a log keeps open, closed when the last handle on it is gone."""
 
     def __init__(self, cleanup: ExitStack) -> None:
@@ -86,7 +96,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     has_text_ids: bool = False
     has_events: bool = False
     left_out: Suspicious | None = None
-    _opened: _Opened = field(default_factory=lambda: _Opened(ExitStack()))
+    _opened: Opened = field(default_factory=lambda: Opened(ExitStack()))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -142,7 +152,7 @@ class Impressions(AbstractContextManager["Impressions"]):
                 f"{self.source}: no column 'session', so sessions that look wrong cannot be told"
             )
         check_total(self)
-        found = describe_sessions(self.frame, self.collect).suspicious
+        found = find_suspicious(self.frame, self.collect)
         return replace(self, frame=without(self.frame, found), left_out=left_out(found))
 
     def of_policy(self, *policies: str) -> Impressions:
@@ -172,7 +182,7 @@ class Impressions(AbstractContextManager["Impressions"]):
         """
         if "propensity" not in self.columns:
             raise DataError(f"{self.source}: no column 'propensity'")
-        table = self.collect(aggregation.group_weights(self.frame))
+        table = self.weights_of_rows()
         bad = (integers(table["clicked"]).sum() - integers(table["good"]).sum()).item()
         if bad:
             raise DataError(
@@ -191,6 +201,35 @@ class Impressions(AbstractContextManager["Impressions"]):
             mean = counts.value / weight
         mean[(counts.clicks > 0) & (counts.value == 0)] = 1.0
         return RowPropensities(np.minimum(mean, 1.0))  # NaN stays
+
+    @property
+    def row_count(self) -> nw.Expr:
+        """How rows of the log are counted in a group of rows of the frame."""
+        return nw.len()
+
+    def problems(self, groups: nw.LazyFrame[Any]) -> Problems:
+        """Count impossible rows; `groups` are those of `aggregation.group`."""
+        return problems_of_rows(self, groups)
+
+    def sessions_of_queries(self) -> nw.LazyFrame[Any] | None:
+        """Return S_q, the sessions of each query, lazily; None where the log has no ids of them."""
+        if "session" not in self.columns or "impressions" in self.columns:
+            return None
+        return aggregation.group_sessions(self.frame)
+
+    def describe_sessions(self) -> Sessions | None:
+        """Count sessions, and what looks wrong about them; None where the log has none."""
+        if "session" not in self.columns:
+            return None
+        return describe_sessions(self.frame, self.collect)
+
+    def visits(self, counts: PositionCounts) -> Visits | None:
+        """Return the sessions one by one, for intervals; None where they cannot be told."""
+        return visits_of(self, counts)
+
+    def weights_of_rows(self) -> pa.Table:
+        """Return Σ value/propensity of each query, item, position and context."""
+        return self.collect(aggregation.group_weights(self.frame))
 
     def collect(self, frame: nw.LazyFrame[Any]) -> pa.Table:
         """Compute what was derived from `frame` where the log is; return it as an Arrow table."""
@@ -227,8 +266,9 @@ def read_impressions(
     ----------
     source : path, glob, address or data frame
         Parquet (a file, a folder, a glob, partitioned), CSV, TSV or JSON lines, compressed too; a
-        folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; or a data
-        frame of pandas, polars, pyarrow, DuckDB or Spark.
+        folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; a folder that
+        `count_days` wrote, or some of its days; or a data frame of pandas, polars, pyarrow, DuckDB
+        or Spark.
     reader : {"ubi", "metarank", "baidu-ultr", "yandex", "open-bandit", "expedia"}, optional
         Whose log the files are, where its columns are not named as here.
     columns : mapping, optional
@@ -272,6 +312,20 @@ def read_impressions(
         "memory_limit": memory_limit,
         "temp_dir": None if temp_dir is None else os.fspath(temp_dir),
     }
+    if isinstance(source, str | os.PathLike):
+        from countersample.clicks.impressions.counted import reading  # noqa: PLC0415 (it is above)
+
+        folders = reading.counts_at(os.fspath(source))
+        if folders:
+            only_raw = {
+                "reader": reader, "columns": columns, "context": context, "values": values,
+                "positions_from": None if positions_from == 1 else positions_from,
+                "engine": None if engine == _DEFAULT else engine, "master": master,
+            }  # fmt: skip
+            return reading.read_counts(
+                os.fspath(source), folders, given=only_raw, join_queries=join_queries,
+                settings=settings,
+            )  # fmt: skip
     with ExitStack() as cleanup:
         if isinstance(source, str | os.PathLike):
             log = _read_files(os.fspath(source), reader, preparation, engine, settings, cleanup)
@@ -279,7 +333,7 @@ def read_impressions(
             raise ParameterError("reader is for files, not for a frame: name its columns instead")
         else:
             log = _read_frame(source, preparation, engine, settings, cleanup)
-        return replace(log, has_events=bool(preparation.values), _opened=_Opened(cleanup.pop_all()))
+        return replace(log, has_events=bool(preparation.values), _opened=Opened(cleanup.pop_all()))
 
 
 def _read_files(
