@@ -138,6 +138,13 @@ JudgeFrom = Annotated[
 JudgeLast = Annotated[
     str | None, typer.Option(help="Or how many of the last days judge, such as 7d or 2w.")
 ]
+HalfLife = Annotated[
+    str | None,
+    typer.Option(
+        help="After which time a day counts half in what is learned, such as 14d; by default all "
+        "days count the same."
+    ),
+]
 AcceptFeatures = Annotated[
     str | None,
     typer.Option(

@@ -14,7 +14,7 @@ import numpy as np
 from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.assembling import integers, rows_of
 from countersample.clicks.impressions.checking import LogCheck, check
-from countersample.clicks.impressions.days import days_of, rows_of_days
+from countersample.clicks.impressions.days import days_of, length, rows_of_days
 from countersample.clicks.impressions.engines import (
     ENGINES,
     Pandas,
@@ -40,6 +40,7 @@ from countersample.clicks.impressions.tallying import (
     tally,
 )
 from countersample.clicks.impressions.visits import visits_of
+from countersample.clicks.impressions.weighting import weighted_days
 from countersample.data.frames import as_narwhals
 from countersample.errors import DataError, ParameterError
 
@@ -88,6 +89,9 @@ class Impressions(AbstractContextManager["Impressions"]):
         Whether events, by their values, tell what is a click.
     left_out : Suspicious, optional
         What `without_suspicious` left out.
+    half_life : float, optional
+        In how many days a day comes to count half, in what is learned from the log; see
+        `with_half_life`.
     """
 
     frame: nw.LazyFrame[Any]
@@ -96,6 +100,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     has_text_ids: bool = False
     has_events: bool = False
     left_out: Suspicious | None = None
+    half_life: float | None = None
     _opened: Opened = field(default_factory=lambda: Opened(ExitStack()))
 
     @property
@@ -173,6 +178,21 @@ class Impressions(AbstractContextManager["Impressions"]):
         """
         return replace(self, frame=rows_of_days(self, since=since, until=until))
 
+    def with_half_life(self, half_life: str) -> Impressions:
+        """Return the log with recent days counting more in what is learned from it.
+
+        A day counts 2^(−age/half-life): its impressions, clicks and sessions, in propensities and
+        in training. Judging takes each click as one, and so do `counts` and `check`.
+
+        Parameters
+        ----------
+        half_life : str
+            After which time a day counts half: ``"14d"``, ``"2w"``.
+        """
+        days = length(half_life, "half_life").days
+        self.days()  # which says why there are none
+        return replace(self, half_life=float(days))
+
     def logged_propensities(self, counts: PositionCounts) -> RowPropensities:
         """Return the log's own propensity of each row of `counts`: Σ value / Σ value/propensity.
 
@@ -182,16 +202,18 @@ class Impressions(AbstractContextManager["Impressions"]):
         """
         if "propensity" not in self.columns:
             raise DataError(f"{self.source}: no column 'propensity'")
-        table = self.weights_of_rows()
-        bad = (integers(table["clicked"]).sum() - integers(table["good"]).sum()).item()
-        if bad:
-            raise DataError(
-                f"{self.source}: the propensity is missing, 0 or beyond 1 in {bad:,} of the rows "
-                "with a click, expected within (0, 1]: correct them, or estimate propensities "
-                "from the log"
-            )
         weight = np.zeros(len(counts))
-        weight[rows_of(table, counts, has_text_ids=self.has_text_ids)] = table["weight"].to_numpy()
+        for share, part in weighted_days(self):
+            table = part.weights_of_rows()
+            bad = (integers(table["clicked"]).sum() - integers(table["good"]).sum()).item()
+            if bad:
+                raise DataError(
+                    f"{self.source}: the propensity is missing, 0 or beyond 1 in {bad:,} of the "
+                    "rows with a click, expected within (0, 1]: correct them, or estimate "
+                    "propensities from the log"
+                )
+            rows = rows_of(table, counts, has_text_ids=self.has_text_ids)
+            weight[rows] += share * table["weight"].to_numpy()
         if not np.isfinite(weight).all():
             raise DataError(
                 f"{self.source}: a propensity is so small that clicks weigh more than a number can "
