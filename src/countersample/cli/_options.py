@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 NOT_BETTER, WORSE = 3, 4  # exit codes of --fail-unless-better
+DRIFT = 3  # the exit code of log check --against
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]

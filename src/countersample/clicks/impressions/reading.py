@@ -249,6 +249,15 @@ class Impressions(AbstractContextManager["Impressions"]):
         """Return the sessions one by one, for intervals; None where they cannot be told."""
         return visits_of(self, counts)
 
+    def pages(self) -> pa.Table:
+        """Return impressions and clicks by query, context, policy, bucket and position.
+
+        A bucket is one of 256, by the client of a row, its session or its query.
+        """
+        from countersample.clicks.impressions.counted import counting  # noqa: PLC0415 (is above)
+
+        return counting.pages_of(self)
+
     def weights_of_rows(self) -> pa.Table:
         """Return Σ value/propensity of each query, item, position and context."""
         return self.collect(aggregation.group_weights(self.frame))

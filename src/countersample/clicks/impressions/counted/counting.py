@@ -334,7 +334,14 @@ def _visits(log: Impressions, part: Part) -> pa.Table:
 
 
 def _pages(log: Impressions, part: Part) -> pa.Table:
-    """Return impressions and clicks by query, bucket and position, made of pieces of the log."""
+    return pages_of(log, *(["client"] if part.keeps_users else []))
+
+
+def pages_of(log: Impressions, *more: str) -> pa.Table:
+    """Return impressions and clicks by query, context, policy, bucket and position.
+
+    They are made of pieces of the log, which need not be there at once.
+    """
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     frame = log.frame
@@ -345,13 +352,15 @@ def _pages(log: Impressions, part: Part) -> pa.Table:
         "query_id", *inner, position=nw.col("position").cast(nw.Int32),
         impressions=shown.cast(nw.Int64), clicks=nw.col("click").cast(nw.Int64),
     )  # fmt: skip
+    by = ["query_id", *(n for n in ("context", "policy") if n in schema), *more, "bucket",
+          "position"]  # fmt: skip
     sums = ["impressions", "clicks"]
-    by = [name for name in part.schema("pages").names if name not in sums]
     pieces = []
     for batch in find_engine(log.engine).batches(rows, log.source):
         piece = _in_buckets(pa.Table.from_batches([batch]))
-        cast = piece.select([*by, *sums]).cast(part.schema("pages"))
-        pieces.append(_added_up(cast, by, sums))
+        for name in {*by} & {"context", "policy", "client"}:
+            piece = piece.set_column(piece.column_names.index(name), name, _as_text(piece[name]))
+        pieces.append(_added_up(piece, by, sums))
     return _added_up(pa.concat_tables(pieces), by, sums)
 
 

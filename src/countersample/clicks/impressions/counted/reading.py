@@ -174,6 +174,12 @@ class CountedImpressions(Impressions):
             times=integers(visits["sessions"]).astype(np.float64),
         )
 
+    def pages(self) -> pa.Table:
+        """Return impressions and clicks by query, context, policy, bucket and position."""
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+        return pa.concat_tables(self._of_policies(part.read("pages")) for part in self.parts)
+
     def weights_of_rows(self) -> pa.Table:
         """Return Σ value/propensity of each query, item, position and context."""
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
