@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SIZE = (4.0, 2.5)  # of a plot, in inches
 MOST_FEATURES = 30  # that have a line on the page: those that changed most
-_HEADER = ["", "before", "after", "change", "95% interval", "p, corrected"]
+_HEADER = ["", "before", "after", "change", "95% interval", "p"]
 
 
 def write_drift_page(path: str | PathLike[str], drift: Drift, *, command: str) -> None:
@@ -84,13 +84,15 @@ def _row(change: Change, name: str | None = None) -> list[str]:
 def _found(drift: Drift) -> str:
     rows = [_row(change, f"{change.kind}: {change.name}") for change in drift.found]
     return pages.section(
-        "What changed", pages.table(_HEADER, rows, caption="Changes of more than is relevant"),
+        "What changed",
+        pages.table(_HEADER, rows, caption="Changes of more than is relevant; p is corrected"),
         name="changed",
     )  # fmt: skip
 
 
 def _table(changes: Sequence[Change], caption: str) -> str:
-    return pages.table(_HEADER, [_row(change) for change in changes], caption=caption)
+    rows = [_row(change, change.name.removeprefix("position ")) for change in changes]
+    return pages.table(_HEADER, rows, caption=f"{caption}; p is corrected")
 
 
 def _card(drift: Drift, kinds: tuple[str, ...], title: str, text: str) -> str:
@@ -112,7 +114,9 @@ def _curves(drift: Drift, kind: str, title: str, label: str, text: str) -> str:
         positions = [int(change.name.split()[-1]) for change in by_position]
         for (colour, marker), side in zip(MARKED, ("before", "after"), strict=False):
             values = [getattr(change, side) for change in by_position]
-            axes.plot(positions, values, color=colour, marker=marker, ms=4, lw=1.2, label=side)
+            line = "--" if side == "before" else "-"
+            axes.plot(positions, values, line, color=colour, marker=marker, ms=4, lw=1.2,
+                      label=side)  # fmt: skip
         axes.set(xlabel="position", ylabel=label, ylim=(0, None))
         axes.legend()
         drawn = inline_figure(figure, f"{title} by position, before and after")
@@ -137,6 +141,6 @@ def _features(drift: Drift) -> str:
     return pages.card(
         "Features of what was shown",
         pages.paragraphs([text]),
-        pages.table([*_HEADER, "PSI"], rows, caption="Features of what was shown"),
+        pages.table([*_HEADER, "PSI"], rows, caption="Features of what was shown; p is corrected"),
         pages.small(f"{left:,} more changed less.") if left > 0 else "",
     )
