@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 NOT_BETTER, WORSE = 3, 4  # exit codes of --fail-unless-better
+DRIFT = 3  # the exit code of log check --against
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
@@ -187,6 +188,13 @@ JudgeFrom = Annotated[
 ]
 JudgeLast = Annotated[
     str | None, typer.Option(help="Or how many of the last days judge, such as 7d or 2w.")
+]
+HalfLife = Annotated[
+    str | None,
+    typer.Option(
+        help="After which time a day counts half in what is learned, such as 14d; by default all "
+        "days count the same."
+    ),
 ]
 AcceptFeatures = Annotated[
     str | None,

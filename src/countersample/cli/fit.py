@@ -28,6 +28,7 @@ from countersample.cli._options import (
     FeatureColumns,
     Features,
     Gamma,
+    HalfLife,
     Impute,
     ItemFeatures,
     JoinQueries,
@@ -123,6 +124,7 @@ def fit(
     judge_from: JudgeFrom = None,
     judge_last: JudgeLast = None,
     accept_features: AcceptFeatures = None,
+    half_life: HalfLife = None,
     show_ids: Annotated[
         bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
     ] = False,
@@ -172,7 +174,8 @@ def fit(
             method=propensity_method, randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
             exposure=exposure, estimator=estimator, metric=metric,
             judge_by=judge_by, judge_from=judge_from, judge_last=judge_last,  # type: ignore[arg-type]
-            accept_features=parse_names(accept_features) or (), seed=seed, progress=progress,
+            accept_features=parse_names(accept_features) or (), half_life=half_life, seed=seed,
+            progress=progress,
         )  # fmt: skip
     command = shlex.join(["countersample", *sys.argv[1:]])
     write_page(page, found, command=command, ranker=out, show_ids=show_ids)

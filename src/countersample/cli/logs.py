@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from countersample.cli import _show
+from countersample.cli import _show, days, drift
 from countersample.cli._options import (
     Columns,
     Context,
@@ -28,6 +28,7 @@ from countersample.cli._options import (
     parse_names,
     parse_values,
 )
+from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
     from countersample.clicks.impressions import Impressions, LogCheck, PositionCounts
@@ -37,7 +38,7 @@ app = typer.Typer(help="Raw logs: what was shown where, and clicked.", no_args_i
 
 LOG_HELP = (
     "The log: Parquet, CSV, TSV or JSON lines (compressed too): a file, a folder, a 'glob*'; or a "
-    "folder with ubi_queries and ubi_events."
+    "folder with ubi_queries and ubi_events, or of counts (log count)."
 )
 _SHOWN = 20  # positions in the terminal; the picture and the JSON have all
 _BAR_WIDTH = 30
@@ -45,9 +46,8 @@ _CONTEXTS = 6
 _NEEDS_FEATURES = "it needs the features of items, which fit is given"
 
 
-@app.callback()
-def _group() -> None:
-    """Keep ``check`` a command of its own while it is the only one."""
+app.command()(days.count)
+app.command()(days.forget)
 
 
 @app.command()
@@ -73,23 +73,39 @@ def check(
         Path | None,
         typer.Option(help="Draw click rates by position into this .png, .svg or .pdf."),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="An earlier log, or counts: say what changed, and exit with 3 if anything did."
+        ),
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="With --against: compare features of what was shown, too.")
+    ] = None,
+    features_before: Annotated[
+        Path | None,
+        typer.Option(help="The features that the earlier log's items had, where they were others."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="With --against: write what changed as a page (.html).")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Validate and describe a raw log, and say which propensities it can give."""
-    with open_log(
-        path,
-        reader=reader,
-        columns=columns,
-        context=context,
-        values=values,
-        join_queries=join_queries,
-        positions_from=positions_from,
-        suspicious=suspicious,
-        engine=engine,
-        master=master,
-        memory_limit=memory_limit,
-        temp_dir=temp_dir,
-    ) as log:
+    of_log: dict[str, Any] = {
+        "reader": reader, "columns": columns, "context": context, "values": values,
+        "join_queries": join_queries, "positions_from": positions_from, "suspicious": suspicious,
+        "engine": engine, "master": master, "memory_limit": memory_limit, "temp_dir": temp_dir,
+    }  # fmt: skip
+    if against is not None:
+        _refuse_beside("--against", {"--plot": plot, "--randomized": randomized})
+        drift.check_drift(path, against, features, features_before, report, of_log, json=json)
+        return
+    _refuse_without(
+        "--against",
+        {"--features": features, "--features-before": features_before, "--report": report},
+    )
+    with open_log(path, **of_log) as log:
         found = log.check(randomized=randomized)
         supports = _supports(log, found, declared=randomized is not None)
     if plot is not None:
@@ -106,6 +122,18 @@ def check(
         _show_check(found, supports)
         if plot is not None:
             _show.line(f"The click rates are drawn in {plot}")
+
+
+def _refuse_beside(option: str, others: dict[str, object]) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise ParameterError(f"{name} is for a log alone, not beside {option}: leave it out")
+
+
+def _refuse_without(option: str, others: dict[str, object]) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise ParameterError(f"{name} is for comparing two logs: name the other with {option}")
 
 
 def open_log(

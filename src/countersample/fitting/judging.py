@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from countersample.clicks.impressions.joining import Matched, RowPropensities
 from countersample.clicks.impressions.tallying import tally
-from countersample.clicks.impressions.visits import visits_of
+from countersample.clicks.impressions.weighting import weighted
 from countersample.errors import DataError
 from countersample.evaluation import estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
@@ -114,6 +114,7 @@ def judge_by_queries(
     ranker: ClickRanker,
     matched: Matched,
     shown: ClickLog,
+    learned: ClickLog,
     source: PropensitySource,
     *,
     reason: str,
@@ -121,9 +122,12 @@ def judge_by_queries(
     rng: np.random.Generator,
     progress: Progress,
 ) -> Judgement:
-    """Hold out each part of the queries in turn: all that is learned is from the other parts."""
+    """Hold out each part of the queries in turn: all that is learned is from the other parts.
+
+    What is `learned` from is what was `shown`, with recent days weighted as asked for.
+    """
     parts = cut_queries(shown, rng)
-    log = to_learn_from(shown, knows_all=matched.counts.rest is None)
+    log = to_learn_from(learned, knows_all=matched.counts.rest is None)
     scores, stages = held_out_scores(
         ranker, parts, matched.dataset, log, metric=metric, rng=rng,
         progress=progress.part(1.0, "judging held-out queries"),
@@ -159,11 +163,13 @@ def judge_by_time(
     are an error, or with ``missing="skip"`` a warning.
     """
     dataset, item_ids = features.dataset, features.item_ids
-    before, after = impressions.of_days(until=since), impressions.of_days(since=since)
+    before = impressions.of_days(until=since)
+    after = replace(impressions.of_days(since=since), half_life=None)
     learned, judged = (
         Matched.of(_counts(log, since), dataset, item_ids) for log in (before, after)
     )
-    source = find_propensities(before, learned, **asked, rng=rng, is_checked=False)
+    weighed = replace(learned, counts=weighted(before, learned.counts))
+    source = find_propensities(before, weighed, **asked, rng=rng, is_checked=False)
     own = source
     if isinstance(source.propensities, RowPropensities):  # each row has its own
         own = find_propensities(after, judged, **asked, rng=rng, is_checked=False)
@@ -181,7 +187,12 @@ def judge_by_time(
     part = progress.part(1.0, "learning from earlier days")
     trained = clone(ranker).fit_log(
         dataset,
-        to_learn_from(to_learn, knows_all=learned.counts.rest is None),
+        to_learn_from(
+            to_learn
+            if before.half_life is None
+            else weighed.shown(source.propensities, exposure=exposure)[0],
+            knows_all=learned.counts.rest is None,
+        ),
         progress=lambda _, share: part.update(share),
     )
     stages = trained.staged_predict(dataset) if hasattr(trained, "staged_predict") else []
@@ -192,7 +203,7 @@ def judge_by_time(
         and estimator != "snips"
     )
     if is_drawn_here:
-        visits = visits_of(after, judged.counts)
+        visits = after.visits(judged.counts)
         if visits is not None:
             units, drawn = Units.of_sessions(judged.counts, visits, N_DRAWS, rng), "sessions"
         else:

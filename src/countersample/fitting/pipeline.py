@@ -13,6 +13,7 @@ from countersample._progress import Progress
 from countersample.clicks import diagnose
 from countersample.clicks.impressions.counts import ranges
 from countersample.clicks.impressions.joining import clicked
+from countersample.clicks.impressions.weighting import effective_impressions
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import plan_ab_test
 from countersample.fitting.gain import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from countersample.fitting.propensity_source import PropensitySource
 
 HEAVIEST = 10  # pairs that are shown
+LITTLE = 0.25  # of the rows, that a half-life leaves: less is worth a warning
 
 
 def fit_from_impressions(
@@ -62,6 +64,7 @@ def fit_from_impressions(
     judge_from: date | str | None = None,
     judge_last: str | None = None,
     accept_features: Sequence[str] = (),
+    half_life: str | None = None,
     seed: int = 0,
     progress: Progress | Show | None = None,
 ) -> Fit:
@@ -127,6 +130,9 @@ def fit_from_impressions(
     accept_features : sequence of str
         Features that seem to know the clicks they are judged by (`Fit.leaks`), and do not: without
         them named here there is no verdict.
+    half_life : str, optional
+        After which time a day counts half in what is learned, propensities and ranker alike:
+        ``"14d"``, ``"2w"``; see `Impressions.with_half_life`. Judging takes each click as one.
     seed : int
         With the same seed, the same linear ranker to the bit, on the same kind of CPU. It is the
         random_state of a ranker that has none.
@@ -139,6 +145,8 @@ def fit_from_impressions(
     """
     _check_arguments(ranker, estimator, judge_by)
     accepted = accepted_names(accept_features, features.dataset)
+    if half_life is not None:
+        impressions = impressions.with_half_life(half_life)
     progress = Progress.of(progress)
     streams = np.random.default_rng(seed).spawn(7)
     asked: dict[str, Any] = {"method": method, "randomized": randomized, "depth": depth}
@@ -148,7 +156,7 @@ def fit_from_impressions(
     )  # fmt: skip
     since, reason = _first_judged(impressions, judge_by, judge_from, judge_last)
     dataset, metric, source, shown = features.dataset, ready.metric, ready.source, ready.shown
-    log = to_learn_from(shown, knows_all=ready.matched.counts.rest is None)
+    log = to_learn_from(ready.learned, knows_all=ready.matched.counts.rest is None)
     to_train = _to_train(ranker, metric, safety, transform, seed)
     judgement = None
     if since is not None:
@@ -164,8 +172,8 @@ def fit_from_impressions(
             reason = f"by time it could not be: {error}"
     if judgement is None:
         judgement = judge_by_queries(
-            to_train, ready.matched, shown, source, reason=reason, metric=metric, rng=streams[2],
-            progress=progress.part(0.6),
+            to_train, ready.matched, shown, ready.learned, source, reason=reason, metric=metric,
+            rng=streams[2], progress=progress.part(0.6),
         )  # fmt: skip
     leaks = find_leaks(
         judgement.shown if judgement.learned is None else judgement.learned, dataset,
@@ -199,18 +207,19 @@ def fit_from_impressions(
         propensity_source=source,
         join=ready.join,
         shown=shown,
-        weights=diagnose(clicked(shown)),
+        weights=diagnose(clicked(ready.learned)),
         heaviest=_heaviest(shown, ready.rows, ready.check),
         settings={
             "model": to_train.kind, "safety": to_train.get_params().get("safety"),
             "metric": metric, "method": method, "randomized": randomized,
             "depth": depth, "missing": missing, "exposure": exposure, "estimator": estimator,
             "judge_by": judge_by, "judge_from": None if judge_from is None else str(judge_from),
-            "judge_last": judge_last, "accept_features": list(accepted), "seed": seed,
-            "parts": PARTS,
+            "judge_last": judge_last, "accept_features": list(accepted), "half_life": half_life,
+            "seed": seed, "parts": PARTS,
         },
         warnings=(
             *(leak.sentence for leak in leaks), *ready.warnings, *judgement.warnings,
+            *_of_half_life(impressions),
             *_of_gain(judged.gain, judged.at_ends),
         ),
     )  # fmt: skip
@@ -295,6 +304,20 @@ def _provenance(
         "propensities": source.source,
         "gain": gain_on_card(gain, is_identified=is_identified),
     }
+
+
+def _of_half_life(impressions: Impressions) -> list[str]:
+    """Say where little is left of a log whose recent days count more."""
+    if impressions.half_life is None:
+        return []
+    share = effective_impressions(impressions) / sum(impressions.days().rows)
+    if share >= LITTLE:
+        return []
+    told = (
+        f"With a half-life of {impressions.half_life:g} days the log is worth {share:.0%} of its "
+        "rows: what is learned from it is as uncertain as from so few."
+    )
+    return [told]
 
 
 def _of_gain(gain: Gain, at_ends: tuple[float, float] | None) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from countersample.clicks.impressions import RowPropensities
 from countersample.clicks.impressions.counts import NO_CONTEXT, named
+from countersample.clicks.impressions.weighting import weighted
 from countersample.errors import DataError, ParameterError
 from countersample.fitting.intervals import PropensityDraws
 from countersample.propensity import (
@@ -122,12 +123,18 @@ def find_propensities(
     if method not in {"auto", LOGGED, *METHODS, *AFFINE}:
         known = ", ".join(map(repr, [*METHODS, *AFFINE]))
         raise ParameterError(f"method is {method!r}, expected 'auto', {LOGGED!r}, {known}")
+    if method in AFFINE and impressions.half_life is not None:
+        raise ParameterError(
+            f"method is {method!r}, which needs whole numbers of clicks, and half_life "
+            "(--half-life) weights them: name another method, or leave the half-life out"
+        )
     has_own = "propensity" in impressions.columns
     if method == LOGGED or (method == "auto" and has_own and randomized is None):
         return _logged(impressions, matched)
     counts = matched.counts
     if randomized is not None:
-        counts = impressions.of_policy(randomized).check().counts  # impossible rows are told
+        shuffled = impressions.of_policy(randomized)
+        counts = weighted(shuffled, shuffled.check().counts)  # impossible rows are told
     return _from_log(
         counts, matched, method, depth, rng, is_whole=randomized is None, is_checked=is_checked
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from countersample._params import choice
-from countersample.clicks.impressions.joining import Matched
+from countersample.clicks.impressions.joining import Matched, RowPropensities
+from countersample.clicks.impressions.weighting import weighted
 from countersample.data import RankingDataset
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.ranking import parse_additive
@@ -44,6 +45,7 @@ class SetUp:
     matched: Matched
     source: PropensitySource
     shown: ClickLog  # everything that was shown and has features
+    learned: ClickLog  # the same, with recent days weighted as asked for
     join: JoinReport
     rows: Ints  # of the counts, that each row of `shown` is
     metric: str
@@ -75,18 +77,25 @@ def set_up(
     metric = f"dcg@{min(10, last_position)}" if metric is None else metric
     matched = Matched.of(check.counts, features.dataset, features.item_ids)
     progress.part(0.6, "estimating propensities").update(0.0)
+    weighed = replace(matched, counts=weighted(impressions, check.counts))
     source = find_propensities(
-        impressions, matched, given=propensities, method=method, randomized=randomized,
+        impressions, weighed, given=propensities, method=method, randomized=randomized,
         depth=depth, rng=rng,
     )  # fmt: skip
-    shown, join, rows = matched.shown(source.propensities, exposure=exposure)
+    told = source.propensities
+    if propensities is None and isinstance(told, RowPropensities) and impressions.half_life:
+        told = replace(impressions, half_life=None).logged_propensities(matched.counts)
+    shown, join, rows = matched.shown(told, exposure=exposure)
+    learned = shown
+    if impressions.half_life is not None:
+        learned = weighed.shown(source.propensities, exposure=exposure)[0]
     _check_join(join, missing)
     warnings = (
         *features.warnings, *check.warnings,
         *([sentence(join.sentence())] if join.n_skipped else []),
         *_of_features(join), *source.warnings, *_of_metric(metric, last_position),
     )  # fmt: skip
-    return SetUp(check, matched, source, shown, join, rows, metric, warnings)
+    return SetUp(check, matched, source, shown, learned, join, rows, metric, warnings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,7 @@ class Cells(NamedTuple):
     position: Ints
     clicks: Floats
     impressions: Floats
+    logged: Floats  # impressions before days were weighted
     is_drawn: Bools  # by query: whether the log shows it, be it below the depth
     n_feature_rows: int
     n_positions: int
@@ -168,6 +169,7 @@ def _cells(counts: PositionCounts, n_positions: int, reference: int) -> Cells:
         position=counts.position[kept].astype(np.int64) - 1,
         clicks=counts.clicks[kept].astype(np.float64),
         impressions=counts.impressions[kept].astype(np.float64),
+        logged=(counts.impressions if counts.logged is None else counts.logged)[kept].astype(float),
         is_drawn=is_drawn,
         n_feature_rows=len(starts) - 1,
         n_positions=n_positions,

@@ -201,9 +201,9 @@ def _refuse_order(cells: Cells, *, declared: bool) -> bool:
     length = np.zeros(int(cells.page.max()) + 1, np.int64)
     np.maximum.at(length, cells.page, cells.position + 1)
     _, first, member = np.unique(cells.pair, return_index=True, return_inverse=True)
-    shown = sums(member, cells.impressions)
+    shown = sums(member, cells.logged)  # whole numbers, whose noise is known
     spread = length[cells.page[first]].astype(np.float64)
-    squares = sums(member, cells.impressions**2)
+    squares = sums(member, cells.logged**2)
     statistic = squares * spread / shown - shown
     variance = float((2 * (spread - 1) * (1 - 1 / shown)).sum())
     if not variance and declared:

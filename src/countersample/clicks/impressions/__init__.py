@@ -2,6 +2,8 @@
 
 from countersample.clicks.impressions.aggregation import Problems
 from countersample.clicks.impressions.checking import LogCheck
+from countersample.clicks.impressions.counted.counting import CountedDay, count_days
+from countersample.clicks.impressions.counted.forgetting import Forgotten, forget_counts
 from countersample.clicks.impressions.counts import PositionCounts
 from countersample.clicks.impressions.features import FeatureTable, read_features
 from countersample.clicks.impressions.joining import JoinReport, RowPropensities, join_features
@@ -10,7 +12,9 @@ from countersample.clicks.impressions.reading import Impressions, read_impressio
 from countersample.clicks.impressions.suspicion import Suspicious
 
 __all__ = [
+    "CountedDay",
     "FeatureTable",
+    "Forgotten",
     "Impressions",
     "JoinReport",
     "LogCheck",
@@ -18,6 +22,8 @@ __all__ = [
     "Problems",
     "RowPropensities",
     "Suspicious",
+    "count_days",
+    "forget_counts",
     "join_features",
     "join_query_ids",
     "read_features",

@@ -96,6 +96,20 @@ def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     They are of the rows that are possible; `describe_rows` tells of the others.
     """
     schema = frame.collect_schema()
+    by = keys(frame)
+    # Sums are wide in some engines; what is counted row by row fits in 32 bits.
+    fits = nw.Int64 if "impressions" in schema else nw.Int32
+    return group_by(frame, by).select(
+        *by,
+        *(["value"] if "value" in schema else []),
+        impressions=nw.col("impressions").cast(fits),
+        clicks=nw.col("clicks").cast(fits),
+    )
+
+
+def group_by(frame: nw.LazyFrame[Any], by: list[str]) -> nw.LazyFrame[Any]:
+    """Return rows, impressions, clicks and value of each group of possible rows, lazily."""
+    schema = frame.collect_schema()
     click = nw.col("click")
     made = {"position": nw.col("position").cast(nw.Int32), "clicks": click.cast(nw.Int64)}
     sums = {"clicks": nw.col("clicks").sum()}
@@ -106,18 +120,9 @@ def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         worth = nw.when(click > 0).then(nw.col("value")).otherwise(nw.lit(0))
         made["value"] = worth.cast(nw.Float64)
         sums["value"] = nw.col("value").sum()
-    by = keys(frame)
-    rows = frame.filter(_is_possible(frame)).select(*(k for k in by if k != "position"), **made)
+    rows = frame.filter(is_possible(frame)).select(*(k for k in by if k != "position"), **made)
     groups = rows.group_by(*by).agg(nw.len().alias("rows"), **sums)
-    # Sums are wide in some engines; what is counted row by row fits in 32 bits.
-    fits = nw.Int64 if "impressions" in schema else nw.Int32
-    counted = nw.col("impressions" if "impressions" in schema else "rows").cast(fits)
-    return groups.select(
-        *by,
-        *(["value"] if "value" in schema else []),
-        impressions=counted,
-        clicks=nw.col("clicks").cast(fits),
-    )
+    return groups if "impressions" in schema else groups.with_columns(impressions=nw.col("rows"))
 
 
 def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -126,7 +131,7 @@ def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     Rows without a session count as the impressions of position 1 among them, and at least once.
     """
     visits = (
-        frame.filter(_is_possible(frame))
+        frame.filter(is_possible(frame))
         .select("query_id", "session", top=mark(nw.col("position") == 1))
         .group_by("query_id", "session")
         .agg(top=nw.col("top").sum())
@@ -144,7 +149,7 @@ def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """
     schema = frame.collect_schema()
     own = [name for name in schema.names() if name.startswith(FEATURE)]
-    rows = frame.filter(_is_possible(frame))
+    rows = frame.filter(is_possible(frame))
     if not own:
         return rows.select(*PAIR).unique()
     shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
@@ -167,14 +172,17 @@ def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 
 def visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return each session with each of its queries, once, lazily, of possible rows."""
-    return frame.filter(_is_possible(frame)).select("query_id", "session").unique()
+    return frame.filter(is_possible(frame)).select("query_id", "session").unique()
 
 
-def clicks_of_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return what was clicked by each session, lazily, of possible rows, and what it is worth."""
+def clicks_of_sessions(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any]:
+    """Return what was clicked by each session, lazily, of possible rows, and what it is worth.
+
+    With `more` columns they are told apart by these as well.
+    """
     worth = nw.col("value") if "value" in frame.collect_schema() else nw.col("click")
-    by = [*keys(frame), "session"]
-    clicked = frame.filter(_is_possible(frame) & (nw.col("click") > 0))
+    by = [*keys(frame), *more, "session"]
+    clicked = frame.filter(is_possible(frame) & (nw.col("click") > 0))
     rows = clicked.select(
         *(key for key in by if key != "position"),
         position=nw.col("position").cast(nw.Int32),
@@ -183,18 +191,18 @@ def clicks_of_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return rows.group_by(*by).agg(value=nw.col("value").sum())
 
 
-def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def group_weights(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any]:
     """Return Σ value/propensity of each group, lazily, over its possible rows that have clicks.
 
     The value of a row is its clicks, where the log does not say more. ``clicked`` counts the rows,
     ``good`` those among them whose propensity is within (0, 1].
     """
     click, propensity = nw.col("click"), nw.col("propensity")
-    clicked = _is_possible(frame) & (click > 0)
+    clicked = is_possible(frame) & (click > 0)
     is_good = clicked & (propensity > 0) & (propensity <= 1)
     divisor = nw.when(is_good).then(propensity).otherwise(nw.lit(1.0))
     worth = nw.col("value") if "value" in frame.collect_schema() else click
-    by = keys(frame)
+    by = [*keys(frame), *more]
     rows = frame.select(
         *by,
         weight=nw.when(is_good).then(worth / divisor).otherwise(nw.lit(0.0)),
@@ -210,7 +218,7 @@ def total_shown(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 
     Their sum is a float, which is exact as far as there may be so many, and wraps nowhere.
     """
-    rows = frame.filter(_is_possible(frame))
+    rows = frame.filter(is_possible(frame))
     return rows.select(shown=nw.col("impressions").cast(nw.Float64)).select(nw.col("shown").sum())
 
 
@@ -224,7 +232,7 @@ def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     is_odd = ~has_place & (position <= MAX_POSITION)
     marks = {
         "n_rows": nw.lit(1),
-        "n_valid": mark(_is_possible(frame)),
+        "n_valid": mark(is_possible(frame)),
         "no_query_id": mark(nw.col("query_id").is_null()),
         "no_item_id": mark(nw.col("item_id").is_null()),
         "placed": mark(has_place),
@@ -306,7 +314,7 @@ def describe_pairs(
     return marks.select(*(nw.col(name).sum() for name in ("pairs", "moved", "repeated")))
 
 
-def _is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
+def is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
     """Whether a row can be counted: it has ids, a position from 1, and a click that can be."""
     schema = frame.collect_schema()
     return _has_keys(schema) & has_possible_click(schema) & _has_value(schema)

@@ -6,11 +6,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
-
 from countersample._frames import Tabular
 from countersample.clicks.impressions.columns import NONE
-from countersample.clicks.impressions.suspicion import Suspicious, describe_sessions
 from countersample.clicks.impressions.tallying import MOST_GROUPS, check_total, tally
 from countersample.errors import DataError, ParameterError
 
@@ -20,6 +17,7 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.aggregation import Problems
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.suspicion import Suspicious
 
 # Policies whose names say that rankings were shuffled.
 _RANDOMIZED = re.compile(r"rand|shuffl|swap|explor|uniform", re.IGNORECASE)
@@ -160,7 +158,7 @@ def check(
             f"randomized is {randomized!r}, expected a policy of the log: {served}"
         )
     check_total(log)
-    sessions = describe_sessions(log.frame, log.collect) if "session" in columns else None
+    sessions = log.describe_sessions()
     n_sessions = None if sessions is None else sessions.n_sessions
     problems, counts, pairs = tally(
         log,
@@ -192,7 +190,7 @@ def check(
 
 
 def _policies(log: Impressions) -> dict[str, int]:
-    rows = log.frame.group_by("policy").agg(nw.len().alias("rows"))
+    rows = log.frame.group_by("policy").agg(log.row_count.alias("rows"))
     table = log.collect(rows)
     found = zip(table["policy"].to_pylist(), table["rows"].to_pylist(), strict=True)
     return dict(sorted((policy or NONE, rows) for policy, rows in found))

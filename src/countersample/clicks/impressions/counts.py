@@ -55,6 +55,9 @@ class PositionCounts(Tabular):
     rest : int, optional
         The item that stands for all items of a query that were never clicked, where a log has so
         many rows that these are counted together; None where each item has its own.
+    logged : int64 array (n_rows,), optional
+        The impressions as they were logged, where recent days count more: the other numbers are
+        then weighted, and no whole numbers.
 
     Examples
     --------
@@ -82,6 +85,7 @@ class PositionCounts(Tabular):
     sessions_from: SessionsFrom
     n_sessions: int | None = None
     rest: int | None = None
+    logged: NDArray[np.int64] | None = None
 
     @classmethod
     def from_columns(
@@ -218,7 +222,8 @@ class PositionCounts(Tabular):
 
     def take(self, rows: NDArray[Any]) -> PositionCounts:
         """Return the counts of some rows (a mask, or sorted indices), with all ids and sessions."""
-        columns = ("query", "item", "position", "context", "impressions", "clicks", "value")
+        columns = ["query", "item", "position", "context", "impressions", "clicks", "value"]
+        columns += [] if self.logged is None else ["logged"]
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
     @property
@@ -245,8 +250,8 @@ class PositionCounts(Tabular):
     def by_position(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
         """The positions seen, sorted, with their impressions and clicks."""
         positions, member = np.unique(self.position, return_inverse=True)
-        impressions = np.zeros(len(positions), np.int64)
-        clicks = np.zeros(len(positions), np.int64)
+        impressions = np.zeros(len(positions), self.impressions.dtype)
+        clicks = np.zeros(len(positions), self.clicks.dtype)
         np.add.at(impressions, member, self.impressions)  # integers, which bincount would round
         np.add.at(clicks, member, self.clicks)
         return positions, impressions, clicks

@@ -65,7 +65,7 @@ class Days:
             found = _as_date(judge_from)
         elif judge_last is not None:
             try:
-                found = self.days[-1] - (_length(judge_last) - timedelta(days=1))
+                found = self.days[-1] - (length(judge_last, "judge_last") - timedelta(days=1))
             except OverflowError:  # before the year 1
                 raise ParameterError(
                     f"judge_last is {judge_last!r}, expected less than the log has: it is of "
@@ -92,10 +92,11 @@ def _as_date(given: date | str) -> date:
         ) from None
 
 
-def _length(given: str) -> timedelta:
-    found = _LAST.fullmatch(given.strip())
+def length(given: str, name: str) -> timedelta:
+    """Read a number of days or weeks."""
+    found = _LAST.fullmatch(given.strip()) if isinstance(given, str) else None
     if found is None:
-        raise ParameterError(f"judge_last is {given!r}, expected days or weeks: '7d' or '2w'")
+        raise ParameterError(f"{name} is {given!r}, expected days or weeks: '7d' or '2w'")
     return timedelta(days=int(found[1]) * {"d": 1, "w": 7}[found[2].lower()])
 
 
@@ -107,7 +108,8 @@ def days_of(log: Impressions) -> Days:
     DataError
         Where the log has no timestamps, or they are not times.
     """
-    rows = log.frame.select(day=_clock(log).day).group_by("day").agg(nw.len().alias("rows"))
+    days = log.frame.with_columns(day=_clock(log).day)
+    rows = days.group_by("day").agg(log.row_count.alias("rows"))
     table = log.collect(rows.filter(~nw.col("day").is_null()))
     found: dict[date, int] = {}
     for value, n in zip(table["day"].to_pylist(), integers(table["rows"]).tolist(), strict=True):

@@ -15,7 +15,7 @@ from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.assembling import integers, rows_of
 from countersample.clicks.impressions.checking import LogCheck, check
 from countersample.clicks.impressions.columns import FEATURE
-from countersample.clicks.impressions.days import days_of, rows_of_days
+from countersample.clicks.impressions.days import days_of, length, rows_of_days
 from countersample.clicks.impressions.engines import (
     ENGINES,
     Pandas,
@@ -28,12 +28,21 @@ from countersample.clicks.impressions.preparing import Preparation
 from countersample.clicks.impressions.readers import find_reader
 from countersample.clicks.impressions.readers.plain import Plain
 from countersample.clicks.impressions.suspicion import (
+    Sessions,
     Suspicious,
     describe_sessions,
+    find_suspicious,
     left_out,
     without,
 )
-from countersample.clicks.impressions.tallying import MOST_GROUPS, check_total, tally
+from countersample.clicks.impressions.tallying import (
+    MOST_GROUPS,
+    check_total,
+    problems_of_rows,
+    tally,
+)
+from countersample.clicks.impressions.visits import visits_of
+from countersample.clicks.impressions.weighting import weighted_days
 from countersample.data.frames import as_narwhals
 from countersample.errors import DataError, ParameterError
 
@@ -44,13 +53,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from countersample.clicks.impressions.aggregation import Problems
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.days import Days
+    from countersample.clicks.impressions.visits import Visits
 
 _DEFAULT = next(iter(ENGINES))
 
 
-class _Opened:
+class Opened:
     """What a log keeps open, closed when the last handle on it is gone."""
 
     def __init__(self, cleanup: ExitStack) -> None:
@@ -82,6 +93,9 @@ class Impressions(AbstractContextManager["Impressions"]):
         What `without_suspicious` left out.
     features : tuple of str
         The log's own columns that are features of what was shown.
+    half_life : float, optional
+        In how many days a day comes to count half, in what is learned from the log; see
+        `with_half_life`.
     """
 
     frame: nw.LazyFrame[Any]
@@ -91,7 +105,8 @@ class Impressions(AbstractContextManager["Impressions"]):
     has_events: bool = False
     left_out: Suspicious | None = None
     features: tuple[str, ...] = ()
-    _opened: _Opened = field(default_factory=lambda: _Opened(ExitStack()))
+    half_life: float | None = None
+    _opened: Opened = field(default_factory=lambda: Opened(ExitStack()))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -148,7 +163,7 @@ class Impressions(AbstractContextManager["Impressions"]):
                 f"{self.source}: no column 'session', so sessions that look wrong cannot be told"
             )
         check_total(self)
-        found = describe_sessions(self.frame, self.collect).suspicious
+        found = find_suspicious(self.frame, self.collect)
         return replace(self, frame=without(self.frame, found), left_out=left_out(found))
 
     def of_policy(self, *policies: str) -> Impressions:
@@ -169,6 +184,21 @@ class Impressions(AbstractContextManager["Impressions"]):
         """
         return replace(self, frame=rows_of_days(self, since=since, until=until))
 
+    def with_half_life(self, half_life: str) -> Impressions:
+        """Return the log with recent days counting more in what is learned from it.
+
+        A day counts 2^(−age/half-life): its impressions, clicks and sessions, in propensities and
+        in training. Judging takes each click as one, and so do `counts` and `check`.
+
+        Parameters
+        ----------
+        half_life : str
+            After which time a day counts half: ``"14d"``, ``"2w"``.
+        """
+        days = length(half_life, "half_life").days
+        self.days()  # which says why there are none
+        return replace(self, half_life=float(days))
+
     def logged_propensities(self, counts: PositionCounts) -> RowPropensities:
         """Return the log's own propensity of each row of `counts`: Σ value / Σ value/propensity.
 
@@ -178,16 +208,18 @@ class Impressions(AbstractContextManager["Impressions"]):
         """
         if "propensity" not in self.columns:
             raise DataError(f"{self.source}: no column 'propensity'")
-        table = self.collect(aggregation.group_weights(self.frame))
-        bad = (integers(table["clicked"]).sum() - integers(table["good"]).sum()).item()
-        if bad:
-            raise DataError(
-                f"{self.source}: the propensity is missing, 0 or beyond 1 in {bad:,} of the rows "
-                "with a click, expected within (0, 1]: correct them, or estimate propensities "
-                "from the log"
-            )
         weight = np.zeros(len(counts))
-        weight[rows_of(table, counts, has_text_ids=self.has_text_ids)] = table["weight"].to_numpy()
+        for share, part in weighted_days(self):
+            table = part.weights_of_rows()
+            bad = (integers(table["clicked"]).sum() - integers(table["good"]).sum()).item()
+            if bad:
+                raise DataError(
+                    f"{self.source}: the propensity is missing, 0 or beyond 1 in {bad:,} of the "
+                    "rows with a click, expected within (0, 1]: correct them, or estimate "
+                    "propensities from the log"
+                )
+            rows = rows_of(table, counts, has_text_ids=self.has_text_ids)
+            weight[rows] += share * table["weight"].to_numpy()
         if not np.isfinite(weight).all():
             raise DataError(
                 f"{self.source}: a propensity is so small that clicks weigh more than a number can "
@@ -197,6 +229,44 @@ class Impressions(AbstractContextManager["Impressions"]):
             mean = counts.value / weight
         mean[(counts.clicks > 0) & (counts.value == 0)] = 1.0
         return RowPropensities(np.minimum(mean, 1.0))  # NaN stays
+
+    @property
+    def row_count(self) -> nw.Expr:
+        """How rows of the log are counted in a group of rows of the frame."""
+        return nw.len()
+
+    def problems(self, groups: nw.LazyFrame[Any]) -> Problems:
+        """Count impossible rows; `groups` are those of `aggregation.group`."""
+        return problems_of_rows(self, groups)
+
+    def sessions_of_queries(self) -> nw.LazyFrame[Any] | None:
+        """Return S_q, the sessions of each query, lazily; None where the log has no ids of them."""
+        if "session" not in self.columns or "impressions" in self.columns:
+            return None
+        return aggregation.group_sessions(self.frame)
+
+    def describe_sessions(self) -> Sessions | None:
+        """Count sessions, and what looks wrong about them; None where the log has none."""
+        if "session" not in self.columns:
+            return None
+        return describe_sessions(self.frame, self.collect)
+
+    def visits(self, counts: PositionCounts) -> Visits | None:
+        """Return the sessions one by one, for intervals; None where they cannot be told."""
+        return visits_of(self, counts)
+
+    def pages(self) -> pa.Table:
+        """Return impressions and clicks by query, context, policy, bucket and position.
+
+        A bucket is one of 256, by the client of a row, its session or its query.
+        """
+        from countersample.clicks.impressions.counted import counting  # noqa: PLC0415 (is above)
+
+        return counting.pages_of(self)
+
+    def weights_of_rows(self) -> pa.Table:
+        """Return Σ value/propensity of each query, item, position and context."""
+        return self.collect(aggregation.group_weights(self.frame))
 
     def collect(self, frame: nw.LazyFrame[Any]) -> pa.Table:
         """Compute what was derived from `frame` where the log is; return it as an Arrow table."""
@@ -234,8 +304,9 @@ def read_impressions(
     ----------
     source : path, glob, address or data frame
         Parquet (a file, a folder, a glob, partitioned), CSV, TSV or JSON lines, compressed too; a
-        folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; or a data
-        frame of pandas, polars, pyarrow, DuckDB or Spark.
+        folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; a folder that
+        `count_days` wrote, or some of its days; or a data frame of pandas, polars, pyarrow, DuckDB
+        or Spark.
     reader : {"ubi", "metarank", "baidu-ultr", "yandex", "open-bandit", "expedia"}, optional
         Whose log the files are, where its columns are not named as here.
     columns : mapping, optional
@@ -283,6 +354,20 @@ def read_impressions(
         "memory_limit": memory_limit,
         "temp_dir": None if temp_dir is None else os.fspath(temp_dir),
     }
+    if isinstance(source, str | os.PathLike):
+        from countersample.clicks.impressions.counted import reading  # noqa: PLC0415 (it is above)
+
+        folders = reading.counts_at(os.fspath(source))
+        if folders:
+            only_raw = {
+                "reader": reader, "columns": columns, "context": context, "values": values,
+                "positions_from": None if positions_from == 1 else positions_from,
+                "engine": None if engine == _DEFAULT else engine, "master": master,
+            }  # fmt: skip
+            return reading.read_counts(
+                os.fspath(source), folders, given=only_raw, join_queries=join_queries,
+                settings=settings,
+            )  # fmt: skip
     with ExitStack() as cleanup:
         if isinstance(source, str | os.PathLike):
             log = _read_files(os.fspath(source), reader, preparation, engine, settings, cleanup)
@@ -294,7 +379,7 @@ def read_impressions(
             log,
             has_events=bool(preparation.values),
             features=preparation.features,
-            _opened=_Opened(cleanup.pop_all()),
+            _opened=Opened(cleanup.pop_all()),
         )
 
 

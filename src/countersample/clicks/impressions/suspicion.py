@@ -101,16 +101,17 @@ class Sessions:
     Attributes
     ----------
     n_sessions, n_without : int
-        Sessions, and rows without one.
+        Sessions (None where their number is not known), and rows without one.
     n_mixed : int
         Sessions whose rows are of several policies, as interleaving makes them.
     suspicious : Suspicious
+        None where rows that look wrong cannot be told any more.
     """
 
-    n_sessions: int
+    n_sessions: int | None
     n_without: int
-    n_mixed: int
-    suspicious: Suspicious
+    n_mixed: int | None
+    suspicious: Suspicious | None
 
 
 def describe_sessions(frame: nw.LazyFrame[Any], collect: Collect) -> Sessions:
@@ -145,6 +146,13 @@ def describe_sessions(frame: nw.LazyFrame[Any], collect: Collect) -> Sessions:
             duplicate_clicks=int(integers(repeats["clicks"].fill_null(0))[0]),
         ),
     )
+
+
+def find_suspicious(frame: nw.LazyFrame[Any], collect: Collect) -> Suspicious:
+    """Return what looks wrong about the sessions of a log."""
+    found = describe_sessions(frame, collect).suspicious
+    assert found is not None  # noqa: S101 (of a raw log)
+    return found
 
 
 def without(frame: nw.LazyFrame[Any], found: Suspicious) -> nw.LazyFrame[Any]:

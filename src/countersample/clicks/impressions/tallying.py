@@ -65,13 +65,12 @@ def tally(
     engine = find_engine(log.engine)
     with ExitStack() as kept:
         groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
-        problems = _problems(log, groups)
+        problems = log.problems(groups)
         if problems.n_rows == problems.n_invalid:
             return Tally(problems, None, None)
-        sessions = None
-        if "session" in log.columns and "impressions" not in log.columns:
-            by_query = aggregation.group_sessions(log.frame)
-            sessions = kept.enter_context(engine.kept(by_query, log.source))
+        sessions = log.sessions_of_queries()
+        if sessions is not None:
+            sessions = kept.enter_context(engine.kept(sessions, log.source))
         pairs = _pairs(log, groups, sessions) if with_pairs else None
         parts: tuple[nw.LazyFrame[Any], ...] = (groups,)
         has_text_items = log.has_text_ids
@@ -101,7 +100,7 @@ def check_total(log: Impressions) -> None:
         )
 
 
-def _problems(log: Impressions, groups: nw.LazyFrame[Any]) -> Problems:
+def problems_of_rows(log: Impressions, groups: nw.LazyFrame[Any]) -> Problems:
     """Count impossible rows; what is wrong with them is asked only where there are any."""
     if "impressions" not in log.columns:  # a row is an impression, which the groups count
         n_rows = _size(log, log.frame)

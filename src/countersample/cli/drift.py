@@ -1,0 +1,101 @@
+"""``countersample log check --against``: what changed between two logs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from countersample.cli import _show
+from countersample.cli._options import DRIFT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from countersample.clicks.impressions import Impressions
+    from countersample.fitting import Change, Drift
+
+_NEAREST = 5  # tests that are shown where nothing changed
+
+
+def check_drift(
+    path: str,
+    against: str,
+    features: Path | None,
+    features_before: Path | None,
+    report: Path | None,
+    of_log: dict[str, Any],
+    *,
+    json: bool,
+) -> None:
+    """Compare two logs, print what changed, and exit with 3 where anything did."""
+    from countersample._files import check_writable
+    from countersample.clicks.impressions import read_features
+    from countersample.errors import ParameterError
+    from countersample.fitting import find_drift, write_drift_page
+
+    if features is None and features_before is not None:
+        raise ParameterError("--features-before is given without --features, expected both")
+    if report is not None:
+        check_writable(report)
+    tables = [
+        None if each is None else read_features(each, join_queries=of_log["join_queries"])
+        for each in (features, features_before)
+    ]
+    with _opened(path, of_log) as after, _opened(against, of_log) as before:
+        found = find_drift(after, before, features=tables[0], features_before=tables[1])
+    if report is not None:
+        command = shlex.join(["countersample", *sys.argv[1:]])
+        write_drift_page(report, found, command=command)
+    if json:
+        _show.as_json(found.to_dict())
+    else:
+        _show_drift(found)
+        if report is not None:
+            _show.line(f"The page is in {report}")
+    if found.is_drift:
+        raise typer.Exit(DRIFT)
+
+
+def _show_drift(found: Drift) -> None:
+    for side, told in (("before", found.before), ("after", found.after)):
+        _show.line(f"{side:<7} {told['source']}: {told['impressions']:,} impressions, "
+                   f"{told['clicks']:,} clicks, {told['queries']:,} queries")  # fmt: skip
+    _show.line()
+    if found.is_drift:
+        _table(list(found.found))
+    _show.paragraph(found.sentence)
+    rest = [change for change in found.changes if change.p_value is not None]
+    if rest and not found.is_drift:
+        _show.line("The nearest to one:")
+        _table(sorted(rest, key=lambda change: change.p_value or 0.0)[:_NEAREST])
+    for note in found.notes:
+        _show.paragraph(f"Note: {note}")
+
+
+def _opened(path: str, of_log: dict[str, Any]) -> Impressions:
+    """Open a log or counts; how raw rows are read is not said of counts."""
+    from countersample.cli.logs import open_log
+    from countersample.clicks.impressions.counted.reading import counts_at
+
+    if counts_at(path):
+        raw = ("reader", "columns", "context", "values", "engine", "master")
+        of_log = of_log | dict.fromkeys(raw) | {"positions_from": 1, "suspicious": "keep"}
+    return open_log(path, **of_log)
+
+
+def _table(changes: list[Change]) -> None:
+    _show.table(
+        ("what", "which", "before", "after", "change", "95% interval", "p, corrected"),
+        [
+            (
+                change.kind, change.name, f"{change.before:.4g}", f"{change.after:.4g}",
+                change.size, change.interval,
+                "–" if change.adjusted is None else f"{change.adjusted:.2g}",
+            )
+            for change in changes
+        ],
+        text_columns=2,
+    )  # fmt: skip

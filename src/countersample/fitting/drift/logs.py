@@ -1,0 +1,104 @@
+"""What is compared of two logs: clicks by unit and position, what was shown, examination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample.clicks.impressions.assembling import integers
+from countersample.clicks.impressions.columns import NONE
+from countersample.clicks.impressions.counted.counting import bucket_of
+from countersample.clicks.impressions.counted.files import BUCKETS
+from countersample.errors import DataError
+from countersample.evaluation.resampling import add_up
+from countersample.fitting.drift.testing import Rate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from countersample._arrays import Bools, Floats, Ints
+    from countersample.clicks.impressions import Impressions
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of the two logs: a row for each query, context, policy, unit and position."""
+
+    source: str
+    unit: Ints  # a bucket of users, sessions or queries
+    unit_is: str  # what was put into buckets
+    query: list[str]  # the ids of queries
+    query_code: Ints
+    names: dict[str, tuple[list[str], Ints]]  # of policies and contexts: names, and of each row
+    position: Ints
+    impressions: Floats
+    clicks: Floats
+
+    @classmethod
+    def of(cls, log: Impressions) -> Side:
+        """Read what is compared of a log, or of counts."""
+        table = log.pages()
+        if not len(table):
+            raise DataError(f"{log.source}: the log has no rows that are possible")
+        query, code = _coded(table["query_id"])
+        names = {
+            name: _coded(table[name].fill_null(NONE))
+            for name in ("policy", "context")
+            if name in table.column_names
+        }
+        by = next(
+            (what for what in ("client", "session") if what in log.columns), "query"
+        )  # as buckets are made
+        return cls(
+            log.source, integers(table["bucket"]), by, query, code, names,
+            integers(table["position"]), *(
+                integers(table[name]).astype(np.float64) for name in ("impressions", "clicks")
+            ),
+        )  # fmt: skip
+
+    def rate(self, above: Floats, below: Floats) -> Rate:
+        """Return a rate by unit, of columns of the rows."""
+        return Rate(add_up(self.unit, above, BUCKETS), add_up(self.unit, below, BUCKETS))
+
+    def share(self, rows: Bools) -> Rate:
+        """Return the share of impressions that some rows have."""
+        return self.rate(self.impressions * rows, self.impressions)
+
+    @property
+    def visits(self) -> Floats:
+        """The pages that a row tells of: the impressions of the first position, 0 of others."""
+        return np.where(self.position == 1, self.impressions, 0.0)
+
+    def share_of_other_queries(self, other: Side) -> Rate:
+        """Return the share of visits whose query the other log does not have."""
+        known = {*other.query}
+        is_new = np.array([name not in known for name in self.query])
+        return self.rate(self.visits * is_new[self.query_code], self.visits)
+
+    def share_expected(self) -> Rate:
+        """Return the share of visits whose query no other unit of this log has.
+
+        It is what another log of such users would have of queries that are not in this one: each
+        unit in turn is taken for the other log.
+        """
+        pairs = np.unique(self.query_code * BUCKETS + self.unit)
+        n_units = np.bincount(pairs // BUCKETS, minlength=len(self.query))
+        return self.rate(self.visits * (n_units == 1)[self.query_code], self.visits)
+
+
+def _coded(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
+    """Return distinct values as text, sorted, and the place of each row's."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    coded = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    if isinstance(coded, pa.ChunkedArray):
+        coded = coded.chunk(0)
+    names, place = np.unique(np.array(coded.dictionary.to_pylist(), object), return_inverse=True)
+    return names.tolist(), place[coded.indices.to_numpy()]
+
+
+def units_of_queries(ids: Any) -> Ints:  # noqa: ANN401 (an array of ids)
+    """Return the bucket of each query."""
+    return np.array([bucket_of(str(name)) for name in ids.tolist()], np.int64)
