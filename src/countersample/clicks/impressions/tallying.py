@@ -65,11 +65,11 @@ def tally(
     engine = find_engine(log.engine)
     with ExitStack() as kept:
         groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
-        problems = _problems(log, groups)
+        problems = problems_in(log, groups)
         if problems.n_rows == problems.n_invalid:
             return Tally(problems, None, None)
         sessions = None
-        if "session" in log.columns and "impressions" not in log.columns:
+        if names_sessions(log):
             by_query = aggregation.group_sessions(log.frame)
             sessions = kept.enter_context(engine.kept(by_query, log.source))
         pairs = _pairs(log, groups, sessions) if with_pairs else None
@@ -89,6 +89,11 @@ def tally(
         return Tally(problems, counts, pairs)
 
 
+def names_sessions(log: Impressions) -> bool:
+    """Tell whether sessions can be counted by their ids: a row is an impression, and has one."""
+    return "session" in log.columns and "impressions" not in log.columns
+
+
 def check_total(log: Impressions) -> None:
     """Refuse a log that was counted before and has more impressions than can be added up."""
     if "impressions" not in log.columns:
@@ -101,7 +106,7 @@ def check_total(log: Impressions) -> None:
         )
 
 
-def _problems(log: Impressions, groups: nw.LazyFrame[Any]) -> Problems:
+def problems_in(log: Impressions, groups: nw.LazyFrame[Any]) -> Problems:
     """Count impossible rows; what is wrong with them is asked only where there are any."""
     if "impressions" not in log.columns:  # a row is an impression, which the groups count
         n_rows = _size(log, log.frame)
