@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from countersample.clicks.impressions import read_impressions, write_training_shards
-from countersample.propensity import estimate_all_pairs
+from countersample.propensity import estimate
 
 
 def write_shards(folder: Path, *, master: str, queries: int, n_shards: int) -> None:
@@ -25,7 +25,7 @@ def write_shards(folder: Path, *, master: str, queries: int, n_shards: int) -> N
     with SparkSession.builder.master(master).getOrCreate() as spark:
         log = read_impressions(spark.read.parquet(str(folder / "impressions.parquet")))
         sample = log.sample_queries(queries, seed=0)
-        propensities = estimate_all_pairs(sample.counts())
+        propensities = estimate(sample.counts(), method="all-pairs")
         features = spark.read.parquet(str(folder / "features.parquet"))
         report = write_training_shards(
             log, features, propensities, folder / "shards", n_shards=n_shards

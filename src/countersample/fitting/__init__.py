@@ -5,6 +5,7 @@ from countersample.fitting.leaks import Leak, find_leaks
 from countersample.fitting.page import write_page
 from countersample.fitting.pipeline import fit_from_impressions
 from countersample.fitting.results import Fit
+from countersample.fitting.sample_size import SampleSize, SampleSizes, sample_sizes
 from countersample.fitting.training import JudgedTraining, judge_training
 
 __all__ = [
@@ -12,9 +13,12 @@ __all__ = [
     "JudgedCandidates",
     "JudgedTraining",
     "Leak",
+    "SampleSize",
+    "SampleSizes",
     "compare_from_impressions",
     "find_leaks",
     "fit_from_impressions",
     "judge_training",
+    "sample_sizes",
     "write_page",
 ]

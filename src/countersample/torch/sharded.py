@@ -13,6 +13,7 @@ So the draws are those of one process that has everything, each with π_i = v_i/
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -36,6 +37,7 @@ from countersample.scorers import LinearScorer
 from countersample.torch._blocks import BlockTable
 from countersample.torch._training import NetworkTraining
 from countersample.torch.data import ClickDataset
+from countersample.torch.ranker import FEWEST_DRAWS, NeuralRanker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from countersample.rankers import ClickRanker
     from countersample.scorers import NetworkScorer
     from countersample.torch.data import ClickBatch
-    from countersample.torch.ranker import NeuralRanker
 
 _NORMALIZED = (None, "minmax", "query-minmax")  # what can be fitted rank by rank
 
@@ -122,7 +123,7 @@ class ShardSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Return the steps of an epoch."""
-        return -(-self.n_draws // self.batch_size)
+        return (self.n_draws - 1) // self.batch_size + 1
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next iteration."""
@@ -144,7 +145,9 @@ class ShardSampler(Sampler[list[int]]):
 
         A batch has the mean over its own n_r lists, and the step that of all B: n_r · ranks / B.
         """
-        return replace(batch, weight=batch.weight * (len(batch) * self.world_size / self.batch_size))
+        return replace(
+            batch, weight=batch.weight * (len(batch) * self.world_size / self.batch_size)
+        )
 
 
 class _ShardTraining(NetworkTraining):
@@ -159,13 +162,15 @@ class _ShardTraining(NetworkTraining):
         held_out: RankingDataset,
     ) -> None:
         super().__init__(ranker, dataset, log, rng, held_out)
-        seed = int(rng.integers(2**63))
-        sampler = ShardSampler(log, unit=ranker.unit, batch_size=ranker.batch_size, seed=seed)
+        n_examples = gathered(np.array([len(Examples.of(log, ranker.unit))])).sum()
+        sampler = ShardSampler(
+            log, unit=ranker.unit, batch_size=ranker.batch_size, seed=int(rng.integers(2**63)),
+            n_draws=max(FEWEST_DRAWS, int(n_examples)),
+        )  # fmt: skip
         examples = ClickDataset(dataset, log, unit=ranker.unit, plan=sampler.plan)
         self.steps_an_epoch = len(sampler)
-        self._batches = (
-            sampler.weighted(examples.__getitems__(drawn)) for drawn in _for_ever(sampler)
-        )
+        drawn = map(examples.__getitems__, chain.from_iterable(repeat(sampler)))
+        self._batches = map(sampler.weighted, drawn)
         self._vector.register_hook(_mean_over_ranks)  # before the optimizer sees it
 
 
@@ -251,11 +256,6 @@ def _mean_over_ranks(gradient: torch.Tensor) -> torch.Tensor:
         distributed.all_reduce(gradient)
         gradient /= world_size
     return gradient
-
-
-def _for_ever(sampler: ShardSampler) -> Iterator[list[int]]:
-    while True:
-        yield from sampler
 
 
 def _check(ranker: NeuralRanker) -> None:

@@ -17,7 +17,7 @@ from countersample._extras import need
 from countersample._params import choice, whole_number
 from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.columns import typed_id
-from countersample.clicks.impressions.counts import PositionCounts
+from countersample.clicks.impressions.counts import NO_CONTEXT, PositionCounts
 from countersample.clicks.impressions.engines import find_engine
 from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.exposure import examination_of_rows, weigh_pairs
@@ -31,7 +31,6 @@ from countersample.data.rows import group_rows
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from os import PathLike
 
     import pyarrow as pa
@@ -258,76 +257,71 @@ def _report(
     last_position: int,
 ) -> JoinReport:
     """Say what became of the clicks; refuse features of a pair twice, and a log without use."""
+    pairs = items.group_by(*_IDS).agg(features=nw.len())
+    told = log.collect(_fates(groups, examined, pairs)).to_pylist()
+    if sum(int(each["twice"]) for each in told):
+        raise DataError(
+            "the features have several rows of a query and item that the log showed, expected one: "
+            "drop the duplicates"
+        )
+    shown = groups.select(*_IDS).unique().join(pairs, on=[*_IDS], how="left")
+    marks = shown.select(n=nw.lit(1), without=aggregation.mark(nw.col("features").is_null()))
+    of_pairs = log.collect(marks.select(nw.col("n").sum(), nw.col("without").sum())).to_pylist()[0]
+    no_curve = [each for each in told if each["asked"] and not each["known"]]
+
+    def total(name: str, fates: list[dict[str, Any]]) -> int:
+        return sum(int(each[name]) for each in fates)
+
+    report = JoinReport(
+        n_clicks=total("clicked", told),
+        n_joined=total("joined", told),
+        no_query=total("no_query", told),
+        no_item=total("no_item", told),
+        no_propensity=total("unknown", told) - total("unknown", no_curve),
+        no_context=total("unknown", no_curve),
+        n_pairs=int(of_pairs["n"]),
+        n_pairs_without_features=int(of_pairs["without"]),
+        last_position=last_position,
+        contexts=tuple(sorted(each["place"] for each in no_curve)),
+    )
+    refuse_useless(report)
+    return report
+
+
+def _fates(
+    groups: nw.LazyFrame[Any], examined: nw.LazyFrame[Any], pairs: nw.LazyFrame[Any]
+) -> nw.LazyFrame[Any]:
+    """Return what becomes of the clicks of each context, a row each, lazily.
+
+    ``asked`` and ``known`` count groups whose item has features, and those among them whose
+    examination is known; ``twice`` those whose item has features several times.
+    """
     by = [name for name in ("position", "context") if name in examined.collect_schema()]
-    pairs = items.group_by(*_IDS).agg(n=nw.len())
-    queries = pairs.group_by("query_id").agg(most=nw.col("n").max())
-    marked = (
+    queries = pairs.select("query_id").unique().with_columns(found=nw.lit(1))
+    rows = (
         groups.join(examined.select(*by, "alpha"), on=by, how="left")
         .join(pairs, on=[*_IDS], how="left")
         .join(queries, on="query_id", how="left")
     )
-    has_query, has_item = ~nw.col("most").is_null(), ~nw.col("n").is_null()
-    is_known = ~nw.col("alpha").is_null()
-    lost = {
-        "n_clicks": nw.lit(1) == nw.lit(1),
-        "n_joined": has_item & is_known,
-        "no_query": ~has_query,
-        "no_item": has_query & ~has_item,
-        "unknown": has_item & ~is_known,
-        "twice": nw.col("n") > 1,
-    }
-    clicks = nw.col("clicks").cast(nw.Int64)
-    context = [name for name in by if name == "context"]
-    sums = {name: (nw.when(mark).then(clicks).otherwise(nw.lit(0))) for name, mark in lost.items()}
-    sums["known"] = aggregation.mark(has_item & is_known)
-    sums["asked"] = aggregation.mark(has_item)
-    sums["twice"] = aggregation.mark(lost["twice"])
-    rows = marked.select(*context, one=nw.lit(1), **sums)
-    table = log.collect(
-        rows.group_by(*context, "one").agg(**{name: nw.col(name).sum() for name in sums})
-    ).to_pydict()
-    if sum(map(int, table["twice"])):
-        raise DataError(
-            "the features have several rows of a query and item, expected one: drop them"
-        )
-    no_curve = [
-        asked > 0 and known == 0
-        for asked, known in zip(table["asked"], table["known"], strict=True)
-    ]
-    shown = groups.select(*_IDS).unique().join(pairs, on=[*_IDS], how="left")
-    found = log.collect(
-        shown.select(a=nw.lit(1), b=aggregation.mark(nw.col("n").is_null())).select(
-            nw.col("a").sum(), nw.col("b").sum()
-        )
-    )
+    has_query, has_item = ~nw.col("found").is_null(), ~nw.col("features").is_null()
+    is_known, clicks = ~nw.col("alpha").is_null(), nw.col("clicks").cast(nw.Int64)
 
-    def total(name: str, of: Sequence[bool] | None = None) -> int:
-        return sum(
-            int(n)
-            for n, wanted in zip(table[name], of or [True] * len(no_curve), strict=True)
-            if wanted
-        )
+    def clicks_where(condition: nw.Expr) -> nw.Expr:
+        return nw.when(condition).then(clicks).otherwise(nw.lit(0))
 
-    report = JoinReport(
-        n_clicks=total("n_clicks"),
-        n_joined=total("n_joined"),
-        no_query=total("no_query"),
-        no_item=total("no_item"),
-        no_propensity=total("unknown", [not none for none in no_curve]),
-        no_context=total("unknown", no_curve),
-        n_pairs=int(found["a"][0].as_py()),
-        n_pairs_without_features=int(found["b"][0].as_py()),
-        last_position=last_position,
-        contexts=tuple(
-            sorted(
-                name
-                for name, none in zip(table.get("context", [""]), no_curve, strict=True)
-                if none
-            )
-        ),
+    marked = rows.select(
+        place=nw.col("context") if "context" in by else nw.lit(NO_CONTEXT),
+        clicked=clicks,
+        joined=clicks_where(has_item & is_known),
+        no_query=clicks_where(~has_query),
+        no_item=clicks_where(has_query & ~has_item),
+        unknown=clicks_where(has_item & ~is_known),
+        asked=aggregation.mark(has_item),
+        known=aggregation.mark(has_item & is_known),
+        twice=aggregation.mark(nw.col("features") > 1),
     )
-    refuse_useless(report)
-    return report
+    names = [name for name in marked.collect_schema().names() if name != "place"]
+    return marked.group_by("place").agg(**{name: nw.col(name).sum() for name in names})
 
 
 def _write(pairs: Any, items: Any, names: list[str], path: str, n_shards: int) -> None:  # noqa: ANN401 (Spark's)

@@ -103,7 +103,8 @@ class DuckDB(Engine):
         name = quoted(ids.collect_schema().names()[0])
         with cls.explained(source):
             first = ids.to_native().order(f"md5('{prefix}' || {name})").limit(n)
-            return nw.from_native(first).lazy()
+        found: nw.LazyFrame[Any] = nw.from_native(first)
+        return found
 
     @classmethod
     @contextmanager

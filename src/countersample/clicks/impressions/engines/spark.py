@@ -93,8 +93,10 @@ class Spark(Engine):
         functions, rows = need("pyspark.sql.functions"), ids.to_native()
         column = functions.col(rows.columns[0]).cast("string")
         digest = functions.md5(functions.concat(functions.lit(prefix), column))
-        with cls.explained(source):
-            return nw.from_native(rows.orderBy(digest).limit(n)).lazy()
+        with cls.explained(source):  # they are asked for again and again, so they are found once
+            first = rows.orderBy(digest).limit(n).toArrow()
+            found: nw.LazyFrame[Any] = nw.from_native(rows.sparkSession.createDataFrame(first))
+        return found
 
     @classmethod
     @contextmanager
