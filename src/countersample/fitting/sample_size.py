@@ -225,16 +225,13 @@ def fit_curve(n: Sequence[float] | Floats, values: Floats) -> tuple[float, float
     >>> round(a, 6), round(b, 6), round(c, 6)
     (0.8, 2.0, 0.5)
     """
-    sizes, best = np.asarray(n, np.float64), (np.inf, 0.0, 0.0, 0.0)
-    for power in _POWERS:
-        x = sizes**-power
-        spread = x - x.mean()
-        b = max(0.0, -float(spread @ (values - values.mean()) / (spread @ spread)))
-        a = float(values.mean() + b * x.mean())
-        error = float(((values - a + b * x) ** 2).sum())
-        if error < best[0]:
-            best = error, a, b, float(power)
-    return best[1:]
+    x = np.asarray(n, np.float64) ** -_POWERS[:, None]  # for each power a line in x
+    spread = x - x.mean(axis=1, keepdims=True)
+    b = np.maximum(0.0, -(spread @ (values - values.mean())) / (spread**2).sum(axis=1))
+    a = values.mean() + b * x.mean(axis=1)
+    errors = ((values - a[:, None] + b[:, None] * x) ** 2).sum(axis=1)
+    best = int(errors.argmin())
+    return float(a[best]), float(b[best]), float(_POWERS[best])
 
 
 def _shares(n_training: int, n_sizes: int) -> list[float]:
