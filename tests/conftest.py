@@ -68,7 +68,7 @@ def reads(monkeypatch):
 @pytest.fixture(scope="module")
 def cluster():
     """Spark on a real local cluster: two worker processes beside the driver."""
-    pytest.importorskip("pyspark")
+    small_spark.need_spark()
     tiny = pa.table({"query_id": [1], "item_id": [1], "position": [1], "click": [0]})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_SUBMIT_ARGS", small_spark.SUBMIT)

@@ -1,6 +1,5 @@
 """The examples run as their README says, and find what was put into the log."""
 
-import importlib.util
 import os
 import re
 import shlex
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT, SEED
 from shops import load_example
-from small_spark import SUBMIT
+from small_spark import SUBMIT, need_spark
 
 from countersample.clicks.impressions import read_features
 from countersample.rankers import load_ranker
@@ -78,19 +77,7 @@ def test_every_example_is_in_the_readme():
 
 def test_spark(shop, tmp_path):
     """Real Spark: the same counts, so the same ranker to the bit."""
-    absent = [
-        name
-        for name, there in (
-            ("pyspark", importlib.util.find_spec("pyspark")),
-            ("Java", os.environ.get("JAVA_HOME") or shutil.which("java")),
-        )
-        if not there
-    ]
-    if absent:
-        told = f"{' and '.join(absent)} not installed"
-        if os.environ.get("COUNTERSAMPLE_REQUIRE_SPARK"):
-            pytest.fail(told)
-        pytest.skip(told)
+    need_spark()
     folder = tmp_path / "shop"
     shutil.copytree(shop, folder)
     command = [sys.executable, str(EXAMPLES / "log_to_ranker_spark.py"), str(folder)]

@@ -18,6 +18,7 @@ from countersample.cli import (
     logs,
     propensity,
     ranker,
+    sampling,
     study,
 )
 
@@ -34,6 +35,8 @@ app.command()(fit.fit)
 app.command()(judging.estimate)
 app.command()(judging.compare)
 app.add_typer(logs.app, name="log")
+logs.app.command()(sampling.sample)
+logs.app.command()(sampling.sample_size)
 app.command()(propensity.propensity)
 app.command()(judgements.judgements)
 app.command()(study.reproduce)

@@ -3,13 +3,15 @@
 Each name is imported when it is first used. All but `NeuralRanker` need PyTorch (the extra
 ``torch``), which itself needs it to be trained, but neither to be loaded nor to rank.
 
-================  ============================================================================
-`CounterSampler`  draws the examples of a log by their weight: a sampler for a `DataLoader`
-`ClickDataset`    those examples: the items of a query, and the clicks on them
-`collate`         lists of any length to one batch, without padding
-`click_loss`      the objectives of `countersample.objectives.LOSSES`, differentiable
-`NeuralRanker`    all of it as a scikit-learn estimator
-================  ============================================================================
+=================  ===========================================================================
+`CounterSampler`   draws the examples of a log by their weight: a sampler for a `DataLoader`
+`ClickDataset`     those examples: the items of a query, and the clicks on them
+`collate`          lists of any length to one batch, without padding
+`click_loss`       the objectives of `countersample.objectives.LOSSES`, differentiable
+`NeuralRanker`     all of it as a scikit-learn estimator
+`ShardSampler`     draws over several processes, each of which has clicks of its own
+`train_on_shards`  trains a `NeuralRanker`, or a linear one, so: for logs that outgrow a machine
+=================  ===========================================================================
 """
 
 from importlib import import_module
@@ -22,8 +24,15 @@ if TYPE_CHECKING:
     from countersample.torch.losses import click_loss
     from countersample.torch.ranker import NeuralRanker
     from countersample.torch.sampling import CounterSampler
+    from countersample.torch.sharded import ShardSampler, train_on_shards
 
-_HOME = {"CounterSampler": "sampling", "NeuralRanker": "ranker", "click_loss": "losses"}
+_HOME = {
+    "CounterSampler": "sampling",
+    "NeuralRanker": "ranker",
+    "ShardSampler": "sharded",
+    "click_loss": "losses",
+    "train_on_shards": "sharded",
+}
 
 __all__ = [
     "ClickBatch",
@@ -31,8 +40,10 @@ __all__ = [
     "ClickSample",
     "CounterSampler",
     "NeuralRanker",
+    "ShardSampler",
     "click_loss",
     "collate",
+    "train_on_shards",
 ]
 
 

@@ -9,6 +9,7 @@ from countersample.clicks.impressions.features import FeatureTable, read_feature
 from countersample.clicks.impressions.joining import JoinReport, RowPropensities, join_features
 from countersample.clicks.impressions.queries import join_query_ids
 from countersample.clicks.impressions.reading import Impressions, read_impressions
+from countersample.clicks.impressions.shards import read_training_shards, write_training_shards
 from countersample.clicks.impressions.suspicion import Suspicious
 
 __all__ = [
@@ -28,4 +29,6 @@ __all__ = [
     "join_query_ids",
     "read_features",
     "read_impressions",
+    "read_training_shards",
+    "write_training_shards",
 ]

@@ -170,6 +170,12 @@ def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return rows.select(*PAIR, **made).group_by(*PAIR).agg(**found)
 
 
+def group_first_position(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return S_q of a log without ids of sessions, lazily: see `counts.first_position`."""
+    filled = groups.group_by("query_id", "position").agg(n=nw.col("impressions").sum())
+    return filled.group_by("query_id").agg(sessions=nw.col("n").max())
+
+
 def visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return each session with each of its queries, once, lazily, of possible rows."""
     return frame.filter(is_possible(frame)).select("query_id", "session").unique()

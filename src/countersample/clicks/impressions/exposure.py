@@ -16,8 +16,9 @@ position. They have that mean for one position each, and so S_q·r only where th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import narwhals as nw
 import numpy as np
 
 from countersample.clicks.bias import check_weightable
@@ -106,3 +107,39 @@ EXPOSURES: dict[str, Callable[[PositionCounts, Floats], Exposed]] = {
     "policy-aware": _policy_aware,
     "position-only": _position_only,
 }
+
+
+def weigh_pairs(
+    groups: nw.LazyFrame[Any], sessions: nw.LazyFrame[Any], known: nw.LazyFrame[Any], worth: float
+) -> nw.LazyFrame[Any]:
+    """Return ρ, counted clicks and clicks by chance of each query-item pair, lazily.
+
+    The policy-aware weights as above, for counts that stay where the log is: `groups` of
+    `aggregation.group`, the `sessions` of each query, and of each position (and context) that is
+    `known`, its ``alpha`` and ``beta``; `worth` is what a click is worth on average. The weight of
+    a pair is (clicks − by_chance) / propensity. Rows whose examination is not known add nothing,
+    and a pair that has no others a propensity of 1 and no clicks: it was in the ranking.
+    """
+    by = [name for name in ("position", "context") if name in known.collect_schema()]
+    value = nw.col("value" if "value" in groups.collect_schema() else "clicks")
+    is_known = ~nw.col("alpha").is_null()
+    shown = nw.col("impressions")
+    rows = groups.join(known, on=by, how="left").select(
+        "query_id",
+        "item_id",
+        seen=nw.when(is_known).then(shown * nw.col("alpha")).otherwise(nw.lit(0.0)),
+        counted=nw.when(is_known).then(value.cast(nw.Float64)).otherwise(nw.lit(0.0)),
+        chance=nw.when(is_known).then(shown * nw.col("beta") * worth).otherwise(nw.lit(0.0)),
+    )
+    sums = {name: nw.col(name).sum() for name in ("seen", "counted", "chance")}
+    pairs = rows.group_by("query_id", "item_id").agg(**sums)
+    pooled = nw.col("seen") / nw.col("sessions")
+    most = nw.when(pooled > 1).then(pooled).otherwise(nw.lit(1.0))
+    is_below = (pooled > 0) & (pooled <= 1)
+    return pairs.join(sessions, on="query_id", how="inner").select(
+        "query_id",
+        "item_id",
+        propensity=nw.when(is_below).then(pooled).otherwise(nw.lit(1.0)),
+        clicks=nw.col("counted") / most,
+        by_chance=nw.col("chance") / most,
+    )

@@ -202,14 +202,19 @@ class Matched:
             last_position=last_position,
             contexts=tuple(self.counts.context_ids[asked & ~told].tolist()),
         )
-        if not report.n_clicks:
-            raise DataError("the log has no click, so there is nothing to learn from")
-        if not report.n_joined:
-            raise DataError(
-                f"no click has both features and a propensity: {report.sentence()}; check that "
-                "query and item ids of the log and of the features mean the same"
-            )
+        refuse_useless(report)
         return report
+
+
+def refuse_useless(report: JoinReport) -> None:
+    """Refuse a log none of whose clicks can be used."""
+    if not report.n_clicks:
+        raise DataError("the log has no click, so there is nothing to learn from")
+    if not report.n_joined:
+        raise DataError(
+            f"no click has both features and a propensity: {report.sentence()}; check that "
+            "query and item ids of the log and of the features mean the same"
+        )
 
 
 def join_features(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import narwhals as nw
 import numpy as np
 
+from countersample._files import atomic_path
+from countersample._params import whole_number
 from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.assembling import integers, rows_of
 from countersample.clicks.impressions.checking import LogCheck, check
@@ -172,6 +174,36 @@ class Impressions(AbstractContextManager["Impressions"]):
             raise DataError(f"{self.source}: no column 'policy', so its rows cannot be told apart")
         chosen = nw.col("policy").is_in([*policies])  # a list: narwhals 2.10 hands it on to Spark
         return replace(self, frame=self.frame.filter(chosen))
+
+    def sample_queries(self, n: int, *, seed: int = 0) -> Impressions:
+        """Return all rows of n queries, drawn without replacement; the same in every engine.
+
+        A query has all of its sessions or none, so an item's propensity, (1/S_q) Σ θ, and with it
+        the weight of its clicks, is that of the whole log. Rows drawn one by one would not have
+        it: a session stays where one of its rows does, and seems not to have shown the others.
+        A smaller sample with the same seed is a part of a larger.
+        """
+        whole_number("n", n, least=1)
+        prefix = f"{whole_number('seed', seed, least=0)}:"
+        ids = self.frame.filter(~nw.col("query_id").is_null()).select("query_id").unique()
+        first = find_engine(self.engine).first_by_digest(ids, n, prefix, self.source)
+        return replace(self, frame=self.frame.join(first, on="query_id", how="semi"))
+
+    def write(self, path: str | PathLike[str]) -> int:
+        """Write the log as one Parquet file with the canonical columns; return its rows."""
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import parquet  # noqa: PLC0415
+
+        n_rows, writer = 0, None
+        with atomic_path(path) as temporary, ExitStack() as opened:
+            for batch in find_engine(self.engine).batches(self.frame, self.source):
+                if writer is None:
+                    writer = opened.enter_context(parquet.ParquetWriter(temporary, batch.schema))
+                writer.write_table(pa.Table.from_batches([batch]))
+                n_rows += batch.num_rows
+            if not n_rows:
+                raise DataError(f"{self.source}: the log has no rows, expected at least one")
+        return n_rows
 
     def days(self) -> Days:
         """Return the days of the log, by its timestamps, and the rows of each."""

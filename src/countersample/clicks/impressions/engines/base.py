@@ -5,6 +5,7 @@ The counting itself is written once, in `aggregation`, and runs on every engine 
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -78,6 +79,25 @@ class Engine(ABC):
         with cls.explained(source):
             found = frame.collect()
         yield found.lazy()
+
+    @classmethod
+    def first_by_digest(
+        cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
+    ) -> nw.LazyFrame[Any]:
+        """Return the n distinct ids, one column, whose md5 of prefix and id comes first.
+
+        The same ids in every engine, and those of a smaller n are among those of a larger.
+        """
+        with cls.explained(source):
+            found = ids.collect()
+        column = found.get_column(found.columns[0])
+        digests = [
+            hashlib.md5(f"{prefix}{each}".encode(), usedforsecurity=False).hexdigest()
+            for each in column.to_list()
+        ]
+        last = sorted(digests)[: n + 1]
+        chosen = [len(last) <= n or digest < last[-1] for digest in digests]
+        return found.filter(chosen).lazy()
 
     @classmethod
     def errors(cls) -> tuple[type[Exception], ...]:

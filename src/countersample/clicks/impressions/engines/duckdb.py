@@ -97,6 +97,16 @@ class DuckDB(Engine):
             yield from import_module("pyarrow").RecordBatchReader.from_stream(frame.to_native())
 
     @classmethod
+    def first_by_digest(  # noqa: D102 (as in Engine)
+        cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
+    ) -> nw.LazyFrame[Any]:
+        name = quoted(ids.collect_schema().names()[0])
+        with cls.explained(source):
+            first = ids.to_native().order(f"md5('{prefix}' || {name})").limit(n)
+        found: nw.LazyFrame[Any] = nw.from_native(first)
+        return found
+
+    @classmethod
     @contextmanager
     def kept(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
         """Keep it in a temporary table, which goes to the disk where memory ends."""

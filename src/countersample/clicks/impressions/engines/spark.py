@@ -87,6 +87,18 @@ class Spark(Engine):
         return self.session.createDataFrame(in_memory(table))
 
     @classmethod
+    def first_by_digest(  # noqa: D102 (as in Engine)
+        cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
+    ) -> nw.LazyFrame[Any]:
+        functions, rows = need("pyspark.sql.functions"), ids.to_native()
+        column = functions.col(rows.columns[0]).cast("string")
+        digest = functions.md5(functions.concat(functions.lit(prefix), column))
+        with cls.explained(source):  # they are asked for again and again, so they are found once
+            first = rows.orderBy(digest).limit(n).toArrow()
+            found: nw.LazyFrame[Any] = nw.from_native(rows.sparkSession.createDataFrame(first))
+        return found
+
+    @classmethod
     @contextmanager
     def kept(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
         """Keep it on the disks of the workers; what is lost with one of them is computed again."""
