@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import clone
 
 from countersample._params import choice
 from countersample._progress import Progress
@@ -27,6 +26,7 @@ from countersample.fitting.leaks import accepted_names, find_leaks
 from countersample.fitting.results import Fit, HeavyPair
 from countersample.fitting.setting_up import sentence, set_up
 from countersample.rankers import ClickRanker, CounterSampleRanker
+from countersample.rankers._warm import going_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -256,7 +256,7 @@ def _to_train(
     ranker: ClickRanker | None, metric: str, safety: float | None, seed: int
 ) -> ClickRanker:
     """Return a copy of the ranker, or the default one, that is not trained yet."""
-    copied: ClickRanker = CounterSampleRanker(metric=metric) if ranker is None else clone(ranker)
+    copied: ClickRanker = CounterSampleRanker(metric=metric) if ranker is None else going_on(ranker)
     if copied.random_state is None:
         copied.set_params(random_state=seed)
     if safety is not None:

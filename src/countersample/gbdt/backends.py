@@ -12,7 +12,7 @@ import numpy as np
 from countersample._extras import need
 from countersample.errors import ParameterError
 from countersample.gbdt.trees import from_lightgbm, from_xgboost
-from countersample.scorers import LinearScorer
+from countersample.scorers import LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.data import RankingDataset
     from countersample.gbdt.objectives import BoostingObjective
-    from countersample.scorers import TreesScorer
 
 # What each library also calls a parameter that is set here; force_row_wise excludes the other.
 ALIASES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -78,13 +77,22 @@ def _with_own(backend: str, params: Mapping[str, Any], own: Mapping[str, Any]) -
     return {name: value for name, value in params.items() if name in kept} | dict(own)
 
 
-def _scores_of(base: Floats | None, dataset: RankingDataset) -> Floats | None:
-    """Return base·x of each item, from which trees are boosted."""
-    return None if base is None else LinearScorer(base).predict(dataset.features)
+def _scores_of(
+    base: LinearScorer | TreesScorer | None, dataset: RankingDataset
+) -> Floats | None:
+    """Return the score of each item, from which trees are boosted."""
+    return None if base is None else base.predict(dataset.features)
+
+
+def _on_top(base: LinearScorer | TreesScorer | None, trees: TreesScorer) -> TreesScorer:
+    """Return what scores by both."""
+    if isinstance(base, TreesScorer):
+        return base.plus(trees)
+    return trees if base is None else replace(trees, base=base.weights)
 
 
 class LightGBM:
-    """Boosting by LightGBM, from base·x: see `countersample.rankers._stopping.Rounds`."""
+    """Boosting by LightGBM, from a base: see `countersample.rankers._stopping.Rounds`."""
 
     def __init__(
         self,
@@ -92,7 +100,7 @@ class LightGBM:
         objective: BoostingObjective,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
-        base: Floats | None = None,
+        base: LinearScorer | TreesScorer | None = None,
     ) -> None:
         lightgbm = need("lightgbm")
         defaults = {
@@ -142,11 +150,11 @@ class LightGBM:
 
     def scorer(self) -> TreesScorer:
         """Return what was learned."""
-        return replace(from_lightgbm(self._booster), base=self._base)
+        return _on_top(self._base, from_lightgbm(self._booster))
 
 
 class XGBoost:
-    """Boosting by XGBoost, from base·x: see `countersample.rankers._stopping.Rounds`."""
+    """Boosting by XGBoost, from a base: see `countersample.rankers._stopping.Rounds`."""
 
     def __init__(
         self,
@@ -154,7 +162,7 @@ class XGBoost:
         objective: BoostingObjective,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
-        base: Floats | None = None,
+        base: LinearScorer | TreesScorer | None = None,
     ) -> None:
         xgboost = need("xgboost")
         defaults = {
@@ -196,7 +204,7 @@ class XGBoost:
 
     def scorer(self) -> TreesScorer:
         """Return what was learned."""
-        return replace(from_xgboost(self._booster), base=self._base)
+        return _on_top(self._base, from_xgboost(self._booster))
 
 
 BACKENDS: dict[str, type[LightGBM | XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}

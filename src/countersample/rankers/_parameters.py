@@ -87,5 +87,6 @@ CHECKS: dict[str, Check] = {
     "temper": either("auto", check=number, least=0, most=1),
     "safety": check_safety,
     "normalize": _check_normalize,
+    "warm_start": yes_or_no,
     "random_state": as_generator,
 }

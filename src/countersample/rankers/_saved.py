@@ -144,6 +144,7 @@ _PROVENANCE: dict[str, Callable[[str, Any], None]] = {
         figures=("relative", "confidence", "relative_low", "relative_high", "new", "logged"),
     ),
     "warnings": texts,
+    "previous": _figures(texts=(), figures=("n_clicks", "updates")),
 }
 
 

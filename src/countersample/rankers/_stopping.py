@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from countersample.evaluation.ranking import parse_additive
+from countersample.scorers import LinearScorer
 from countersample.tuning.results import Candidate, PathChoice
 from countersample.tuning.safety import FEWEST_QUERIES, lower_ends_at_once
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.evaluation.held_out import HeldOut
+    from countersample.rankers.served import Served
 
 CHOOSING_SHARE = 0.7  # of the time, about, where it is chosen how long to train
 
@@ -97,7 +99,7 @@ class Chosen(NamedTuple):
     rounds : int
         How many.
     path : PathChoice or None
-        What held-out clicks said; None where nothing tells what was served.
+        What held-out clicks said; None where there is nothing to compare with.
     """
 
     start: str
@@ -105,21 +107,26 @@ class Chosen(NamedTuple):
     path: PathChoice | None = None
 
     @property
-    def keeps_served(self) -> bool:
-        """Whether what was served stays as it is, and nothing is to be trained."""
-        return self.path is not None and self.path.kept == 1
+    def begins(self) -> tuple[str, int]:
+        """Where to begin, and how many rounds: none where something stays as it is."""
+        if self.path is not None and self.path.kept == 1:
+            return self.path.keeps, 0
+        return self.start, self.rounds
 
 
 def choose_round(
     held_out: HeldOut,
     judged: Mapping[str, Judged],
     *,
-    is_served_known: bool,
+    served: Served | None,
     safety: float,
     temper: float,
     rng: np.random.Generator,
 ) -> Chosen:
     """Choose among the rounds of all starts, compared with what was logged where that is known.
+
+    Else with the ranker that training goes on from (``"previous"``, before any round), where there
+    is one. That is also what is kept, unless the imitation of what was logged is better.
 
     Of candidate c, held-out clicks give the gain d_c over what was logged and its standard error
     e_c. The round with the highest lower end d_c − z·e_c is chosen if that is above 0, and what was
@@ -131,10 +138,19 @@ def choose_round(
     begin, sign = time.perf_counter(), _sign(held_out.metric)
     rounds = [(start, k) for start, found in judged.items() for k in range(len(found.rounds))]
     values = [float(judged[start].values[k]) for start, k in rounds]
-    if not is_served_known:
+    previous = judged.get("previous")
+    if served is not None:
+        name, logged = "logged", held_out.logged_sums()
+    elif previous is not None:
+        name, logged = "previous", previous.sums[0]
+    else:
         start, k = rounds[int(np.argmax(sign * np.array(values)))]
         return Chosen(start, int(judged[start].rounds[k]))
-    logged = held_out.logged_sums()
+    kept, keeps = _imitation(held_out, judged, served), "served"
+    if previous is not None:
+        begun = float(previous.values[0])
+        if name == "previous" or kept is None or sign * begun >= sign * kept:
+            keeps, kept = "previous", begun
     sums = [sign * judged[start].sums[k] for start, k in rounds]
     gains = [held_out.difference(each, sign * logged)[0] for each in sums]
     lows = lower_ends_at_once(held_out, sums, sign * logged, safety, rng)
@@ -150,16 +166,31 @@ def choose_round(
     path = PathChoice(
         candidates=tuple(candidates),
         kept=float(not is_better),
-        reference="logged",
+        reference=name,
         reference_value=held_out.value(logged),
-        imitation_value=float(judged["served"].values[0]) if "served" in judged else None,
+        imitation_value=kept,
         metric=held_out.metric,
         safety=safety,
         is_shown=bool(is_shown),
         n_queries=held_out.n_queries,
         seconds=time.perf_counter() - begin,
+        keeps=keeps,
     )
     return Chosen(candidates[best].start, candidates[best].steps, path)
+
+
+def _imitation(
+    held_out: HeldOut, judged: Mapping[str, Judged], served: Served | None
+) -> float | None:
+    """Return the value of the imitation of what was served, where it is wanted."""
+    if "served" in judged:
+        return float(judged["served"].values[0])
+    if served is None or "previous" not in judged:
+        return None
+    scorer = LinearScorer(served.weights)
+    return held_out.value(
+        held_out.sums([scorer.predict(fold.validation.features) for fold in held_out.folds])
+    )
 
 
 def _sign(metric: str) -> int:

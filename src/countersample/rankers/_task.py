@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.data.normalize import Normalizer
     from countersample.rankers.served import Served
+    from countersample.scorers import Scorer
 
 
 class Robust(NamedTuple):
@@ -53,6 +54,8 @@ class Task:
     robust : Robust or None
         Where training is doubly robust: all items are learned from, by the weights of
         `countersample.evaluation.doubly_robust_log`. What judges is the same.
+    previous : Scorer or None
+        What training goes on from, for features as they are trained on, brought to scale.
     """
 
     dataset: RankingDataset
@@ -62,6 +65,7 @@ class Task:
     baseline: Floats | None = None
     scale: Floats | None = None
     robust: Robust | None = None
+    previous: Scorer | None = None
 
     @cached_property
     def clicks(self) -> ClickLog:
@@ -186,6 +190,7 @@ def make_task(
     *,
     takes_scale: bool,
     robust: Robust | None = None,
+    previous: Scorer | None = None,
 ) -> Task:
     """Leave out what was never shown, and bring features to scale: folded in, where that is exact.
 
@@ -203,5 +208,5 @@ def make_task(
     shown, own = (whole, log) if robust is not None else only_shown(whole, log)
     return Task(
         shown, own.replace(fingerprint=None), whole, log.replace(fingerprint=None), scores, scale,
-        robust,
+        robust, previous,
     )  # fmt: skip

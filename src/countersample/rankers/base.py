@@ -26,6 +26,7 @@ from countersample.rankers._files import read_ranker, readable, versions, write_
 from countersample.rankers._parameters import as_generator, check_parameters
 from countersample.rankers._saved import SavedScorer, entry, provenance, scores_by, text
 from countersample.rankers._task import Robust, make_task
+from countersample.rankers._warm import Beginning, beginning_of, what_it_brings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,13 +105,17 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     clip: float | None
     doubly_robust: bool = False
     normalize: str | None
+    warm_start: bool = False
     random_state: int | np.random.Generator | None
     clip_: float | None
     served_: Served | None = None  # not kept in a file
     path_: PathChoice | None = None  # nor is this
     history_: Any = None  # nor is this
     scorer_: Scorer
+    normalizer_: Normalizer | None
+    n_features_in_: int
     provenance_: dict[str, Any]
+    _began_at: Beginning | None = None  # what the last training went on from, or the next will
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
         """Set `scorer_` and the kind's own attributes; the parameters are checked."""
@@ -151,7 +156,52 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             The score of each row by what is served today: where training may start from, and what
             the ranker has to beat.
         """
-        features, counts = self._table(X, y, reset=True)
+        return self._fit_table(X, y, qid, propensity, baseline, begin=beginning_of(self))
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        qid: Column = None,
+        propensity: Column = None,
+        baseline: Column = None,
+    ) -> Self:
+        """Go on from what was learned, with rows that are new; what was seen before is not needed.
+
+        The first call is `fit`. A later one begins at the ranker as it is, whatever `warm_start`
+        says, keeps its scale of features, and takes the same features only; the clicks given
+        decide how far it moves, and those of them that are held out judge that, so they should be
+        clicks that it has not learned from. Parameters are those of `fit`.
+
+        Examples
+        --------
+        >>> from countersample import CounterSampleRanker
+        >>> ranker = CounterSampleRanker(random_state=0)
+        >>> for clicks in ([0, 3, 0, 2], [0, 2, 1, 2]):  # day by day
+        ...     ranker = ranker.partial_fit([[1], [5], [2], [4]], clicks, qid=[1, 1, 2, 2])
+        >>> ranker.rank([[1], [5], [2], [4]], qid=[1, 1, 2, 2])
+        array([2, 1, 2, 1])
+        >>> ranker.provenance_["previous"]
+        {'n_clicks': 5.0, 'updates': 1}
+        """
+        begin = what_it_brings(self) if hasattr(self, "scorer_") else None
+        return self._fit_table(
+            X, y, qid, propensity, baseline, begin=begin, reset=begin is None
+        )
+
+    def _fit_table(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        qid: Column,
+        propensity: Column,
+        baseline: Column,
+        *,
+        begin: Beginning | None,
+        reset: bool = True,
+    ) -> Self:
+        features, counts = self._table(X, y, reset=reset)
         if qid is None:
             _check_one_query(len(features))
         propensities = tables.as_propensities(propensity, counts)
@@ -160,7 +210,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         if baseline is not None:
             rows, *_ = tables.gather(qid, len(features))
             baseline = tables.as_baseline(baseline, len(features))[rows]
-        return self.fit_log(dataset, log, baseline=baseline)
+        return self._fit_log(dataset, log, baseline, None, begin)
 
     def fit_log(
         self,
@@ -184,16 +234,31 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         progress : function of (what is going on, share of all that is done), optional
             Called now and then.
         """
+        return self._fit_log(dataset, log, baseline, progress, beginning_of(self))
+
+    def _fit_log(
+        self,
+        dataset: RankingDataset,
+        log: ClickLog,
+        baseline: ArrayLike | None,
+        progress: Progress | Show | None,
+        begin: Beginning | None,
+    ) -> Self:
         check_parameters(self.get_params(deep=False), self._checks)
         log.check(dataset)
         rng = as_generator("random_state", self.random_state)
-        normalizer = None if self.normalize is None else Normalizer.fit(dataset, self.normalize)
+        normalizer, previous = None, None
+        if begin is not None:
+            normalizer, previous = begin.taken_over(dataset, self.normalize)
+        elif self.normalize is not None:
+            normalizer = Normalizer.fit(dataset, self.normalize)
         task = make_task(
             dataset, log, baseline, normalizer, takes_scale=self._takes_scale,
-            robust=self._robust(log, rng),
+            robust=self._robust(log, rng), previous=previous,
         )  # fmt: skip
         _check_it_can_be_learned(task.dataset, task.clicks)
         self._train(task, rng, Progress.of(progress))
+        self._began_at = begin
         self.normalizer_ = normalizer
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
@@ -205,6 +270,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             "versions": versions(*self._libraries()),
             **({} if self.served_ is None else {"served": self.served_.to_dict()}),
             **({} if self.path_ is None else {"choice": self.path_.sentence}),
+            **({} if begin is None else {"previous": begin.to_dict()}),
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
         return self

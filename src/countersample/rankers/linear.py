@@ -97,6 +97,9 @@ class CounterSampleRanker(ClickRanker):
     normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
+    warm_start : bool
+        Whether `fit` of a ranker that is fitted goes on from it: it is a candidate as it is, and
+        the one start of all paths, whatever `start` says.
     random_state : int, numpy Generator or None
         With the same integer, the same weights to the bit, on the same kind of CPU.
 
@@ -169,6 +172,7 @@ class CounterSampleRanker(ClickRanker):
     clip: float | None = None
     doubly_robust: bool = False
     normalize: str | None = "minmax"
+    warm_start: bool = False
     random_state: int | np.random.Generator | None = None
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
@@ -201,7 +205,9 @@ class CounterSampleRanker(ClickRanker):
     ) -> None:
         """Train once, as asked."""
         start = None
-        if self.start == "served" and self.served_ is not None:
+        if isinstance(task.previous, LinearScorer):
+            start = _within(task.previous.weights, options.radius)
+        elif self.start == "served" and self.served_ is not None:
             start = _within(self.served_.weights, options.radius)
         temper = 1.0 if isinstance(self.temper, str) else self.temper
         result = train(
@@ -221,13 +227,17 @@ class CounterSampleRanker(ClickRanker):
         starts = {"zero": np.zeros(task.dataset.n_features)}
         if self.served_ is not None:
             starts["served"] = _within(self.served_.weights, options.radius)
+        tried = tuple(starts) if self.start == "auto" else (self.start,)
+        if isinstance(task.previous, LinearScorer):
+            starts["previous"] = _within(task.previous.weights, options.radius)
+            import os
+            tried = tuple(os.environ.get("TRIED", "previous").split(","))
         held_out, logs = task.held_out(self.metric, holdout=self.holdout, rng=rng)
         self.path_ = choose_by(
             held_out, task.dataset, logs,
-            starts=starts if self.start == "auto" else {self.start: starts[self.start]},
-            tempers=self._tempers,
+            starts={name: starts[name] for name in tried}, tempers=self._tempers,
             safety=self.safety, options=options, rng=rng,
-            knows_logged=self.served_ is not None and task.knows_logged,
+            knows_logged=task.knows_logged and len(starts) > 1,
             served=starts.get("served"),
             progress=progress.part(CHOOSING_SHARE),
         )  # fmt: skip

@@ -53,6 +53,13 @@ class LinearScorer:
             scores[rows] = features[rows] @ self.weights
         return scores
 
+    def arranged(self, order: NDArray[np.int64]) -> LinearScorer:
+        """Return the scorer of other features: `order` says which each was, −1 if it is new.
+
+        What is new weighs nothing.
+        """
+        return LinearScorer(np.where(order >= 0, self.weights[order], 0.0))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON keeps exactly."""
         return {"weights": self.weights.tolist()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,6 +113,53 @@ class TreesScorer:
             self.left, self.right, self.value, scores,
         )  # fmt: skip
         return scores
+
+    def arranged(self, order: NDArray[np.int64]) -> TreesScorer:
+        """Return the scorer of other features: `order` says which each was, −1 if it is new.
+
+        A feature that trees split at has to be among them.
+        """
+        now = np.full(self.n_features, -1)
+        now[order[order >= 0]] = np.flatnonzero(order >= 0)
+        inner = self.feature != LEAF
+        feature = np.where(inner, now[self.feature], LEAF)
+        if (feature[inner] < 0).any():
+            raise DataError(
+                "trees split at a feature that is no longer there, or was constant, expected all "
+                "that they split at: give them that feature, or train anew"
+            )
+        base = None if self.base is None else LinearScorer(self.base).arranged(order).weights
+        return replace(self, n_features=len(order), feature=feature.astype(np.int32), base=base)
+
+    def plus(self, other: TreesScorer) -> TreesScorer:
+        """Return the scorer whose score is the sum of both; the other has no linear part.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from countersample.scorers import TreesScorer
+        >>> one, two = (
+        ...     TreesScorer.from_dict({
+        ...         "n_features": 1, "roots": [0], "feature": [0, -1, -1], "threshold": [at, 0, 0],
+        ...         "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 0, 1],
+        ...     })
+        ...     for at in (1.5, 2.5)
+        ... )
+        >>> one.plus(two).predict(np.array([[1], [2], [3]], np.float32))
+        array([0., 1., 2.])
+        """
+        n_nodes, inner = len(self.feature), other.feature != LEAF
+        moved = {
+            "roots": other.roots + n_nodes,
+            "left": (other.left + n_nodes * inner).astype(np.int32),
+            "right": (other.right + n_nodes * inner).astype(np.int32),
+        }
+        columns = [each.name for each in fields(self) if each.name not in {"n_features", "base"}]
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), moved.get(name, getattr(other, name))])
+            for name in columns
+        }
+        return replace(self, **joined)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON keeps exactly."""

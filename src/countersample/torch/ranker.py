@@ -62,6 +62,16 @@ def _check_widths(name: str, hidden: object) -> None:
         whole_number(f"{name}[{layer}]", width, least=1)
 
 
+def _check_previous(previous: NetworkScorer, hidden: Sequence[int]) -> None:
+    """Refuse a network of other layers; one that started from what was served has 2 units more."""
+    widths = tuple(len(bias) for bias in previous.biases[:-1])
+    if widths not in {tuple(hidden), tuple(width + 2 for width in hidden)}:
+        raise ParameterError(
+            f"hidden is {tuple(hidden)!r} where the network to go on from has layers of {widths}, "
+            "expected the same: leave it as it was, or train anew"
+        )
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class NeuralRanker(ClickRanker):
     """score(x) = base·x + a network of ReLU layers, minimising R = (1/N) Σ_clicks f / propensity.
@@ -120,6 +130,9 @@ class NeuralRanker(ClickRanker):
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
     device : str
         Where PyTorch trains. The loss is computed on the CPU whatever it is.
+    warm_start : bool
+        Whether `fit` of a ranker that is fitted goes on from its weights: it is a candidate as it
+        is, and the one start, whatever `start` says. `hidden` has to be the same.
     random_state : int, numpy Generator or None
         With the same integer, the same weights to the bit, on the same machine.
 
@@ -129,7 +142,7 @@ class NeuralRanker(ClickRanker):
         By the mean of the weights over the last hundred steps or so. It needs no PyTorch.
     n_steps_ : int
         0 where no step makes what was served better, or nothing shows that they do.
-    start_ : {"served", "zero"}
+    start_ : {"served", "zero", "previous"}
     path_ : PathChoice or None
         What held-out clicks said of them (its steps are epochs), and whether what was logged is
         kept; None where nothing tells what was served or nothing was held out, and in a ranker that
@@ -158,7 +171,7 @@ class NeuralRanker(ClickRanker):
     _scorer_type: ClassVar[type[Scorer]] = NetworkScorer
     _learned: ClassVar[Mapping[str, Check]] = {
         "n_steps_": COUNT,
-        "start_": partial(choice, options=("served", "zero")),
+        "start_": partial(choice, options=("served", "zero", "previous")),
         "clip_": LEAST_PROPENSITY,
     }
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -185,21 +198,23 @@ class NeuralRanker(ClickRanker):
     l2: float = 0.01
     normalize: str | None = "minmax"
     device: str = "cpu"
+    warm_start: bool = False
     random_state: int | np.random.Generator | None = None
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
         need("torch")
         self.served_ = task.served
-        starts = starts_of(self.start, task.served, is_judged=self.patience is not None)
+        starts = starts_of(
+            self.start, task.served, is_judged=self.patience is not None, previous=task.previous
+        )
         chosen, self.history_, to_train = Chosen(starts[0], 0), None, 1.0
         if self.patience is not None:
             to_train -= CHOOSING_SHARE
             part = progress.part(CHOOSING_SHARE, "choosing the number of steps")
             chosen = self._choose(task, starts, self.patience, rng, part)
         progress = progress.part(to_train, "training")
-        self.start_ = "served" if chosen.keeps_served else chosen.start
+        self.start_, n_steps = chosen.begins
         training = self._training(task, self.start_, rng)
-        n_steps = 0 if chosen.keeps_served else chosen.rounds
         if self.patience is None:
             n_steps = self.epochs * training.steps_an_epoch
         while training.step < n_steps:
@@ -232,8 +247,8 @@ class NeuralRanker(ClickRanker):
                 most=self.epochs, patience=patience, progress=progress.part(1 / len(starts)),
             )  # fmt: skip
         chosen = choose_round(
-            held_out, judged, is_served_known=self.served_ is not None,
-            safety=self.safety, temper=self.temper, rng=rng,
+            held_out, judged, served=self.served_, safety=self.safety,
+            temper=self.temper, rng=rng,
         )  # fmt: skip
         found, of_epochs = judged[chosen.start], epochs[chosen.start]
         steps, losses = (np.array(x)[found.rounds] for x in (of_epochs.steps, of_epochs.losses))
@@ -252,7 +267,11 @@ class NeuralRanker(ClickRanker):
 
         base = self._base(task) if start == "served" else None
         clicks = trained_on(task.clicks, clip=self.clip, temper=self.temper)
-        return NetworkTraining(self, task.dataset, clicks, rng, held_out, base)
+        previous = None
+        if start == "previous" and isinstance(task.previous, NetworkScorer):
+            previous = task.previous
+            _check_previous(previous, self.hidden)
+        return NetworkTraining(self, task.dataset, clicks, rng, held_out, base, previous)
 
     def _base(self, task: Task) -> Floats | None:
         """Return the weights of what was served; None where nothing tells it."""

@@ -16,6 +16,7 @@ from countersample.training import TrainingOptions
 from countersample.tuning.paths import (
     FIRST_DISTANCE,
     TEMPERS,
+    Judged,
     judged_paths,
     number_of_steps,
 )
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.tuning.paths import Judged
 
 
 def choose_path(
@@ -125,7 +125,9 @@ def choose_by(
 
     `logs` are those of the dataset without the queries of each fold, the steps of `options` are
     the most, and `served` are the weights of what is kept where nothing is better, which may be no
-    start.
+    start. A start that is called "previous", which is a ranker, is a candidate itself, at 0 steps.
+    Where it is not known what was logged, it is what candidates are compared with, and it is kept
+    where it is no worse than the imitation of what was logged.
     """
     begin = time.perf_counter()
     if held_out.metric == "arp":
@@ -135,9 +137,16 @@ def choose_by(
         seed=int(rng.integers(2**63)),
         progress=progress.part(1.0, "following paths on held-out queries"),
     )  # fmt: skip
-    naive = _naive(judged, held_out)
-    reference = held_out.logged_sums() if knows_logged else judged[naive].sums
-    imitation = _sums_of(starts.get("served", served), options, held_out)
+    name, imitation = "naive", _sums_of(starts.get("served", served), options, held_out)
+    reference, keeps = judged[_naive(judged, held_out)].sums, "served"
+    previous = _sums_of(starts.get("previous"), options, held_out)
+    if previous is not None:
+        judged.append(Judged("previous", tempers[-1], 0, previous))
+        name, reference = "previous", previous
+        if imitation is None or held_out.value(previous) >= held_out.value(imitation):
+            keeps, imitation = "previous", previous
+    if knows_logged:
+        name, reference = "logged", held_out.logged_sums()
     compared = compare_with(
         held_out, [each.sums for each in judged], reference,
         kept=imitation if knows_logged else None, safety=safety, rng=rng,
@@ -148,7 +157,7 @@ def choose_by(
             for each, *numbers in zip(judged, *map(np.ndarray.tolist, compared[:3]), strict=True)
         ),
         kept=compared.kept,
-        reference="logged" if knows_logged else "naive",
+        reference=name,
         reference_value=held_out.value(reference),
         imitation_value=None if imitation is None else held_out.value(imitation),
         metric=held_out.metric,
@@ -156,6 +165,7 @@ def choose_by(
         is_shown=compared.is_shown,
         n_queries=held_out.n_queries,
         seconds=time.perf_counter() - begin,
+        keeps="previous" if name == "previous" else keeps,
     )
 
 
