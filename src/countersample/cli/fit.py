@@ -12,7 +12,7 @@ import typer
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
-from countersample.cli._models import Model, make_ranker
+from countersample.cli._models import LINEAR, From, Model, make_ranker
 from countersample.cli._options import (
     NOT_BETTER,
     WORSE,
@@ -69,7 +69,8 @@ def fit(
     ] = None,
     feature_columns: FeatureColumns = None,
     drop: Drop = None,
-    model: Model = "linear",
+    model: Model = None,
+    from_: From = None,
     safety: Safety = None,
     reader: Reader = None,
     columns: Columns = None,
@@ -128,8 +129,8 @@ def fit(
     from countersample.fitting import fit_from_impressions, write_page
 
     ranker = None  # a linear one
-    if model != "linear":
-        ranker = make_ranker(model, {} if metric is None else {"metric": metric}, seed)
+    if model not in {None, LINEAR} or from_ is not None:
+        ranker = make_ranker(model, {} if metric is None else {"metric": metric}, seed, from_)
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
@@ -223,6 +224,9 @@ def _settings_text(found: Fit) -> str:
     told += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
     if found.path is not None:
         told.append(f"{found.path.kept:.0%} kept of what was logged")
+    before = found.ranker.provenance_.get("previous")
+    if before is not None:
+        told.append(f"going on from a ranker of {before['n_clicks']:,.0f} clicks")
     clip = chosen["clip"]
     return ", ".join([*told, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from countersample._logging import get_logger
 from countersample._params import choice
 from countersample._progress import Progress
 from countersample.clicks import diagnose
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from countersample.fitting.propensity_source import PropensitySource
 
 HEAVIEST = 10  # pairs that are shown
+logger = get_logger(__name__)
 
 
 def fit_from_impressions(
@@ -212,7 +214,17 @@ def fit_from_impressions(
     to_train.provenance_ |= {"verdict": fit.verdict, "warnings": list(fit.warnings)}
     if fit.is_withheld:
         del to_train.provenance_["gain"]
+    _log_fit(fit)
     return fit
+
+
+def _log_fit(fit: Fit) -> None:
+    told = {"relative_gain": fit.gain.relative, "low": fit.gain.relative_low}
+    logger.info(
+        "%s", fit.verdict, extra=told | {"high": fit.gain.relative_high, "by": fit.judged_by.way}
+    )
+    for warning in fit.warnings:
+        logger.warning("%s", warning)
 
 
 def _first_judged(

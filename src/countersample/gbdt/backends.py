@@ -77,9 +77,7 @@ def _with_own(backend: str, params: Mapping[str, Any], own: Mapping[str, Any]) -
     return {name: value for name, value in params.items() if name in kept} | dict(own)
 
 
-def _scores_of(
-    base: LinearScorer | TreesScorer | None, dataset: RankingDataset
-) -> Floats | None:
+def _scores_of(base: LinearScorer | TreesScorer | None, dataset: RankingDataset) -> Floats | None:
     """Return the score of each item, from which trees are boosted."""
     return None if base is None else base.predict(dataset.features)
 

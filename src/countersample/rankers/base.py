@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import reprlib
+import time
 import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from countersample._logging import get_logger
 from countersample._params import whole_number
 from countersample._progress import Progress
 from countersample.data import RankingDataset
@@ -27,6 +29,7 @@ from countersample.rankers._parameters import as_generator, check_parameters
 from countersample.rankers._saved import SavedScorer, entry, provenance, scores_by, text
 from countersample.rankers._task import Robust, make_task
 from countersample.rankers._warm import Beginning, beginning_of, what_it_brings
+from countersample.rankers.chosen import chosen_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +58,7 @@ _STATISTICS: dict[str, Check] = {
     "fingerprint_": text,
     "provenance_": provenance,
 }
+logger = get_logger(__name__)
 _MOST_ROWS = 1_000  # that can be of one query without anyone having said so
 
 
@@ -186,9 +190,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         {'n_clicks': 5.0, 'updates': 1}
         """
         begin = what_it_brings(self) if hasattr(self, "scorer_") else None
-        return self._fit_table(
-            X, y, qid, propensity, baseline, begin=begin, reset=begin is None
-        )
+        return self._fit_table(X, y, qid, propensity, baseline, begin=begin, reset=begin is None)
 
     def _fit_table(
         self,
@@ -244,6 +246,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         progress: Progress | Show | None,
         begin: Beginning | None,
     ) -> Self:
+        since = time.perf_counter()
         check_parameters(self.get_params(deep=False), self._checks)
         log.check(dataset)
         rng = as_generator("random_state", self.random_state)
@@ -273,7 +276,25 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             **({} if begin is None else {"previous": begin.to_dict()}),
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
+        self._log_training(time.perf_counter() - since)
         return self
+
+    def _log_training(self, seconds: float) -> None:
+        chosen, path = chosen_settings(self), self.path_
+        told = ", ".join(f"{name} {value}" for name, value in chosen.items())
+        logger.info(
+            "%s ranker trained in %.1f s on %d clicks of %d queries with %d features%s: %s",
+            self.kind, seconds, self.provenance_["n_clicks"], self.n_queries_,
+            self.n_features_in_, "" if self._began_at is None else ", going on from another", told,
+            extra={
+                "kind": self.kind, "seconds": round(seconds, 3),
+                "n_clicks": self.provenance_["n_clicks"], "n_queries": self.n_queries_,
+                "n_features": self.n_features_in_, "goes_on": self._began_at is not None,
+                **chosen, **({} if path is None else {"kept": path.kept}),
+            },
+        )  # fmt: skip
+        if path is not None:
+            logger.debug("%s", path.sentence)
 
     def _robust(self, log: ClickLog, rng: np.random.Generator) -> Robust | None:
         """Set `clip_`, and return how clicks are made doubly robust; None for not at all."""
@@ -434,6 +455,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             },
         }
         write_ranker(path, content)
+        logger.debug("%s ranker written to %s", self.kind, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

@@ -231,6 +231,7 @@ class CounterSampleRanker(ClickRanker):
         if isinstance(task.previous, LinearScorer):
             starts["previous"] = _within(task.previous.weights, options.radius)
             import os
+
             tried = tuple(os.environ.get("TRIED", "previous").split(","))
         held_out, logs = task.held_out(self.metric, holdout=self.holdout, rng=rng)
         self.path_ = choose_by(
