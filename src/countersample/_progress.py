@@ -22,7 +22,7 @@ PAUSE = 10.0  # seconds between two plain lines
 
 Show = Callable[[str, float], None]
 
-logger = get_logger(__name__)
+logger = get_logger("countersample.progress")
 _is_logged = False
 
 

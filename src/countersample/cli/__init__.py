@@ -65,21 +65,19 @@ def _command() -> int | str | None:
     if not _job_log.asks_for_json(sys.argv[1:]):
         app()
         return 0
-    from click import ClickException
-
     from countersample.errors import CounterSampleError
 
     _job_log.configure("json", None)  # as long as nothing else is known
     try:
         code: int | None = app(standalone_mode=False)
-    except ClickException as error:
-        _job_log.tell(" ".join(error.format_message().split()), level="error")
-        return error.exit_code
     except (CounterSampleError, MemoryError, OSError):
         raise
-    except Exception:  # noqa: BLE001 (whatever it is, as a JSON line)
-        _job_log.logger.exception("this is a bug in countersample")
-        return 1
+    except Exception as error:  # noqa: BLE001 (whatever it is, as a JSON line)
+        if not hasattr(error, "format_message"):  # as errors of the command line have it
+            _job_log.logger.exception("this is a bug in countersample")
+            return 1
+        _job_log.tell(" ".join(error.format_message().split()), level="error")
+        return int(error.exit_code)  # type: ignore[attr-defined] # they have both
     return code
 
 

@@ -16,7 +16,7 @@ FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 _KNOWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
-logger = get_logger(__name__)
+logger = get_logger("countersample.cli")
 
 
 class JsonLines(logging.Formatter):
@@ -105,7 +105,7 @@ def tell(text: str, *, level: str) -> None:
 def _as_error(text: str) -> str:
     """Return the line of an error; without a lock, as a signal may come at any time."""
     record = logging.LogRecord(
-        __name__, logging.ERROR, "", 0, text.removeprefix("countersample: "), None, None
+        logger.name, logging.ERROR, "", 0, text.removeprefix("countersample: "), None, None
     )
     return JsonLines().format(record)
 

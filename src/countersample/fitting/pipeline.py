@@ -147,6 +147,7 @@ def fit_from_impressions(
     dataset, metric, source, shown = features.dataset, ready.metric, ready.source, ready.shown
     log = to_learn_from(shown, knows_all=ready.matched.counts.rest is None)
     to_train = _to_train(ranker, metric, safety, seed)
+    days = _days(impressions)
     judgement = None
     if since is not None:
         try:
@@ -175,6 +176,8 @@ def fit_from_impressions(
     to_train.fit_log(dataset, log, progress=lambda _what, share: last.update(share))
     is_identified = source.is_identified and judgement.source.is_identified
     to_train.provenance_ |= _provenance(ready.check, source, judged.gain, is_identified)
+    if days:
+        to_train.provenance_["log"]["last_day"] = days[-1].isoformat()
     fit = Fit(
         ranker=to_train,
         gain=judged.gain,
@@ -207,7 +210,7 @@ def fit_from_impressions(
         },
         warnings=(
             *(leak.sentence for leak in leaks), *ready.warnings, *judgement.warnings,
-            *_of_gain(judged.gain, judged.at_ends),
+            *_of_gain(judged.gain, judged.at_ends), *_of_previous(to_train, days),
         ),
     )  # fmt: skip
     # Wherever the ranker goes, what was said of it goes with it; and no gain that was not.
@@ -253,6 +256,30 @@ def _first_judged(
             "judge by after it: name one with judge_from (--judge-from)"
         )
     return since, f"the log has too few days to judge by the last of them: {UNSEEN}"
+
+
+def _days(impressions: Impressions) -> tuple[date, ...]:
+    """Return the days of a log; none where its timestamps do not tell them."""
+    if "timestamp" not in impressions.columns:
+        return ()
+    try:
+        return impressions.days().days
+    except DataError:
+        return ()
+
+
+def _of_previous(ranker: ClickRanker, days: tuple[date, ...]) -> list[str]:
+    """Warn that clicks judge which the ranker to go on from has learned from."""
+    begin = ranker._began_at  # noqa: SLF001
+    last_day = None if begin is None else begin.last_day
+    if last_day is None or not days or days[0].isoformat() > last_day:
+        return []
+    told = (
+        f"The ranker to go on from has learned from days until {last_day}, and this log begins on "
+        f"{days[0]}: it knows clicks that it is judged by, so the gain looks larger than it is, "
+        "and what it learned from them counts twice. Give it the days since."
+    )
+    return [told]
 
 
 def _check_arguments(ranker: object, estimator: str, judge_by: str) -> None:

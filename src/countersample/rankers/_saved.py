@@ -127,7 +127,7 @@ def _figures(*, texts: tuple[str, ...], figures: tuple[str, ...]) -> Callable[[s
 def _log(name: str, value: object) -> None:
     _check(name, value, isinstance(value, dict), "an object")
     for each, said in value.items():  # type: ignore[attr-defined] # checked
-        if each == "file":
+        if each in {"file", "last_day"}:
             text(f"{each} of {name}", said)
         elif said is not None:
             _figure(f"{each} of {name}", said)

@@ -49,6 +49,8 @@ class Beginning:
         The clicks that it has learned from, in all trainings one after the other.
     updates : int
         How many trainings went on from another before.
+    last_day : str or None
+        The last day of the log that it learned from, where that has days.
     """
 
     scorer: Scorer
@@ -57,6 +59,7 @@ class Beginning:
     feature_names: tuple[str, ...] | None
     n_clicks: float
     updates: int
+    last_day: str | None = None
 
     def to_dict(self) -> dict[str, float]:
         """Return what is said of it, in plain values."""
@@ -128,6 +131,7 @@ def what_it_brings(ranker: ClickRanker) -> Beginning:
         None if names is None else tuple(map(str, names)),
         n_clicks=before["n_clicks"] + ranker.provenance_["n_clicks"],
         updates=int(before["updates"]),
+        last_day=ranker.provenance_.get("log", {}).get("last_day"),
     )
 
 
