@@ -18,7 +18,7 @@ from countersample.plans import Examples
 from countersample.rankers import _task, load_ranker
 from countersample.rankers._starting import SIZES, sized, starts_of, trained_on
 from countersample.rankers._stopping import Judged, Way, choose_round, judge_rounds
-from countersample.rankers.served import imitate
+from countersample.rankers.served import Served, imitate
 from countersample.scorers import LinearScorer
 from countersample.torch import NeuralRanker
 
@@ -297,6 +297,7 @@ def test_the_round_that_is_chosen(metric, data):
     log = clicks_on(data, data.features[:, 2], 5000)
     logged = logged_values(log, data, metric)
     held_out = HeldOut(data, log, metric, logged=logged, rng=np.random.default_rng(SEED))
+    served = Served(np.zeros(data.n_features), 1.0, "clicks")
 
     def judged_as(*signs):
         sums = np.array(
@@ -307,27 +308,26 @@ def test_the_round_that_is_chosen(metric, data):
 
     def chosen(**judged):
         return choose_round(
-            held_out, {Way(start): each for start, each in judged.items()}, is_served_known=True,
+            held_out, {Way(start): each for start, each in judged.items()}, served=served,
             safety=0.95, temper=1.0, rng=np.random.default_rng(SEED),
         )  # fmt: skip
 
     found = chosen(served=judged_as(0, -1), zero=judged_as(-1, 1, 0))
-    assert found[:2] == ("zero", 1)
-    assert not found.keeps_served
+    assert found[:2] == found.begins == ("zero", 1)
     assert [candidate.share for candidate in found.path.candidates] == [0, 0, 0, 1, 0]
     assert found.path.reference_value == pytest.approx(held_out.value(held_out.logged_sums()))
     worse = chosen(zero=judged_as(-1, -1))
-    assert worse.keeps_served
+    assert worse.begins == ("served", 0)
     assert worse.path.kept == 1
     bold = choose_round(
-        held_out, {Way("zero"): judged_as(-1, -1)}, is_served_known=True, safety=0,
+        held_out, {Way("zero"): judged_as(-1, -1)}, served=served, safety=0,
         temper=1.0, rng=np.random.default_rng(SEED),
     )  # fmt: skip
-    assert not bold.keeps_served
+    assert bold.begins[0] == "zero"
     assert worse.path.imitation_value is None
     assert "Nothing was shown to be better" in worse.path.sentence
     blind = choose_round(
-        held_out, {Way("zero"): judged_as(-1, 1)}, is_served_known=False, safety=0.95,
+        held_out, {Way("zero"): judged_as(-1, 1)}, served=None, safety=0.95,
         temper=1.0, rng=None,
     )  # fmt: skip
     assert blind == ("zero", 1, None, None)

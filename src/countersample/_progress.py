@@ -1,7 +1,7 @@
 """How far something long has come: one object that is handed down, and how it is shown.
 
 `Progress` cuts work into parts without knowing how it is shown. On standard error it is a bar on a
-terminal, a plain line now and then elsewhere.
+terminal, a plain line now and then elsewhere, and one of the log where there is a log (`log_it`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 
+from countersample._logging import get_logger
 from countersample._printable import printable
 
 PATIENCE = 2.0  # seconds before anything is shown
 PAUSE = 10.0  # seconds between two plain lines
 
 Show = Callable[[str, float], None]
+
+logger = get_logger("countersample.progress")
+_is_logged = False
 
 
 class Progress:
@@ -88,6 +92,12 @@ class Progress:
             self._show(what or self._what, self._begin + self._span * min(1.0, share))
 
 
+def log_it(is_logged: bool) -> None:
+    """Have progress that is shown go to the log instead, or to standard error again."""
+    global _is_logged  # noqa: PLW0603 (standard error is one for all, too)
+    _is_logged = is_logged
+
+
 @contextmanager
 def share_progress(what: str, *, show: bool = True) -> Iterator[Show]:
     """Give a function that is told what is going on and which share of all is done.
@@ -96,11 +106,13 @@ def share_progress(what: str, *, show: bool = True) -> Iterator[Show]:
     """
     if not show:
         yield lambda _what, _share: None
+    elif _is_logged:
+        yield _lines(what, _log)
     elif sys.stderr.isatty():
         with _bar(what) as update:
             yield update
     else:
-        yield _plain_lines(what)
+        yield _lines(what, _print)
 
 
 @contextmanager
@@ -148,7 +160,17 @@ def _bar(what: str) -> Iterator[Show]:
         bar.stop()
 
 
-def _plain_lines(what: str) -> Show:
+def _print(line: str, _share: float) -> None:
+    with suppress(OSError):  # what is shown may get lost, the work may not
+        print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+
+
+def _log(line: str, share: float) -> None:
+    logger.info("%s", line, extra={"share": share})
+
+
+def _lines(what: str, say: Show) -> Show:
+    """Say now and then what is going on, the share that is done, and what is left of the time."""
     begin = time.monotonic()
     due = begin + PATIENCE
 
@@ -162,8 +184,7 @@ def _plain_lines(what: str) -> Show:
         if share > 0:
             left = duration((moment - begin) * (1 - share) / share)
             line += f", {100 * share:.0f} % done, {left} left"
-        with suppress(OSError):  # what is shown may get lost, the work may not
-            print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+        say(line, share)
 
     return update
 

@@ -24,8 +24,7 @@ def _run() -> int | str | None:
     """Run a command and return its exit code."""
     import warnings
 
-    from countersample.cli import _streams
-    from countersample.cli.app import app
+    from countersample.cli import _job_log, _streams
     from countersample.errors import CounterSampleError
 
     code: int | str | None = 1
@@ -33,7 +32,7 @@ def _run() -> int | str | None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
-            app()
+            code = _command()
     except SystemExit as ended:
         code = ended.code
     except CounterSampleError as error:
@@ -52,7 +51,33 @@ def _run() -> int | str | None:
     elif failed is not None:
         sentence = str(failed)
     if sentence is not None:
-        _streams.tell(f"countersample: {sentence}")
+        _job_log.tell(sentence, level="error")
+    return code
+
+
+def _command() -> int | str | None:
+    """Run the command; the one that logs JSON lines prints nothing else, whatever goes wrong."""
+    import sys
+
+    from countersample.cli import _job_log
+    from countersample.cli.app import app
+
+    if not _job_log.asks_for_json(sys.argv[1:]):
+        app()
+        return 0
+    from countersample.errors import CounterSampleError
+
+    _job_log.configure("json", None)  # as long as nothing else is known
+    try:
+        code: int | None = app(standalone_mode=False)
+    except (CounterSampleError, MemoryError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever it is, as a JSON line)
+        if not hasattr(error, "format_message"):  # as errors of the command line have it
+            _job_log.logger.exception("this is a bug in countersample")
+            return 1
+        _job_log.tell(" ".join(error.format_message().split()), level="error")
+        return int(error.exit_code)  # type: ignore[attr-defined] # they have both
     return code
 
 
@@ -67,9 +92,10 @@ def _warn(
     """Show what a warning says to users; what it says to programmers keeps its place in code."""
     import warnings
 
-    from countersample.cli import _streams
+    from countersample.cli import _job_log, _streams
 
-    text = f"countersample: {message}"
-    if not issubclass(category, UserWarning):
-        text = warnings.formatwarning(message, category, filename, lineno, line).rstrip("\n")
-    _streams.tell(text)
+    if issubclass(category, UserWarning) or _job_log.is_json():
+        _job_log.tell(str(message), level="warning")
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        _streams.tell(text.rstrip("\n"))

@@ -20,13 +20,16 @@ from countersample import _leaving
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # What is said of each; Windows has not all of them.
 _SAID = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal has gone"}
 _SIGNALS = {
     int(getattr(signal, name)): said for name, said in _SAID.items() if hasattr(signal, name)
 }
+
+
+as_line: Callable[[str], str] = str  # how what is said becomes a line
 
 
 @contextmanager
@@ -67,7 +70,7 @@ def _leave(number: int) -> None:
     """End the process. Nothing here waits for a lock that a thread could hold, or imports."""
     sys.setswitchinterval(60)  # no other thread begins anything between the last look and the end
     said = _leaving.put_in_order() or [f"countersample: {_SIGNALS[number]}"]
-    text = "".join(f"{line}\n" for line in said)
+    text = "".join(f"{as_line(line)}\n" for line in said)
     if "rich.live" in sys.modules and os.isatty(2):
         text = f"\r\x1b[K\x1b[?25h{text}"  # a bar may be shown, and hides the cursor
     try:

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from countersample._params import choice
 from countersample._version import __version__
 from countersample.cli import (
+    _job_log,
     clicks,
     data,
     demo,
@@ -63,5 +65,18 @@ def _common(
             "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    log_format: Annotated[
+        str | None,
+        typer.Option(help="Log what is done to standard error: text, or json, an object a line."),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="How much of it: debug, info (the default), warning, error.")
+    ] = None,
 ) -> None:
-    pass
+    for option, value, known in (
+        ("--log-format", log_format, _job_log.FORMATS),
+        ("--log-level", log_level, _job_log.LEVELS),
+    ):
+        if value is not None:
+            choice(option, value, known)
+    _job_log.configure(log_format, log_level)

@@ -12,7 +12,7 @@ import typer
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
-from countersample.cli._models import Model, make_ranker
+from countersample.cli._models import LINEAR, From, Model, make_ranker
 from countersample.cli._options import (
     NOT_BETTER,
     WORSE,
@@ -84,7 +84,8 @@ def fit(
     categorical: Categorical = None,
     other_columns: OtherColumns = "leave-out",
     age_at: AgeAt = None,
-    model: Model = "linear",
+    model: Model = None,
+    from_: From = None,
     impute: Impute = None,
     safety: Safety = None,
     transform: Transform = None,
@@ -147,9 +148,9 @@ def fit(
     from countersample.rankers._files import check_name
 
     ranker = None  # a linear one
-    if model != "linear" or impute is not None:
+    if model not in {None, LINEAR} or from_ is not None or impute is not None:
         own = {"metric": metric, "impute": impute, "transform": transform}
-        ranker = make_ranker(model, {n: v for n, v in own.items() if v is not None}, seed)
+        ranker = make_ranker(model, {n: v for n, v in own.items() if v is not None}, seed, from_)
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
@@ -250,6 +251,9 @@ def _settings_text(found: Fit) -> str:
         told.append(f"transform {chosen['transform']}")
     if found.path is not None:
         told.append(f"{found.path.kept:.0%} kept of what was logged")
+    before = found.ranker.provenance_.get("previous")
+    if before is not None:
+        told.append(f"going on from a ranker of {before['n_clicks']:,.0f} clicks")
     clip = chosen["clip"]
     return ", ".join([*told, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
 

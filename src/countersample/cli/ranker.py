@@ -11,7 +11,7 @@ import typer
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
-from countersample.cli._models import Model, make_ranker
+from countersample.cli._models import LINEAR, From, Model, make_ranker, model_of
 from countersample.cli._options import (
     Bits,
     Cache,
@@ -44,7 +44,8 @@ def train(
     log: Annotated[Path, typer.Argument(help="A click log of that data (.parquet).")],
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write.")],
-    model: Model = "linear",
+    model: Model = None,
+    from_: From = None,
     method: Annotated[
         str | None, typer.Option(help="countersample, ips or naive; boosting: ips or naive.")
     ] = None,
@@ -103,14 +104,15 @@ def train(
         "learning_rate": learning_rate, "steps": steps, "safety": safety, "clip": clip,
         "normalize": normalize, "impute": impute, "transform": transform,
     }  # fmt: skip
-    if model == "linear" and safety and learning_rate is not None:
+    if model in {None, LINEAR} and safety and learning_rate is not None:
         raise ParameterError(
             "--safety is given beside --learning-rate, expected one of them: a run with a learning "
             "rate is trained as asked, and nothing is held out that could tell"
         )
     check_name(out)
     check_writable(out)
-    ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed)
+    ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed, from_)
+    model = model_of(ranker)
     note_files(data, fold)
     n_bits = parse_bits(bits)
     roots = ranker.normalize == "root-minmax" or ranker.transform == "root"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from countersample._logging import get_logger
 from countersample.data.compact import check_bits
 from countersample.data.folders import find_layout
 from countersample.data.frames import TABLE_SUFFIXES, read_table, write_parquet
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from countersample.data._tape import Tape
     from countersample.data.dataset import RankingDataset
     from countersample.data.folders import FolderLayout
+
+logger = get_logger(__name__)
 
 
 def load(
@@ -71,7 +74,10 @@ def load_train(
 ) -> RankingDataset:
     """Open labelled data; of a folder of splits, the training part."""
     parts = load(path, fold=fold, bits=bits, cache=cache, progress=progress)
-    return parts["train"] if "train" in parts else next(iter(parts.values()))
+    found = parts["train"] if "train" in parts else next(iter(parts.values()))
+    sizes = {name: getattr(found, name) for name in ("n_queries", "n_items", "n_features")}
+    logger.info("data read: %d queries, %d items, %d features", *sizes.values(), extra=sizes)
+    return found
 
 
 def save(dataset: RankingDataset, path: str | PathLike[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countersample._files import atomic_path
+from countersample._logging import get_logger
 from countersample._params import choice
 from countersample.errors import ParameterError
 from countersample.export import elasticsearch, onnx, solr, sql
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from countersample.export.specification import Translation
     from countersample.rankers import ClickRanker
 
+logger = get_logger(__name__)
 _SEARCH = frozenset({"model_type", "feature_store"})
 
 
@@ -186,6 +188,10 @@ def export(
         if not is_kept(features, translation.features):
             files[features] = translation.features
     _write(files)
+    logger.info(
+        "%s ranker with %d features exported for %s", spec.kind, spec.n_features, spec.system,
+        extra={"to": to, "form": translation.form, "n_bytes": len(translation.content)},
+    )  # fmt: skip
     return Exported(
         path=path,
         card=card_path,

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 
 from countersample.errors import DataError
 from countersample.evaluation import estimate, estimate_gain
 from countersample.evaluation.held_out import HeldOut
+from countersample.rankers._warm import untrained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def held_out_scores(
     trained = []
     for fold in held_out.folds:
         part = progress.part(1 / len(parts))
-        copy = clone(ranker).set_params(random_state=int(rng.integers(2**31)))
+        copy = untrained(ranker).set_params(random_state=int(rng.integers(2**31)))
         trained.append(
             copy.fit_log(
                 dataset, fold.train, progress=lambda _, share, part=part: part.update(share)

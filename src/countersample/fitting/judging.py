@@ -7,7 +7,6 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 
 from countersample.clicks.impressions.joining import Matched, RowPropensities
 from countersample.clicks.impressions.tallying import tally
@@ -28,6 +27,7 @@ from countersample.fitting.intervals import Units, values_of_draws
 from countersample.fitting.propensity_source import N_DRAWS, find_propensities
 from countersample.fitting.setting_up import sentence
 from countersample.propensity.cells import QueryDraws
+from countersample.rankers._warm import untrained
 
 if TYPE_CHECKING:
     from datetime import date
@@ -185,7 +185,7 @@ def judge_by_time(
                 "to judge by time"
             )
     part = progress.part(1.0, "learning from earlier days")
-    trained = clone(ranker).fit_log(
+    trained = untrained(ranker).fit_log(
         dataset,
         to_learn_from(
             to_learn

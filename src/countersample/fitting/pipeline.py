@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import clone
 
+from countersample._logging import get_logger
 from countersample._params import choice
 from countersample._progress import Progress
 from countersample.clicks import diagnose
@@ -28,6 +28,7 @@ from countersample.fitting.leaks import accepted_names, find_leaks
 from countersample.fitting.results import Fit, HeavyPair
 from countersample.fitting.setting_up import sentence, set_up
 from countersample.rankers import ClickRanker, CounterSampleRanker
+from countersample.rankers._warm import going_on
 from countersample.rankers.chosen import NOT_OF_TREES
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 HEAVIEST = 10  # pairs that are shown
 LITTLE = 0.25  # of the rows, that a half-life leaves: less is worth a warning
+logger = get_logger(__name__)
 
 
 def fit_from_impressions(
@@ -158,6 +160,7 @@ def fit_from_impressions(
     dataset, metric, source, shown = features.dataset, ready.metric, ready.source, ready.shown
     log = to_learn_from(ready.learned, knows_all=ready.matched.counts.rest is None)
     to_train = _to_train(ranker, metric, safety, transform, seed)
+    days = _days(impressions)
     judgement = None
     if since is not None:
         try:
@@ -187,6 +190,8 @@ def fit_from_impressions(
     to_train.encoder_ = features.encoder_to_save
     is_identified = source.is_identified and judgement.source.is_identified
     to_train.provenance_ |= _provenance(ready.check, source, judged.gain, is_identified)
+    if days:
+        to_train.provenance_["log"]["last_day"] = days[-1].isoformat()
     fit = Fit(
         ranker=to_train,
         gain=judged.gain,
@@ -219,15 +224,25 @@ def fit_from_impressions(
         },
         warnings=(
             *(leak.sentence for leak in leaks), *ready.warnings, *judgement.warnings,
-            *_of_half_life(impressions),
-            *_of_gain(judged.gain, judged.at_ends),
+            *_of_half_life(impressions), *_of_gain(judged.gain, judged.at_ends),
+            *_of_previous(to_train, days),
         ),
     )  # fmt: skip
     # Wherever the ranker goes, what was said of it goes with it; and no gain that was not.
     to_train.provenance_ |= {"verdict": fit.verdict, "warnings": list(fit.warnings)}
     if fit.is_withheld:
         del to_train.provenance_["gain"]
+    _log_fit(fit)
     return fit
+
+
+def _log_fit(fit: Fit) -> None:
+    told = {"relative_gain": fit.gain.relative, "low": fit.gain.relative_low}
+    logger.info(
+        "%s", fit.verdict, extra=told | {"high": fit.gain.relative_high, "by": fit.judged_by.way}
+    )
+    for warning in fit.warnings:
+        logger.warning("%s", warning)
 
 
 def _first_judged(
@@ -258,6 +273,30 @@ def _first_judged(
     return since, f"the log has too few days to judge by the last of them: {UNSEEN}"
 
 
+def _days(impressions: Impressions) -> tuple[date, ...]:
+    """Return the days of a log; none where its timestamps do not tell them."""
+    if "timestamp" not in impressions.columns:
+        return ()
+    try:
+        return impressions.days().days
+    except DataError:
+        return ()
+
+
+def _of_previous(ranker: ClickRanker, days: tuple[date, ...]) -> list[str]:
+    """Warn that clicks judge which the ranker to go on from has learned from."""
+    begin = ranker._began_at  # noqa: SLF001
+    last_day = None if begin is None else begin.last_day
+    if last_day is None or not days or days[0].isoformat() > last_day:
+        return []
+    told = (
+        f"The ranker to go on from has learned from days until {last_day}, and this log begins on "
+        f"{days[0]}: it knows clicks that it is judged by, so the gain looks larger than it is, "
+        "and what it learned from them counts twice. Give it the days since."
+    )
+    return [told]
+
+
 def _check_arguments(ranker: object, estimator: str, judge_by: str) -> None:
     choice("judge_by", judge_by, ("auto", "time", "queries"))
     choice("estimator", estimator, ("auto", *ESTIMATORS_OF_GAIN))
@@ -275,7 +314,7 @@ def _to_train(
     seed: int,
 ) -> ClickRanker:
     """Return a copy of the ranker, or the default one, that is not trained yet."""
-    copied: ClickRanker = CounterSampleRanker(metric=metric) if ranker is None else clone(ranker)
+    copied: ClickRanker = CounterSampleRanker(metric=metric) if ranker is None else going_on(ranker)
     if copied.random_state is None:
         copied.set_params(random_state=seed)
     if safety is not None:

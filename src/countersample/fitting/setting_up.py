@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countersample._logging import get_logger
 from countersample._params import choice
 from countersample.clicks.impressions.joining import Matched, RowPropensities
 from countersample.clicks.impressions.weighting import weighted
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.joining import Examinable
     from countersample.fitting.propensity_source import PropensitySource
 
+logger = get_logger(__name__)
 WITHOUT_FEATURES = 0.01  # of the pairs that were shown: more is worth a warning
 _NO_ITEMS = RankingDataset(
     np.zeros((0, 0), np.float32), np.zeros(0, np.float32), np.zeros(1, np.int64), np.zeros(0)
@@ -71,8 +74,10 @@ def set_up(
     if metric is not None and not metric.startswith(("dcg", "precision")):
         raise ParameterError(f"metric is {metric!r}, expected dcg@k or precision@k")
     progress.part(0.4, "checking the log").update(0.0)
+    since = time.perf_counter()
     check = impressions.check(randomized=randomized)
     _check_log(check, missing)
+    _log_counts(check.counts, features.dataset, time.perf_counter() - since)
     last_position = int(check.counts.position.max())
     metric = f"dcg@{min(10, last_position)}" if metric is None else metric
     matched = Matched.of(check.counts, features.dataset, features.item_ids)
@@ -82,6 +87,7 @@ def set_up(
         impressions, weighed, given=propensities, method=method, randomized=randomized,
         depth=depth, rng=rng,
     )  # fmt: skip
+    logger.info("propensities: %s", source.source, extra={"source": source.source})
     told = source.propensities
     if propensities is None and isinstance(told, RowPropensities) and impressions.half_life:
         told = replace(impressions, half_life=None).logged_propensities(matched.counts)
@@ -96,6 +102,19 @@ def set_up(
         *_of_features(join), *source.warnings, *_of_metric(metric, last_position),
     )  # fmt: skip
     return SetUp(check, matched, source, shown, learned, join, rows, metric, warnings)
+
+
+def _log_counts(counts: PositionCounts, dataset: RankingDataset, seconds: float) -> None:
+    n_queries = len(counts.query_ids)
+    logger.info(
+        "log counted in %.1f s: %d impressions, %d clicks, %d queries; features of %d items",
+        seconds, counts.n_impressions, counts.n_clicks, n_queries, dataset.n_items,
+        extra={
+            "seconds": round(seconds, 3), "n_impressions": counts.n_impressions,
+            "n_clicks": counts.n_clicks, "n_queries": n_queries, "n_items": dataset.n_items,
+            "n_features": dataset.n_features,
+        },
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import numpy as np
 from countersample._extras import need
 from countersample.errors import ParameterError
 from countersample.gbdt.trees import from_lightgbm, from_xgboost
+from countersample.scorers import TreesScorer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.data import RankingDataset
     from countersample.gbdt.objectives import BoostingObjective
-    from countersample.scorers import LinearScorer, TreesScorer
+    from countersample.scorers import LinearScorer
 
 # What each library also calls a parameter that is set here; force_row_wise excludes the other.
 ALIASES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -77,21 +78,23 @@ def _with_own(backend: str, params: Mapping[str, Any], own: Mapping[str, Any]) -
     return {name: value for name, value in params.items() if name in kept} | dict(own)
 
 
-def _scores_of(base: LinearScorer | None, dataset: RankingDataset) -> Floats | None:
-    """Return base·x of each item, from which trees are boosted."""
+def _scores_of(base: LinearScorer | TreesScorer | None, dataset: RankingDataset) -> Floats | None:
+    """Return the score of each item, from which trees are boosted."""
     return None if base is None else base.predict(dataset.features)
 
 
-def _on_base(trees: TreesScorer, base: LinearScorer | None) -> TreesScorer:
-    """Return the trees as they add to what they were boosted from."""
+def _on_top(base: LinearScorer | TreesScorer | None, trees: TreesScorer) -> TreesScorer:
+    """Return what scores by both."""
     if base is None:
         return trees
+    if isinstance(base, TreesScorer):
+        return base.plus(trees)
     missing_left = None if base.missing is None else trees.missing_left
     return replace(trees, base=base.weights, base_missing=base.missing, missing_left=missing_left)
 
 
 class LightGBM:
-    """Boosting by LightGBM, from base·x: see `countersample.rankers._stopping.Rounds`."""
+    """Boosting by LightGBM, from a base: see `countersample.rankers._stopping.Rounds`."""
 
     def __init__(
         self,
@@ -99,7 +102,7 @@ class LightGBM:
         objective: BoostingObjective,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
-        base: LinearScorer | None = None,
+        base: LinearScorer | TreesScorer | None = None,
     ) -> None:
         lightgbm = need("lightgbm")
         defaults = {
@@ -149,11 +152,11 @@ class LightGBM:
 
     def scorer(self) -> TreesScorer:
         """Return what was learned."""
-        return _on_base(from_lightgbm(self._booster), self._base)
+        return _on_top(self._base, from_lightgbm(self._booster))
 
 
 class XGBoost:
-    """Boosting by XGBoost, from base·x: see `countersample.rankers._stopping.Rounds`."""
+    """Boosting by XGBoost, from a base: see `countersample.rankers._stopping.Rounds`."""
 
     def __init__(
         self,
@@ -161,7 +164,7 @@ class XGBoost:
         objective: BoostingObjective,
         settings: Mapping[str, Any],
         held_out: RankingDataset | None = None,
-        base: LinearScorer | None = None,
+        base: LinearScorer | TreesScorer | None = None,
     ) -> None:
         xgboost = need("xgboost")
         defaults = {
@@ -203,7 +206,7 @@ class XGBoost:
 
     def scorer(self) -> TreesScorer:
         """Return what was learned."""
-        return _on_base(from_xgboost(self._booster), self._base)
+        return _on_top(self._base, from_xgboost(self._booster))
 
 
 BACKENDS: dict[str, type[LightGBM | XGBoost]] = {"lightgbm": LightGBM, "xgboost": XGBoost}

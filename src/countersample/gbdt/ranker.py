@@ -129,6 +129,9 @@ class GBDTRanker(ClickRanker):
     backend_params : dict, optional
         Passed on to the library under its names or their aliases, and wins over what is set here;
         the objective is not among them.
+    warm_start : bool
+        Whether `fit` of a ranker that is fitted goes on from it, whatever `start` says: its trees
+        stay, and up to `n_trees` more are boosted from what they give. With none it is a candidate.
     random_state : int, numpy Generator or None
         Chooses the queries that are held out, and is the seed of the library.
 
@@ -137,7 +140,7 @@ class GBDTRanker(ClickRanker):
     scorer_ : TreesScorer
     n_trees_ : int
         0 where trees make what they are boosted from no better, or nothing shows that they do.
-    start_ : {"served", "linear", "zero"}
+    start_ : {"served", "linear", "zero", "previous"}
     path_ : PathChoice or None
         What held-out clicks said of them, and whether what was logged is kept; None where nothing
         tells what was served or nothing was held out, and in a ranker that was loaded.
@@ -166,7 +169,7 @@ class GBDTRanker(ClickRanker):
     _takes_missing: ClassVar[bool] = True
     _learned: ClassVar[Mapping[str, Check]] = {
         "n_trees_": COUNT,
-        "start_": partial(choice, options=("served", "linear", "zero")),
+        "start_": partial(choice, options=("served", "linear", "zero", "previous")),
         "clip_": LEAST_PROPENSITY,
     }
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -201,6 +204,7 @@ class GBDTRanker(ClickRanker):
     safety: float = 0.95
     normalize: str | None = None
     backend_params: Mapping[str, Any] | None = None
+    warm_start: bool = False
     random_state: int | np.random.Generator | None = None
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
@@ -220,7 +224,9 @@ class GBDTRanker(ClickRanker):
         settings = self.get_params() | {"seed": int(rng.integers(LARGEST_SEED))}
         if self.feature_fraction == "auto":
             settings["feature_fraction"] = min(1.0, max(0.2, 20 / task.dataset.n_features))
-        starts = starts_of(self.start, task.served, is_judged=self.patience is not None)
+        starts = starts_of(
+            self.start, task.served, is_judged=self.patience is not None, previous=task.previous
+        )
         held_out, logs = None, list[ClickLog]()
         if self.patience is not None:
             held_out, logs = task.held_out(self.metric, holdout=self.holdout, rng=rng)
@@ -237,16 +243,18 @@ class GBDTRanker(ClickRanker):
             tasks = [without_fold(task, fold, clicks) for fold, clicks in folds]
             chosen = self._choose(tasks, held_out, starts, settings, rng, part)
         progress = progress.part(to_train, "training")
-        self.start_ = "served" if chosen.keeps_served else chosen.start
-        self.n_trees_ = 0 if chosen.keeps_served else chosen.rounds
+        self.start_, n_trees = chosen.begins
         boosting = self._boosting(task, self.start_, settings)
-        for tree in range(1, self.n_trees_ + 1):
+        for tree in range(1, n_trees + 1):
             boosting.advance()
-            progress.update(tree / self.n_trees_)
+            progress.update(tree / n_trees)
         progress.update(1.0)
         self.scorer_ = boosting.scorer()
-        if task.imputer is None:  # nothing was missing that would have said where it goes
+        before = task.previous if self.start_ == "previous" else None
+        knows_missing = isinstance(before, TreesScorer) and before.missing_left is not None
+        if task.imputer is None and not knows_missing:  # nothing said where what is missing goes
             self.scorer_ = replace(self.scorer_, missing_left=None)
+        self.n_trees_ = n_trees + (before.n_trees if isinstance(before, TreesScorer) else 0)
         if self.scorer_.base is None and len(self.scorer_.feature) == self.scorer_.n_trees:
             raise ParameterError(
                 f"no tree has a split: min_items_in_leaf is {settings['min_items_in_leaf']} where "
@@ -281,8 +289,8 @@ class GBDTRanker(ClickRanker):
             for start in starts
         }
         chosen = choose_round(
-            held_out, judged, is_served_known=self.served_ is not None,
-            safety=self.safety, temper=self.temper, rng=rng,
+            held_out, judged, served=self.served_, safety=self.safety, temper=self.temper,
+            rng=rng,
         )  # fmt: skip
         of_start = judged[Way(chosen.start)]
         self.history_ = BoostingHistory(of_start.rounds, of_start.values)
@@ -318,12 +326,14 @@ class GBDTRanker(ClickRanker):
         base = self._base(task, start, settings["seed"])
         return BACKENDS[self.backend](dataset, objective, settings, held_out, base)
 
-    def _base(self, task: Task, start: str, seed: int) -> LinearScorer | None:
+    def _base(self, task: Task, start: str, seed: int) -> LinearScorer | TreesScorer | None:
         """Return what trees are boosted from; None for nothing.
 
-        It is linear in features that are filled in and their indicators. The same in one sum over
-        the features themselves, missing or not, needs nothing filled in.
+        What is linear is so in features that are filled in and their indicators. The same in one
+        sum over the features themselves, missing or not, needs nothing filled in.
         """
+        if start == "previous" and isinstance(task.previous, TreesScorer):
+            return task.previous
         if start == "linear":
             weights = self._linear_weights(task, seed)
         elif start == "served" and task.served is not None:

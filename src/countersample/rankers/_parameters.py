@@ -105,5 +105,6 @@ CHECKS: dict[str, Check] = {
     "normalize": _check_normalize,
     "impute": partial(choice, options=(*IMPUTATIONS, REFUSE)),
     "transform": _check_transform,
+    "warm_start": yes_or_no,
     "random_state": as_generator,
 }

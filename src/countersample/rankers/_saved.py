@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._params import whole_number
+from countersample._params import number, whole_number
 from countersample.data.encoding import FeatureEncoder
 from countersample.data.imputing import Imputer
 from countersample.data.normalize import Normalizer
@@ -154,10 +154,16 @@ def _figures(*, texts: tuple[str, ...], figures: tuple[str, ...]) -> Callable[[s
 def _log(name: str, value: object) -> None:
     _check(name, value, isinstance(value, dict), "an object")
     for each, said in value.items():  # type: ignore[attr-defined] # checked
-        if each == "file":
+        if each in {"file", "last_day"}:
             text(f"{each} of {name}", said)
         elif said is not None:
             _figure(f"{each} of {name}", said)
+
+
+def _previous(name: str, value: object) -> None:
+    _check(name, value, isinstance(value, dict), "an object")
+    number(f"n_clicks of {name}", entry(value, "n_clicks"), least=0)
+    whole_number(f"updates of {name}", entry(value, "updates"), least=1)
 
 
 _NEEDED = ("n_clicks", "n_items", "mean_weight", "max_weight")
@@ -171,6 +177,7 @@ _PROVENANCE: dict[str, Callable[[str, Any], None]] = {
         figures=("relative", "confidence", "relative_low", "relative_high", "new", "logged"),
     ),
     "warnings": texts,
+    "previous": _previous,
 }
 
 

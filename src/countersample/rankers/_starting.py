@@ -26,15 +26,21 @@ if TYPE_CHECKING:
     from countersample.objectives.losses import AnyLoss
     from countersample.rankers._task import Task
     from countersample.rankers.served import Served
+    from countersample.scorers import Scorer
 
 SIZES = np.geomspace(0.03, 10, 18)  # standard deviations of scores within a query
 
 
-def starts_of(start: str, served: Served | None, *, is_judged: bool) -> tuple[str, ...]:
+def starts_of(
+    start: str, served: Served | None, *, is_judged: bool, previous: Scorer | None = None
+) -> tuple[str, ...]:
     """Return the starts to try: for "auto" what was served, where it is known, and zero.
 
-    Where nothing is held out to judge them, that is zero.
+    Where nothing is held out to judge them, that is zero. Whatever goes on from a ranker starts
+    there.
     """
+    if previous is not None:
+        return ("previous",)
     if start == "auto":
         return ("zero",) if served is None or not is_judged else ("served", "zero")
     if start == "served" and served is None:

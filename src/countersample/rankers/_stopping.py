@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from countersample.evaluation.ranking import parse_additive
+from countersample.scorers import LinearScorer
 from countersample.tuning.results import Candidate, PathChoice
 from countersample.tuning.safety import FEWEST_QUERIES, lower_ends_at_once, simplest_as_good
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.evaluation.held_out import HeldOut
+    from countersample.rankers.served import Served
 
 CHOOSING_SHARE = 0.7  # of the time, about, where it is chosen how long to train
 
@@ -104,7 +106,7 @@ class Chosen(NamedTuple):
     rounds : int
         How many.
     path : PathChoice or None
-        What held-out clicks said; None where nothing tells what was served.
+        What held-out clicks said; None where there is nothing to compare with.
     transform : str or None
         What was done to features in the round that is best; see `to_do`.
     """
@@ -120,22 +122,27 @@ class Chosen(NamedTuple):
         return self.transform if self.path is None else self.path.transform
 
     @property
-    def keeps_served(self) -> bool:
-        """Whether what was served stays as it is, and nothing is to be trained."""
-        return self.path is not None and self.path.kept == 1
+    def begins(self) -> tuple[str, int]:
+        """Where to begin, and how many rounds: none where something stays as it is."""
+        if self.path is not None and self.path.kept == 1:
+            return self.path.keeps, 0
+        return self.start, self.rounds
 
 
 def choose_round(
     held_out: HeldOut,
     judged: Mapping[Way, Judged],
     *,
-    is_served_known: bool,
+    served: Served | None,
     safety: float,
     temper: float,
     imitates: str | None = None,
     rng: np.random.Generator,
 ) -> Chosen:
     """Choose among the rounds of all ways, compared with what was logged where that is known.
+
+    Else with the ranker that training goes on from (``"previous"``, before any round), where there
+    is one. That is also what is kept, unless the imitation of what was logged is better.
 
     Of candidate c, held-out clicks give the gain d_c over what was logged and its standard error
     e_c. The round with the highest lower end d_c − z·e_c is chosen if that is above 0, and what was
@@ -149,18 +156,19 @@ def choose_round(
     begin, sign = time.perf_counter(), _sign(held_out.metric)
     rounds = [(way, k) for way, found in judged.items() for k in range(len(found.rounds))]
     values = [float(judged[way].values[k]) for way, k in rounds]
-    if not is_served_known:
-        best = simplest_as_good(
-            held_out, [sign * judged[way].sums[k] for way, k in rounds], sign * np.array(values),
-            [way.transform for way, _ in rounds],
-        )  # fmt: skip
-        way, k = rounds[best]
-        return Chosen(way.start, int(judged[way].rounds[k]), transform=way.transform)
-    logged = held_out.logged_sums()
     sums = [sign * judged[way].sums[k] for way, k in rounds]
+    transforms = [way.transform for way, _ in rounds]
+    previous = next((each for way, each in judged.items() if way.start == "previous"), None)
+    if served is not None:
+        name, logged = "logged", held_out.logged_sums()
+    elif previous is not None:
+        name, logged = "previous", previous.sums[0]
+    else:
+        way, k = rounds[simplest_as_good(held_out, sums, sign * np.array(values), transforms)]
+        return Chosen(way.start, int(judged[way].rounds[k]), transform=way.transform)
     gains = [held_out.difference(each, sign * logged)[0] for each in sums]
     lows = lower_ends_at_once(held_out, sums, sign * logged, safety, rng)
-    best = simplest_as_good(held_out, sums, lows, [way.transform for way, _ in rounds])
+    best = simplest_as_good(held_out, sums, lows, transforms)
     is_shown = lows[best] > 0 and held_out.n_queries >= FEWEST_QUERIES
     is_better = bool(is_shown) or not safety
     candidates = []
@@ -172,22 +180,44 @@ def choose_round(
             Candidate(way.start, temper, steps, value, gain, low, share, way.transform)
         )
     transform = candidates[best].transform if is_better else imitates
-    served = judged.get(Way("served", transform))
+    kept, keeps = _imitation(held_out, judged.get(Way("served", transform)), served, previous)
     path = PathChoice(
         candidates=tuple(candidates),
         kept=float(not is_better),
-        reference="logged",
+        reference=name,
         reference_value=held_out.value(logged),
-        imitation_value=None if served is None else float(served.values[0]),
+        imitation_value=kept,
         metric=held_out.metric,
         safety=safety,
         is_shown=bool(is_shown),
         n_queries=held_out.n_queries,
         seconds=time.perf_counter() - begin,
         transform=transform,
+        keeps=keeps,
     )
     found = candidates[best]
     return Chosen(found.start, found.steps, path, found.transform)
+
+
+def _imitation(
+    held_out: HeldOut, judged: Judged | None, served: Served | None, previous: Judged | None
+) -> tuple[float | None, str]:
+    """Return the value of what is kept where nothing is better, and which that is.
+
+    It is the imitation of what was served, or the ranker that training goes on from, whichever is
+    better; without either there is no value.
+    """
+    value = None if judged is None else float(judged.values[0])
+    if previous is None:
+        return value, "served"
+    begun, sign = float(previous.values[0]), _sign(held_out.metric)
+    if value is None and served is not None:
+        scorer = LinearScorer(served.weights)
+        features = [fold.validation.features for fold in held_out.folds]
+        value = held_out.value(held_out.sums([scorer.predict(each) for each in features]))
+    if value is None or sign * begun >= sign * value:
+        return begun, "previous"
+    return value, "served"
 
 
 def _sign(metric: str) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.data.normalize import Normalizer
     from countersample.rankers.served import Served
+    from countersample.scorers import Scorer
 
 
 class Robust(NamedTuple):
@@ -61,6 +62,8 @@ class Task:
         What brought features to scale, or is still to.
     transform : str or None
         What was asked of it beside scaling.
+    previous : Scorer or None
+        What training goes on from, for features as they are trained on, brought to scale.
     """
 
     dataset: RankingDataset
@@ -73,6 +76,7 @@ class Task:
     imputer: Imputer | None = None
     normalizer: Normalizer | None = None
     transform: str | None = None
+    previous: Scorer | None = None
 
     @cached_property
     def filled(self) -> RankingDataset:
@@ -213,6 +217,7 @@ def make_task(
     keeps_missing: bool = False,
     robust: Robust | None = None,
     transform: str | None = None,
+    previous: Scorer | None = None,
 ) -> Task:
     """Leave out what was never shown, and bring features to scale: folded in, where that is exact.
 
@@ -230,5 +235,5 @@ def make_task(
     shown, own = (whole, log) if robust is not None else only_shown(whole, log)
     return Task(
         shown, own.replace(fingerprint=None), whole, log.replace(fingerprint=None), scores, scale,
-        robust, Imputer.fit(whole) if keeps_missing else None, normalizer, transform,
+        robust, Imputer.fit(whole) if keeps_missing else None, normalizer, transform, previous,
     )  # fmt: skip

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import reprlib
+import time
 import warnings
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from countersample._logging import get_logger
 from countersample._params import whole_number
 from countersample._progress import Progress
 from countersample.data import RankingDataset
@@ -35,6 +37,8 @@ from countersample.rankers._saved import (
     text,
 )
 from countersample.rankers._task import Robust, make_task
+from countersample.rankers._warm import Beginning, beginning_of, what_it_brings
+from countersample.rankers.chosen import tell_training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,6 +70,7 @@ _STATISTICS: dict[str, Check] = {
 }
 # Parameters that files of before do not have: left out where they are as those rankers were trained
 _NEWER = {"impute": METHODS[0]}
+logger = get_logger(__name__)
 _MOST_ROWS = 1_000  # that can be of one query without anyone having said so
 
 
@@ -126,6 +131,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     normalize: str | None
     impute: str
     transform: str | None = None  # of kinds that have the parameter
+    warm_start: bool = False
     random_state: int | np.random.Generator | None
     clip_: float | None
     imputer_: Imputer | None = None
@@ -134,7 +140,10 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     history_: Any = None  # nor is this
     encoder_: FeatureEncoder | None = None
     scorer_: Scorer
+    normalizer_: Normalizer | None
+    n_features_in_: int
     provenance_: dict[str, Any]
+    _began_at: Beginning | None = None  # what the last training went on from, or the next will
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
         """Set `scorer_` and the kind's own attributes; the parameters are checked."""
@@ -181,7 +190,50 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             The score of each row by what is served today: where training may start from, and what
             the ranker has to beat.
         """
-        features, counts = self._table(X, y, reset=True)
+        return self._fit_table(X, y, qid, propensity, baseline, begin=beginning_of(self))
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        qid: Column = None,
+        propensity: Column = None,
+        baseline: Column = None,
+    ) -> Self:
+        """Go on from what was learned, with rows that are new; what was seen before is not needed.
+
+        The first call is `fit`. A later one begins at the ranker as it is, whatever `warm_start`
+        says, keeps its scale of features, and takes the same features only; the clicks given
+        decide how far it moves, and those of them that are held out judge that, so they should be
+        clicks that it has not learned from. Parameters are those of `fit`.
+
+        Examples
+        --------
+        >>> from countersample import CounterSampleRanker
+        >>> ranker = CounterSampleRanker(random_state=0)
+        >>> for clicks in ([0, 3, 0, 2], [0, 2, 1, 2]):  # day by day
+        ...     ranker = ranker.partial_fit([[1], [5], [2], [4]], clicks, qid=[1, 1, 2, 2])
+        >>> ranker.rank([[1], [5], [2], [4]], qid=[1, 1, 2, 2])
+        array([2, 1, 2, 1])
+        >>> ranker.provenance_["previous"]
+        {'n_clicks': 5.0, 'updates': 1}
+        """
+        begin = what_it_brings(self) if hasattr(self, "scorer_") else None
+        return self._fit_table(X, y, qid, propensity, baseline, begin=begin, reset=begin is None)
+
+    def _fit_table(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        qid: Column,
+        propensity: Column,
+        baseline: Column,
+        *,
+        begin: Beginning | None,
+        reset: bool = True,
+    ) -> Self:
+        features, counts = self._table(X, y, reset=reset)
         if qid is None:
             _check_one_query(len(features))
         propensities = tables.as_propensities(propensity, counts)
@@ -190,7 +242,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         if baseline is not None:
             rows, *_ = tables.gather(qid, len(features))
             baseline = tables.as_baseline(baseline, len(features))[rows]
-        return self.fit_log(dataset, log, baseline=baseline)
+        return self._fit_log(dataset, log, baseline, None, begin)
 
     def fit_log(
         self,
@@ -214,30 +266,45 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         progress : function of (what is going on, share of all that is done), optional
             Called now and then.
         """
+        return self._fit_log(dataset, log, baseline, progress, beginning_of(self))
+
+    def _fit_log(
+        self,
+        dataset: RankingDataset,
+        log: ClickLog,
+        baseline: ArrayLike | None,
+        progress: Progress | Show | None,
+        begin: Beginning | None,
+    ) -> Self:
+        since = time.perf_counter()
         check_parameters(self.get_params(deep=False), self._checks)
         log.check(dataset)
         rng = as_generator("random_state", self.random_state)
         robust = self._robust(log, rng)
-        imputer = self._imputer(dataset)
+        imputer, normalizer, previous = self._imputer(dataset), None, None
+        if begin is not None:
+            imputer, normalizer, previous = begin.taken_over(dataset, self, imputer)
         whole = dataset if imputer is None else imputer(dataset)
 
         @lru_cache(maxsize=1)
         def task_of(transform: str | None) -> Task:
-            plain = self.normalize is None and transform is None
-            normalizer = None if plain else Normalizer.fit(whole, self.normalize, transform)
+            scale = normalizer
+            if begin is None and (self.normalize is not None or transform is not None):
+                scale = Normalizer.fit(whole, self.normalize, transform)
             return make_task(
-                whole, log, baseline, normalizer, takes_scale=self._takes_scale,
+                whole, log, baseline, scale, takes_scale=self._takes_scale,
                 keeps_missing=self._takes_missing and dataset.has_missing, robust=robust,
-                transform=transform,
+                transform=transform, previous=previous,
             )  # fmt: skip
 
-        is_auto = self.transform == "auto"
-        task = task_of(None if is_auto else self.transform)
+        is_auto = self.transform == "auto" and begin is None  # else it stays as it was
+        task = task_of(None if self.transform == "auto" else self.transform)
         _check_it_can_be_learned(task.filled, task.clicks)
         if is_auto:
             task = self._train_best(task_of, rng, Progress.of(progress))
         else:
             self._train(task, rng, Progress.of(progress))
+        self._began_at = begin
         self.imputer_, self.normalizer_ = imputer, task.normalizer
         self.encoder_ = None
         self.n_queries_ = dataset.n_queries
@@ -250,8 +317,10 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             "versions": versions(*self._libraries()),
             **({} if self.served_ is None else {"served": self.served_.to_dict()}),
             **({} if self.path_ is None else {"choice": self.path_.sentence}),
+            **({} if begin is None else {"previous": begin.to_dict()}),
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
+        tell_training(self, time.perf_counter() - since)
         return self
 
     def _imputer(self, dataset: RankingDataset) -> Imputer | None:
@@ -473,6 +542,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             },
         }
         write_ranker(path, content)
+        logger.debug("%s ranker written to %s", self.kind, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

@@ -107,6 +107,9 @@ class CounterSampleRanker(ClickRanker):
         What is done to features before, learned from them: see `countersample.data.transforms`.
         "auto" follows the paths of each, and of none, and lets held-out clicks choose: about four
         times the work.
+    warm_start : bool
+        Whether `fit` of a ranker that is fitted goes on from it: it is a candidate as it is, and
+        the one start of all paths, whatever `start` says.
     random_state : int, numpy Generator or None
         With the same integer, the same weights to the bit, on the same kind of CPU.
 
@@ -183,6 +186,7 @@ class CounterSampleRanker(ClickRanker):
     impute: str = "median-indicator"
     normalize: str | None = "minmax"
     transform: str | None = None
+    warm_start: bool = False
     random_state: int | np.random.Generator | None = None
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
@@ -192,7 +196,7 @@ class CounterSampleRanker(ClickRanker):
             self._follow(lambda _: task, (task.transform,), rng, progress)
         else:
             self.served_ = None if self.start == "zero" else task.served
-            self._check_start()
+            self._check_start(task)
             self._run(task, self._training_options(task), rng, progress)
         self.scorer_ = LinearScorer(self.weights_)
 
@@ -209,8 +213,8 @@ class CounterSampleRanker(ClickRanker):
         self.scorer_ = LinearScorer(self.weights_)
         return task
 
-    def _check_start(self) -> None:
-        if self.start == "served" and self.served_ is None:
+    def _check_start(self, task: Task) -> None:
+        if self.start == "served" and self.served_ is None and task.previous is None:
             raise DataError(
                 "start is 'served', and nothing tells what was served, expected positions in the "
                 "log or a baseline"
@@ -230,7 +234,9 @@ class CounterSampleRanker(ClickRanker):
     ) -> None:
         """Train once, as asked."""
         start = None
-        if self.start == "served" and self.served_ is not None:
+        if isinstance(task.previous, LinearScorer):
+            start = _within(task.previous.weights, options.radius)
+        elif self.start == "served" and self.served_ is not None:
             start = _within(self.served_.weights, options.radius)
         temper = 1.0 if isinstance(self.temper, str) else self.temper
         result = train(
@@ -256,7 +262,7 @@ class CounterSampleRanker(ClickRanker):
         """
         task = task_of(transforms[0])
         self.served_ = task.served
-        self._check_start()
+        self._check_start(task)
         held_out, logs = task.held_out(self.metric, holdout=self.holdout, rng=rng)
 
         def contenders() -> Iterator[Contender]:
@@ -269,8 +275,9 @@ class CounterSampleRanker(ClickRanker):
 
         self.path_ = choose_by(
             contenders(), n_contenders=len(transforms), tempers=self._tempers, safety=self.safety,
-            rng=rng, knows_logged=self.served_ is not None and task.knows_logged,
-            progress=progress.part(CHOOSING_SHARE),
+            rng=rng, progress=progress.part(CHOOSING_SHARE),
+            knows_logged=task.knows_logged
+            and (self.served_ is not None or task.previous is not None),
         )  # fmt: skip
         task = task_of(self.path_.transform)
         self.served_, options = task.served, self._training_options(task)
@@ -288,9 +295,12 @@ class CounterSampleRanker(ClickRanker):
         """Return what is judged of a task."""
         options = self._training_options(task)
         starts = self._starts(task, options)
+        tried = [name for name in starts if self.start in {"auto", name}]
+        if "previous" in starts:
+            tried = ["previous"]
         return Contender(
             held_out, task.dataset, logs,
-            starts=starts if self.start == "auto" else {self.start: starts[self.start]},
+            starts={name: starts[name] for name in tried},
             options=options,
             served=starts.get("served"),
             agreement=0.0 if task.served is None else task.served.agreement,
@@ -302,6 +312,8 @@ class CounterSampleRanker(ClickRanker):
         starts = {"zero": np.zeros(task.dataset.n_features)}
         if task.served is not None:
             starts["served"] = _within(task.served.weights, options.radius)
+        if isinstance(task.previous, LinearScorer):
+            starts["previous"] = _within(task.previous.weights, options.radius)
         return starts
 
     @property

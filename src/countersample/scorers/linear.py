@@ -60,6 +60,14 @@ class LinearScorer:
                 scores[rows] += np.isnan(block) @ self.missing
         return scores
 
+    def arranged(self, order: NDArray[np.int64]) -> LinearScorer:
+        """Return the scorer of other features: `order` says which each was, −1 if it is new.
+
+        What is new weighs nothing.
+        """
+        missing = None if self.missing is None else np.where(order >= 0, self.missing[order], 0.0)
+        return LinearScorer(np.where(order >= 0, self.weights[order], 0.0), missing)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON keeps exactly."""
         return {"weights": self.weights.tolist()}

@@ -104,6 +104,14 @@ class NetworkScorer:
         biases = [np.append(bias, np.zeros(2, np.float32)) for bias in self.biases[:-1]]
         return NetworkScorer(tuple(weights), (*biases, self.biases[-1]))
 
+    def arranged(self, order: NDArray[np.int64]) -> NetworkScorer:
+        """Return the scorer of other features: `order` says which each was, −1 if it is new.
+
+        What is new weighs nothing.
+        """
+        first = np.where(order >= 0, self.weights[0][:, order], np.float32(0))
+        return NetworkScorer((np.ascontiguousarray(first), *self.weights[1:]), self.biases)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON keeps exactly."""
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,6 +136,81 @@ class TreesScorer:
             missing_left, self.left, self.right, self.value, scores,
         )  # fmt: skip
         return scores
+
+    def arranged(self, order: NDArray[np.int64]) -> TreesScorer:
+        """Return the scorer of other features: `order` says which each was, −1 if it is new.
+
+        A feature that trees split at has to be among them.
+        """
+        now = np.full(self.n_features, -1)
+        now[order[order >= 0]] = np.flatnonzero(order >= 0)
+        inner = self.feature != LEAF
+        feature = np.where(inner, now[self.feature], LEAF)
+        if (feature[inner] < 0).any():
+            raise DataError(
+                "trees split at a feature that is no longer there, or was constant, expected all "
+                "that they split at: give them that feature, or train anew"
+            )
+        scorer = replace(
+            self, n_features=len(order), feature=feature.astype(np.int32), base=None,
+            base_missing=None, missing_left=None,
+        )  # fmt: skip
+        if self.base is None:
+            return replace(scorer, missing_left=self.missing_left)
+        base = LinearScorer(self.base, self.base_missing).arranged(order)
+        return replace(
+            scorer, base=base.weights, base_missing=base.missing, missing_left=self.missing_left
+        )
+
+    def filling(self, fill: NDArray[np.float64]) -> TreesScorer:
+        """Return the scorer that takes a missing value for that of its feature in `fill`."""
+        inner = self.feature != LEAF
+        return replace(
+            self,
+            missing_left=inner & (fill[self.feature] <= self.threshold),
+            base_missing=None if self.base is None else self.base * fill,
+        )
+
+    def plus(self, other: TreesScorer) -> TreesScorer:
+        """Return the scorer whose score is the sum of both; the other has no linear part.
+
+        It takes missing values where this one does, or where it has no linear part and the other
+        does.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from countersample.scorers import TreesScorer
+        >>> one, two = (
+        ...     TreesScorer.from_dict({
+        ...         "n_features": 1, "roots": [0], "feature": [0, -1, -1], "threshold": [at, 0, 0],
+        ...         "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 0, 1],
+        ...     })
+        ...     for at in (1.5, 2.5)
+        ... )
+        >>> one.plus(two).predict(np.array([[1], [2], [3]], np.float32))
+        array([0., 1., 2.])
+        """
+        n_nodes, inner = len(self.feature), other.feature != LEAF
+        moved = {
+            "roots": other.roots + n_nodes,
+            "left": (other.left + n_nodes * inner).astype(np.int32),
+            "right": (other.right + n_nodes * inner).astype(np.int32),
+        }
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), moved.get(name, getattr(other, name))])
+            for name in ("roots", "feature", "threshold", "left", "right", "value")
+        }
+        knows = self.missing_left is not None or (
+            self.base is None and other.missing_left is not None
+        )
+        if knows:
+            joined["missing_left"] = np.concatenate([
+                np.zeros(len(each.feature), np.bool_) if each.missing_left is None
+                else each.missing_left
+                for each in (self, other)
+            ])  # fmt: skip
+        return replace(self, **joined)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON keeps exactly."""

@@ -31,7 +31,8 @@ class NetworkTraining:
     """A network that minimises R(w) = (1/N) Σ v_i f_i(w) over the examples of a log.
 
     What it gives is added to base·x, where there is a base, which does not change. Settings are
-    those of a ranker, and `rng` is of the weights to begin with, and the draws. After each epoch
+    those of a ranker, and `rng` is of the weights to begin with, unless they are those of a
+    `previous` network, and the draws. After each epoch
     `steps` has how many were taken so far, from 0, and `losses` the mean loss of its batches: R on
     the way. The items of `held_out` can be scored then.
     """
@@ -44,16 +45,20 @@ class NetworkTraining:
         rng: np.random.Generator,
         held_out: RankingDataset | None = None,
         base: Floats | None = None,
+        previous: NetworkScorer | None = None,
     ) -> None:
         self._ranker = ranker
         self._base = base
         self._held_out = dataset if held_out is None else held_out
         self.step = 0
         self.steps, self.losses = [0], [np.nan]
-        widths = (dataset.n_features, *ranker.hidden, 1)
-        begin = [first_weights(n_in, n_out, rng) for n_in, n_out in pairwise(widths)]
-        begin[-1][:] = 0  # every score is 0 at first, or base·x
-        begin += [np.zeros(width, np.float32) for width in ranker.hidden]
+        if previous is not None:
+            begin = [*previous.weights, *previous.biases[:-1]]
+        else:
+            widths = (dataset.n_features, *ranker.hidden, 1)
+            begin = [first_weights(n_in, n_out, rng) for n_in, n_out in pairwise(widths)]
+            begin[-1][:] = 0  # every score is 0 at first, or base·x
+            begin += [np.zeros(width, np.float32) for width in ranker.hidden]
         # One vector for all weights, then biases: a step is a few operations, however many layers.
         self._shapes = [part.shape for part in begin]
         values = np.concatenate([part.ravel() for part in begin])

@@ -64,6 +64,16 @@ def _check_widths(name: str, hidden: object) -> None:
         whole_number(f"{name}[{layer}]", width, least=1)
 
 
+def _check_previous(previous: NetworkScorer, hidden: Sequence[int]) -> None:
+    """Refuse a network of other layers; one that started from what was served has 2 units more."""
+    widths = tuple(len(bias) for bias in previous.biases[:-1])
+    if widths not in {tuple(hidden), tuple(width + 2 for width in hidden)}:
+        raise ParameterError(
+            f"hidden is {tuple(hidden)!r} where the network to go on from has layers of {widths}, "
+            "expected the same: leave it as it was, or train anew"
+        )
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class NeuralRanker(ClickRanker):
     """score(x) = base·x + a network of ReLU layers, minimising R = (1/N) Σ_clicks f / propensity.
@@ -129,6 +139,9 @@ class NeuralRanker(ClickRanker):
         stop: about four times the work.
     device : str
         Where PyTorch trains. The loss is computed on the CPU whatever it is.
+    warm_start : bool
+        Whether `fit` of a ranker that is fitted goes on from its weights: it is a candidate as it
+        is, and the one start, whatever `start` says. `hidden` has to be the same.
     random_state : int, numpy Generator or None
         With the same integer, the same weights to the bit, on the same machine.
 
@@ -138,7 +151,7 @@ class NeuralRanker(ClickRanker):
         By the mean of the weights over the last hundred steps or so. It needs no PyTorch.
     n_steps_ : int
         0 where no step makes what was served better, or nothing shows that they do.
-    start_ : {"served", "zero"}
+    start_ : {"served", "zero", "previous"}
     path_ : PathChoice or None
         What held-out clicks said of them (its steps are epochs), and whether what was logged is
         kept; None where nothing tells what was served or nothing was held out, and in a ranker that
@@ -167,7 +180,7 @@ class NeuralRanker(ClickRanker):
     _scorer_type: ClassVar[type[Scorer]] = NetworkScorer
     _learned: ClassVar[Mapping[str, Check]] = {
         "n_steps_": COUNT,
-        "start_": partial(choice, options=("served", "zero")),
+        "start_": partial(choice, options=("served", "zero", "previous")),
         "clip_": LEAST_PROPENSITY,
     }
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -196,6 +209,7 @@ class NeuralRanker(ClickRanker):
     normalize: str | None = "minmax"
     transform: str | None = None
     device: str = "cpu"
+    warm_start: bool = False
     random_state: int | np.random.Generator | None = None
 
     def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
@@ -222,7 +236,9 @@ class NeuralRanker(ClickRanker):
         need("torch")
         task = task_of(transforms[0])
         self.served_ = task.served
-        starts = starts_of(self.start, task.served, is_judged=self.patience is not None)
+        starts = starts_of(
+            self.start, task.served, is_judged=self.patience is not None, previous=task.previous
+        )
         chosen, self.history_ = Chosen(starts[0], 0, transform=task.transform), None
         to_train = 1.0
         if self.patience is not None:
@@ -232,9 +248,8 @@ class NeuralRanker(ClickRanker):
         progress = progress.part(to_train, "training")
         task = task_of(chosen.to_do)
         self.served_ = task.served
-        self.start_ = "served" if chosen.keeps_served else chosen.start
+        self.start_, n_steps = chosen.begins
         training = self._training(task, self.start_, rng)
-        n_steps = 0 if chosen.keeps_served else chosen.rounds
         if self.patience is None:
             n_steps = self.epochs * training.steps_an_epoch
         while training.step < n_steps:
@@ -280,8 +295,8 @@ class NeuralRanker(ClickRanker):
                     most=self.epochs, patience=patience, progress=progress.part(1 / n_ways),
                 )  # fmt: skip
         chosen = choose_round(
-            held_out, judged, is_served_known=self.served_ is not None,
-            safety=self.safety, temper=self.temper, imitates=best_imitation(agreements), rng=rng,
+            held_out, judged, served=self.served_, safety=self.safety, temper=self.temper,
+            imitates=best_imitation(agreements), rng=rng,
         )  # fmt: skip
         way = Way(chosen.start, chosen.transform)
         found, of_epochs = judged[way], epochs[way]
@@ -301,7 +316,11 @@ class NeuralRanker(ClickRanker):
 
         base = self._base(task) if start == "served" else None
         clicks = trained_on(task.clicks, clip=self.clip, temper=self.temper)
-        return NetworkTraining(self, task.dataset, clicks, rng, held_out, base)
+        previous = None
+        if start == "previous" and isinstance(task.previous, NetworkScorer):
+            previous = task.previous
+            _check_previous(previous, self.hidden)
+        return NetworkTraining(self, task.dataset, clicks, rng, held_out, base, previous)
 
     def _base(self, task: Task) -> Floats | None:
         """Return the weights of what was served; None where nothing tells it."""

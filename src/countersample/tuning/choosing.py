@@ -16,6 +16,7 @@ from countersample.training import TrainingOptions
 from countersample.tuning.paths import (
     FIRST_DISTANCE,
     TEMPERS,
+    Judged,
     judged_paths,
     number_of_steps,
 )
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.tuning.paths import Judged
 
 AS_GOOD = 0.01  # of the share of pairs in order: imitations that differ by less are as good
 
@@ -64,7 +64,8 @@ def choose_path(
     log : ClickLog
     starts : mapping of names to float arrays (n_features,), optional
         Weights that paths begin with; by default ``"zero"`` alone. ``"served"`` are those of what
-        is kept where nothing is better.
+        is kept where nothing is better. ``"previous"`` are those of a ranker, which is a candidate
+        itself, at 0 steps, and is kept instead where it is no worse.
     tempers : sequence of float in [0, 1]
         α, of weights 1/p^α.
     logged : float array (n_rows,), optional
@@ -149,15 +150,15 @@ class Contender:
     agreement: float = 0.0
     transform: str | None = None
 
-    def imitation(self) -> Floats | None:
-        """Return the sums of the imitation of what was served; None where there is none."""
-        start = self.starts.get("served", self.served)
-        if start is None:
+    def sums_of(self, start: str) -> Floats | None:
+        """Return the sums of the weights of a start as they are; None where there are none."""
+        weights = self.starts.get(start, self.served if start == "served" else None)
+        if weights is None:
             return None
         scale = 1.0 if self.options.scale is None else np.asarray(self.options.scale)
-        weights, folds = (start * scale)[None], self.held_out.folds
+        scaled, folds = (weights * scale)[None], self.held_out.folds
         return self.held_out.sums(
-            [linear_scores(weights, fold.validation.features)[0] for fold in folds]
+            [linear_scores(scaled, fold.validation.features)[0] for fold in folds]
         )
 
 
@@ -179,14 +180,19 @@ def choose_by(
     good (`simplest_as_good`); where nothing is better than what was logged, the one that imitates
     that best. Then its candidates are chosen from as if there were no other, and that some of them
     are better is said with the confidence of a choice among all that were tried.
+
+    A start that is called "previous", which is a ranker, is a candidate itself, at 0 steps. Where
+    it is not known what was logged, it is what candidates are compared with, and it is kept where
+    it is no worse than the imitation of what was logged.
     """
     begin = time.perf_counter()
     seed = int(rng.integers(2**63))
     judged: list[Judged] = []
     imitations: dict[str | None, Floats | None] = {}
     agreements: dict[str | None, float] = {}
+    previous = None
     for each in contenders:
-        held_out, name = each.held_out, each.transform
+        held_out, transform = each.held_out, each.transform
         if held_out.metric == "arp":
             raise ParameterError(
                 "metric is 'arp', of which less is better, expected dcg or precision"
@@ -196,15 +202,24 @@ def choose_by(
             each.dataset, each.logs, held_out, starts=each.starts, tempers=tempers,
             options=each.options, seed=seed, progress=part,
         )  # fmt: skip
-        judged += [one._replace(transform=name) for one in found]
-        imitations[name], agreements[name] = each.imitation(), each.agreement
+        previous = each.sums_of("previous")
+        if previous is not None:
+            found.append(Judged("previous", tempers[-1], 0, previous))
+        judged += [one._replace(transform=transform) for one in found]
+        imitations[transform], agreements[transform] = each.sums_of("served"), each.agreement
     logged = held_out.logged_sums() if knows_logged else None
     chosen = next(iter(agreements))
     if len(agreements) > 1:
         chosen = _best_transform(held_out, judged, agreements, logged, safety)
     own = [one for one in judged if one.transform == chosen]
-    reference = own[_naive(own, held_out)].sums if logged is None else logged
-    imitation = imitations[chosen]
+    name, reference = "naive", own[_naive(own, held_out)].sums
+    imitation, keeps = imitations[chosen], "served"
+    if previous is not None:
+        name, reference = "previous", previous
+        if imitation is None or held_out.value(previous) >= held_out.value(imitation):
+            keeps, imitation = "previous", previous
+    if logged is not None:
+        name, reference = "logged", logged
     compared = compare_with(
         held_out, [one.sums for one in own], reference, kept=imitation if knows_logged else None,
         beside=[one.sums for one in judged if one.transform != chosen], safety=safety, rng=rng,
@@ -212,7 +227,7 @@ def choose_by(
     return PathChoice(
         candidates=_candidates(held_out, judged, chosen, reference, safety, compared.share),
         kept=compared.kept,
-        reference="logged" if knows_logged else "naive",
+        reference=name,
         reference_value=held_out.value(reference),
         imitation_value=None if imitation is None else held_out.value(imitation),
         metric=held_out.metric,
@@ -221,6 +236,7 @@ def choose_by(
         n_queries=held_out.n_queries,
         seconds=time.perf_counter() - begin,
         transform=chosen,
+        keeps="previous" if name == "previous" else keeps,
     )
 
 

@@ -148,12 +148,16 @@ def follow_paths(
     at = at[(at <= longest) & ((at > 0) | (longest == 0))]  # 0 where all is kept
     spread = _Spread.of(dataset, options.scale)
     mean = np.zeros((len(at), dataset.n_features))
-    if choice.kept and choice.reference == "logged":
-        if "served" not in starts:
+    if choice.kept and choice.reference != "naive":
+        if choice.keeps not in starts:
             raise ParameterError(
-                "starts have no 'served', expected it: a part of what was logged is kept"
+                f"starts have no {choice.keeps!r}, expected it: a part of what was logged is kept"
             )
-        mean += choice.kept * spread.evened(starts["served"][None])
+        mean += choice.kept * spread.evened(starts[choice.keeps][None])
+    for each in chosen:
+        if not each.steps:  # a start as it is
+            mean += each.share * spread.evened(starts[each.start][None])
+    chosen = [each for each in chosen if each.steps]
     tempers = sorted({each.temper for each in chosen})
     for temper in tempers:
         names = list(dict.fromkeys(each.start for each in chosen if each.temper == temper))

@@ -20,7 +20,7 @@ class Candidate:
 
     Attributes
     ----------
-    start : {"zero", "served"}
+    start : {"zero", "served", "previous"}
         Where the path begins.
     temper : float
         α: clicks weigh 1/p^α.
@@ -47,6 +47,13 @@ class Candidate:
     transform: str | None = None
 
 
+_OTHERS = {
+    "logged": "what was logged",
+    "previous": "the ranker it goes on from",
+    "naive": "naive training",
+}
+
+
 def best_naive(tempers: Sequence[float], values: Sequence[float]) -> int:
     """Return the index of the best candidate of the lowest temper."""
     least = min(tempers)
@@ -63,13 +70,15 @@ class PathChoice(Tabular):
     kept : float
         The share of the draws of held-out queries in which nothing is shown to be better than what
         candidates are compared with; 1 keeps it as it is.
-    reference : {"logged", "naive"}
+    reference : {"logged", "previous", "naive"}
         What candidates are compared with: what was logged, or, where it is not known where items
-        were shown, the best of the candidates that take clicks as they are.
+        were shown, the ranker that training goes on from, or the best of the candidates that take
+        clicks as they are.
     reference_value : float
         Its value, by the same clicks.
     imitation_value : float or None
-        That of the imitation of what was served, which is what is kept.
+        That of what is kept: the imitation of what was served, or the ranker that training goes on
+        from.
     metric : str
     safety : float
         The confidence with which a candidate has to be better, each by itself.
@@ -82,6 +91,8 @@ class PathChoice(Tabular):
     transform : {"log", "root", "quantile"} or None
         What is done to features; where several were tried, the one that was chosen. Only its
         candidates have a share.
+    keeps : {"served", "previous"}
+        Which of both it is: by held-out clicks the better.
 
     Examples
     --------
@@ -102,6 +113,7 @@ class PathChoice(Tabular):
     n_queries: int
     seconds: float
     transform: str | None = None
+    keeps: str = "served"
 
     @property
     def keeps_logged(self) -> bool:
@@ -146,7 +158,7 @@ class PathChoice(Tabular):
 
     @property
     def _sentence(self) -> str:
-        other = "what was logged" if self.reference == "logged" else "naive training"
+        other = _OTHERS[self.reference]
         sure = f"with {100 * self.safety:g}% confidence"
         if self.n_queries < FEWEST_QUERIES and self.safety:
             return (
@@ -159,6 +171,7 @@ class PathChoice(Tabular):
             return (
                 f"Nothing was shown to be better than {other} {sure}: on held-out queries the most "
                 f"promising {best}, and may be {self.best.low:+.2g}."
+                + (" The ranker stays as it was." if self.keeps == "previous" else "")
             )
         mean = sum(each.share * each.value for each in self.candidates) / (1 - self.kept)
         values = f"{self.metric} is {mean:.3g} {of_other}"

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from countersample._logging import get_logger
 from countersample._progress import Progress
 from countersample.clicks.relevance import told_already
 from countersample.study.running.store import INTERMEDIATE
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from countersample.study.running.jobs import Job, WorkList
     from countersample.study.running.store import Store
 
+logger = get_logger(__name__)
 _PATIENCE = 0.2  # seconds
 _SMALL = 20_000.0  # draws that a job counts as which draws nothing
 
@@ -108,8 +110,14 @@ def run(
     at_work: dict[Future[None], Job] = {}
 
     def do(job: Job) -> None:
+        since = time.monotonic()
         bench.do(job, tally.begin(job))
         tally.end(job)
+        seconds = round(time.monotonic() - since, 3)
+        logger.info(
+            "%s done in %.1f s: %s", job.stage, seconds, job.title,
+            extra={"stage": job.stage, "key": job.key, "seconds": seconds},
+        )  # fmt: skip
 
     pool = ThreadPoolExecutor(workers)
     try:
