@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import clone
 
 from countersample.data.imputing import Imputer
-from countersample.data.normalize import Normalizer
+from countersample.data.normalize import Normalizer, named_how
 from countersample.errors import DataError, ParameterError
 from countersample.scorers import TreesScorer
 
@@ -46,8 +46,6 @@ class Beginning:
     scorer : Scorer
     normalizer : Normalizer or None
     imputer : Imputer or None
-    normalize, transform : str or None
-        What was asked of the normalizer.
     n_features : int
     feature_names : tuple of str or None
     n_clicks : float
@@ -61,8 +59,6 @@ class Beginning:
     scorer: Scorer
     normalizer: Normalizer | None
     imputer: Imputer | None
-    normalize: str | None
-    transform: str | None
     n_features: int
     feature_names: tuple[str, ...] | None
     n_clicks: float
@@ -81,9 +77,7 @@ class Beginning:
         They score as before, but for what a lost feature had to say. `ranker` is the one that goes
         on, and `fresh` the imputer that it would learn from the dataset alone.
         """
-        self._check_the_same("normalize", self.normalize, ranker.normalize)
-        if ranker.transform != "auto":
-            self._check_the_same("transform", self.transform, ranker.transform)
+        self._check_scales(ranker.normalize, ranker.transform)
         order = self._order(dataset)
         imputer = self._imputer(order, fresh)
         if imputer is not None:
@@ -101,13 +95,23 @@ class Beginning:
             scorer = scorer.filling(np.array(Imputer.fit(seen, "median").fill))
         return imputer, normalizer, scorer
 
-    @staticmethod
-    def _check_the_same(name: str, before: str | None, now: str | None) -> None:
-        if before != now:
-            raise ParameterError(
-                f"{name} is {now!r} where the ranker to go on from has {before!r}, expected "
-                "the same: its weights are for features of that scale"
-            )
+    def _check_scales(self, normalize: str | None, transform: str | None) -> None:
+        """Refuse to go on where features would be brought to another scale."""
+        known = self.normalizer
+        before = None if known is None or known.how == "none" else known.how
+        taken = None if known is None else known.transform_name
+        how, asked = normalize, taken if transform == "auto" else transform
+        if normalize is not None:
+            how, asked = named_how(normalize, asked)
+        for name, was, given, is_same in (
+            ("normalize", before, normalize, how == before),
+            ("transform", taken, transform, taken in {None, asked}),
+        ):
+            if not is_same:
+                raise ParameterError(
+                    f"{name} is {given!r} where the ranker to go on from has {was!r}, expected "
+                    "the same: its weights are for features of that scale"
+                )
 
     def _imputer(self, order: Ints, fresh: Imputer | None) -> Imputer | None:
         """Return the imputer of before for features in another order, with what is missing now."""
@@ -173,8 +177,6 @@ def what_it_brings(ranker: ClickRanker) -> Beginning:
         ranker.scorer_,
         ranker.normalizer_,
         ranker.imputer_,
-        ranker.normalize,
-        ranker.transform,
         ranker.n_features_in_,
         None if names is None else tuple(map(str, names)),
         n_clicks=before["n_clicks"] + ranker.provenance_["n_clicks"],
