@@ -64,7 +64,8 @@ class SavedScorer:
     def predict(self, dataset: RankingDataset) -> Floats:
         """Return the score of each item, float64 (n_items,)."""
         features = tables.own_features(dataset, self.n_features, self.feature_names)
-        tables.check_missing(features, takes_missing=takes_missing(self.scorer, self.imputer))
+        is_taken = takes_missing(self.scorer, self.imputer)
+        tables.check_missing(features, self.feature_names, takes_missing=is_taken)
         return scores_by(self.scorer, self.normalizer, self.imputer, features, dataset.offsets)
 
     def rank(self, dataset: RankingDataset) -> Ints:
