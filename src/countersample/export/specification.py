@@ -253,7 +253,7 @@ class ModelSpecification:
             n_indicators = len(self.imputer.indicators)
             limits.append(
                 f"{self.system} does not fill in what is missing, so the features have to: with "
-                "the value in the column “if missing” below"
+                "the value in the column “if missing” of the card"
                 + (
                     f", and with {n_indicators:,} more that are 1 where another is missing, and 0 "
                     "elsewhere."

@@ -214,12 +214,13 @@ def _features(fit: Fit) -> str:
         caption = "The features that the trees ask for most often"
     else:
         return ""
-    names = getattr(fit.ranker, "feature_names_in_", None)
+    known = getattr(fit.ranker, "feature_names_in_", None)
+    names = [f"feature {k + 1}" for k in range(fit.ranker.n_features_in_)]
+    names = names if known is None else list(map(str, known))
+    if fit.ranker.imputer_ is not None:
+        names = list(fit.ranker.imputer_.names(names))
     largest = np.argsort(-np.abs(sizes), kind="stable")[:N_FEATURES]
-    rows = [
-        (f"feature {k + 1}" if names is None else str(names[k]), f"{sizes[k]:{form}}")
-        for k in largest
-    ]
+    rows = [(names[k], f"{sizes[k]:{form}}") for k in largest]
     return pages.card("What it learned", pages.table(("feature", column), rows, caption=caption))
 
 

@@ -75,7 +75,8 @@ class SavedScorer:
 
     def scores(self, features: Any, offsets: Ints) -> Floats:  # noqa: ANN401 (array or codes)
         """Return the score of each row of features; the rows of a query are side by side."""
-        tables.check_missing(features, takes_missing=takes_missing(self.scorer, self.imputer))
+        is_taken = takes_missing(self.scorer, self.imputer)
+        tables.check_missing(features, self.feature_names, takes_missing=is_taken)
         return scores_by(self.scorer, self.normalizer, self.imputer, features, offsets)
 
     def rank(self, dataset: RankingDataset) -> Ints:

@@ -98,16 +98,26 @@ def as_log(
     return dataset, log
 
 
-def check_missing(features: Any, *, takes_missing: bool) -> None:  # noqa: ANN401 (array or codes)
+def check_missing(
+    features: Any,  # noqa: ANN401 (array or codes)
+    names: tuple[str, ...] | None,
+    *,
+    takes_missing: bool,
+) -> None:
     """Refuse infinity, and what is missing (NaN) where a ranker was trained without any."""
     check_features(features, "X")
     if not takes_missing and has_nan(features):
-        row, column = first_nan(features)
         raise DataError(
-            f"X has NaN in row {row}, column {column} (both counted from 0), and this ranker was "
-            "trained on features of which none was missing: fill it in, or train on rows in which "
-            "values are missing, too"
+            f"{missing_in(features, names)}, and this ranker was trained on features of which none "
+            "was missing: fill it in, or train on rows in which values are missing, too"
         )
+
+
+def missing_in(features: NDArray[Any], names: tuple[str, ...] | None) -> str:
+    """Say where a value is missing; there is one."""
+    row, column = first_nan(features)
+    called = "" if names is None else f", of {names[column]!r}"
+    return f"X has NaN in row {row}, column {column} (both counted from 0){called}"
 
 
 def own_features(dataset: RankingDataset, n_features: int, names: tuple[str, ...] | None) -> Any:  # noqa: ANN401 (array or codes)

@@ -18,7 +18,6 @@ from countersample._logging import get_logger
 from countersample._params import whole_number
 from countersample._progress import Progress
 from countersample.data import RankingDataset
-from countersample.data._arrays import first_nan
 from countersample.data.imputing import METHODS, REFUSE, Imputer
 from countersample.data.normalize import Normalizer
 from countersample.data.rows import rows_of
@@ -328,10 +327,9 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         if self._takes_missing or not dataset.has_missing:
             return None
         if self.impute == REFUSE:
-            row, column = first_nan(dataset.features)
+            where = tables.missing_in(dataset.features, dataset.feature_names)
             raise DataError(
-                f"X has NaN in row {row}, column {column} (both counted from 0), and impute is "
-                f"{REFUSE!r}: fill it in, or leave impute as it is"
+                f"{where}, and impute is {REFUSE!r}: fill it in, or leave impute as it is"
             )
         return Imputer.fit(dataset, self.impute)
 
@@ -459,7 +457,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         with tables.own_errors():
             features, counts = validate_data(self, X, y, reset=reset, **_CHECKS)
         is_taken = reset or takes_missing(self.scorer_, self.imputer_)
-        tables.check_missing(features, takes_missing=is_taken)
+        tables.check_missing(features, self._feature_names, takes_missing=is_taken)
         return features, tables.as_counts(counts)
 
     def _features(self, X: Table) -> Any:  # noqa: ANN401 (array or codes)
@@ -470,7 +468,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             with tables.own_errors():
                 features = validate_data(self, X, reset=False, **_CHECKS)
         is_taken = takes_missing(self.scorer_, self.imputer_)
-        tables.check_missing(features, takes_missing=is_taken)
+        tables.check_missing(features, self._feature_names, takes_missing=is_taken)
         return features
 
     def _rows(self, X: Table, qid: Column) -> tuple[Ints, Ints]:
