@@ -162,7 +162,13 @@ def dataset():
 def ranker_contents():
     """Return what files of every kind of ranker have, with and without normalizers."""
     ways = (None, "minmax", "query-minmax", "root-minmax")
-    return [made_rankers.content(kind, how) for kind in made_rankers.KINDS for how in ways]
+    plain = [made_rankers.content(kind, how) for kind in made_rankers.KINDS for how in ways]
+    bent = [
+        made_rankers.content(kind, how, transform)
+        for kind in made_rankers.KINDS
+        for how, transform in (("standard", "log"), ("query-minmax", "quantile"), (None, "log"))
+    ]
+    return plain + bent
 
 
 def ranker(rng, folder):
