@@ -325,7 +325,7 @@ def test_auto_is_the_ranker_of_the_transform_that_it_chooses(tmp_path):
     assert path.transforms == CANDIDATES
     assert path.transform is not None
     assert path.sentence.endswith(
-        f"Of the transforms none, log, root and quantile: {path.transform}."
+        f"Transform: {path.transform}, chosen among none, log, root and quantile."
     )
     assert {c.transform for c in path.candidates if c.share} == {path.transform}
     assert auto.transform_ == path.transform

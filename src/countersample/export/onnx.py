@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OPSET, TREE_OPSET, IR_VERSION = 17, 3, 8  # of 2022: read by every onnxruntime since 1.12
 TOLERANCE = 1e-5  # of the largest score
 _PROBES = 64  # rows that are scored before anything is written
+_MOST = float(np.finfo(np.float32).max)
 _LEAST = np.finfo(np.float32).smallest_normal  # what is smaller may count as 0
 
 _LOADING = """\
@@ -296,7 +297,9 @@ def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
     probes = rng.uniform(-0.5, 1.5, (_PROBES, spec.n_features))
     if spec.normalizer is not None and spec.normalizer.shift is not None:
         probes = np.array(spec.normalizer.shift) + np.array(spec.normalizer.scale) * probes
-        probes = spec.normalizer.transformed(probes, back=True)
+        with np.errstate(over="ignore"):  # far out on a scale that grows slowly
+            probes = spec.normalizer.transformed(probes, back=True)
+        probes = np.clip(probes, -_MOST, _MOST)
     features = probes.astype(np.float32)
     if isinstance(spec.scorer, TreesScorer):
         by_item = None if spec.is_by_query else spec.normalizer
