@@ -11,6 +11,7 @@ import pytest
 from conftest import SEED
 
 from countersample import CounterSampleRanker, simulate_clicks, synthetic
+from countersample.data.normalize import METHODS
 from countersample.gbdt import GBDTRanker
 from countersample.torch import NeuralRanker
 
@@ -38,6 +39,13 @@ LIBRARIES = {
     "lightgbm": ("lightgbm", "gbdt"),
     "xgboost": ("xgboost", "gbdt"),
 }
+# Ways to bring features to scale; trees take no transforms.
+SCALINGS = [{"normalize": how} for how in (None, *METHODS)] + [
+    {"normalize": how, "transform": transform}
+    for how, transform in [
+        ("minmax", "log"), ("query-minmax", "log"), ("standard", "root"), (None, "quantile"),
+    ]
+]  # fmt: skip
 TRAINABLE = [
     kind for kind in RANKERS if kind not in LIBRARIES or find_spec(LIBRARIES[kind][0]) is not None
 ]
@@ -51,6 +59,16 @@ def each_of(kinds):
 
 
 every = each_of(RANKERS)
+
+
+def each_scaling(test):
+    """Run a test for each kind, with all ways to bring features to scale that it knows."""
+    known = [(k, s) for k in RANKERS for s in SCALINGS if set(s) <= set(make(k).get_params())]
+    missing = pytest.mark.skipif(True, reason="it is not installed")
+    cases = [
+        pytest.param(k, s, marks=() if k in TRAINABLE else missing, id=f"{k}-{s}") for k, s in known
+    ]
+    return pytest.mark.parametrize(("kind", "scaling"), cases)(test)
 
 
 def make(kind, **params):

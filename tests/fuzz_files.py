@@ -164,12 +164,18 @@ def dataset(*, missing=False):
 def ranker_contents():
     """Return what files of every kind of ranker have, with and without what a file may have."""
     ways = (None, "minmax", "query-minmax", "root-minmax")
-    return [
+    plain = [
         made_rankers.content(kind, how, missing=missing)
         for kind in made_rankers.KINDS
         for how in ways
         for missing in (False, True)
     ]
+    bent = [
+        made_rankers.content(kind, how, transform)
+        for kind in made_rankers.KINDS
+        for how, transform in (("standard", "log"), ("query-minmax", "quantile"), (None, "log"))
+    ]
+    return plain + bent
 
 
 def ranker(rng, folder):

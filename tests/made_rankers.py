@@ -87,12 +87,13 @@ def ranker_of(kind, scorer, *, names, normalizer=None, imputer=None):
     return ranker
 
 
-def made(kind, how, rng, *, names=NAMES):
+def made(kind, how, rng, *, names=NAMES, transform=None):
     """Return a ranker of this kind and normalisation, and rows to score with it."""
     features = some_features(rng)
     nothing = np.zeros(len(features), int)
     dataset = RankingDataset.from_arrays(features, nothing, nothing)
-    normalizer = None if how is None else Normalizer.fit(dataset, how)
+    plain = how is None and transform is None
+    normalizer = None if plain else Normalizer.fit(dataset, how, transform)
     seen = features if normalizer is None else normalizer(dataset).features
     scorer = some_scorer(kind, rng, seen)
     ranker = ranker_of(kind, scorer, names=names, normalizer=normalizer)
@@ -165,9 +166,12 @@ _ORIGIN = {
 }  # fmt: skip
 
 
-def content(kind, how=None, *, missing=False):
+def content(kind, how=None, transform=None, *, missing=False):
     """Return what the file of a ranker has, in plain values: to be changed."""
-    ranker, _ = (made_missing if missing else made)(kind, how, np.random.default_rng(0))
+    if missing:
+        ranker, _ = made_missing(kind, how, np.random.default_rng(0))
+    else:
+        ranker, _ = made(kind, how, np.random.default_rng(0), transform=transform)
     scorer, normalizer = ranker.scorer_.to_dict(), ranker.normalizer_
     if kind == "boosted" and how == "minmax":
         scorer["base"] = [0.5] * ranker.n_features_in_

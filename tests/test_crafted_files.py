@@ -314,6 +314,44 @@ def test_crafted_normalizers(change):
         Normalizer.from_dict(kept | change)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"logs": [1.0]},
+        {"logs": [0, 0]},
+        {"logs": [-1.0, 1.0]},
+        {"logs": [1e-300, 1.0]},
+        {"logs": [1e300, 1.0]},
+        {"logs": [float("nan"), 1.0]},
+        {"logs": "12"},
+        {"logs": None, "knots": [[], []]},
+        {"logs": None, "knots": [[], [[0, 1]]]},
+        {"logs": None, "knots": [[], [[0], [0]]]},
+        {"logs": None, "knots": [[], [[0, 0], [0, 1]]]},
+        {"logs": None, "knots": [[], [[0, 1], [1, 0]]]},
+        {"logs": None, "knots": [[], [[0, 1], [0, 2]]]},
+        {"logs": None, "knots": [[], [[0, 1, 2], [0, 1]]]},
+        {"logs": None, "knots": [[], [[0, 1e-300], [0, 1]]]},
+        {"logs": None, "knots": [[], [0, 1]]},
+        {"logs": None, "knots": [[], [list(range(33)), [k / 33 for k in range(33)]]]},
+        {"logs": None, "knots": [{}, [[0, 1], [0, 1]]]},
+        {"logs": None},
+        {"roots": [1, 0]},
+        {"how": "root-minmax"},
+        {"version": 2},
+        {"version": 4},
+        {"version": [3]},
+    ],
+    ids=str,
+)
+def test_crafted_transforms(change):
+    kept = Normalizer("minmax", 2, (0.0, 0.0), (1.0, 1.0), logs=(0.0, 2.0)).to_dict()
+    assert kept["version"] == 3
+    assert Normalizer.from_dict(kept)
+    with pytest.raises(DataError, match="of a saved normalizer is"):
+        Normalizer.from_dict(kept | change)
+
+
 @pytest.mark.parametrize("values", [None, [], "minmax"])
 def test_normalizers_that_are_no_object(values):
     with pytest.raises(DataError, match="of a saved normalizer is"):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
-from every_ranker import LIBRARIES, RANKERS, every, fit, fitted, make, table, tiny
+from every_ranker import LIBRARIES, RANKERS, each_scaling, every, fit, fitted, make, table, tiny
 
 from countersample import (
     ClickLog,
@@ -64,19 +64,18 @@ def test_what_was_never_shown_teaches_nothing(kind):
     np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("normalize", [None, *NORMALIZATIONS])
-@every
-def test_rows_may_come_in_any_order(kind, rng, normalize):
+@each_scaling
+def test_rows_may_come_in_any_order(kind, rng, scaling):
     X, y, qid, propensity = table()
-    in_order = fit(make(kind, normalize=normalize), table())
+    in_order = fit(make(kind, **scaling), table())
     # Queries keep the order in which they are first seen, and rows that within their query.
     turns = np.argsort(np.arange(len(qid)) - np.searchsorted(qid, qid), kind="stable")
-    mixed = make(kind, normalize=normalize).fit(
+    mixed = make(kind, **scaling).fit(
         X[turns], y[turns], qid=qid[turns], propensity=propensity[turns]
     )
     scores = in_order.predict(X, qid)
     np.testing.assert_array_equal(mixed.predict(X, qid), scores)
-    assert (in_order.normalizer_ is None) == (normalize is None)
+    assert (in_order.normalizer_ is None) == (scaling == {"normalize": None})
     shuffled = rng.permutation(len(qid))
     np.testing.assert_allclose(
         in_order.predict(X[shuffled], qid[shuffled]), scores[shuffled], rtol=1e-5, atol=1e-6
@@ -452,6 +451,7 @@ BAD_PARAMETERS = [
     ("impute", "mean", "one of median-indicator, median, zero, error"),
     ("impute", None, "one of median-indicator, median, zero, error"),
     ("normalize", "max", "one of query-minmax, minmax, root-minmax, standard"),
+    ("transform", "sqrt", "one of log, root, quantile, auto"),
     ("random_state", -1, "an integer of at least 0, a numpy Generator or None"),
     ("random_state", "x", "an integer of at least 0, a numpy Generator or None"),
 ]

@@ -9,18 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
-from every_ranker import RANKERS, TRAINABLE, every, fit, fitted, make, table, tiny
+from every_ranker import RANKERS, TRAINABLE, each_scaling, every, fit, fitted, make, table, tiny
 
-from countersample.data.normalize import METHODS as NORMALIZATIONS
 from countersample.errors import CounterSampleError, DataError
 from countersample.rankers import load_ranker
 
 
-@pytest.mark.parametrize("normalize", [None, *NORMALIZATIONS])
-@every
-def test_a_saved_ranker_scores_the_same_to_the_bit(kind, tmp_path, normalize):
+@each_scaling
+def test_a_saved_ranker_scores_the_same_to_the_bit(kind, tmp_path, scaling):
     dataset, log = tiny()
-    ranker = make(kind, normalize=normalize, l2=np.float32(0.1)).fit_log(dataset, log)
+    ranker = make(kind, **scaling, l2=np.float32(0.1)).fit_log(dataset, log)
     ranker.save(tmp_path / "ranker.json")
     loaded = load_ranker(tmp_path / "ranker.json")
     assert type(loaded) is type(ranker)

@@ -28,6 +28,7 @@ OPSET, TREE_OPSET, IR_VERSION = 17, 3, 8  # of 2022: read by every onnxruntime s
 TOLERANCE = 1e-5  # of the largest score
 _MISSING = 0.2  # of their values, where values may be
 _PROBES = 64  # rows that are scored before anything is written
+_MOST = float(np.finfo(np.float32).max)
 _LEAST = np.finfo(np.float32).smallest_normal  # what is smaller may count as 0
 
 _LOADING = """\
@@ -337,7 +338,9 @@ def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
         shift, scale = np.array(spec.normalizer.shift), np.array(spec.normalizer.scale)
         whole = np.zeros((_PROBES, len(shift)))
         whole[:, :n] = probes
-        probes = spec.normalizer.transformed(shift + scale * whole, back=True)[:, :n]
+        with np.errstate(over="ignore"):  # far out on a scale that grows slowly
+            probes = spec.normalizer.transformed(shift + scale * whole, back=True)[:, :n]
+        probes = np.clip(probes, -_MOST, _MOST)
     features = probes.astype(np.float32)
     if isinstance(spec.scorer, TreesScorer):
         by_item = None if spec.is_by_query else spec.normalizer

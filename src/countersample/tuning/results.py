@@ -154,7 +154,7 @@ class PathChoice(Tabular):
             return self._sentence
         *tried, last = (name or "none" for name in self.transforms)
         chosen = self.transform or "none"
-        return f"{self._sentence} Of the transforms {', '.join(tried)} and {last}: {chosen}."
+        return f"{self._sentence} Transform: {chosen}, chosen among {', '.join(tried)} and {last}."
 
     @property
     def _sentence(self) -> str:

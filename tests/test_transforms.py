@@ -1,0 +1,409 @@
+"""Logarithms, roots and quantiles of features: what is learned, kept, exported and chosen."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnxruntime
+import pytest
+from conftest import SEED
+from every_ranker import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from made_rankers import KINDS, NAMES, made, predict
+from numpy.testing import assert_allclose, assert_array_equal
+from readers_export import elasticsearch_scores
+from scipy.stats import kstest
+from sklearn.preprocessing import QuantileTransformer
+
+from countersample import (
+    CounterSampleRanker,
+    PositionBias,
+    RankingDataset,
+    load_ranker,
+    simulate_clicks,
+)
+from countersample.data import columns, transforms
+from countersample.data.normalize import METHODS, Normalizer
+from countersample.data.transforms import CANDIDATES, MOST_KNOTS, TRANSFORMS
+from countersample.errors import DataError, ParameterError
+from countersample.evaluation import HeldOut
+from countersample.export import export
+from countersample.tuning.safety import compare_with, simplest_as_good
+
+HOWS = [how for how in METHODS if how != "root-minmax"]
+each_transform = pytest.mark.parametrize("transform", TRANSFORMS)
+each_how = pytest.mark.parametrize("how", [*HOWS, None])
+
+
+def as_data(values, n_queries=10):
+    n = len(values)
+    return RankingDataset.from_arrays(values, np.zeros(n), np.arange(n) * n_queries // n)
+
+
+@pytest.fixture
+def data(rng):
+    """Log-normal, counts that are mostly 0, tails on both sides, even, binary, constant."""
+    n = 3000  # of fewer, no tail is heavy in 8 bits
+    z = rng.standard_normal((n, 6))
+    values = np.exp(3 * z)
+    values[:, 1] = np.where(rng.random(n) < 0.8, 0, np.floor(values[:, 1]))
+    values[:, 2] = np.sinh(3 * z[:, 2])
+    values[:, 3] = rng.random(n)
+    values[:, 4] = z[:, 4] > 0
+    values[:, 5] = 7
+    return as_data(values.astype(np.float32))
+
+
+@st.composite
+def any_column(draw):
+    """Return finite float32 values of one feature, ties likely."""
+    numbers = st.sampled_from([0.0, 1.0, -1.0, 5.0]) | st.floats(width=32, allow_infinity=False)
+    finite = numbers.filter(np.isfinite)
+    return draw(arrays(np.float32, st.tuples(st.integers(1, 60), st.just(1)), elements=finite))
+
+
+# -- what is learned -----------------------------------------------------------------------------
+
+
+@each_transform
+@given(values=any_column())
+def test_the_order_of_values_stays(transform, values):
+    """Whatever was learned from, and for values that were not."""
+    learned = Normalizer.fit(as_data(values, 1), None, transform)
+    rows = np.concatenate([values, [[0], [-1e30], [1e30], [3.7]], values / 3, values / 2])
+    rows = np.sort(rows.astype(np.float32), axis=0)
+    found = learned.transform(rows)[:, 0]
+    assert np.isfinite(found).all()
+    assert (np.diff(found) >= 0).all()
+    exact = learned.transformed(rows)
+    assert_allclose(
+        learned.transformed(learned.transformed(exact, back=True)), exact, rtol=1e-6, atol=1e-9
+    )
+
+
+def test_logarithms_are_as_they_are_written(data):
+    values = data.features.astype(np.float64)
+    logs = Normalizer.fit(data, None, "log").logs
+    for column in range(4):
+        sizes = np.sort(np.abs(values[values[:, column] != 0, column]))
+        assert logs[column] == sizes[(len(sizes) - 1) // 2]
+    assert logs[4:] == (0, 0)
+    found = Normalizer.fit(data, None, "log").transformed(values)
+    expected = np.sign(values[:, :4]) * np.log1p(np.abs(values[:, :4]) / logs[:4])
+    assert_allclose(found[:, :4], expected, rtol=1e-12, atol=1e-15)
+    assert_array_equal(found[:, 4:], values[:, 4:])
+
+
+@pytest.mark.parametrize("transform", ["log", "quantile"])
+def test_the_unit_of_a_feature_does_not_matter(transform, data):
+    """To the bit for powers of two, which round nothing."""
+    other = data.with_features(data.features * np.float32(16))
+    found = (Normalizer.fit(each, "minmax", transform)(each).features for each in (data, other))
+    assert_array_equal(*found)
+
+
+def test_quantiles_are_those_of_scikit_learn(rng):
+    """Where no value is common: the shares differ by what one value of n is worth."""
+    n = 4000
+    values = np.exp(2 * rng.standard_normal((n, 3))).astype(np.float32)
+    peer = QuantileTransformer(n_quantiles=MOST_KNOTS - 2, subsample=None).fit(np.float64(values))
+    learned = Normalizer.fit(as_data(values), None, "quantile")
+    rows = np.exp(2 * rng.standard_normal((1000, 3))).astype(np.float32)
+    assert_allclose(learned.transformed(rows), peer.transform(np.float64(rows)), atol=3 / n)
+
+
+def test_quantiles_make_heavy_tails_even_and_find_what_is_common(data, rng):
+    learned = Normalizer.fit(data, None, "quantile")
+    other = np.exp(3 * rng.standard_normal((3000, 6)))
+    assert kstest(learned.transformed(other)[:, 0], "uniform").pvalue > 1e-4
+    values = data.features[:, 1]
+    knots, shares = learned.knots[1]
+    assert knots[0] == 0
+    assert shares[0] == pytest.approx((values == 0).mean() / 2)
+    assert len(knots) > 5  # though four of five values are the first
+    assert knots[-1] == values.max()
+    for knot, share in zip(knots, shares, strict=True):
+        below, equal = (values < knot).mean(), (values == knot).mean()
+        assert share == pytest.approx(below + equal / 2)
+    assert learned.knots[4:] == ((), ())
+    assert max(len(each[0]) for each in learned.knots if each) <= MOST_KNOTS
+    beyond = learned.transformed(np.array([[-1e9] * 6, [1e9] * 6]))
+    assert_array_equal(beyond[:, :4], [[each[1][end] for each in learned.knots[:4]]
+                                       for end in (0, -1)])  # fmt: skip
+
+
+@each_transform
+def test_what_is_missing_stays_missing_and_teaches_nothing(transform, data, rng):
+    learned = Normalizer.fit(data, None, transform)
+    holes = data.features.copy()
+    holes[rng.random(holes.shape) < 0.2] = np.nan
+    found = learned.transformed(holes)
+    assert_array_equal(np.isnan(found), np.isnan(holes))
+    full = learned.transformed(data.features)
+    assert_array_equal(found[~np.isnan(holes)], full[~np.isnan(holes)])
+    if transform == "log":
+        column = holes[:, :1]
+        kept = column[~np.isnan(column)][:, None]
+        assert transforms.choose_logs(column) == transforms.choose_logs(kept)
+
+
+@each_transform
+def test_features_that_cannot_be_bent_are_left_alone(transform):
+    values = np.tile(np.array([[0, 3, -1], [1, 3, 5]], np.float32), (20, 1))
+    learned = Normalizer.fit(as_data(values), "minmax", transform)
+    assert learned.transform_name is None
+    assert_array_equal(learned.transform(values), as_data(values).normalized("minmax").features)
+
+
+def test_many_rows_are_drawn_and_the_ends_are_those_of_all(monkeypatch, rng):
+    values = np.exp(2 * rng.standard_normal((5000, 1))).astype(np.float32)
+    whole = Normalizer.fit(as_data(values), None, "quantile")
+    monkeypatch.setattr(transforms, "SAMPLED_VALUES", 1000)
+    monkeypatch.setattr(transforms, "FEWEST_ROWS", 1000)
+    some = Normalizer.fit(as_data(values), None, "quantile")
+    assert some != whole
+    assert some == Normalizer.fit(as_data(values), None, "quantile")
+    knots, _ = some.knots[0]
+    assert (knots[0], knots[-1]) == (values.min(), values.max())
+    assert len(knots) <= MOST_KNOTS
+    assert_allclose(some.transformed(values), whole.transformed(values), atol=0.08)
+
+
+# -- as a part of the normalizer -----------------------------------------------------------------
+
+
+@each_how
+@each_transform
+def test_scaling_comes_after(transform, how, data):
+    learned = Normalizer.fit(data, how, transform)
+    bent = data.with_features(learned.transformed(data.features).astype(np.float32))
+    expected = bent if how is None else bent.normalized(how)
+    assert_allclose(learned(data).features, expected.features, rtol=1e-4, atol=1e-5)
+
+
+@each_how
+@each_transform
+def test_blocks_of_any_size_give_the_same(transform, how, data, monkeypatch):
+    learned = Normalizer.fit(data, how, transform)
+    expected = learned(data).features
+    monkeypatch.setattr(columns, "_BLOCK_VALUES", 30)
+    assert_array_equal(learned(data).features, expected)
+    again = Normalizer.fit(data, how, transform)
+    if how != "standard":  # sums are merged block by block
+        assert again == learned
+    rows = [learned.transform(row[None], [0, 1]) for row in data.features[:20]]
+    if how != "query-minmax":
+        assert_array_equal(np.concatenate(rows), expected[:20])
+
+
+@each_how
+@each_transform
+def test_a_saved_one_is_the_same_to_the_bit(transform, how, data):
+    learned = Normalizer.fit(data, how, transform)
+    again = Normalizer.from_dict(json.loads(json.dumps(learned.to_dict())))
+    assert again == learned
+    assert_array_equal(again(data).features, learned(data).features)
+    is_older = (transform, how) == ("root", "minmax")
+    assert learned.to_dict()["version"] == (2 if is_older else 3)
+    assert again.take([2, 0, 0]).transform_name == transform
+    of_rows = [0, data.n_items]
+    assert_array_equal(
+        again.take([2, 0, 0]).transform(data.features[:, [2, 0, 0]], of_rows),
+        again.transform(data.features, of_rows)[:, [2, 0, 0]],
+    )
+
+
+def test_root_minmax_is_minmax_after_roots(data):
+    assert Normalizer.fit(data, "root-minmax") == Normalizer.fit(data, "minmax", "root")
+    with pytest.raises(ParameterError, match=r"'root-minmax' with the transform 'log', expected "):
+        Normalizer.fit(data, "root-minmax", "log")
+    with pytest.raises(ParameterError, match="transform is 'sqrt', expected one of log, root, qua"):
+        Normalizer.fit(data, "minmax", "sqrt")
+
+
+@each_transform
+def test_what_is_not_finite_or_not_there_is_refused(transform, data):
+    values = data.features.copy()
+    values[3, 2] = np.inf
+    with pytest.raises(DataError, match="column 2 of the features has a value that is not finite"):
+        Normalizer.fit(data.with_features(values), "minmax", transform)
+    with pytest.raises(DataError, match="on a dataset without items"):
+        Normalizer.fit(data.subset([]), "query-minmax", transform)
+
+
+@each_how
+@each_transform
+def test_codes(transform, how, data):
+    """Of codes codes, that are off by their own step and by that of the codes they are made of."""
+    learned, coded = Normalizer.fit(data, how, transform), data.compact(16)
+    found = learned.features(coded.features, data.offsets)
+    assert found.bits == 16
+    expected = learned.transform(coded.features[:], data.offsets)
+    span = expected.max(axis=0) - expected.min(axis=0)
+    assert (np.abs(found[:] - expected) <= 1e-4 * span + 1e-6).all()
+    assert learned.foldable_scale(coded.features) is None
+
+
+# -- exports -------------------------------------------------------------------------------------
+
+
+@each_how
+@pytest.mark.parametrize(
+    ("kind", "transform"),
+    [(kind, transform) for kind in KINDS for transform in ("log", "quantile")]
+    + [("linear", "root")],
+)
+def test_onnx_scores_as_the_ranker(kind, transform, how, rng, tmp_path):
+    ranker, rows = made(kind, how, rng, transform=transform)
+    if transform == "root":  # which these features would not take
+        ranker.normalizer_ = replace(ranker.normalizer_, roots=(2, 1, 3, 0, 1, 5, 0))
+    by_query = how == "query-minmax"
+    written = export(ranker, tmp_path / "r.onnx", to="onnx", one_query=by_query)
+    session = onnxruntime.InferenceSession(written.path, providers=["CPUExecutionProvider"])
+    (scores,) = session.run(["scores"], {"features": rows})
+    expected = predict(ranker, rows)
+    assert np.abs(scores - expected).max() <= 1e-5 * np.abs(expected).max()
+    card = written.card.read_text()
+    told = {"log": "log of 1 + size over", "quantile": "quantiles between", "root": "square roots"}
+    assert by_query or told[transform] in card
+
+
+@pytest.mark.parametrize("transform", ["log", "quantile"])
+@pytest.mark.parametrize("how", ["minmax", None])
+def test_engines_take_trees_and_refuse_weights(transform, how, rng, tmp_path):
+    """Thresholds are found among all float32 numbers: rows at them, and right beside, agree."""
+    ranker, rows = made("boosted", how, rng, transform=transform)
+    path = export(ranker, tmp_path / "r.json", to="elasticsearch").path
+    found, expected = elasticsearch_scores(path, list(NAMES), rows), predict(ranker, rows)
+    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+    ranker, _ = made("linear", how, rng, transform=transform)
+    what = {"log": "logarithms", "quantile": "quantiles"}[transform]
+    for to, system in (("elasticsearch", "Elasticsearch"), ("solr", "Solr")):
+        with pytest.raises(ParameterError, match=rf"{system} cannot take the {what} that this "):
+            export(ranker, tmp_path / "new.json", to=to)
+
+
+# -- chosen by held-out clicks -------------------------------------------------------------------
+
+
+def world(seed, *, in_logs):
+    """Return log-normal features, relevance linear in their logarithms or as they are, clicks."""
+    rng = np.random.default_rng(seed)
+    n_queries, n_items, n_features = 150, 10, 4
+    z = rng.standard_normal((n_queries * n_items, n_features))
+    values = np.exp(2 * z).astype(np.float32)
+    weights = rng.uniform(0.5, 1.5, n_features)
+    useful = (z if in_logs else values / values.std(axis=0)) @ weights
+    order = np.argsort(np.argsort(useful.reshape(n_queries, n_items), axis=1), axis=1)
+    labels = np.where(order >= n_items - 2, 4, 0).ravel()
+    dataset = RankingDataset.from_arrays(values, labels, np.repeat(np.arange(n_queries), n_items))
+    policy = rng.standard_normal(len(values))
+    return dataset, simulate_clicks(dataset, policy, 4000, bias=PositionBias(1.0), rng=rng)
+
+
+def test_auto_chooses_what_relevance_is_linear_in():
+    """Of five worlds of each kind, at most one is taken for the other, by chance."""
+    chosen = {
+        in_logs: [
+            CounterSampleRanker(transform="auto", steps=2000, random_state=SEED)
+            .fit_log(*world(1000 * SEED + k, in_logs=in_logs))
+            .path_.transform
+            for k in range(5)
+        ]
+        for in_logs in (True, False)
+    }
+    assert chosen[True].count(None) <= 1
+    assert chosen[False].count(None) >= 4
+
+
+def test_auto_is_the_ranker_of_the_transform_that_it_chooses(tmp_path):
+    dataset, log = world(SEED, in_logs=True)
+    auto = CounterSampleRanker(transform="auto", steps=500, random_state=SEED).fit_log(dataset, log)
+    path = auto.path_
+    assert path.transforms == CANDIDATES
+    assert path.transform is not None
+    assert path.sentence.endswith(
+        f"Transform: {path.transform}, chosen among none, log, root and quantile."
+    )
+    assert {c.transform for c in path.candidates if c.share} == {path.transform}
+    assert auto.transform_ == path.transform
+    named = CounterSampleRanker(transform=path.transform, steps=500, random_state=SEED)
+    named.fit_log(dataset, log)
+    assert_array_equal(auto.weights_, named.weights_)
+    assert auto.normalizer_ == named.normalizer_
+    assert named.path_.is_shown or not path.is_shown  # more was tried
+    auto.save(tmp_path / "ranker.json")
+    loaded = load_ranker(tmp_path / "ranker.json")
+    assert loaded.transform_ == path.transform
+    assert loaded.provenance_["choice"] == path.sentence
+    assert_array_equal(loaded.predict(dataset), auto.predict(dataset))
+
+
+@pytest.mark.parametrize("in_logs", [True, False])
+def test_what_is_kept_is_imitated_as_well_as_can_be(in_logs):
+    """By the clicks of five queries nothing is shown, so that what was served is kept."""
+    dataset, log = world(SEED, in_logs=True)
+    values = dataset.features.astype(np.float64)
+    policy = (np.log(values) if in_logs else values) @ [1.0, 0.5, -0.5, 2.0]
+    ranker = CounterSampleRanker(transform="auto", steps=100, random_state=SEED)
+    few = log.of_queries(np.arange(5))
+    path = ranker.fit_log(dataset, few, baseline=policy).path_
+    assert path.kept == 1
+    assert (path.transform is None) != in_logs
+    assert ranker.served_.agreement > 0.85
+
+
+def test_one_standard_error_and_all_that_was_tried(rng):
+    dataset, log = world(SEED, in_logs=True)
+    held_out = HeldOut(dataset, log, rng=np.random.default_rng(SEED))
+    good = held_out.sums([fold.validation.labels for fold in held_out.folds])
+    noise = rng.standard_normal(dataset.n_items)
+    bad = held_out.sums([noise[: fold.validation.n_items] for fold in held_out.folds])
+    turns = np.resize([1.0, -1.0], len(good)) * (np.arange(len(good)) < len(good) // 2 * 2)
+    near = good + 0.1 * turns  # here a little more, there a little less
+    low = np.array([0.2, 0.3, 0.4])
+    for sums, expected in (([near, bad, good], 0), ([bad, near, good], 1), ([bad, bad, good], 2)):
+        assert simplest_as_good(held_out, sums, low, [None, "log", "root"]) == expected
+    assert simplest_as_good(held_out, [near, bad, good], low - 0.25, [None, "log", "root"]) == 2
+    # Whether the better of two is shown to be better depends on how many were tried.
+    others = [
+        held_out.sums([rng.standard_normal(f.validation.n_items) for f in held_out.folds])
+        for _ in range(200)
+    ]
+    alone, among = (
+        compare_with(held_out, [others[0]], bad, beside=beside, safety=0.95,
+                     rng=np.random.default_rng(SEED))
+        for beside in ((), others[1:])
+    )  # fmt: skip
+    assert_array_equal(alone.share, among.share)
+    assert alone.is_shown >= among.is_shown
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"transform": "auto", "learning_rate": 0.1}, "transform is 'auto' with a learning rate"),
+        ({"transform": "auto", "normalize": "root-minmax"}, "'root-minmax' with transform='auto'"),
+        ({"transform": "log", "normalize": "root-minmax"}, "'root-minmax' with the transform 'log"),
+        ({"transform": ["log"]}, r"transform is \['log'\], expected one of log, root, quantile"),
+    ],
+)
+def test_what_cannot_be_asked_of_a_linear_ranker(params, told):
+    with pytest.raises(ParameterError, match=told):
+        CounterSampleRanker(**params).fit_log(*tiny())
+
+
+def test_networks_choose_as_well():
+    pytest.importorskip("torch")
+    from countersample.torch import NeuralRanker
+
+    dataset, log = world(SEED, in_logs=True)
+    settings = {"hidden": (8,), "epochs": 4, "learning_rate": 0.01, "random_state": SEED}
+    auto = NeuralRanker(transform="auto", **settings).fit_log(dataset, log)
+    assert auto.path_.transforms == CANDIDATES
+    assert auto.path_.transform == auto.transform_ is not None
+    assert auto.path_.kept == 0
+    with pytest.raises(ParameterError, match="transform is 'auto' without patience, expected"):
+        NeuralRanker(transform="auto", patience=None).fit_log(dataset, log)
