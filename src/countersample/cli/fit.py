@@ -226,6 +226,8 @@ def _settings_text(found: Fit) -> str:
     told += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
     if found.path is not None:
         told.append(f"{found.path.kept:.0%} kept of what was logged")
+    if found.settings["half_life"] is not None:
+        told.append(f"half-life {found.settings['half_life']}")
     clip = chosen["clip"]
     return ", ".join([*told, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
 

@@ -87,6 +87,8 @@ class Impressions(AbstractContextManager["Impressions"]):
         Whether ids came as text of a CSV file, so that "7" may mean the number.
     has_events : bool
         Whether events, by their values, tell what is a click.
+    joins_queries : bool
+        Whether queries that differ in case and blanks only are one.
     left_out : Suspicious, optional
         What `without_suspicious` left out.
     half_life : float, optional
@@ -99,6 +101,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     source: str
     has_text_ids: bool = False
     has_events: bool = False
+    joins_queries: bool = False
     left_out: Suspicious | None = None
     half_life: float | None = None
     _opened: Opened = field(default_factory=lambda: Opened(ExitStack()))
@@ -364,7 +367,10 @@ def read_impressions(
             raise ParameterError("reader is for files, not for a frame: name its columns instead")
         else:
             log = _read_frame(source, preparation, engine, settings, cleanup)
-        return replace(log, has_events=bool(preparation.values), _opened=Opened(cleanup.pop_all()))
+        return replace(
+            log, has_events=bool(preparation.values), joins_queries=preparation.join_queries,
+            _opened=Opened(cleanup.pop_all()),
+        )  # fmt: skip
 
 
 def _read_files(
