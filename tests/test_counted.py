@@ -20,7 +20,7 @@ from countersample.clicks.impressions import (
 )
 from countersample.clicks.impressions.counted.counting import bucket_of
 from countersample.clicks.impressions.counted.files import BUCKETS
-from countersample.errors import DataError, ParameterError
+from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import fit_from_impressions
 
 ARRAYS = ("query", "item", "position", "context", "impressions", "clicks", "value", "sessions",
@@ -282,6 +282,34 @@ def test_settings_of_a_raw_log_are_refused_for_counts(tmp_path):
         shutil.copytree(tmp_path / "2026-03-01", tmp_path / name / "2026-03-01")
     with pytest.raises(DataError, match="2026-03-01 is there twice"):
         read_impressions(f"{tmp_path}/[ot]*")
+
+
+def test_places_that_are_not_for_counts_are_refused(tmp_path):
+    log = read_impressions(day_log(SEED, only=["timestamp"]))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ParameterError, match="is a file, expected a folder"):
+        count_days(log, tmp_path / "file")
+    with pytest.raises(ParameterError, match=r"has files that are no counts \(file\)"):
+        count_days(log, tmp_path)
+    with pytest.raises(CounterSampleError, match="cannot be written"):
+        count_days(log, tmp_path / "file" / "inner")
+    count_days(log, tmp_path / "counts")
+    with pytest.raises(ParameterError, match="these are counts already"):
+        count_days(read_impressions(tmp_path / "counts"), tmp_path / "again")
+
+
+def test_queries_that_are_joined_stay_so(tmp_path):
+    table = day_log(SEED, only=["timestamp"])
+    names = [
+        name.upper() if k % 2 else name for k, name in enumerate(table["query_id"].to_pylist())
+    ]
+    log = read_impressions(table.set_column(0, "query_id", [names]), join_queries=True)
+    count_days(log, tmp_path)
+    with pytest.raises(ParameterError, match="join_queries"):
+        read_impressions(tmp_path)
+    same_counts(read_impressions(tmp_path, join_queries=True).counts(), log.counts())
+    taken = forget_counts(tmp_path, queries=["Q1 "])
+    assert taken.n_impressions == table["query_id"].to_pylist().count("q1")
 
 
 def test_rows_that_cannot_be_counted_are_refused_or_told(tmp_path):

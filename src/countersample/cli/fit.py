@@ -254,6 +254,8 @@ def _settings_text(found: Fit) -> str:
     before = found.ranker.provenance_.get("previous")
     if before is not None:
         told.append(f"going on from a ranker of {before['n_clicks']:,.0f} clicks")
+    if found.settings["half_life"] is not None:
+        told.append(f"half-life {found.settings['half_life']}")
     clip = chosen["clip"]
     return ", ".join([*told, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
 

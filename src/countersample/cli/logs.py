@@ -180,7 +180,7 @@ def _show_check(found: LogCheck, supports: list[Support]) -> None:
         ("rows", f"{problems.n_rows:,}, of which {problems.n_invalid:,} impossible"),
         ("impressions", f"{counts.n_impressions:,}"),
         ("clicks", f"{counts.n_clicks:,}, {100 * counts.n_clicks / counts.n_impressions:.2f} %"),
-        ("sessions", "not logged" if found.n_sessions is None else f"{found.n_sessions:,}"),
+        ("sessions", _sessions_text(found)),
         ("queries", f"{len(counts.query_ids):,}"),
         ("items", f"{found.n_items:,}"),
         ("query-item pairs", f"{found.n_pairs:,}, {share:.1f} % of them seen at several positions"),
@@ -214,6 +214,12 @@ def _show_check(found: LogCheck, supports: list[Support]) -> None:
                                  subsequent_indent=" " * 9))  # fmt: skip
     for warning in found.warnings:
         _show.paragraph(f"Warning: {warning}")
+
+
+def _sessions_text(found: LogCheck) -> str:
+    if found.n_sessions is not None:
+        return f"{found.n_sessions:,}"
+    return "not known" if "session" in found.columns else "not logged"
 
 
 def _contexts_text(counts: PositionCounts) -> str:

@@ -91,6 +91,8 @@ class Impressions(AbstractContextManager["Impressions"]):
         Whether ids came as text of a CSV file, so that "7" may mean the number.
     has_events : bool
         Whether events, by their values, tell what is a click.
+    joins_queries : bool
+        Whether queries that differ in case and blanks only are one.
     left_out : Suspicious, optional
         What `without_suspicious` left out.
     features : tuple of str
@@ -105,6 +107,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     source: str
     has_text_ids: bool = False
     has_events: bool = False
+    joins_queries: bool = False
     left_out: Suspicious | None = None
     features: tuple[str, ...] = ()
     half_life: float | None = None
@@ -408,11 +411,9 @@ def read_impressions(
         else:
             log = _read_frame(source, preparation, engine, settings, cleanup)
         return replace(
-            log,
-            has_events=bool(preparation.values),
-            features=preparation.features,
-            _opened=Opened(cleanup.pop_all()),
-        )
+            log, has_events=bool(preparation.values), joins_queries=preparation.join_queries,
+            features=preparation.features, _opened=Opened(cleanup.pop_all()),
+        )  # fmt: skip
 
 
 def _read_files(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from countersample._files import is_folder, is_other
+from countersample._files import is_file, is_folder, is_other
 from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.assembling import integers
 from countersample.clicks.impressions.counted.files import (
@@ -25,7 +25,7 @@ from countersample.clicks.impressions.counted.files import (
 from countersample.clicks.impressions.engines import find_engine
 from countersample.clicks.impressions.suspicion import describe_sessions
 from countersample.clicks.impressions.tallying import check_total
-from countersample.errors import DataError, ParameterError
+from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,8 +119,9 @@ def count_days(
     array([0, 1, 1])
     """
     home = Path(folder)
-    if is_other(home):
-        raise ParameterError(f"{home} is a file, expected a folder for counts")
+    _check_home(home)
+    if hasattr(log, "parts"):
+        raise ParameterError(f"{log.source}: these are counts already, expected a raw log")
     if keep_users and "client" not in log.columns:
         raise DataError(
             f"{log.source}: no column 'client', so there are no users to keep: name it with "
@@ -132,12 +133,31 @@ def count_days(
     problems = [  # of all days, before one is written
         _problems(part, label, skip_impossible=skip_impossible) for label, _, part in parts
     ]
-    home.mkdir(parents=True, exist_ok=True)
-    told = {"suspicious": "keep" if log.left_out is None else "drop", **(settings or {})}
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CounterSampleError(f"{home}: cannot be written: {error.strerror}") from error
+    told = {
+        "suspicious": "keep" if log.left_out is None else "drop",
+        "join_queries": log.joins_queries,
+        **(settings or {}),
+    }
     return [
         _count(part, home / label, label, day, told, found, keep_users)
         for (label, day, part), found in zip(parts, problems, strict=True)
     ]
+
+
+def _check_home(home: Path) -> None:
+    """Refuse a place that is not for counts alone: a log in it would be read no more."""
+    if is_other(home):
+        raise ParameterError(f"{home} is a file, expected a folder for counts")
+    if is_folder(home):
+        others = [path.name for path in home.iterdir() if path.name[0] != "." and is_file(path)]
+        if others:
+            raise ParameterError(
+                f"{home} has files that are no counts ({others[0]}), expected a folder of its own"
+            )
 
 
 def _split(

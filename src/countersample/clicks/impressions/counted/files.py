@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -142,7 +143,7 @@ class Part:
         path = self.folder / f"{table}.parquet"
         try:
             data = path.read_bytes() if is_file(path) else b""
-            if _hash(data) != self.files[table]:
+            if hash_of(data) != self.files[table]:
                 raise DataError(f"{path.name} is not what was written")
             found = parquet.ParquetFile(pa.BufferReader(data)).read()
             found.validate(full=True)
@@ -170,9 +171,9 @@ def write_part(folder: Path, part: Part, tables: Mapping[str, pa.Table]) -> Part
             table = tables[name].select(schema.names).cast(schema)
             keys = [(column, "ascending") for column in schema.names if column not in _SUMS]
             parquet.write_table(table.sort_by(keys).combine_chunks(), path, compression="zstd")
-            files[name] = _hash(path.read_bytes())
+            files[name] = hash_of(path.read_bytes())
         header = _header(part, files)
-        header[_CHECKSUM] = _checksum(header)
+        header[_CHECKSUM] = checksum_of(header)
         (temporary / HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
     return read_part(folder)
 
@@ -203,7 +204,9 @@ def parts_of(folder: Path) -> list[Path]:
         return []
     if is_part(folder):
         return [folder]
-    return sorted(path for path in folder.iterdir() if path.name[0] != "." and is_part(path))
+    with suppress(OSError):  # one that nobody may look into
+        return sorted(path for path in folder.iterdir() if path.name[0] != "." and is_part(path))
+    return []
 
 
 def read_part(folder: Path) -> Part:
@@ -217,7 +220,7 @@ def read_part(folder: Path) -> Part:
             f"{_AGAIN}"
         )
     try:
-        if header.pop(_CHECKSUM, None) != _checksum(header):
+        if header.pop(_CHECKSUM, None) != checksum_of(header):
             raise DataError(f"{HEADER} is not what was written")
         return _part(header, folder)
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
@@ -325,13 +328,14 @@ def _number(value: object) -> int | None:
     return value
 
 
-def _hash(data: bytes) -> str:
+def hash_of(data: bytes) -> str:
+    """Return a hash of what a file has."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _checksum(header: dict[str, Any]) -> str:
+def checksum_of(header: dict[str, Any]) -> str:
     """Return a hash of what a header says, however it is laid out."""
-    return _hash(json.dumps(header, sort_keys=True).encode())
+    return hash_of(json.dumps(header, sort_keys=True).encode())
 
 
 def _first(error: Exception) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
+from countersample._files import is_folder
 from countersample.clicks.impressions.aggregation import Problems
 from countersample.clicks.impressions.assembling import encode, integers, rows_of
 from countersample.clicks.impressions.counted.files import (
@@ -222,7 +223,7 @@ def _units(seen: list[pa.Table], clicks: list[pa.Table]) -> Any:  # noqa: ANN401
 def counts_at(source: str) -> list[Path]:
     """Return the folders of counts that a path, or a pattern, means; none where it is no counts."""
     found = [Path(source)]
-    if not found[0].exists() and glob.has_magic(source):
+    if not is_folder(found[0]) and glob.has_magic(source):
         found = [Path(path) for path in sorted(glob.glob(source))]  # noqa: PTH207 (may be absolute)
     parts = [part for folder in found for part in parts_of(folder)]
     return parts if all(parts_of(folder) for folder in found) else []
@@ -254,7 +255,7 @@ def read_counts(
         frame = _frame(made, parts)
         return CountedImpressions(
             frame, made.name, source, has_text_ids=parts[0].has_text_ids,
-            has_events=parts[0].has_events, parts=parts, made=made,
+            has_events=parts[0].has_events, joins_queries=join_queries, parts=parts, made=made,
             _opened=Opened(cleanup.pop_all()),
         )  # fmt: skip
 
