@@ -10,8 +10,10 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import duckdb
 import jsonschema
 import numpy as np
+import pyarrow as pa
 
 SCHEMAS = Path(__file__).parent / "schemas"
 F = np.float32
@@ -196,3 +198,16 @@ def _solr_trees(params, names, values):
 
     assert all(float(tree["weight"]) == 1 for tree in params["trees"])
     return _sum_of_trees([tree["root"] for tree in params["trees"]], score, len(values))
+
+
+# -- SQL -------------------------------------------------------------------------------------------
+
+
+def sql_scores(path, names, rows):
+    """Have DuckDB read the view; `test_export_sql.py` has other databases."""
+    with duckdb.connect() as connection:
+        columns = {"query": np.zeros(len(rows), int), "item": np.arange(len(rows))}
+        table = pa.table(columns | dict(zip(names, np.asarray(rows).T, strict=True)))
+        connection.register("features", table)
+        connection.execute(path.read_text().replace("CREATE OR REPLACE", "CREATE TEMPORARY"))
+        return connection.table(path.stem).order("item").fetchnumpy()["score"]

@@ -162,8 +162,8 @@ TOO_LARGE = (2 - 2.0**-24) * 2.0**127  # half way to 2^128, to which it is round
 VALUES = {
     0.1: np.float32(0.1), -0.0: 0, 1e-60: 0, -(2.0**-150): 0, 1.5 * 2.0**-150: 2.0**-149,
     2.0**-149: 2.0**-149, 1.1e-38: np.float32(1.1e-38), MOST: MOST, -MOST: -MOST,
-    float(np.nextafter(TOO_LARGE, 0)): MOST, TOO_LARGE: None, 1e300: None, np.inf: None, -np.inf: None,
-    np.nan: None, None: None, 16777217.0: 16777216,
+    float(np.nextafter(TOO_LARGE, 0)): MOST, TOO_LARGE: None, 1e300: None,
+    np.inf: None, -np.inf: None, np.nan: None, None: None, 16777217.0: 16777216,
 }  # fmt: skip
 
 
