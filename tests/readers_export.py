@@ -15,8 +15,10 @@ from functools import cache, partial
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import duckdb
 import jsonschema
 import numpy as np
+import pyarrow as pa
 
 SCHEMAS = Path(__file__).parent / "schemas"
 F = np.float32
@@ -259,3 +261,16 @@ def solr_features(path, store, documents):
     assert len(set(names)) == len(names)
     fields = [feature["params"]["field"] for feature in features]
     return names, np.array([[document.get(f, 0.0) for f in fields] for document in documents])
+
+
+# -- SQL -------------------------------------------------------------------------------------------
+
+
+def sql_scores(path, names, rows):
+    """Have DuckDB read the view; `test_export_sql.py` has other databases."""
+    with duckdb.connect() as connection:
+        columns = {"query": np.zeros(len(rows), int), "item": np.arange(len(rows))}
+        table = pa.table(columns | dict(zip(names, np.asarray(rows).T, strict=True)))
+        connection.register("features", table)
+        connection.execute(path.read_text().replace("CREATE OR REPLACE", "CREATE TEMPORARY"))
+        return connection.table(path.stem).order("item").fetchnumpy()["score"]

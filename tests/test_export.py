@@ -26,7 +26,7 @@ from made_rankers import (
     some_trees,
     with_holes,
 )
-from readers_export import elasticsearch_scores, solr_scores
+from readers_export import elasticsearch_scores, solr_scores, sql_scores
 
 from countersample import CounterSampleRanker, simulate_clicks, synthetic
 from countersample._extras import MissingExtraError
@@ -66,8 +66,13 @@ READERS = {
     "elasticsearch": elasticsearch_scores,
     "opensearch": elasticsearch_scores,
     "solr": solr_scores,
+    "sql": sql_scores,
 }
-OPTIONS = {"model_type": "ranklib", "feature_store": "shop", "one_query": True}
+OPTIONS = {
+    "model_type": "ranklib", "feature_store": "shop", "one_query": True, "dialect": "spark",
+    "table": "shop", "query": "query",
+}  # fmt: skip
+BY_QUERY = {"one_query": True, "query": "query"}  # what a target needs, one of them
 
 
 @pytest.mark.parametrize("to", TARGETS)
@@ -85,7 +90,7 @@ class TestEveryTarget:
         written = export(ranker, tmp_path / "r.out", to=to)
         found = READERS[to](written.path, NAMES, rows)
         # Where systems keep means as float32, these are rounded.
-        shifted = kind == "linear" and how == "standard" and to != "onnx"
+        shifted = kind == "linear" and how == "standard" and to not in {"onnx", "sql"}
         assert_same(found, predict(ranker, rows), up_to_a_constant=shifted)
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -94,8 +99,8 @@ class TestEveryTarget:
         with pytest.raises(ParameterError):
             export(ranker, tmp_path / "r.out", to=to)
         assert not any(tmp_path.iterdir())
-        if "one_query" in TARGETS[to].options:
-            export(ranker, tmp_path / "r.out", to=to, one_query=True)
+        for option in TARGETS[to].options.intersection(BY_QUERY):
+            export(ranker, tmp_path / "r.out", to=to, **{option: BY_QUERY[option]})
             assert_same(READERS[to](tmp_path / "r.out", NAMES, rows), predict(ranker, rows))
 
     def test_other_names_than_in_training(self, to, rng, tmp_path):

@@ -20,8 +20,8 @@ BY_QUERY = (
     "normalize=None, or export to ONNX with one_query=True (--to onnx --one-query)"
 )
 NEURAL = (
-    " cannot express a neural ranker: export it to ONNX or Solr (--to onnx, --to solr), or train a "
-    "linear or boosted one"
+    " cannot express a neural ranker: export it to ONNX or Solr or SQL (--to onnx, --to solr, --to "
+    "sql), or train a linear or boosted one"
 )
 NAMELESS = (
     " knows features by name, and this ranker has none: give the 7 names, in the order of "
@@ -31,6 +31,10 @@ ONE_QUERY = (
     "this ranker normalises by query (normalize='query-minmax'), so its graph has to be called "
     "with all items of one query: say that you will with one_query=True (--one-query), or train "
     "with normalize='minmax' or 'standard'"
+)
+NO_QUERY = (
+    "this ranker normalises by query (normalize='query-minmax'), so the view has to know which "
+    "items belong together: name the column of the query with query (--query)"
 )
 NOT_ONE_QUERY = (
     "one_query is True, expected it only for a ranker with normalize='query-minmax': leave it out, "
@@ -73,6 +77,12 @@ class TestRefused:
             ("boosted", None, {"to": "elasticsearch", "names": None}, f"Elasticsearch{NAMELESS}"),
             ("linear", "query-minmax", {"to": "onnx"}, ONE_QUERY),
             ("linear", None, {"to": "onnx", "one_query": True}, NOT_ONE_QUERY),
+            ("linear", "query-minmax", {"to": "sql"}, NO_QUERY),
+            ("linear", None, {"to": "sql", "names": None}, f"SQL{NAMELESS}"),
+            (
+                "linear", None, {"to": "onnx", "dialect": "spark"},
+                "dialect is given, expected it left out: onnx has no such choice",
+            ),
             (
                 "linear", None, {"to": "solr", "one_query": True},
                 "one_query is given, expected it left out: solr has no such choice",
@@ -88,7 +98,7 @@ class TestRefused:
             ("boosted", None, {"to": "opensearch", "model_type": "linear"}, TREES),
             (
                 "linear", None, {"to": "vespa"},
-                "to is 'vespa', expected one of onnx, elasticsearch, opensearch, solr",
+                "to is 'vespa', expected one of onnx, elasticsearch, opensearch, solr, sql",
             ),
             ("linear", None, {"to": "solr", "name": "my model"}, NAME),
             ("linear", None, {"to": "onnx", "feature_names": ["a", "b"]}, TOO_FEW),

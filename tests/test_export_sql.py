@@ -18,6 +18,7 @@ from countersample.export.sql_dialects import DIALECTS
 from countersample.scorers import LinearScorer, TreesScorer
 
 HOWS = [None, "minmax", "standard", "root-minmax", "query-minmax"]
+WIDE = 5  # the feature with the largest scale
 MOST = float(np.finfo(np.float32).max)
 
 
@@ -157,12 +158,12 @@ class TestScores:
 
 
 # What float64 columns may have, and what `predict` makes of it: None where that is refused.
-TOO_LARGE = float(np.nextafter((2 - 2.0**-24) * 2.0**127, np.inf))
+TOO_LARGE = (2 - 2.0**-24) * 2.0**127  # half way to 2^128, to which it is rounded
 VALUES = {
     0.1: np.float32(0.1), -0.0: 0, 1e-60: 0, -(2.0**-150): 0, 1.5 * 2.0**-150: 2.0**-149,
     2.0**-149: 2.0**-149, 1.1e-38: np.float32(1.1e-38), MOST: MOST, -MOST: -MOST,
-    np.nextafter(TOO_LARGE, 0): MOST, TOO_LARGE: None, 1e300: None, np.inf: None, -np.inf: None,
-    np.nan: None, None: None, 16777217.0: 16777216,
+    float(np.nextafter(TOO_LARGE, 0)): MOST, TOO_LARGE: None, 1e300: None,
+    np.inf: None, -np.inf: None, np.nan: None, None: None, 16777217.0: 16777216,
 }  # fmt: skip
 
 
@@ -175,13 +176,13 @@ class TestValues:
             read = np.array([x for x in VALUES.values() if x is not None], np.float32)
             scorer = some_trees(rng, [read] * len(NAMES))
             ranker = ranker_of(kind, scorer, names=NAMES)
-        given = [list(VALUES)] + [[1.5] * len(VALUES)] * (len(NAMES) - 1)
-        columns = {"item": range(len(VALUES))} | dict(zip(NAMES, given, strict=True))
+        columns = {"item": range(len(VALUES))} | dict.fromkeys(NAMES, [1.5] * len(VALUES))
+        columns[NAMES[WIDE]] = list(VALUES)
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
         scores = numbers(database.score(table, written(ranker, dialect, tmp_path))["score"])
         is_read = np.array([x is not None for x in VALUES.values()])
         rows = np.full((len(VALUES), len(NAMES)), 1.5, np.float32)
-        rows[is_read, 0] = [x for x in VALUES.values() if x is not None]
+        rows[is_read, WIDE] = [x for x in VALUES.values() if x is not None]
         assert_same(kind, scores[is_read], predict(ranker, rows)[is_read])
         assert np.isnan(scores[~is_read]).all()
 
