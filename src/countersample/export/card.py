@@ -21,6 +21,7 @@ from countersample.export.serving import (
     example,
     heaviest,
     linear_weights,
+    names_of,
     needs,
     splits,
     time_of_query,
@@ -217,8 +218,11 @@ def _ranges(spec: ModelSpecification) -> Iterable[tuple[str, str]]:
 def _columns_of_features(spec: ModelSpecification) -> dict[str, Sequence[str]]:
     columns: dict[str, Sequence[str]] = {
         "index": [str(index) for index in range(spec.n_features)],
-        "name": spec.feature_names or ["–"] * spec.n_features,
+        "name": names_of(spec) if spec.feature_names else ["–"] * spec.n_features,
     }
+    if (imputer := getattr(spec, "imputer", None)) is not None:
+        filled = [f"{value:.6g}" for value in imputer.fill]
+        columns["if missing"] = [*filled, *["–"] * len(imputer.indicators)]
     normalizer = spec.normalizer
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
         if normalizer.roots is not None:

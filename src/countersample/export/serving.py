@@ -66,7 +66,7 @@ def _missing(spec: ModelSpecification) -> str:
     if imputer is not None:
         told = "each becomes the number that was learned for its feature"
         n = len(imputer.indicators)
-        return told if not n else f"{told}; {n:,} features have another one that says so"
+        return told if not n else f"{told}, and {n:,} more features are 1 where one was missing"
     if getattr(spec.scorer, "missing_left", None) is not None:
         return "each question of a tree has a branch for them"
     return (
@@ -169,7 +169,7 @@ def example(spec: ModelSpecification) -> list[Block]:
 
 
 def _table(spec: ModelSpecification, found: Example) -> Grid:
-    names, shown = _names(spec), found.shown
+    names, shown = names_of(spec), found.shown
     weights = linear_weights(spec)
     columns = {"feature": [names[i] for i in shown], "value": _texts(found.filled[-1, shown])}
     if spec.normalizer is not None:
@@ -194,7 +194,7 @@ def _path(spec: ModelSpecification, scorer: TreesScorer, found: Example) -> list
     asking = np.flatnonzero(trees.feature[trees.roots] != LEAF)
     if not len(asking):
         return []
-    names, node, asked = _names(spec), int(trees.roots[asking[0]]), []
+    names, node, asked = names_of(spec), int(trees.roots[asking[0]]), []
     while (feature := int(trees.feature[node])) != LEAF:
         is_left = bool(row[feature] <= trees.threshold[node])
         question = f"{names[feature]} ≤ {trees.threshold[node]:.6g}"
@@ -241,7 +241,7 @@ def _n_raw(spec: ModelSpecification) -> int:
     return spec.n_features if imputer is None else imputer.n_features
 
 
-def _names(spec: ModelSpecification) -> list[str]:
+def names_of(spec: ModelSpecification) -> list[str]:
     """Return what features are called, by their number where they have no names."""
     imputer = getattr(spec, "imputer", None)
     names = spec.feature_names or tuple(f"feature {index}" for index in range(_n_raw(spec)))
@@ -251,7 +251,7 @@ def _names(spec: ModelSpecification) -> list[str]:
 
 
 def _texts(values: NDArray[Any]) -> list[str]:
-    return [f"{value:.6g}" for value in values]
+    return [f"{value + 0.0:.6g}" for value in values]  # no −0
 
 
 # -- how long it takes -----------------------------------------------------------------------------
