@@ -10,6 +10,7 @@ from typing import Any
 
 from countersample import __version__
 from countersample._cores import available_cores
+from countersample._machine import cpu_name
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,13 +33,10 @@ def machine() -> dict[str, Any]:
 
 def cpu_model() -> str:
     """Return the name that a CPU gives itself, or else its architecture."""
-    told = ""
+    told = None
     if platform.system() == "Darwin":
-        told = said("sysctl", "-n", "machdep.cpu.brand_string") or ""
-    elif (info := Path("/proc/cpuinfo")).exists():
-        names = (line for line in info.read_text().splitlines() if line.startswith("model name"))
-        told = next(names, "").partition(":")[2].strip()
-    return told or platform.processor() or platform.machine()
+        told = said("sysctl", "-n", "machdep.cpu.brand_string")
+    return told or cpu_name()
 
 
 def commit() -> str | None:

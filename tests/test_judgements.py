@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partialmethod
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from scipy import stats
 from shops import make, opened
 
 from countersample import PositionBias
-from countersample.clicks.impressions import PositionCounts, read_impressions
+from countersample.clicks.impressions import Impressions, PositionCounts, read_impressions
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import judgements_from_impressions
 from countersample.fitting.judgements import relevance_of_pairs
@@ -315,6 +316,20 @@ class TestRefused:
         assert found.item_id.tolist() == ["x"]
         assert found.n_left_out == 1
         assert "10 clicks where there is no propensity are left out." in found.warnings
+
+    def test_items_that_are_counted_together_are_not_judged(self, monkeypatch):
+        """Of a log with very many, those without a click; those with one are as ever."""
+        log, _ = make(SEED, queries=20, sessions=400)
+        every = judgements_from_impressions(read_impressions(log), propensities=PositionBias(1.0))
+        monkeypatch.setattr(Impressions, "check", partialmethod(Impressions.check, most_groups=0))
+        found = judgements_from_impressions(
+            read_impressions(log), propensities=PositionBias(1.0), grades=every.cut_offs
+        )
+        clicked = every.clicks > 0
+        assert 0 < found.n_together <= 20
+        assert found.item_id.tolist() == every.item_id[clicked].tolist()
+        assert np.array_equal(found.relevance, every.relevance[clicked])
+        assert np.array_equal(found.high, every.high[clicked])
 
     def test_values_are_not_counted(self):
         log = pa.table(LOG | {"value": [180.0, 10.0]})

@@ -63,7 +63,7 @@ def _missing(spec: ModelSpecification) -> str:
     if spec.imputer is not None:
         told = "each becomes the number that was learned for its feature"
         n = len(spec.imputer.indicators)
-        return told if not n else f"{told}; {n:,} features have another one that says so"
+        return told if not n else f"{told}, and {n:,} more features are 1 where one was missing"
     if spec.takes_missing:
         return "each question of a tree has a branch for them"
     return (
@@ -240,7 +240,7 @@ def _names(spec: ModelSpecification) -> list[str]:
 
 
 def _texts(values: NDArray[Any]) -> list[str]:
-    return [f"{value:.6g}" for value in values]
+    return [f"{value + 0.0:.6g}" for value in values]  # no −0
 
 
 # -- how long it takes -----------------------------------------------------------------------------
