@@ -20,16 +20,14 @@ from countersample.clicks.impressions import read_impressions, write_training_sh
 from countersample.propensity import estimate
 
 
-def write_shards(folder: Path, *, master: str, queries: int, n_shards: int) -> None:
+def write_shards(spark: SparkSession, folder: Path, *, queries: int, n_shards: int) -> None:
     """Write the shards of a shop beside its log."""
-    with SparkSession.builder.master(master).getOrCreate() as spark:
-        log = read_impressions(spark.read.parquet(str(folder / "impressions.parquet")))
-        sample = log.sample_queries(queries, seed=0)
-        propensities = estimate(sample.counts(), method="all-pairs")
-        features = spark.read.parquet(str(folder / "features.parquet"))
-        report = write_training_shards(
-            log, features, propensities, folder / "shards", n_shards=n_shards
-        )
+    log = read_impressions(spark.read.parquet(str(folder / "impressions.parquet")))
+    propensities = estimate(log.sample_queries(queries).counts(), method="all-pairs", rng=0)
+    features = spark.read.parquet(str(folder / "features.parquet"))
+    report = write_training_shards(
+        log, features, propensities, folder / "shards", n_shards=n_shards
+    )
     print(f"{report.n_joined:,} clicks are in {folder / 'shards'}: {report.sentence()}")
 
 
@@ -40,7 +38,9 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--queries", type=int, default=10_000, help="to estimate propensities by")
     parser.add_argument("--n-shards", type=int, default=4)
-    write_shards(**vars(parser.parse_args()))
+    options = parser.parse_args()
+    with SparkSession.builder.master(options.master).getOrCreate() as spark:
+        write_shards(spark, options.folder, queries=options.queries, n_shards=options.n_shards)
 
 
 if __name__ == "__main__":

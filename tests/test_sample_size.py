@@ -149,6 +149,7 @@ def test_a_larger_sample_costs_less(sizes):
         each.n_queries for each in sizes.sizes if each.cost_high <= 0.05
     )
     assert "times the largest sample" in sizes.sentence
+    assert json.loads(json.dumps(sizes.to_dict()))["sentence"] == sizes.sentence
 
 
 def test_a_curve_is_found_again():
@@ -200,8 +201,6 @@ def test_commands(shop, run, tmp_path):
     assert told == f"{n_rows:,} rows, all of at most 350 queries, are in {out}\n"
     command = ["log", "sample-size", str(out), "--features", str(shop / "features.parquet"),
                "--gamma", "1", "--of-queries", "1000"]  # fmt: skip
-    found = json.loads(run(*command, "--json"))
-    assert found["of_queries"] == 1000
     printed = run(*command)
     assert "cost against 1,000" in printed
     assert "not tried" in printed

@@ -16,6 +16,7 @@ import pytest
 from conftest import ROOT, SEED
 from numpy.testing import assert_allclose
 from pyarrow import parquet
+from shops import load_example
 
 from countersample import ClickLog, CounterSampleRanker, evaluate
 from countersample.clicks.impressions import (
@@ -249,6 +250,18 @@ def test_features_that_cannot_be_joined(made, cluster, tmp_path):
 def test_a_log_that_another_engine_counts(made, tmp_path):
     with pytest.raises(ParameterError, match="counted by duckdb, expected spark"):
         write_training_shards(read_impressions(made[0]), None, THETA, tmp_path / "x")
+
+
+def test_the_example_writes_shards(cluster, tmp_path, capsys):
+    """With propensities that a sample of the queries gives."""
+    load_example("make_shop_log").write_shop(tmp_path, queries=60, sessions=2000, seed=SEED)
+    example = load_example("shards_by_spark")
+    example.write_shards(cluster, tmp_path, queries=50, n_shards=2)
+    assert "clicks have features and a propensity" in capsys.readouterr().out
+    dataset, log = read_training_shards(tmp_path / "shards")
+    clicks = parquet.read_table(tmp_path / "impressions.parquet")["click"].to_numpy()
+    assert log.n_clicks == clicks.sum()
+    assert dataset.n_features == 5
 
 
 # -- reading -------------------------------------------------------------------------------------

@@ -358,8 +358,9 @@ def _of_table(table: pa.Table) -> tuple[RankingDataset, ClickLog]:
     if any(table[name].null_count for name in columns):
         raise DataError("values are missing, expected none: fill or drop them before writing")
     matrix = np.empty((table.num_rows, len(names)), np.float32)
-    for column, name in enumerate(names):
-        matrix[:, column] = table[name].to_numpy()
+    with np.errstate(over="ignore"):  # infinite then, and refused below
+        for column, name in enumerate(names):
+            matrix[:, column] = table[name].to_numpy()
     ids = np.asarray(table["query_id"].to_numpy())
     labels = np.zeros(len(ids), np.float32)
     dataset = RankingDataset.from_arrays(matrix, labels, ids, feature_names=names)
