@@ -18,8 +18,8 @@ from countersample import PositionBias
 from countersample.clicks.impressions import Impressions, PositionCounts, read_impressions
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import judgements_from_impressions
-from countersample.fitting.judgements import relevance_of_pairs
 from countersample.fitting.propensity_source import PropensitySource
+from countersample.fitting.relevance import relevance_of_pairs
 from countersample.propensity import ContextPropensities, Propensities, TrustPropensities
 
 THETA = 1 / np.arange(1, 9)

@@ -21,8 +21,9 @@ from output import make_parser, output, table
 
 from countersample import PositionBias
 from countersample.clicks.impressions import read_impressions
-from countersample.fitting.judgements import LEAST_EXPOSURE, relevance_of_pairs
+from countersample.fitting.judgements import LEAST_EXPOSURE
 from countersample.fitting.propensity_source import PropensitySource
+from countersample.fitting.relevance import relevance_of_pairs
 from countersample.fitting.setting_up import propensities_of
 
 THETA = 1 / np.arange(1, 9)
