@@ -214,3 +214,9 @@ def test_unknown_names_have_hints():
         grids.config_of("smal")
     with pytest.raises(ParameterError, match="no setting 'x'"):
         checked("x", 1)
+
+
+@pytest.mark.parametrize(("name", "value"), [("epochs", 1e300), ("clicks", 10**400)])
+def test_a_study_that_would_never_end(name, value):
+    with pytest.raises(ParameterError, match=f"{name} is .*, expected .* at most"):
+        checked(name, value)

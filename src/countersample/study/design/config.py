@@ -104,8 +104,8 @@ class ExperimentConfig:
         `countersample.metrics`.
     """
 
-    clicks: int = _setting(1_000_000, "Clicks", least=1)
-    epochs: float = _setting(5.0, "Epochs", origin="code", above=0)
+    clicks: int = _setting(1_000_000, "Clicks", least=1, most=10**12)
+    epochs: float = _setting(5.0, "Epochs", origin="code", above=0, most=1e9)
     seeds: int = _setting(5, "Click logs and runs", origin="code", least=1)
     tuning_logs: int = _setting(1, "Logs that choose the learning rate", origin="ours", least=1)
     learning_rates: tuple[float, ...] = _setting(PAPER_RATES, "Learning rates tried")
