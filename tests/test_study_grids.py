@@ -216,7 +216,7 @@ def test_unknown_names_have_hints():
         checked("x", 1)
 
 
-@pytest.mark.parametrize(("name", "value"), [("epochs", 1e300), ("clicks", 10**400)])
+@pytest.mark.parametrize(("name", "value"), [("epochs", 1e300), ("clicks", 10**30)])
 def test_a_study_that_would_never_end(name, value):
     with pytest.raises(ParameterError, match=f"{name} is .*, expected .* at most"):
         checked(name, value)
