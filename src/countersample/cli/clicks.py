@@ -179,6 +179,7 @@ def _rankers(
     dataset: RankingDataset, saved: list[Path], fractions: list[float], seed: int
 ) -> dict[str, ArrayLike]:
     """Return the scores of each ranker by its name."""
+    from countersample.data.imputing import filled
     from countersample.data.scoring import linear_scores
     from countersample.rankers import load_ranker
     from countersample.study.running.references import logging_policy
@@ -191,7 +192,7 @@ def _rankers(
             raise ParameterError(f"two policies are called {name}, expected different names")
     for path in saved:
         scores[path.stem] = load_ranker(path).predict(dataset)
-    normalized = dataset.normalized("query-minmax") if fractions else dataset
+    normalized = filled(dataset).normalized("query-minmax") if fractions else dataset
     for fraction in fractions:
         weights = logging_policy(normalized, fraction=fraction, seed=seed)
         scores[f"trained-{fraction:g}"] = linear_scores(weights[None], normalized.features)[0]
