@@ -2,9 +2,10 @@
 
     .venv/bin/python benchmarks/bench_sql.py [--rows 100_000] [--dialects duckdb postgresql spark]
 
-Rankers: linear; 500 trees of 31 leaves; a network of 700, 32, 16 and 1; all with ``minmax``. "all" is a
-query for the sum of all scores, "one query" is one for scores and ranks of 100 items. PostgreSQL is a
-server that is started here, without just-in-time compilation; Spark runs on two cores of this machine.
+Rankers: linear; 500 trees of 32 leaves; a network of 700, 32, 16 and 1; all with ``minmax``. "all"
+is a query for the sum of all scores, "one query" is one for scores and ranks of 100 items.
+PostgreSQL is a server that is started here, without just-in-time compilation; Spark runs on two
+cores of this machine.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ ONE = "SELECT item, score, rank FROM v WHERE query = 7"
 
 
 class DuckDB:
+    """In this process."""
+
     def __init__(self, path: Path, _: ExitStack) -> None:
         import duckdb
 
@@ -43,10 +46,13 @@ class DuckDB:
         self.run("CREATE TABLE features AS FROM '" + str(path) + "'")
 
     def run(self, statement: str) -> None:
+        """Run a statement to its end."""
         self._connection.execute(statement).fetchall()
 
 
 class PostgreSQL:
+    """A server that is started here."""
+
     def __init__(self, path: Path, stack: ExitStack) -> None:
         programs = small_postgres.programs()
         if programs is None:
@@ -60,10 +66,13 @@ class PostgreSQL:
         self.run("CREATE INDEX ON features (query); ANALYZE features;")
 
     def run(self, statement: str) -> None:
+        """Run a statement to its end."""
         self._server.run(statement)
 
 
 class Spark:
+    """On two cores of this machine."""
+
     def __init__(self, path: Path, stack: ExitStack) -> None:
         from pyspark.sql import SparkSession
 
@@ -74,6 +83,7 @@ class Spark:
         self.run("CREATE TABLE features USING parquet LOCATION '" + str(path) + "'")
 
     def run(self, statement: str) -> None:
+        """Run a statement to its end."""
         self._session.sql(statement.rstrip().removesuffix(";")).collect()
 
 

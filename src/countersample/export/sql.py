@@ -30,7 +30,6 @@ from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -156,7 +155,7 @@ def _network(network: NetworkScorer, rows: Rows, columns: dict[int, str]) -> tup
 def _trees(
     spec: ModelSpecification, trees: TreesScorer, rows: Rows, query: str | None
 ) -> tuple[Rows, str]:
-    """Add the sum over trees in their order, some trees a step, so that it is `predict`'s.
+    """Add the sum over trees in their order, so that it is `predict`'s; some trees a step.
 
     Trees ask for values before they are normalised, where that is by feature.
     """
@@ -180,13 +179,17 @@ def _trees(
         if not spec.is_by_query:
             rows, linear = normalise(rows, spec.normalizer, linear, keep=used)
         sums = [_product(base, linear, to)]
-    for number, group in enumerate(groups(list(_written(asked, columns, to)), _TREES)):
-        rows = rows.having({f"{OWN}s{number}": " + ".join([*sums, *group])}, keep=used)
-        sums = [f"{OWN}s{number}"]
+    written = _written(asked, columns, to)
+    if to.summed is not None:
+        sums = [to.summed.format(", ".join([*sums, *written]))] if written else sums
+    else:
+        for number, group in enumerate(groups(written, _TREES)):
+            rows = rows.having({f"{OWN}s{number}": " + ".join([*sums, *group])}, keep=used)
+            sums = [f"{OWN}s{number}"]
     return rows, f"CASE WHEN {refused} THEN NULL ELSE {sums[0] if sums else to.number(0)} END"
 
 
-def _written(trees: TreesScorer, columns: dict[int, str], to: Dialect) -> Iterable[str]:
+def _written(trees: TreesScorer, columns: dict[int, str], to: Dialect) -> list[str]:
     """Return each tree; NULL is not at most anything, so it goes right, or is asked otherwise."""
     missing_left = getattr(trees, "missing_left", None)
 

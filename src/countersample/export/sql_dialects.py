@@ -43,6 +43,8 @@ class Dialect:
         How ``SELECT t.*`` leaves columns out; None where it cannot.
     folds_case : bool
         Whether names that differ only in case are the same.
+    summed : str or None
+        The sum of terms in their order, where one expression can have any number of them.
     most_bytes : int or None
         The longest name.
     most_columns : int or None
@@ -60,6 +62,7 @@ class Dialect:
     days: str
     without: str | None
     folds_case: bool
+    summed: str | None = None
     most_bytes: int | None = None
     most_columns: int | None = None
     forbidden: tuple[str, ...] = ("\0",)
@@ -146,7 +149,8 @@ DIALECTS = {
         "Spark", quote="`", double="DOUBLE", real="FLOAT", text="STRING", literal="({}D)",
         days="CAST(timestampdiff(MICROSECOND, CAST({earlier} AS TIMESTAMP_NTZ), "
              "CAST({later} AS TIMESTAMP_NTZ)) AS DOUBLE) / 86400e6D",
-        without="EXCEPT", folds_case=True, forbidden=("\0", "${"),
+        without="EXCEPT", folds_case=True, summed="aggregate(array({}), 0e0D, (a, b) -> a + b)",
+        forbidden=("\0", "${"),
     ),
 }  # fmt: skip
 
