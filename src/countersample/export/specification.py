@@ -147,7 +147,17 @@ class ModelSpecification:
                 "your own pipeline and train with normalize=None, or export to ONNX with "
                 "one_query=True (--to onnx --one-query)"
             )
-        return self.names
+        names = self.names
+        if self.is_linear_with_missing:
+            raise ParameterError(
+                f"{self.system} takes what is missing for 0, and this ranker, which is what trees "
+                "were boosted from, has another answer for each feature: export to ONNX (--to "
+                "onnx), or train a linear ranker"
+            )
+        if self.imputer is not None:
+            names = self.imputer.names(names)
+            _check_names(names, len(names))
+        return names
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,17 +168,7 @@ class ModelSpecification:
                 f"{self.n_features:,} names, in the order of training, with feature_names "
                 "(--feature-names)"
             )
-        if self.is_linear_with_missing:
-            raise ParameterError(
-                f"{self.system} takes what is missing for 0, and this ranker, which is what trees "
-                "were boosted from, has another answer for each feature: export to ONNX (--to "
-                "onnx), or train a linear ranker"
-            )
-        names = (
-            self.feature_names if self.imputer is None else self.imputer.names(self.feature_names)
-        )
-        _check_names(names, len(names))
-        return names
+        return self.feature_names
 
     @property
     def trees_alone(self) -> TreesScorer:

@@ -18,19 +18,18 @@ from countersample.errors import DataError, ParameterError
 from countersample.export.specification import Code, Translation
 from countersample.export.sql_dialects import DIALECTS, OWN, Rows, groups, joined
 from countersample.export.sql_features import (
+    bend,
     columns_of,
     ends_by_query,
     is_refused,
     normalise,
     read,
-    takes_missing,
 )
 from countersample.export.trees import fold, on_raw_features
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from countersample.export.specification import ModelSpecification
@@ -107,26 +106,48 @@ def _scored(spec: ModelSpecification, rows: Rows, query: str | None) -> tuple[Ro
     if isinstance(scorer, TreesScorer):
         return _trees(spec, scorer, rows, query)
     first = scorer.weights if isinstance(scorer, LinearScorer) else scorer.weights[0]
-    rows, columns = read(rows, spec, _counting(spec, first))
+    missing = scorer.missing if isinstance(scorer, LinearScorer) else None
+    rows, columns = read(rows, spec, _counting(spec, first, missing))
     if spec.is_by_query and query is not None:
+        rows, columns = bend(rows, spec.normalizer, columns)
         rows, _ = ends_by_query(rows, columns, query)
     rows, columns = normalise(rows, spec.normalizer, columns)
     if isinstance(scorer, NetworkScorer):
         rows, score = _network(scorer, rows, columns)
     else:
-        score = _product(scorer.weights, columns, to)
-    return rows, f"nullif({score}, {to.special('NaN')})" if takes_missing(spec) else score
+        score = _product(scorer.weights, columns, to, missing)
+    return rows, f"nullif({score}, {to.special('NaN')})" if spec.takes_missing else score
 
 
-def _counting(spec: ModelSpecification, weights: NDArray[np.floating]) -> list[int]:
-    """Return the features that have a weight other than 0 and were not constant in training."""
+def _counting(
+    spec: ModelSpecification,
+    weights: NDArray[np.floating],
+    missing: NDArray[np.float64] | None = None,
+) -> list[int]:
+    """Return the features that count: they have a weight and were not constant in training.
+
+    So does one that counts where it is missing.
+    """
     counts = np.atleast_2d(weights).any(axis=0) & ~spec.is_constant
+    if missing is not None:
+        counts |= missing != 0
     return [int(feature) for feature in np.flatnonzero(counts)]
 
 
-def _product(weights: NDArray[np.floating], columns: dict[int, str], to: Dialect) -> str:
-    """Return w·x over the features that are there."""
-    terms = [f"{to.number(weights[f])} * {column}" for f, column in columns.items() if weights[f]]
+def _product(
+    weights: NDArray[np.floating],
+    columns: dict[int, str],
+    to: Dialect,
+    missing: NDArray[np.float64] | None = None,
+) -> str:
+    """Return w·x over the features that are there, and what a missing one counts instead."""
+    terms = []
+    for feature, column in columns.items():
+        term = f"{to.number(weights[feature])} * {column}"
+        if missing is not None:
+            terms.append(f"coalesce({term}, {to.number(missing[feature])})")
+        elif weights[feature]:
+            terms.append(term)
     return joined(terms, "+") or to.number(0)
 
 
@@ -163,9 +184,10 @@ def _trees(
     asked = on_raw_features(trees, None if spec.is_by_query else spec.normalizer)
     _check_depth(asked, to)
     splits = set(asked.feature[asked.feature != LEAF].tolist())
-    weighted = [] if base is None else _counting(spec, base)
+    weighted = [] if base is None else _counting(spec, base, trees.base_missing)
     rows, columns = read(rows, spec, sorted(splits.union(weighted)))
     if spec.is_by_query and query is not None:
+        rows, columns = bend(rows, spec.normalizer, columns)
         rows, largest = ends_by_query(rows, columns, query)
         condition = is_refused(spec, [*columns.values(), *largest], to)
         rows = rows.having({refused: f"{condition} OR t.{query} IS NULL"})
@@ -178,7 +200,7 @@ def _trees(
         linear = {feature: columns[feature] for feature in weighted}
         if not spec.is_by_query:
             rows, linear = normalise(rows, spec.normalizer, linear, keep=used)
-        sums = [_product(base, linear, to)]
+        sums = [_product(base, linear, to, trees.base_missing)]
     written = _written(asked, columns, to)
     if to.summed is not None:
         sums = [to.summed.format(", ".join([*sums, *written]))] if written else sums
@@ -191,7 +213,7 @@ def _trees(
 
 def _written(trees: TreesScorer, columns: dict[int, str], to: Dialect) -> list[str]:
     """Return each tree; NULL is not at most anything, so it goes right, or is asked otherwise."""
-    missing_left = getattr(trees, "missing_left", None)
+    missing_left = trees.missing_left
 
     def split(node: int, left: str, right: str) -> str:
         asked, threshold = columns[int(trees.feature[node])], to.number(trees.threshold[node])
@@ -215,6 +237,8 @@ def _check_numbers(spec: ModelSpecification) -> None:
         numbers["a leaf"] = scorer.value
         if scorer.base is not None:
             numbers["a weight"] = scorer.base
+        if scorer.base_missing is not None:
+            numbers["a weight of what is missing"] = scorer.base_missing
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
         numbers |= {"a shift": np.array(normalizer.shift), "a scale": np.array(normalizer.scale)}
     for what, values in numbers.items():
@@ -271,12 +295,12 @@ def _limits(spec: ModelSpecification, to: Dialect, query: str | None) -> tuple[s
         limits.append("Scores are the ranker's up to the order in which float64 numbers are added.")
     else:
         limits.append("Scores are the ranker's to the last bit.")
-    missing = "" if takes_missing(spec) else "is missing (NULL or NaN) or "
+    missing = "" if spec.takes_missing else "is missing (NULL or NaN) or "
     limits.append(
         f"The score is NULL where a feature that counts {missing}is infinite; a feature with a "
         "weight of 0, or that no tree asks for, is not read."
     )
-    if takes_missing(spec):
+    if spec.takes_missing:
         limits.append("NULL and NaN both are a missing value.")
     if query is not None:
         limits.append(

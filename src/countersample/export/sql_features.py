@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from countersample.export.sql_dialects import Dialect, Rows
 
 
-def takes_missing(spec: ModelSpecification) -> bool:
-    """Whether a missing value has a score: it is imputed, or trees know where it goes."""
-    return spec.imputer is not None or getattr(spec.scorer, "missing_left", None) is not None
-
-
 def columns_of(spec: ModelSpecification) -> tuple[str, ...]:
     """Return the columns of the table that the features are made of, by name."""
     if spec.encoder is None:
@@ -48,15 +43,15 @@ def read(
         The column of each feature, as the normalizer takes it.
     """
     imputer, to = spec.imputer, rows.dialect
-    n = spec.n_features if imputer is None else imputer.n_features
-    used = sorted({f if f < n else imputer.indicators[f - n] for f in features})
+    n, indicators = spec.n_features, () if imputer is None else imputer.indicators
+    used = sorted({f if f < n else indicators[f - n] for f in features})
     values = _values(spec, to)
     marked = f" WHEN abs({{0}}) <= {to.special('Infinity')} THEN {to.special('NaN')}"
     columns = {feature: f"{OWN}x{feature}" for feature in used}
     expressions = {}
     for feature, column in columns.items():
         value, is_exact = values[feature]
-        otherwise = marked.format(value) if takes_missing(spec) else ""
+        otherwise = marked.format(value) if spec.takes_missing else ""
         expressions[column] = value if is_exact else to.rounded(value, otherwise)
     rows = rows.having(expressions)
     if imputer is None:
@@ -67,7 +62,7 @@ def read(
             fill = to.number(imputer.fill[feature])
             imputed[f"{OWN}z{feature}"] = f"coalesce({columns[feature]}, {fill})"
         else:
-            source = columns[imputer.indicators[feature - n]]
+            source = columns[indicators[feature - n]]
             one, zero = to.number(1), to.number(0)
             imputed[f"{OWN}z{feature}"] = f"CASE WHEN {source} IS NULL THEN {one} ELSE {zero} END"
     return rows.having(imputed, keep=()), {f: f"{OWN}z{f}" for f in features}
@@ -75,7 +70,7 @@ def read(
 
 def is_refused(spec: ModelSpecification, columns: Iterable[str], to: Dialect) -> str:
     """Return the condition under which `predict` refuses a row; "" where it never does."""
-    test = f"= {to.special('NaN')}" if takes_missing(spec) else "IS NULL"
+    test = f"= {to.special('NaN')}" if spec.takes_missing else "IS NULL"
     return joined([f"{column} {test}" for column in columns], "OR")
 
 
@@ -122,6 +117,19 @@ def normalise(
     return rows, {feature: f"{OWN}n{feature}" for feature in columns}
 
 
+def bend(
+    rows: Rows, normalizer: Normalizer | None, columns: dict[int, str]
+) -> tuple[Rows, dict[int, str]]:
+    """Add the transform of each feature as float32, of which the ends are found by query."""
+    if normalizer is None or normalizer.transform_name is None:
+        return rows, columns
+    to = rows.dialect
+    exact = {f"{OWN}u{f}": _transformed(x, normalizer, f, to) for f, x in columns.items()}
+    rounded = {f"{OWN}b{feature}": to.rounded(f"{OWN}u{feature}") for feature in columns}
+    rows = rows.having(exact, keep=()).having(rounded, keep=())
+    return rows, {feature: f"{OWN}b{feature}" for feature in columns}
+
+
 def ends_by_query(rows: Rows, columns: dict[int, str], query: str) -> tuple[Rows, list[str]]:
     """Add the smallest and the largest value of each feature in the query; return the largest.
 
@@ -138,16 +146,37 @@ def _normalised(column: str, normalizer: Normalizer, feature: int, to: Dialect) 
     """Return what `Normalizer.transform` makes of one feature before it is float32."""
     if normalizer.shift is None or normalizer.scale is None:
         raise TypeError(f"{normalizer.how} has no shift and scale")
-    value = column
-    times = 0 if normalizer.roots is None else normalizer.roots[feature]
-    if times:
-        before, after = times * "sqrt(", times * ")"
-        value = (
-            f"CASE WHEN {column} < {to.number(0)} THEN -{before}-{column}{after} "
-            f"ELSE {before}{column}{after} END"
-        )
-    shift, factor = normalizer.shift[feature], float(np.float64(1) / normalizer.scale[feature])
-    return f"(({value}) - {to.number(shift)}) * {to.number(factor)}"
+    value, scale = _transformed(column, normalizer, feature, to), normalizer.scale[feature]
+    factor = float(np.float64(1) / scale) if scale else 0.0
+    return f"(({value}) - {to.number(normalizer.shift[feature])}) * {to.number(factor)}"
+
+
+def _transformed(column: str, normalizer: Normalizer, feature: int, to: Dialect) -> str:
+    """Return t(x) of one feature; what is NULL or NaN stays so."""
+    if normalizer.roots is not None and (times := normalizer.roots[feature]):
+        return _odd(column, times * "sqrt(" + "{}" + times * ")", to)
+    if normalizer.logs is not None and (size := normalizer.logs[feature]):
+        return _odd(column, f"ln({to.number(1)} + {{}} / {to.number(size)})", to)
+    if normalizer.knots is not None and (knots := normalizer.knots[feature]):
+        return _between(column, knots[0], knots[1], to)
+    return column
+
+
+def _odd(column: str, of_size: str, to: Dialect) -> str:
+    """Return f(|x|) with the sign of x."""
+    below, above = of_size.format(f"-{column}"), of_size.format(column)
+    return f"CASE WHEN {column} < {to.number(0)} THEN -{below} ELSE {above} END"
+
+
+def _between(column: str, x: Sequence[float], y: Sequence[float], to: Dialect) -> str:
+    """Return straight lines between knots, as `numpy.interp` has them."""
+    cases = [f"WHEN {column} <= {to.number(x[0])} THEN {to.number(y[0])}"]
+    for k in range(1, len(x)):
+        slope = to.number((y[k] - y[k - 1]) / (x[k] - x[k - 1]))
+        line = f"{slope} * ({column} - {to.number(x[k - 1])}) + {to.number(y[k - 1])}"
+        cases.append(f"WHEN {column} <= {to.number(x[k])} THEN {line}")
+    cases.append(f"WHEN {column} <= {to.special('Infinity')} THEN {to.number(y[-1])}")
+    return f"CASE {' '.join(cases)} ELSE {column} END"
 
 
 def _by_query(column: str, feature: int, to: Dialect) -> str:
