@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from countersample.rankers._warm import LostFeatureWarning
     from countersample.rankers.base import ClickRanker, OneQueryWarning, UnfittedRankerError
     from countersample.rankers.linear import CounterSampleRanker
     from countersample.rankers.loading import load_ranker
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ClickRanker": "base",
     "CounterSampleRanker": "linear",
+    "LostFeatureWarning": "_warm",
     "OneQueryWarning": "base",
     "UnfittedRankerError": "base",
     "load_ranker": "loading",
@@ -22,6 +24,7 @@ _HOME = {
 __all__ = [
     "ClickRanker",
     "CounterSampleRanker",
+    "LostFeatureWarning",
     "OneQueryWarning",
     "UnfittedRankerError",
     "load_ranker",
