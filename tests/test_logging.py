@@ -78,7 +78,8 @@ def test_training_and_export_are_told_to_whom_asks(caplog, tmp_path):
 # -- the command line
 
 
-def test_json_lines_and_nothing_else(shop):
+@pytest.mark.usefixtures("shop")
+def test_json_lines_and_nothing_else():
     done = command(*JSON, "--log-level", "debug", *FIT, "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["out"] == "ranker.json"  # standard output is the result
@@ -134,7 +135,7 @@ def test_a_bug_is_one_line_too(monkeypatch, capsys):
     assert "nobody thought of that" in line["exception"]
 
 
-def test_text_lines(run, tmp_path):
+def test_text_lines(tmp_path):
     make("linear").fit_log(*tiny()).save(tmp_path / "ranker.json")
     told = command(
         "--log-level", "info", "export", str(tmp_path / "ranker.json"), "--to", "onnx", "-o",

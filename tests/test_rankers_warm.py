@@ -1,6 +1,8 @@
 """Rankers that go on from an earlier one: what they take over, and where they begin."""
 # ruff: noqa: N806 (X is the field's name for it)
 
+from contextlib import nullcontext
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,24 +71,22 @@ def test_from_a_file_it_goes_on_to_the_same_bytes(kind, tomorrow, tmp_path):
 
 
 @every
-def test_partial_fit(kind, tomorrow):
+def test_partial_fit(kind):
     X, y, qid, propensity = table()
     rows = {"qid": qid, "propensity": propensity}
     first = make(kind).partial_fit(X, y, **rows)
     np.testing.assert_array_equal(first.predict(X), fit(make(kind), table()).predict(X))
     other = np.roll(y, 1)
-    propensity = np.where(other > 0, 0.5, propensity)
     ranker = make(kind, warm_start=True).fit(X, y, **rows).fit(X, other, qid=qid)
     partly = first.partial_fit(X, other, qid=qid)
     np.testing.assert_array_equal(partly.predict(X), ranker.predict(X))
     assert partly.normalizer_ is None or partly.normalizer_ == ranker.normalizer_
-    with pytest.raises(DataError, match="X has 4 features, but .* is expecting 5"):
+    with pytest.raises(DataError, match=r"X has 4 features, but .* is expecting 5"):
         partly.partial_fit(X[:, :4], y, qid=qid)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    partly = make(kind).partial_fit(frame, y, **rows)
     with pytest.raises(DataError, match="feature names should match"):
-        frame = pd.DataFrame(X, columns=list("abcde"))
-        make(kind).partial_fit(frame, y, **rows).partial_fit(
-            frame.rename(columns={"a": "z"}), y, **rows
-        )
+        partly.partial_fit(frame.rename(columns={"a": "z"}), y, **rows)
 
 
 @every
@@ -132,9 +132,7 @@ def test_features_are_found_by_name_and_new_ones_change_nothing(kind, normalize,
     features = wide.features
     if normalizer is not None:
         features = normalizer.features(features, wide.offsets)
-    np.testing.assert_allclose(
-        scorer.predict(features), ranker.predict(data), rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(scorer.predict(features), ranker.predict(data), rtol=1e-5, atol=1e-5)
     if normalizer is not None and normalizer.scale is not None:
         assert normalizer.scale[:5] == tuple(ranker.normalizer_.scale[k] for k in order)
         assert normalizer.scale[5] > 0
@@ -150,13 +148,12 @@ def test_a_lost_feature_goes_with_a_sentence(kind):
     log = ClickLog(log.query, log.item, log.propensity)
     ranker = make(kind, warm_start=True).fit_log(named(data, "abcde"), log)
     less = named(data, "acde", data.features[:, [0, 2, 3, 4]])
-    with pytest.warns(LostFeatureWarning, match="goes on without them: b$"):
-        if isinstance(ranker.scorer_, TreesScorer) and 1 in ranker.scorer_.feature:
-            with pytest.raises(DataError, match="trees split at a feature that is no longer there"):
-                ranker.fit_log(less, log)
-        else:
-            ranker.fit_log(less, log)
-            assert ranker.n_features_in_ == 4
+    says = nullcontext()
+    if isinstance(ranker.scorer_, TreesScorer) and 1 in ranker.scorer_.feature:
+        says = pytest.raises(DataError, match="trees split at a feature that is no longer there")
+    with pytest.warns(LostFeatureWarning, match="goes on without them: b$"), says:
+        ranker.fit_log(less, log)
+    assert ranker.n_features_in_ == (4 if isinstance(says, nullcontext) else 5)
 
 
 def test_a_feature_that_was_constant_is_new():
@@ -178,9 +175,9 @@ def test_what_does_not_fit():
     log = ClickLog(log.query, log.item, log.propensity)
     ranker = make("linear", warm_start=True).fit_log(data, log)
     four = data.with_features(np.ascontiguousarray(data.features[:, :4]))
-    with pytest.raises(DataError, match="has 4 features, expected 5.*have no names"):
+    with pytest.raises(DataError, match=r"has 4 features, expected 5.*have no names"):
         ranker.fit_log(four, log)
-    with pytest.raises(ParameterError, match="normalize is 'standard' where .* has 'minmax'"):
+    with pytest.raises(ParameterError, match=r"normalize is 'standard' where .* has 'minmax'"):
         ranker.set_params(normalize="standard").fit_log(data, log)
     ranker = make("linear", warm_start=True).fit_log(named(data, "abcde"), log)
     with pytest.raises(DataError, match=r"none of the features .* \(a, b, c, d, e\) is in the"):

@@ -1,0 +1,100 @@
+"""``fit --from`` and ``train --from``: a ranker of yesterday, and clicks of today."""
+
+import json
+import re
+
+import pyarrow as pa
+import pytest
+from conftest import SEED
+from every_ranker import make as make_ranker
+from every_ranker import tiny
+from pyarrow import parquet
+from shops import make
+
+from countersample import save_letor
+from countersample.rankers import load_ranker
+
+FEATURES = ("--features", "features.parquet")
+TODAY = ("fit", "today.parquet", *FEATURES, "--gamma", "1", "-o", "today.json")
+FROM = ("--from", "yesterday.json")
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return make(SEED, queries=40, sessions=1500)
+
+
+@pytest.fixture
+def days(shop, tmp_path, monkeypatch, run):
+    """Write the log of a shop in two days, and a ranker of the first."""
+    monkeypatch.chdir(tmp_path)
+    log, features = shop
+    half = log.num_rows // 20 * 10  # whole sessions
+    for name, part, day in (
+        ("yesterday", log.slice(0, half), "2026-03-01"),
+        ("today", log.slice(half), "2026-03-02"),
+    ):
+        times = pa.array([day] * part.num_rows)
+        parquet.write_table(part.append_column("timestamp", times), f"{name}.parquet")
+    parquet.write_table(features, "features.parquet")
+    run("fit", "yesterday.parquet", *FEATURES, "--gamma", "1", "-o", "yesterday.json")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("days")
+def test_fit(run):
+    before = load_ranker("yesterday.json")
+    printed = run(*TODAY, *FROM)
+    n_clicks = before.provenance_["n_clicks"]
+    assert f"going on from a ranker of {n_clicks:,.0f} clicks" in printed
+    assert "Warning: The ranker to go on from" not in printed
+    after = load_ranker("today.json")
+    assert after.provenance_["previous"] == {"n_clicks": n_clicks, "updates": 1}
+    assert after.provenance_["log"]["last_day"] == "2026-03-02"
+    assert after.normalizer_ == before.normalizer_
+    again = json.loads(run(*TODAY, *FROM, "--json"))
+    assert again["settings"]["model"] == "linear"
+    assert load_ranker("today.json").scorer_.weights.tolist() == after.scorer_.weights.tolist()
+
+
+@pytest.mark.usefixtures("days")
+def test_days_that_it_knows_are_told(run):
+    printed = run("fit", "yesterday.parquet", *TODAY[2:], *FROM)
+    told = " ".join(printed.split())
+    assert "learned from days until 2026-03-01, and this log begins on 2026-03-01: it knows" in told
+
+
+def test_what_cannot_go_on(run, days):
+    assert re.search(
+        "--model is 'neural' where the ranker of --from is 'linear', expected the same",
+        run(*TODAY, *FROM, "--model", "neural", fails=True),
+    )
+    assert "missing.json: cannot be read" in run(*TODAY, "--from", "missing.json", fails=True)
+    (days / "bad.json").write_text("{}")
+    line = run(*TODAY, "--from", "bad.json", fails=True)
+    assert "bad.json: not a ranker file" in line
+
+
+@pytest.mark.usefixtures("days")
+@pytest.mark.filterwarnings("default:the ranker to go on from")
+def test_a_lost_feature_is_told(run):
+    told = run(*TODAY, *FROM, "--drop", "price", told=True)
+    assert told.count("goes on without them: price") == 1
+    assert load_ranker("today.json").n_features_in_ == 4
+
+
+def test_train(run, tmp_path):
+    dataset, log = tiny()
+    save_letor(dataset, tmp_path / "data.txt")
+    run("simulate", "data.txt", "-o", "clicks.parquet", "--clicks", "2000")
+    make_ranker("linear").fit_log(dataset, log).save("before.json")
+    given = ("train", "data.txt", "clicks.parquet", "-o", "after.json", "--no-judge")
+    figures = json.loads(run(*given, "--from", "before.json", "--json"))
+    assert figures["model"] == "linear"
+    assert figures["steps"] == 100  # its settings stay
+    assert load_ranker("after.json").provenance_["previous"]["updates"] == 1
+    figures = json.loads(run(*given, "--from", "before.json", "--steps", "50", "--json"))
+    assert figures["steps"] == 50
+    assert "normalize is 'standard' where" in run(
+        *given, "--from", "before.json", "--normalize", "standard", fails=True, leaves=()
+    )
