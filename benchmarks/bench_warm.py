@@ -1,7 +1,7 @@
 """A day's update of a ranker: from yesterday's, and anew from all days.
 
 ``python benchmarks/bench_warm.py`` makes ten days of clicks in the Yahoo shape and one day more,
-today, of a million impressions: 100,000 sessions of 400 of the 1,200 queries, each with the ten
+today, of a million impressions: 100,000 sessions of 200 of the 600 queries, each with the ten
 items that a ranker of a few labels puts first. Four rankers, all with nothing set:
 
 yesterday
@@ -15,8 +15,8 @@ all
 
 nDCG@10 is that of queries that nobody learned from, by what users want today. In the first world
 that is as on all days before. In the second it changes overnight: half of what makes an item
-relevant is another mix of features. ``--logs`` worlds of each kind are made; times are CPU seconds of
-training, of which only the ratios mean something.
+relevant is another mix of features. ``--logs`` worlds of each kind are made; times are CPU seconds
+of training, of which only the ratios mean something.
 """
 
 import time
@@ -36,7 +36,7 @@ from countersample import (
 from countersample.data.normalize import Normalizer
 from countersample.evaluation.ranking import ranks_of
 
-LEARNED, TESTED, A_DAY, DAYS = 1_200, 300, 400, 10
+LEARNED, TESTED, A_DAY, DAYS = 600, 200, 200, 10
 SESSIONS, TOP = 100_000, 10
 
 

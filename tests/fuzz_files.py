@@ -42,6 +42,7 @@ from countersample.propensity import (
     TrustPropensities,
     load_propensities,
 )
+from countersample.rankers._warm import what_it_brings
 from countersample.rankers.loading import load_scorer
 from countersample.study.design import grids
 from countersample.study.experiment import plan, read_experiment
@@ -188,6 +189,8 @@ def ranker(rng, folder):
             to = rng.choice(["solr", "elasticsearch", "opensearch"])
             card = rng.choice(["markdown", "html"])
             export(loaded, folder / "model.json", to=to, card=card)
+        if rng.random() < 0.3:  # what training would go on from
+            what_it_brings(loaded).taken_over(data, loaded.normalize)
         assert np.isfinite(loaded.predict(data)).all()
     return read
 

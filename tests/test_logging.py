@@ -65,7 +65,7 @@ def test_training_and_export_are_told_to_whom_asks(caplog, tmp_path):
         ranker.fit_log(*tiny())
         export(ranker, tmp_path / "x.json", to="solr", feature_names=list("abcde"))
     trained, again, written = [r for r in caplog.records if r.levelno == logging.INFO]
-    assert trained.name == "countersample.rankers.base"
+    assert trained.name == "countersample.rankers.chosen"
     assert trained.getMessage().startswith("linear ranker trained in ")
     assert (trained.kind, trained.n_clicks, trained.n_queries, trained.steps) == (
         "linear", 2000, 40, 100
@@ -95,7 +95,7 @@ def test_json_lines_and_nothing_else():
     log = parquet.read_table("log.parquet")
     counted = next(line for line in lines if line["message"].startswith("log counted"))
     assert counted["n_impressions"] == log.num_rows
-    assert "countersample.rankers.base" in told
+    assert "countersample.rankers.chosen" in told
     features = parquet.read_table("features.parquet")
     ids = {*log["session"].to_pylist(), *log["query_id"].to_pylist(),
            *features["item_id"].to_pylist()}  # fmt: skip

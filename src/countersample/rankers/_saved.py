@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._params import whole_number
+from countersample._params import number, whole_number
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError
 from countersample.evaluation.ranking import ranks_of
@@ -133,6 +133,12 @@ def _log(name: str, value: object) -> None:
             _figure(f"{each} of {name}", said)
 
 
+def _previous(name: str, value: object) -> None:
+    _check(name, value, isinstance(value, dict), "an object")
+    number(f"n_clicks of {name}", entry(value, "n_clicks"), least=0)
+    whole_number(f"updates of {name}", entry(value, "updates"), least=1)
+
+
 _NEEDED = ("n_clicks", "n_items", "mean_weight", "max_weight")
 _PROVENANCE: dict[str, Callable[[str, Any], None]] = {
     **dict.fromkeys(_NEEDED, _figure),
@@ -144,7 +150,7 @@ _PROVENANCE: dict[str, Callable[[str, Any], None]] = {
         figures=("relative", "confidence", "relative_low", "relative_high", "new", "logged"),
     ),
     "warnings": texts,
-    "previous": _figures(texts=(), figures=("n_clicks", "updates")),
+    "previous": _previous,
 }
 
 

@@ -29,7 +29,7 @@ from countersample.rankers._parameters import as_generator, check_parameters
 from countersample.rankers._saved import SavedScorer, entry, provenance, scores_by, text
 from countersample.rankers._task import Robust, make_task
 from countersample.rankers._warm import Beginning, beginning_of, what_it_brings
-from countersample.rankers.chosen import chosen_settings
+from countersample.rankers.chosen import tell_training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -276,25 +276,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             **({} if begin is None else {"previous": begin.to_dict()}),
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
-        self._log_training(time.perf_counter() - since)
+        tell_training(self, time.perf_counter() - since)
         return self
-
-    def _log_training(self, seconds: float) -> None:
-        chosen, path = chosen_settings(self), self.path_
-        told = ", ".join(f"{name} {value}" for name, value in chosen.items())
-        logger.info(
-            "%s ranker trained in %.1f s on %d clicks of %d queries with %d features%s: %s",
-            self.kind, seconds, self.provenance_["n_clicks"], self.n_queries_,
-            self.n_features_in_, "" if self._began_at is None else ", going on from another", told,
-            extra={
-                "kind": self.kind, "seconds": round(seconds, 3),
-                "n_clicks": self.provenance_["n_clicks"], "n_queries": self.n_queries_,
-                "n_features": self.n_features_in_, "goes_on": self._began_at is not None,
-                **chosen, **({} if path is None else {"kept": path.kept}),
-            },
-        )  # fmt: skip
-        if path is not None:
-            logger.debug("%s", path.sentence)
 
     def _robust(self, log: ClickLog, rng: np.random.Generator) -> Robust | None:
         """Set `clip_`, and return how clicks are made doubly robust; None for not at all."""

@@ -1,12 +1,15 @@
-"""What rankers of all kinds chose from the clicks."""
+"""What rankers of all kinds chose from the clicks, and the log of their training."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from countersample._logging import get_logger
+
 if TYPE_CHECKING:
     from countersample.rankers.base import ClickRanker
 
+logger = get_logger(__name__)
 _NAMES = {"learning_rate_": "learning_rate", "n_steps_": "steps", "n_trees_": "trees"}
 
 
@@ -22,3 +25,24 @@ def chosen_settings(ranker: ClickRanker) -> dict[str, Any]:
         if value is not None:
             found[name] = value
     return found
+
+
+def tell_training(ranker: ClickRanker, seconds: float) -> None:
+    """Log that a ranker was trained: how long it took, on what, and what was chosen."""
+    path = ranker.path_
+    told = {
+        "kind": ranker.kind,
+        "seconds": round(seconds, 3),
+        "n_clicks": ranker.provenance_["n_clicks"],
+        "n_queries": ranker.n_queries_,
+        "n_features": ranker.n_features_in_,
+        "goes_on": "previous" in ranker.provenance_,
+        **chosen_settings(ranker),
+        **({} if path is None else {"kept": path.kept}),
+    }
+    logger.info(
+        "%s ranker trained in %.1f s on %d clicks of %d queries with %d features%s",
+        *list(told.values())[:5], ", going on from another" if told["goes_on"] else "", extra=told,
+    )  # fmt: skip
+    if path is not None:
+        logger.debug("%s", path.sentence)

@@ -230,9 +230,7 @@ class CounterSampleRanker(ClickRanker):
         tried = tuple(starts) if self.start == "auto" else (self.start,)
         if isinstance(task.previous, LinearScorer):
             starts["previous"] = _within(task.previous.weights, options.radius)
-            import os
-
-            tried = tuple(os.environ.get("TRIED", "previous").split(","))
+            tried = ("previous",)
         held_out, logs = task.held_out(self.metric, holdout=self.holdout, rng=rng)
         self.path_ = choose_by(
             held_out, task.dataset, logs,
