@@ -179,7 +179,7 @@ class CounterSampleRanker(ClickRanker):
         self.path_ = None
         self.learning_rate_: float | None = None
         self.served_ = None if self.start == "zero" and not self._is_path else task.served
-        if self.start == "served" and self.served_ is None:
+        if self.start == "served" and self.served_ is None and task.previous is None:
             raise DataError(
                 "start is 'served', and nothing tells what was served, expected positions in the "
                 "log or a baseline"

@@ -56,7 +56,8 @@ def choose_path(
     log : ClickLog
     starts : mapping of names to float arrays (n_features,), optional
         Weights that paths begin with; by default ``"zero"`` alone. ``"served"`` are those of what
-        is kept where nothing is better.
+        is kept where nothing is better. ``"previous"`` are those of a ranker, which is a candidate
+        itself, at 0 steps, and is kept instead where it is no worse.
     tempers : sequence of float in [0, 1]
         α, of weights 1/p^α.
     logged : float array (n_rows,), optional
