@@ -78,7 +78,7 @@ def _command() -> int | str | None:
             return 1
         _job_log.tell(" ".join(error.format_message().split()), level="error")
         return int(error.exit_code)  # type: ignore[attr-defined] # they have both
-    return code
+    return code or 0
 
 
 def _warn(

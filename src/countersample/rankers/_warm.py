@@ -123,7 +123,7 @@ class Beginning:
 def what_it_brings(ranker: ClickRanker) -> Beginning:
     """Return what training goes on from: all of a fitted ranker that its scores hang on."""
     names = getattr(ranker, "feature_names_in_", None)
-    before = ranker.provenance_.get("previous", {"n_clicks": 0.0, "updates": 0})
+    before = ranker.provenance_.get("previous", {"n_clicks": 0, "updates": 0})
     return Beginning(
         ranker.scorer_,
         ranker.normalizer_,
