@@ -158,7 +158,8 @@ class Fit:
                 "it from earlier clicks only, or, if it was, confirm that (--accept-features)."
             )
         if self.keeps_logged and self.path is not None:
-            return f"As before: {self.path.sentence} {_of_imitation(self.ranker)}"
+            told = "" if self.path.keeps == "previous" else f" {_of_imitation(self.ranker)}"
+            return f"As before: {self.path.sentence}{told}"
         if not self.is_identified and not gain.low <= 0 <= gain.high:
             which = "better" if gain.low > 0 else "worse"
             return (
