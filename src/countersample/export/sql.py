@@ -30,7 +30,6 @@ from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from countersample.export.specification import ModelSpecification

@@ -138,16 +138,39 @@ def _normalised(column: str, normalizer: Normalizer, feature: int, to: Dialect) 
     """Return what `Normalizer.transform` makes of one feature before it is float32."""
     if normalizer.shift is None or normalizer.scale is None:
         raise TypeError(f"{normalizer.how} has no shift and scale")
-    value = column
-    times = 0 if normalizer.roots is None else normalizer.roots[feature]
-    if times:
-        before, after = times * "sqrt(", times * ")"
-        value = (
-            f"CASE WHEN {column} < {to.number(0)} THEN -{before}-{column}{after} "
-            f"ELSE {before}{column}{after} END"
-        )
+    value = _transformed(column, normalizer, feature, to)
     shift, factor = normalizer.shift[feature], float(np.float64(1) / normalizer.scale[feature])
     return f"(({value}) - {to.number(shift)}) * {to.number(factor)}"
+
+
+def _transformed(column: str, normalizer: Any, feature: int, to: Dialect) -> str:  # noqa: ANN401
+    """Return sign(x)·√|x|, sign(x)·ln(1 + |x|/s), or straight lines between knots."""
+    roots, logs, knots = (getattr(normalizer, each, None) for each in ("roots", "logs", "knots"))
+    if knots is not None and knots[feature]:
+        at, shares = knots[feature]
+        return _between(column, at, shares, to)
+    if roots is not None and roots[feature]:
+        before, after = roots[feature] * "sqrt(", roots[feature] * ")"
+    elif logs is not None and logs[feature]:
+        before, after = f"ln({to.number(1)} + (", f") / {to.number(logs[feature])})"
+    else:
+        return column
+    return (
+        f"CASE WHEN {column} < {to.number(0)} THEN -{before}-{column}{after} "
+        f"ELSE {before}{column}{after} END"
+    )
+
+
+def _between(column: str, at: Sequence[float], shares: Sequence[float], to: Dialect) -> str:
+    """Return share_i + slope_i·(x − knot_i), at most the next share; NULL and NaN have none."""
+    cases = [f"WHEN {column} < {to.number(at[0])} THEN {to.number(shares[0])}"]
+    for i in range(len(at) - 1):
+        slope = float((np.float64(shares[i + 1]) - shares[i]) / (np.float64(at[i + 1]) - at[i]))
+        line = f"{to.number(shares[i])} + {to.number(slope)} * ({column} - {to.number(at[i])})"
+        value = f"least({line}, {to.number(shares[i + 1])})"
+        cases.append(f"WHEN {column} < {to.number(at[i + 1])} THEN {value}")
+    cases.append(f"WHEN {column} <= {to.special('Infinity')} THEN {to.number(shares[-1])}")
+    return f"CASE {' '.join(cases)} END"
 
 
 def _by_query(column: str, feature: int, to: Dialect) -> str:
