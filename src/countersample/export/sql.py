@@ -108,7 +108,7 @@ def _scored(spec: ModelSpecification, rows: Rows, query: str | None) -> tuple[Ro
     first = scorer.weights if isinstance(scorer, LinearScorer) else scorer.weights[0]
     rows, columns = read(rows, spec, _counting(spec, first))
     if spec.is_by_query and query is not None:
-        rows, _ = ends_by_query(rows, columns, query)
+        rows, columns, _ = ends_by_query(rows, spec.normalizer, columns, query)
     rows, columns = normalise(rows, spec.normalizer, columns)
     if isinstance(scorer, NetworkScorer):
         rows, score = _network(scorer, rows, columns)
@@ -165,8 +165,9 @@ def _trees(
     weighted = [] if base is None else _counting(spec, base)
     rows, columns = read(rows, spec, sorted(splits.union(weighted)))
     if spec.is_by_query and query is not None:
-        rows, largest = ends_by_query(rows, columns, query)
-        condition = is_refused(spec, [*columns.values(), *largest], to)
+        read_as = list(columns.values())
+        rows, columns, largest = ends_by_query(rows, spec.normalizer, columns, query)
+        condition = is_refused(spec, [*read_as, *largest], to)
         rows = rows.having({refused: f"{condition} OR t.{query} IS NULL"})
         rows, columns = normalise(rows, spec.normalizer, columns, keep=[refused])
     else:

@@ -122,16 +122,25 @@ def normalise(
     return rows, {feature: f"{OWN}n{feature}" for feature in columns}
 
 
-def ends_by_query(rows: Rows, columns: dict[int, str], query: str) -> tuple[Rows, list[str]]:
-    """Add the smallest and the largest value of each feature in the query; return the largest.
+def ends_by_query(
+    rows: Rows, normalizer: Normalizer | None, columns: dict[int, str], query: str
+) -> tuple[Rows, dict[int, str], list[str]]:
+    """Add the smallest and the largest value of each feature in the query, once transformed.
 
-    Of those that are there: NULL is neither. NaN is larger than any number.
+    Of those that are there: NULL is neither. NaN is larger than any number. The columns of the
+    features are returned, and those of the largest values.
     """
+    to = rows.dialect
+    shapes = {f: _transformed(column, normalizer, f, to) for f, column in columns.items()}
+    changed = [f for f, column in columns.items() if shapes[f] != column]
+    rows = rows.having({f"{OWN}v{f}": shapes[f] for f in changed})
+    rows = rows.having({f"{OWN}w{f}": to.rounded(f"{OWN}v{f}") for f in changed})
+    columns = columns | {f: f"{OWN}w{f}" for f in changed}
     ends = {}
     for feature, column in columns.items():
         ends[f"{OWN}low{feature}"] = f"min({column})"
         ends[f"{OWN}high{feature}"] = f"max({column})"
-    return rows.by_query(query, ends), list(ends)[1::2]
+    return rows.by_query(query, ends), columns, list(ends)[1::2]
 
 
 def _normalised(column: str, normalizer: Normalizer, feature: int, to: Dialect) -> str:
