@@ -290,4 +290,6 @@ def _limits(spec: ModelSpecification, to: Dialect, query: str | None) -> tuple[s
         )
     if not to.folds_case:
         limits.append(f"Names are in quotes, so {to.system} takes capital letters as they are.")
+    if to.system == "PostgreSQL":
+        limits.append("It compiles a large view for minutes, unless told otherwise: SET jit = off.")
     return tuple(limits)
