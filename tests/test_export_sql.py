@@ -115,6 +115,18 @@ def assert_same(kind, found, expected):
     assert np.abs(found - expected).max() <= share * np.abs(expected).max()
 
 
+def a_chain(depth):
+    """Return a tree that has a leaf beside each split: the first whole number x is at most."""
+    inner = range(0, 2 * depth, 2)
+    nodes = {"feature": [0, -1] * depth + [-1], "threshold": [0.0] * (2 * depth + 1)}
+    nodes |= {name: [0] * (2 * depth + 1) for name in ("left", "right")}
+    nodes["value"] = [0.0] * (2 * depth) + [float(depth)]
+    for level, node in enumerate(inner):
+        nodes["left"][node], nodes["right"][node] = node + 1, node + 2
+        nodes["threshold"][node] = nodes["value"][node + 1] = float(level)
+    return TreesScorer.from_dict(nodes | {"n_features": 1, "roots": [0]})
+
+
 class TestScores:
     @pytest.mark.parametrize("how", HOWS)
     @pytest.mark.parametrize("kind", KINDS)
@@ -148,13 +160,19 @@ class TestScores:
         assert_same("linear", found, predict(ranker, rows))
 
     def test_of_many_trees_and_features(self, dialect, database, rng, tmp_path):
-        """As many as a database reads only in parts: 500 trees of 31 splits."""
+        """As many as a database reads only in parts: 500 trees of 7 splits."""
         names = [f"f{index}" for index in range(60)]
         rows = rng.random((20, len(names)), np.float32)
-        scorer = some_trees(rng, [rng.random(5) for _ in names], n_trees=500, depth=5)
+        scorer = some_trees(rng, [rng.random(5) for _ in names], n_trees=500, depth=3)
         ranker = ranker_of("boosted", scorer, names=names)
         found = database.score(a_table(rows, names), written(ranker, dialect, tmp_path))
         assert_same("boosted", numbers(found["score"]), predict(ranker, rows))
+
+    def test_of_the_deepest_tree(self, dialect, database, tmp_path):
+        ranker = ranker_of("boosted", a_chain(100), names=("a",))
+        rows = np.array([[-1.0], [0.0], [50.0], [98.5], [99.0], [1000.0]], np.float32)
+        found = database.score(a_table(rows, ["a"]), written(ranker, dialect, tmp_path))
+        assert numbers(found["score"]).tolist() == [0.0, 0.0, 50.0, 99.0, 99.0, 100.0]
 
     def test_of_nothing(self, dialect, database, tmp_path):
         """No feature counts, so none is read."""
@@ -371,17 +389,7 @@ class TestRefused:
             written(ranker, dialect, tmp_path)
 
     def test_a_tree_that_is_too_deep(self, tmp_path):
-        depth = 101
-        inner, leaf = np.arange(0, 2 * depth, 2), [-1] * (depth + 1)
-        chain = {"feature": [0, -1] * depth + [-1], "left": [0] * (2 * depth + 1)}
-        chain["right"] = chain["left"].copy()
-        for node in inner:
-            chain["left"][node], chain["right"][node] = int(node) + 1, int(node) + 2
-        scorer = TreesScorer.from_dict(
-            chain | {"n_features": 1, "roots": [0], "threshold": [0.0] * (2 * depth + 1),
-                     "value": [1.0] * (depth + len(leaf))}
-        )  # fmt: skip
-        ranker = ranker_of("boosted", scorer, names=("a",))
+        ranker = ranker_of("boosted", a_chain(101), names=("a",))
         with pytest.raises(ParameterError, match="a tree has 101 levels, expected at most 100"):
             written(ranker, "duckdb", tmp_path)
 

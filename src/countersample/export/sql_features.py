@@ -168,14 +168,15 @@ def _odd(column: str, of_size: str, to: Dialect) -> str:
     return f"CASE WHEN {column} < {to.number(0)} THEN -{below} ELSE {above} END"
 
 
-def _between(column: str, x: Sequence[float], y: Sequence[float], to: Dialect) -> str:
-    """Return straight lines between knots, as `numpy.interp` has them."""
-    cases = [f"WHEN {column} <= {to.number(x[0])} THEN {to.number(y[0])}"]
-    for k in range(1, len(x)):
-        slope = to.number((y[k] - y[k - 1]) / (x[k] - x[k - 1]))
-        line = f"{slope} * ({column} - {to.number(x[k - 1])}) + {to.number(y[k - 1])}"
-        cases.append(f"WHEN {column} <= {to.number(x[k])} THEN {line}")
-    cases.append(f"WHEN {column} <= {to.special('Infinity')} THEN {to.number(y[-1])}")
+def _between(column: str, at: Sequence[float], shares: Sequence[float], to: Dialect) -> str:
+    """Return share_i + slope_i·(x − knot_i), at most the next share; NULL and NaN stay so."""
+    cases = [f"WHEN {column} < {to.number(at[0])} THEN {to.number(shares[0])}"]
+    for i in range(len(at) - 1):
+        slope = float((np.float64(shares[i + 1]) - shares[i]) / (np.float64(at[i + 1]) - at[i]))
+        line = f"{to.number(shares[i])} + {to.number(slope)} * ({column} - {to.number(at[i])})"
+        value = f"least({line}, {to.number(shares[i + 1])})"
+        cases.append(f"WHEN {column} < {to.number(at[i + 1])} THEN {value}")
+    cases.append(f"WHEN {column} <= {to.special('Infinity')} THEN {to.number(shares[-1])}")
     return f"CASE {' '.join(cases)} ELSE {column} END"
 
 
