@@ -346,7 +346,9 @@ class TestMissing:
         names, given = NAMES, rows
         if to != "onnx" and ranker.imputer_ is not None:
             names, given = ranker.imputer_.names(NAMES), ranker.imputer_.transform(rows)
-            told = "with the value in the column “if missing” of the card, and with 7 more that are 1"
+            told = (
+                "with the value in the column “if missing” of the card, and with 7 more that are 1"
+            )
             assert told in " ".join(written.limits)
         shifted = kind == "linear" and how == "standard" and to != "onnx"
         found = READERS[to](written.path, names, given)
