@@ -4,12 +4,14 @@ import json
 import warnings
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import SEED
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from made_rankers import with_holes
+from shops import make, opened
 from sklearn.impute import SimpleImputer
 
 from countersample import (
@@ -21,12 +23,15 @@ from countersample import (
     synthetic,
     train,
 )
+from countersample.clicks.impressions import PositionCounts
 from countersample.data import imputing
 from countersample.data.frames import read_table, write_parquet
 from countersample.data.imputing import METHODS, Imputer, filled, filled_table
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.doubly_robust import relevance_model
-from countersample.fitting import find_leaks
+from countersample.fitting import find_leaks, fit_from_impressions, write_page
+from countersample.propensity import estimate as estimate_propensities
+from countersample.rankers import load_ranker
 
 
 @pytest.fixture
@@ -186,7 +191,22 @@ class TestDatasets:
     def test_on_the_command_line(self, run, holed, tmp_path):
         write_parquet(holed, tmp_path / "data.parquet")
         share = 100 * np.isnan(holed.features).mean()
-        assert f"{share:.1f} % of the values" in run("data", "info", tmp_path / "data.parquet")
+        assert f"{share:.1f} % of the values" in run("data", "info", "data.parquet")
+        assert json.loads(run("data", "info", "data.parquet", "--json"))["data.parquet"]["missing"]
+        run("simulate", "data.parquet", "-o", "log.parquet", "--clicks", 500, "--relevant", 1)
+        train = ("train", "data.parquet", "log.parquet", "-o", "ranker.json", "--no-judge")
+        run(*train, "--impute", "median")
+        assert load_ranker(tmp_path / "ranker.json").imputer_ == Imputer.fit(holed, "median")
+        run("rank", "ranker.json", "data.parquet", "-o", "ranks.csv")
+        assert "ndcg@10" in run("evaluate", "ranker.json", "data.parquet")
+        said = run(*train, "--impute", "error", fails=True)
+        assert "NaN in row 0, column 2 (both counted from 0), of 'c', and impute is 'error'" in said
+        said = run(*train, "--impute", "mean", fails=True)
+        assert "impute is 'mean', expected one of median-indicator, median, zero, error" in said
+        assert "--impute is not an option" in run(
+            *train, "--impute", "median", "--model", "lightgbm", fails=True
+        )
+        assert "codes have no room for what is missing" in run(*train, "--bits", 8, fails=True)
 
 
 class TestOthers:
@@ -238,3 +258,44 @@ class TestOthers:
     def test_simulated_users_do_not_look_at_features(self, holed):
         log = simulate_clicks(holed, np.arange(60.0), 20, relevant=1, rng=SEED)
         assert log.n_clicks == 20
+
+
+def holed_shop(seed):
+    """Return the log and the features of a shop, nulls in place of some of them."""
+    log, features = make(seed, queries=60, sessions=2000)
+    rng = np.random.default_rng(seed)
+    for index, name in enumerate(features.column_names):
+        if name not in {"query_id", "item_id", "label"}:
+            gone = rng.random(len(features)) < 0.15
+            column = pa.array(features[name].to_numpy(), mask=gone)
+            features = features.set_column(index, name, column)
+    return log, features
+
+
+class TestLogs:
+    def test_from_a_log_to_a_ranker(self, tmp_path):
+        log, features = holed_shop(SEED)
+        assert features["price"].null_count
+        fit = fit_from_impressions(*opened(log, features), seed=SEED)
+        assert fit.ranker.imputer_.n_outputs == 10
+        assert fit.gain.relative > 0
+        write_page(tmp_path / "page.html", fit, command="", ranker=tmp_path / "ranker.json")
+        assert "price is missing" in (tmp_path / "page.html").read_text()
+
+    def test_the_regression_of_propensities(self, rng):
+        pair = np.repeat(np.arange(300), 3)
+        position = np.tile([1, 2, 3], 300)
+        clicks = rng.binomial(20, 0.5 / position)
+        counts = PositionCounts.from_columns(
+            pair // 10, pair % 10, position, clicks, np.full(900, 20)
+        )
+        features = with_holes(rng.standard_normal((300, 2)), rng)
+        same, other = filled_table(features), np.nan_to_num(features)
+        a, b, c = (
+            estimate_propensities(
+                counts, method="regression-em", features=each, n_bootstrap=20, rng=0
+            ).propensity
+            for each in (features, same, other)
+        )
+        np.testing.assert_array_equal(a, b)
+        assert not np.array_equal(a, c)

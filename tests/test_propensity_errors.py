@@ -51,7 +51,10 @@ def test_gamma_needs_a_sound_offset(log):
     [
         (np.ones((3, 2)), r"features have shape \(3, 2\), expected a row for each of 300 "),
         (np.ones(300), r"features have shape \(300,\)"),
-        (np.where(np.arange(300)[:, None] == 7, np.nan, 1.0), "in row 7 that is not finite"),
+        (
+            np.where(np.arange(300)[:, None] == 7, np.inf, 1.0),
+            "features has inf in row 7, column 0",
+        ),
     ],
 )
 def test_bad_features(log, features, message):
