@@ -7,7 +7,14 @@ import sys
 
 import pytest
 
-from countersample import ClickLog, RankingDataset, load_letor, save_letor, synthetic
+from countersample import (
+    ClickLog,
+    RankingDataset,
+    load_letor,
+    load_ranker,
+    save_letor,
+    synthetic,
+)
 
 SMALL = "2 qid:1 1:0.5 3:1\n0 qid:1 2:0.25\n1 qid:2 1:-1e-2\n"
 
@@ -299,6 +306,15 @@ class TestTrainEvaluateRank:
         )
         assert "--safety is given beside --learning-rate, expected one of them" in said
         assert "ndcg@10" in run("evaluate", "ranker", data)
+
+    def test_transforms(self, run, data, log):
+        more = ("--steps", 100, "--no-judge", "--transform")
+        printed = " ".join(run("train", data, log, "-o", "ranker", *more, "auto").split())
+        chosen = load_ranker("ranker").transform_ or "none"
+        assert f" transform {chosen} " in printed
+        assert f"Transform: {chosen}, chosen among none, log, root and quantile." in printed
+        made = json.loads(run("train", data, log, "-o", "ranker", *more, "quantile", "--json"))
+        assert made["path"]["transform"] == "quantile"
 
     @pytest.mark.parametrize("model", ["neural", "lightgbm", "xgboost"])
     def test_other_models(self, run, data, log, model):

@@ -56,6 +56,12 @@ class TestResult:
         names = {"log.parquet", "features.parquet", "ranker.json", "ranker.html"}
         assert {path.name for path in folder.iterdir()} == names
 
+    def test_transforms_are_told(self, run, folder):
+        run(*FIT, "--transform", "log")
+        ranker = load_ranker("ranker.json")
+        assert (ranker.transform, ranker.transform_) == ("log", "log")
+        assert "log, then minmax" in (folder / "ranker.html").read_text("utf-8")
+
     def test_json_has_no_ids(self, run, folder):
         printed = run(*FIT, "--gamma", "1", "--report", "page.html", "--json")
         figures = json.loads(printed)
@@ -196,6 +202,11 @@ class TestNothingHalfWritten:
         run(*FIT, fails=True)
         assert (folder / "ranker.json").read_text() == "old"
 
+    def test_trees_take_no_transform(self, run):
+        pytest.importorskip("lightgbm")
+        told = run(*FIT, "--model", "lightgbm", "--transform", "log", fails=True)
+        assert "--transform is not an option of --model lightgbm: leave it out, as trees " in told
+
     @pytest.mark.parametrize(
         ("more", "told"),
         [
@@ -207,6 +218,7 @@ class TestNothingHalfWritten:
             (["--gamma", "-1"], "gamma is -1.0, expected a number of at least 0"),
             (["--propensity-method", "guess"], "method is 'guess', expected 'auto'"),
             (["--model", "svm"], "--model is 'svm', expected one of linear, neural, lightgbm"),
+            (["--transform", "square"], "transform is 'square', expected one of log, root, quan"),
             (["--missing", "drop"], "missing is 'drop', expected one of error, skip"),
             (["--columns", "q"], "--columns has 'q', expected pairs such as query_id=q"),
             (["--engine", "abacus"], "abacus"),

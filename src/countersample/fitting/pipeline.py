@@ -14,6 +14,7 @@ from countersample.clicks import diagnose
 from countersample.clicks.impressions.counts import ranges
 from countersample.clicks.impressions.joining import clicked
 from countersample.clicks.impressions.weighting import effective_impressions
+from countersample.data.transforms import TRANSFORMS
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import plan_ab_test
 from countersample.fitting.gain import (
@@ -145,7 +146,7 @@ def fit_from_impressions(
     DataError, ParameterError
         For a log that nothing can be learned from, naming what is missing and what to do.
     """
-    _check_arguments(ranker, estimator, judge_by)
+    _check_arguments(ranker, transform, estimator, judge_by)
     accepted = accepted_names(accept_features, features.dataset)
     if half_life is not None:
         impressions = impressions.with_half_life(half_life)
@@ -297,13 +298,20 @@ def _of_previous(ranker: ClickRanker, days: tuple[date, ...]) -> list[str]:
     return [told]
 
 
-def _check_arguments(ranker: object, estimator: str, judge_by: str) -> None:
+def _check_arguments(ranker: object, transform: str | None, estimator: str, judge_by: str) -> None:
     choice("judge_by", judge_by, ("auto", "time", "queries"))
     choice("estimator", estimator, ("auto", *ESTIMATORS_OF_GAIN))
     if ranker is not None and not isinstance(ranker, ClickRanker):
         raise ParameterError(
             f"ranker is {ranker!r}, expected a ranker of this package that is not fitted"
         )
+    if transform is not None:
+        choice("transform", transform, (*TRANSFORMS, "auto"))
+        if ranker is not None and "transform" not in ranker.get_params():
+            raise ParameterError(
+                f"transform is {transform!r} for a {type(ranker).__name__}, expected None: "
+                f"{NOT_OF_TREES}"
+            )
 
 
 def _to_train(
@@ -320,11 +328,6 @@ def _to_train(
     if safety is not None:
         copied.set_params(safety=safety)
     if transform is not None:
-        if "transform" not in copied.get_params():
-            raise ParameterError(
-                f"transform is {transform!r} for a {type(copied).__name__}, expected None: "
-                f"{NOT_OF_TREES}"
-            )
         copied.set_params(transform=transform)
     return copied
 
