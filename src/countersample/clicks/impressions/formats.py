@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from countersample.clicks.impressions.columns import CANONICAL, IDS
 from countersample.clicks.impressions.explaining import explained
@@ -50,25 +50,16 @@ class Format(ABC):
 
     def names(self, files: Files) -> list[str]:
         """Return the names of the columns."""
-        names: list[str] = self.open(files).schema.names
+        names: list[str] = self.open(files).schema.names  # a table or a dataset
         return names
 
+    @abstractmethod
     def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Return some columns of the rows, in their order and some rows at a time.
+        """Return some columns of the rows, in their order, with few rows in memory at a time.
 
-        Text files give text, whatever a value looks like.
+        Files without types give text, whatever a value looks like. Arrow's scanner of datasets is
+        of no use here: it reads ahead of a reader that is slow, as much as there is.
         """
-        source: Any = self.open(files)
-        yield from source.to_batches(
-            columns=list(columns),
-            batch_size=BATCH,
-            use_threads=False,  # threads read ahead, as much as memory takes
-            **self._scanning(),
-        )
-
-    def _scanning(self) -> dict[str, Any]:
-        """Return settings of Arrow's scanner with which little is in memory at a time."""
-        return {}
 
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:  # noqa: B027 (few do)
         """Refuse files that do not fit together, before they are opened."""
@@ -88,11 +79,24 @@ class Parquet(Format):
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         return self.open(files).to_table()
 
-    def _scanning(self) -> dict[str, Any]:
-        from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import parquet  # noqa: PLC0415
 
-        options = dataset.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
-        return {"fragment_scan_options": options}
+        system, paths = files.located()
+        for path in paths:
+            with parquet.ParquetFile(path, filesystem=system, pre_buffer=False) as file:
+                there = [name for name in columns if name in file.schema_arrow.names]
+                inner = {} if files.folder is None else files.partitions(path)
+                for batch in file.iter_batches(BATCH, columns=there, use_threads=False):
+                    found = dict(zip(there, batch.select(there).columns, strict=True))
+                    for name in columns:
+                        if name not in found:
+                            if name not in inner:
+                                raise DataError(f"{path} has no column {name!r}, which others have")
+                            value = pa.scalar(inner[name], pa.string())
+                            found[name] = pa.repeat(value, len(batch))
+                    yield pa.record_batch({name: found[name] for name in columns})
 
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:
         """Refuse files of one log whose ids are of different types, or that lack a column."""
@@ -184,6 +188,33 @@ class Delimited(Format):
             for path in files.paths
         )
 
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import csv  # noqa: PLC0415
+
+        self.open(files)  # which refuses files that do not fit together
+        system, paths = files.located()
+        for path in paths:
+            inner = {
+                name: value for name, value in files.partitions(path).items() if name in columns
+            }
+            text = csv.ConvertOptions(
+                column_types=dict.fromkeys(columns, pa.string()),
+                include_columns=[name for name in columns if name not in inner],
+                strings_can_be_null=True,
+                null_values=[""],
+            )
+            with system.open_input_stream(path) as file, csv.open_csv(
+                file, csv.ReadOptions(use_threads=False), self._dialect(), text
+            ) as reader:  # fmt: skip
+                for batch in reader:
+                    own = {
+                        name: pa.repeat(pa.scalar(value, pa.string()), len(batch))
+                        for name, value in inner.items()
+                    }
+                    found = {name: own[name] if name in own else batch[name] for name in columns}
+                    yield pa.record_batch(found)
+
     def _dialect(self) -> ParseOptions:
         from pyarrow import csv  # noqa: PLC0415 (heavy, only where used)
 
@@ -245,19 +276,13 @@ class JsonLines(Format):
 class Feather(Format):
     """Arrow's own files, with types."""
 
-    def names(self, files: Files) -> list[str]:  # noqa: D102 (as in Format)
-        names: list[str] = self._dataset(files).schema.names
-        return names
-
     def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
-        yield from self._dataset(files).to_batches(
-            columns=list(columns), batch_size=BATCH, use_threads=False
-        )
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
-    def _dataset(self, files: Files) -> Dataset:
-        from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
-
-        return dataset.dataset(list(files.paths), format="feather")
+        for path in files.paths:
+            with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+                for number in range(file.num_record_batches):
+                    yield file.get_batch(number).select(list(columns))
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
