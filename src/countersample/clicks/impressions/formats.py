@@ -80,23 +80,20 @@ class Parquet(Format):
         return self.open(files).to_table()
 
     def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-        from pyarrow import parquet  # noqa: PLC0415
+        from pyarrow import parquet  # noqa: PLC0415 (heavy, only where used)
 
-        system, paths = files.located()
-        for path in paths:
-            with parquet.ParquetFile(path, filesystem=system, pre_buffer=False) as file:
+        if files.is_remote:  # it may be a folder, and its files are Arrow's to find
+            yield from self.open(files).to_batches(columns=list(columns), batch_size=BATCH)
+            return
+        for path in files.paths:
+            with parquet.ParquetFile(path, pre_buffer=False) as file:
                 there = [name for name in columns if name in file.schema_arrow.names]
-                inner = {} if files.folder is None else files.partitions(path)
+                inner = files.partitions(path)
+                missing = [name for name in columns if name not in {*there, *inner}]
+                if missing:
+                    raise DataError(f"{path} has no column {missing[0]!r}, which others have")
                 for batch in file.iter_batches(BATCH, columns=there, use_threads=False):
-                    found = dict(zip(there, batch.select(there).columns, strict=True))
-                    for name in columns:
-                        if name not in found:
-                            if name not in inner:
-                                raise DataError(f"{path} has no column {name!r}, which others have")
-                            value = pa.scalar(inner[name], pa.string())
-                            found[name] = pa.repeat(value, len(batch))
-                    yield pa.record_batch({name: found[name] for name in columns})
+                    yield _with_partitions(batch, columns, inner)
 
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:
         """Refuse files of one log whose ids are of different types, or that lack a column."""
@@ -194,13 +191,11 @@ class Delimited(Format):
 
         self.open(files)  # which refuses files that do not fit together
         system, paths = files.located()
-        for path in paths:
-            inner = {
-                name: value for name, value in files.partitions(path).items() if name in columns
-            }
+        for name, path in zip(files.paths, paths, strict=True):
+            inner = files.partitions(name)
             text = csv.ConvertOptions(
                 column_types=dict.fromkeys(columns, pa.string()),
-                include_columns=[name for name in columns if name not in inner],
+                include_columns=[column for column in columns if column not in inner],
                 strings_can_be_null=True,
                 null_values=[""],
             )
@@ -208,12 +203,7 @@ class Delimited(Format):
                 file, csv.ReadOptions(use_threads=False), self._dialect(), text
             ) as reader:  # fmt: skip
                 for batch in reader:
-                    own = {
-                        name: pa.repeat(pa.scalar(value, pa.string()), len(batch))
-                        for name, value in inner.items()
-                    }
-                    found = {name: own[name] if name in own else batch[name] for name in columns}
-                    yield pa.record_batch(found)
+                    yield _with_partitions(batch, columns, inner)
 
     def _dialect(self) -> ParseOptions:
         from pyarrow import csv  # noqa: PLC0415 (heavy, only where used)
@@ -289,6 +279,20 @@ class Feather(Format):
         from pyarrow import feather  # noqa: PLC0415
 
         return pa.concat_tables([feather.read_table(path) for path in files.paths])
+
+
+def _with_partitions(
+    batch: pa.RecordBatch, columns: Sequence[str], inner: Mapping[str, str | None]
+) -> pa.RecordBatch:
+    """Return columns of a batch; those that it has not are what the folders of its file say."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    def column(name: str) -> pa.Array:
+        if name in batch.schema.names:
+            return batch[name]
+        return pa.repeat(pa.scalar(inner[name], pa.string()), len(batch))
+
+    return pa.record_batch({name: column(name) for name in columns})
 
 
 def _check_names(path: str, names: Sequence[str]) -> None:
