@@ -20,10 +20,8 @@ from countersample.cli._options import (
     Fold,
     Impute,
     Json,
-    MemoryLimit,
     Safety,
     Seed,
-    TempDir,
     Transform,
     parse_bits,
     parse_ids,
@@ -250,8 +248,6 @@ def rank(
     top: Annotated[
         int | None, typer.Option(min=1, help="Only so many items of each query, the best first.")
     ] = None,
-    memory_limit: MemoryLimit = None,
-    temp_dir: TempDir = None,
     fold: Fold = None,
     cache: Cache = None,
     json: Json = False,
@@ -275,8 +271,7 @@ def rank(
         raise ParameterError(f"{data} is a table: leave out --fold and --cache, of LETOR text")
     else:
         n_rows = rank_file(
-            loaded, data, out, query=ids.get("query_id"), item=ids.get("item_id"), top=top,
-            memory_limit=memory_limit, temp_dir=None if temp_dir is None else str(temp_dir),
+            loaded, data, out, query=ids.get("query_id"), item=ids.get("item_id"), top=top
         )  # fmt: skip
     if json:
         _show.as_json({"out": str(out), "rows": n_rows})

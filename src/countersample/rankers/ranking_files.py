@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from countersample._files import atomic_path
-from countersample.clicks.impressions.engines import Pandas, find_engine, make_engine
+from countersample._files import atomic_path, temporary_folder
+from countersample.clicks.impressions.engines import Pandas
 from countersample.clicks.impressions.files import find_files
-from countersample.clicks.impressions.sql import quoted
-from countersample.data.arrow_values import kind_of
 from countersample.errors import DataError, ParameterError
-from countersample.rankers.serving import (
-    NotTogetherError,
-    TableReading,
-    column_of,
-    rank_batches,
-)
+from countersample.rankers.grouping import grouped
+from countersample.rankers.serving import NotTogetherError, TableReading, rank_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,12 +19,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from countersample.clicks.impressions.files import Files
     from countersample.rankers._saved import SavedScorer
 
     Write = Callable[[pa.Table], None]
 
-_ROW = "\1row"  # where a row was, beside the columns of a table
 _OTHERS = (".onnx", ".html", ".xlsx", ".xls", ".feather", ".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
@@ -44,13 +34,11 @@ def rank_file(
     query: str | None = None,
     item: str | None = None,
     top: int | None = None,
-    memory_limit: str | None = None,
-    temp_dir: str | None = None,
 ) -> int:
     """Score and rank the rows of a table in files; return how many rows were written.
 
     A part of the table is in memory at a time, and all rows of one query. Where the rows of a query
-    are not side by side, the table is sorted by DuckDB first, on disk where it has to be.
+    are not side by side, they are first brought together in temporary files.
 
     Parameters
     ----------
@@ -63,8 +51,6 @@ def rank_file(
         The columns of the ids; by default query_id, or qid, and item_id.
     top : int, optional
         How many items of each query are written, the best first; by default all, in their order.
-    memory_limit, temp_dir : str, optional
-        Of DuckDB, as in `read_impressions`.
     """
     with ExitStack() as cleanup, Pandas.explained(source):
         files = find_files(source).unpacked(Pandas.unpacks, cleanup)
@@ -77,8 +63,7 @@ def rank_file(
                 batches = files.format.batches(files, reading.columns)
                 return _write(rank_batches(serving, reading, batches, top), temporary, target)
             except NotTogetherError:
-                settings = {"memory_limit": memory_limit, "temp_dir": temp_dir, "master": None}
-                batches = _sorted(files, reading, settings, cleanup)
+                batches = grouped(files, reading, cleanup.enter_context(temporary_folder()))
                 return _write(rank_batches(serving, reading, batches, top), temporary, target)
 
 
@@ -134,41 +119,3 @@ def _lines(table: pa.Table) -> Iterator[str]:
     names = table.column_names
     for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
         yield json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n"
-
-
-def _sorted(
-    files: Files, reading: TableReading, settings: dict[str, str | None], cleanup: ExitStack
-) -> Iterator[pa.RecordBatch]:
-    """Return the rows of each query side by side, in their order."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
-    engine: Any = make_engine(find_engine("duckdb"), cleanup, settings)
-
-    def numbered() -> Iterator[pa.RecordBatch]:
-        at = 0
-        for batch in files.format.batches(files, reading.columns):
-            table = pa.Table.from_batches([batch])
-            columns = {name: _as_float(table[name], reading, name) for name in reading.columns}
-            columns[_ROW] = column_of(np.arange(at, at + len(table)))
-            at += len(table)
-            yield from pa.table(columns).to_batches()
-
-    schema = next(numbered()).schema
-    reader = pa.RecordBatchReader.from_batches(schema, (each.cast(schema) for each in numbered()))
-    rows = engine.connection.from_arrow(reader)
-    with engine.explained(files.name):
-        ordered = rows.order(f"{quoted(reading.query)}, {quoted(_ROW)}")
-        for batch in pa.RecordBatchReader.from_stream(ordered):
-            yield batch.select(reading.columns)
-
-
-def _as_float(column: pa.ChunkedArray, reading: TableReading, name: str) -> pa.ChunkedArray:
-    """Return a feature that is a number as a float: JSON has integers here, fractions there."""
-    is_feature = any(
-        each.name == name and each.kind == "number" for each in reading.encoder.columns
-    )
-    if name in {reading.query, reading.item} or not is_feature:
-        return column
-    if kind_of(column.type) not in {"number", "boolean", "nothing"}:
-        return column
-    return column.cast("float64", safe=False)

@@ -13,7 +13,13 @@ from countersample._params import whole_number
 from countersample.data.frames import as_narwhals
 from countersample.data.rows import group_rows
 from countersample.errors import DataError, ParameterError
-from countersample.rankers.serving import TableReading, check_ids, rank_batches, rank_table
+from countersample.rankers.serving import (
+    TableReading,
+    check_ids,
+    codes_of,
+    rank_batches,
+    rank_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,7 +64,7 @@ def _of_eager(
         raise DataError("the data frame has no rows, expected at least one")
     table = _as_arrow(frame, reading.columns)
     check_ids(reading, table)
-    codes = _codes(table[reading.query])
+    codes, _ = codes_of(table[reading.query])
     order, offsets, _ = group_rows(codes)
     rows = np.arange(len(codes)) if order is None else order
     scores, ranks = rank_table(serving, reading, table, rows, offsets)
@@ -98,14 +104,6 @@ def _as_arrow(frame: nw.DataFrame[Any], names: list[str]) -> pa.Table:
                 f"column {name!r} has values of mixed or unknown types, expected one type"
             ) from error
     return pa.table(columns)
-
-
-def _codes(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    """Return a number for each distinct id, in the order in which they first come."""
-    if not pa.types.is_integer(column.type):
-        column = column.cast(pa.large_string())
-    chunks = column.dictionary_encode().chunks
-    return np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
 
 
 def _of_spark(

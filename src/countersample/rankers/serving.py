@@ -117,9 +117,18 @@ def rank_batches(
 
     seen = _Seen()
     pending: list[pa.Table] = []  # rows of the last query, which may go on
+    done = 0
 
     def ranked(parts: list[pa.Table]) -> pa.Table:
+        nonlocal done
         table = pa.concat_tables(parts, promote_options="permissive")
+        done += len(table)
+        try:
+            return _ranked(table)
+        except DataError as error:
+            raise DataError(f"of rows {done - len(table):,} to {done - 1:,}: {error}") from error
+
+    def _ranked(table: pa.Table) -> pa.Table:
         starts = _starts(table[reading.query])
         seen.add(table[reading.query].take(column_of(starts)).to_pylist())
         offsets = np.append(starts, table.num_rows)
@@ -166,7 +175,7 @@ def check_ids(reading: TableReading, table: pa.Table) -> None:
         if not (is_text or pa.types.is_string_view(dtype) or pa.types.is_integer(dtype)):
             raise DataError(f"column {name!r} is {dtype}, expected ids: integers or text")
         if column.null_count:
-            raise DataError(f"{column.null_count:,} rows have no {name}, expected one in each")
+            raise DataError(f"a row has no {name}, expected one in each")
 
 
 class _Seen:
@@ -201,13 +210,18 @@ def column_of(values: NDArray[Any]) -> pa.Array:
     return Array.from_buffers(kind, len(values), [None, py_buffer(values)])
 
 
-def _starts(column: pa.ChunkedArray) -> Ints:
-    """Return the first row of each run of a value, (n_runs,)."""
+def codes_of(column: pa.ChunkedArray) -> tuple[Ints, list[Any]]:
+    """Return a number for each row, (n,), and the ids that have these numbers, as first seen."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     if not pa.types.is_integer(column.type):
         column = column.cast(pa.large_string())
-    index = np.concatenate(
-        [chunk.indices.to_numpy() for chunk in column.dictionary_encode().chunks]
-    )
+    chunks = column.dictionary_encode().chunks  # with one dictionary for all
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks]).astype(np.int64)
+    return codes, chunks[-1].dictionary.to_pylist()
+
+
+def _starts(column: pa.ChunkedArray) -> Ints:
+    """Return the first row of each run of a value, (n_runs,)."""
+    index, _ = codes_of(column)
     return np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]]))

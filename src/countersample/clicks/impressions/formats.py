@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from countersample.clicks.impressions.columns import CANONICAL, IDS
 from countersample.clicks.impressions.explaining import explained
@@ -50,25 +50,16 @@ class Format(ABC):
 
     def names(self, files: Files) -> list[str]:
         """Return the names of the columns."""
-        names: list[str] = self.open(files).schema.names
+        names: list[str] = self.open(files).schema.names  # a table or a dataset
         return names
 
+    @abstractmethod
     def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Return some columns of the rows, in their order and some rows at a time.
+        """Return some columns of the rows, in their order, with few rows in memory at a time.
 
-        Text files give text, whatever a value looks like.
+        Files without types give text, whatever a value looks like. Arrow's scanner of datasets is
+        of no use here: it reads ahead of a reader that is slow, as much as there is.
         """
-        source: Any = self.open(files)
-        yield from source.to_batches(
-            columns=list(columns),
-            batch_size=BATCH,
-            use_threads=False,  # threads read ahead, as much as memory takes
-            **self._scanning(),
-        )
-
-    def _scanning(self) -> dict[str, Any]:
-        """Return settings of Arrow's scanner with which little is in memory at a time."""
-        return {}
 
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:  # noqa: B027 (few do)
         """Refuse files that do not fit together, before they are opened."""
@@ -88,11 +79,21 @@ class Parquet(Format):
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         return self.open(files).to_table()
 
-    def _scanning(self) -> dict[str, Any]:
-        from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
+        from pyarrow import parquet  # noqa: PLC0415 (heavy, only where used)
 
-        options = dataset.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
-        return {"fragment_scan_options": options}
+        if files.is_remote:  # it may be a folder, and its files are Arrow's to find
+            yield from self.open(files).to_batches(columns=list(columns), batch_size=BATCH)
+            return
+        for path in files.paths:
+            with parquet.ParquetFile(path, pre_buffer=False) as file:
+                there = [name for name in columns if name in file.schema_arrow.names]
+                inner = files.partitions(path)
+                missing = [name for name in columns if name not in {*there, *inner}]
+                if missing:
+                    raise DataError(f"{path} has no column {missing[0]!r}, which others have")
+                for batch in file.iter_batches(BATCH, columns=there, use_threads=False):
+                    yield _with_partitions(batch, columns, inner)
 
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:
         """Refuse files of one log whose ids are of different types, or that lack a column."""
@@ -184,6 +185,26 @@ class Delimited(Format):
             for path in files.paths
         )
 
+    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import csv  # noqa: PLC0415
+
+        self.open(files)  # which refuses files that do not fit together
+        system, paths = files.located()
+        for name, path in zip(files.paths, paths, strict=True):
+            inner = files.partitions(name)
+            text = csv.ConvertOptions(
+                column_types=dict.fromkeys(columns, pa.string()),
+                include_columns=[column for column in columns if column not in inner],
+                strings_can_be_null=True,
+                null_values=[""],
+            )
+            with system.open_input_stream(path) as file, csv.open_csv(
+                file, csv.ReadOptions(use_threads=False), self._dialect(), text
+            ) as reader:  # fmt: skip
+                for batch in reader:
+                    yield _with_partitions(batch, columns, inner)
+
     def _dialect(self) -> ParseOptions:
         from pyarrow import csv  # noqa: PLC0415 (heavy, only where used)
 
@@ -245,25 +266,33 @@ class JsonLines(Format):
 class Feather(Format):
     """Arrow's own files, with types."""
 
-    def names(self, files: Files) -> list[str]:  # noqa: D102 (as in Format)
-        names: list[str] = self._dataset(files).schema.names
-        return names
-
     def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
-        yield from self._dataset(files).to_batches(
-            columns=list(columns), batch_size=BATCH, use_threads=False
-        )
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
-    def _dataset(self, files: Files) -> Dataset:
-        from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
-
-        return dataset.dataset(list(files.paths), format="feather")
+        for path in files.paths:
+            with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+                for number in range(file.num_record_batches):
+                    yield file.get_batch(number).select(list(columns))
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
         from pyarrow import feather  # noqa: PLC0415
 
         return pa.concat_tables([feather.read_table(path) for path in files.paths])
+
+
+def _with_partitions(
+    batch: pa.RecordBatch, columns: Sequence[str], inner: Mapping[str, str | None]
+) -> pa.RecordBatch:
+    """Return columns of a batch; those that it has not are what the folders of its file say."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    def column(name: str) -> pa.Array:
+        if name in batch.schema.names:
+            return batch[name]
+        return pa.repeat(pa.scalar(inner[name], pa.string()), len(batch))
+
+    return pa.record_batch({name: column(name) for name in columns})
 
 
 def _check_names(path: str, names: Sequence[str]) -> None:
