@@ -33,7 +33,7 @@ TIMES = 2
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--earlier", type=int, default=100_000)
+    parser.add_argument("--earlier", type=int, default=30_000)
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -72,8 +72,9 @@ def write_day(path: Path, day: int, n_rows: int, features: np.ndarray, rng: Any)
 
 def measure(folder: Path, features: np.ndarray) -> dict[str, Any]:
     counts, raw = folder / "counts", str(folder / "raw")
-    with read_impressions(raw) as log:
-        count_days(log, counts)
+    for path in Path(raw).iterdir():
+        with read_impressions(path) as log:
+            count_days(log, counts)
     item = np.arange(QUERIES * ITEMS)
     items = read_features(pa.table(
         {"query_id": item // ITEMS, "item_id": item}

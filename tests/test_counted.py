@@ -19,7 +19,7 @@ from countersample.clicks.impressions import (
     read_impressions,
 )
 from countersample.clicks.impressions.counted.counting import bucket_of
-from countersample.clicks.impressions.counted.files import BUCKETS
+from countersample.clicks.impressions.counted.files import BUCKETS, read_part, write_part
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import fit_from_impressions
 
@@ -334,15 +334,51 @@ def test_rows_that_cannot_be_counted_are_refused_or_told(tmp_path):
         count_days(read_impressions(many), tmp_path / "c")
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "value", "said"),
+    [
+        ("counts", "impressions", 0, "impressions has a value that is not from 1"),
+        ("counts", "clicks", 10**6, "clicks are more than impressions"),
+        ("counts", "position", -3, "position has a value that is not from 1"),
+        ("counts", "value", float("nan"), "value has a value that is not from 0"),
+        ("counts", "query_id", None, "query_id has values that are missing"),
+        ("counts", "timestamp", date(2026, 3, 9), "rows of another day"),
+        ("clicks", "bucket", 256, "bucket has a value that is not from 0 to 255"),
+        ("visits", "sessions", -1, "sessions has a value that is not from 0"),
+        ("weights", "weight", float("inf"), "weight has a value that is not from 0"),
+        ("pages", "clicks", -1, "clicks has a value that is not from 0"),
+    ],
+)
+def test_counts_that_a_stranger_made_are_refused(table, column, value, said, crafted):
+    """Though every hash is right."""
+    folder, part = crafted
+    tables = {name: part.read(name) for name in part.tables()}
+    changed = tables[table]
+    values = changed[column].to_pylist()
+    values[0] = value
+    place = changed.column_names.index(column)
+    column_type = changed.schema.field(column).type
+    tables[table] = changed.set_column(place, column, pa.array(values, column_type))
+    write_part(folder / part.label, part, tables)
+    with pytest.raises(DataError, match=said):
+        everything(folder)
+
+
+@pytest.fixture
+def crafted(tmp_path):
+    count_days(read_impressions(day_log(SEED, sessions=20, days=1)), tmp_path)
+    return tmp_path, read_part(tmp_path / "2026-03-01")
+
+
 def everything(folder):
     log = read_impressions(folder)
-    return log.visits(log.counts()), log.weights_of_rows()
+    return log.visits(log.counts()), log.weights_of_rows(), log.pages()
 
 
 def test_damaged_counts_are_refused(tmp_path):
     count_days(read_impressions(day_log(SEED)), tmp_path / "whole")
     day = "2026-03-02"
-    for name in ("counts", "visits", "clicks", "weights"):
+    for name in ("counts", "visits", "clicks", "weights", "pages"):
         shutil.copytree(tmp_path / "whole", tmp_path / name)
         path = tmp_path / name / day / f"{name}.parquet"
         data = bytearray(path.read_bytes())

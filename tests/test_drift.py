@@ -213,6 +213,12 @@ def test_logs_without_users_policies_or_enough_clicks_are_compared_as_far_as_the
     assert found.after["clustered_by"] == "query"
     assert any("put together by client before and by query after" in note for note in found.notes)
     assert any("Only one of the logs has a column 'policy'" in note for note in found.notes)
+    assert any("New queries were not compared" in note for note in found.notes)
+    assert not found.of_kind("queries")
+    assert not drift(least, least).is_drift
+    bad = usual.set_column(2, "position", pa.array(np.arange(len(usual)) % N_POSITIONS))
+    found = drift(bad, usual)
+    assert any("rows are impossible" in note for note in found.notes)
     few = drift(usual.slice(0, 8), usual)
     assert few.n_tests == 0 or not few.is_drift
     assert any("too small to test anything" in note for note in few.notes)

@@ -156,11 +156,15 @@ def find_drift(
     'Drift: 2 of 6 tests show a change of more than is relevant: '
     """
     number("level", level, above=0, below=1)
-    counts = before.check().counts, after.check().counts
+    checks = before.check(), after.check()
+    counts = checks[0].counts, checks[1].counts
     old, new = Side.of(before), Side.of(after)
-    notes: list[str] = []
+    said = (
+        each.problems.sentence(has_impressions="impressions" in each.columns) for each in checks
+    )
+    notes = [f"{each.source}: {told}." for each, told in zip(checks, said, strict=True) if told]
     found = [*_clicks(old, new), *_examination(counts, seed, notes), *_shares(old, new, notes),
-             *_queries(old, new)]  # fmt: skip
+             *_queries(old, new, notes)]  # fmt: skip
     if features is not None:
         tables = features if features_before is None else features_before, features
         if any(each.rest is not None for each in counts):
@@ -256,8 +260,14 @@ def _is(side: Side, kind: str, name: str) -> NDArray[np.bool_]:
     return found
 
 
-def _queries(old: Side, new: Side) -> Iterator[Change]:
+def _queries(old: Side, new: Side, notes: list[str]) -> Iterator[Change]:
     """Compare the share of queries that are new, or gone, with what chance would bring."""
+    if "query" in {old.unit_is, new.unit_is}:
+        notes.append(
+            "New queries were not compared: how many chance brings is told by the users, or the "
+            "sessions, of both logs."
+        )
+        return
     for name, one, other in (("new", new, old), ("gone", old, new)):
         rates = other.share_expected(), one.share_of_other_queries(other)
         if all(rate.below.any() for rate in rates):

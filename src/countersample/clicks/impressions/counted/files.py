@@ -150,6 +150,10 @@ class Part:
             if found.schema.remove_metadata() != self.schema(table):
                 raise DataError(f"the columns of {path.name} are not those of its header")
             _check(found)
+            if "timestamp" in found.schema.names and found["timestamp"].unique().to_pylist() != [
+                self.day
+            ]:
+                raise DataError(f"{path.name} has rows of another day")
         except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
             raise DataError(f"{self.folder}: damaged counts ({_first(error)}): {_AGAIN}") from error
         return found
