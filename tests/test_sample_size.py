@@ -197,7 +197,9 @@ def test_commands(shop, run, tmp_path):
     told = run(
         "log", "sample", str(shop / "impressions.parquet"), "--queries", "350", "-o", str(out)
     )
-    n_rows = len(parquet.read_table(out))
+    written = parquet.read_table(out)
+    assert written.equals(written.sort_by([(name, "ascending") for name in written.column_names]))
+    n_rows = len(written)
     assert told == f"{n_rows:,} rows, all of at most 350 queries, are in {out}\n"
     command = ["log", "sample-size", str(out), "--features", str(shop / "features.parquet"),
                "--gamma", "1", "--of-queries", "1000"]  # fmt: skip

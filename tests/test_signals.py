@@ -65,6 +65,8 @@ COMMANDS = {
     "rank": "rank ranker.json data.txt -o made.txt",
     "export": "export ranker.json --to solr -o made.json",
     "log check": "log check raw.parquet",
+    "log sample": "log sample raw.parquet --queries 5 -o made.parquet",
+    "log sample-size": "log sample-size raw.parquet --features data.txt",
     "propensity": "propensity raw.parquet -o made.json",
     "fit": "fit raw.parquet --features data.txt -o made.json",
     "estimate": "estimate ranker.json --log raw.parquet --features data.txt",
@@ -73,7 +75,7 @@ COMMANDS = {
     "reproduce": "reproduce optimizers --scale smoke --out made",
     "study list": "study list",
 }
-WRITE = ("data make", "data convert", "simulate", "train", "rank")
+WRITE = ("data make", "data convert", "simulate", "train", "rank", "log sample")
 
 
 @pytest.fixture(scope="module")

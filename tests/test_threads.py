@@ -41,6 +41,7 @@ evaluate ranker.json data.txt
 rank net.json data.txt -o scores.txt
 rank ranker.json data.txt -o scores.parquet
 log check raw.parquet
+log sample raw.parquet --queries 20 -o sample.parquet
 propensity raw.parquet -o propensities.json
 fit raw.parquet --features data.txt -o fitted.json
 estimate ranker.json --log raw.parquet --features data.txt

@@ -193,13 +193,14 @@ class Impressions(AbstractContextManager["Impressions"]):
         return replace(self, frame=self.frame.join(first, on="query_id", how="semi"))
 
     def write(self, path: str | PathLike[str]) -> int:
-        """Write the log as one Parquet file with the canonical columns; return its rows."""
+        """Write the log as one Parquet file with the canonical columns, sorted; return its rows."""
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
         from pyarrow import parquet  # noqa: PLC0415
 
         n_rows, writer = 0, None
+        rows = self.frame.sort(*self.columns)  # engines have no order, and the same log is one file
         with atomic_path(path) as temporary, ExitStack() as opened:
-            for batch in find_engine(self.engine).batches(self.frame, self.source):
+            for batch in find_engine(self.engine).batches(rows, self.source):
                 if writer is None:
                     writer = opened.enter_context(parquet.ParquetWriter(temporary, batch.schema))
                 writer.write_table(pa.Table.from_batches([batch]))
