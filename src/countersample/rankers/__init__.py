@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from countersample.rankers._warm import LostFeatureWarning
-    from countersample.rankers.base import ClickRanker, OneQueryWarning, UnfittedRankerError
+    from countersample.rankers.base import ClickRanker, OneQueryWarning
+    from countersample.rankers.fitted import UnfittedRankerError
     from countersample.rankers.linear import CounterSampleRanker
     from countersample.rankers.loading import load_ranker
 
@@ -17,7 +18,7 @@ _HOME = {
     "CounterSampleRanker": "linear",
     "LostFeatureWarning": "_warm",
     "OneQueryWarning": "base",
-    "UnfittedRankerError": "base",
+    "UnfittedRankerError": "fitted",
     "load_ranker": "loading",
 }
 
