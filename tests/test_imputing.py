@@ -294,7 +294,7 @@ class TestLogs:
         a, b, c = (
             estimate_propensities(
                 counts, method="regression-em", features=each, n_bootstrap=20, rng=0
-            ).propensity
+            ).value
             for each in (features, same, other)
         )
         np.testing.assert_array_equal(a, b)
