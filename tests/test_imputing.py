@@ -30,8 +30,10 @@ from countersample.data.imputing import METHODS, Imputer, filled, filled_table
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.fitting import find_leaks, fit_from_impressions, write_page
+from countersample.plans import Examples
 from countersample.propensity import estimate as estimate_propensities
 from countersample.rankers import load_ranker
+from countersample.theory import gradient_bounds
 
 
 @pytest.fixture
@@ -218,6 +220,10 @@ class TestOthers:
             DataError, match=r"NaN in row 0, column 2 .*imputing\.Imputer, or train a"
         ):
             train(holed, log, learning_rate=0.1, steps=10)
+        with pytest.raises(
+            DataError, match=r"NaN in row 0, column 2 .*imputing\.Imputer, or train a"
+        ):
+            gradient_bounds(holed, Examples.of(log, "click"))
 
     def test_the_model_of_relevance(self, holed, rng):
         query, item = np.divmod(np.arange(60), 6)
@@ -294,7 +300,7 @@ class TestLogs:
         a, b, c = (
             estimate_propensities(
                 counts, method="regression-em", features=each, n_bootstrap=20, rng=0
-            ).propensity
+            ).value
             for each in (features, same, other)
         )
         np.testing.assert_array_equal(a, b)

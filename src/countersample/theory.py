@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._params import number
+from countersample.data._arrays import refuse_missing
 from countersample.errors import DataError, ParameterError
 from countersample.objectives import get_objective
 
@@ -83,6 +84,7 @@ def gradient_bounds(
     query = np.repeat(examples.query, np.diff(examples.starts))
     if query.max() >= dataset.n_queries or (examples.item >= dataset.query_sizes[query]).any():
         raise DataError("the examples have queries or items that the dataset has not")
+    refuse_missing(dataset)
     distances = np.zeros(dataset.n_items)
     for q in np.unique(examples.query):
         rows = slice(dataset.offsets[q], dataset.offsets[q + 1])

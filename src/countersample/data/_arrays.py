@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample.data.dataset import RankingDataset
+
 
 def as_numbers(values: ArrayLike, name: str) -> NDArray[np.float32]:
     """Return float32 numbers; refuse what is none."""
@@ -87,12 +89,22 @@ def first_nan(values: Any) -> tuple[int, int]:  # noqa: ANN401 (as above)
     return rows.start + int(row), int(column)
 
 
+def refuse_missing(dataset: RankingDataset) -> None:
+    """Refuse NaN where nobody fills it in."""
+    if dataset.has_missing:
+        row, column = first_nan(dataset.features)
+        raise DataError(
+            f"the features have NaN in row {row}, column {column} (both counted from 0), expected "
+            "finite numbers: fill in what is missing with countersample.data.imputing.Imputer, or "
+            "train a ranker, which does"
+        )
+
+
 def _suspicious(values: NDArray[Any]) -> Iterator[slice]:
-    """Yield blocks of rows whose sum is not finite: it is, unless a member is not."""
+    """Yield blocks of rows with a number that is not finite: NaN is both the least and the most."""
     for rows in row_blocks(values):
-        with np.errstate(invalid="ignore", over="ignore"):  # inf − inf
-            total = values[rows].sum(dtype=np.float64)
-        if not np.isfinite(total):
+        block = values[rows]
+        if block.size and not (np.isfinite(block.min()) and np.isfinite(block.max())):
             yield rows
 
 

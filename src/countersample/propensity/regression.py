@@ -276,4 +276,4 @@ def _checked(features: ArrayLike | None, n_pairs: int) -> Floats:
             "query-item pairs, in the order of pair_ids(counts)"
         )
     check_features(table, "features")
-    return filled_table(table)
+    return np.asarray(filled_table(table), np.float64)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.data._arrays import first_nan
+from countersample.data._arrays import refuse_missing
 from countersample.errors import DataError
 from countersample.objectives import get_objective
 from countersample.plans import Examples
@@ -104,13 +104,7 @@ def as_read(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any], Float
 
     An offset changes all scores of a query alike, and no gradient.
     """
-    if dataset.has_missing:
-        row, column = first_nan(dataset.features)
-        raise DataError(
-            f"the features have NaN in row {row}, column {column} (both counted from 0), expected "
-            "finite numbers: fill in what is missing with countersample.data.imputing.Imputer, or "
-            "train a ranker, which does"
-        )
+    refuse_missing(dataset)
     if dataset.bits is None:
         return dataset.features, scale
     codes = dataset.features
