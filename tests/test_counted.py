@@ -18,8 +18,8 @@ from countersample.clicks.impressions import (
     read_features,
     read_impressions,
 )
-from countersample.clicks.impressions.counted.counting import bucket_of
 from countersample.clicks.impressions.counted.files import BUCKETS, read_part, write_part
+from countersample.clicks.impressions.counted.tables import bucket_of
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import fit_from_impressions
 

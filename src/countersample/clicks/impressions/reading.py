@@ -296,9 +296,9 @@ class Impressions(AbstractContextManager["Impressions"]):
 
         A bucket is one of 256, by the client of a row, its session or its query.
         """
-        from countersample.clicks.impressions.counted import counting  # noqa: PLC0415 (is above)
+        from countersample.clicks.impressions.counted import tables  # noqa: PLC0415 (is above)
 
-        return counting.pages_of(self)
+        return tables.pages_of(self)
 
     def weights_of_rows(self) -> pa.Table:
         """Return Σ value/propensity of each query, item, position and context."""

@@ -153,7 +153,7 @@ def find_drift(
     >>> find_drift(log(0.30, 1), log(0.30, 2)).is_drift
     False
     >>> find_drift(log(0.20, 1), log(0.30, 2)).sentence[:60]
-    'Drift: 2 of 6 tests show a change of more than is relevant: '
+    'Drift: 1 of 4 tests show a change of more than is relevant: '
     """
     number("level", level, above=0, below=1)
     checks = before.check(), after.check()

@@ -9,8 +9,8 @@ import numpy as np
 
 from countersample.clicks.impressions.assembling import integers
 from countersample.clicks.impressions.columns import NONE
-from countersample.clicks.impressions.counted.counting import bucket_of
 from countersample.clicks.impressions.counted.files import BUCKETS
+from countersample.clicks.impressions.counted.tables import bucket_of
 from countersample.errors import DataError
 from countersample.evaluation.resampling import add_up
 from countersample.fitting.drift.testing import Rate

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SIZE = (4.0, 2.5)  # of a plot, in inches
 MOST_FEATURES = 30  # that have a line on the page: those that changed most
+_SMALLEST = 0.001  # p-values below it are not told apart
 _HEADER = ["", "before", "after", "change", "95% interval", "p"]
 
 
@@ -73,7 +74,9 @@ def _row(change: Change, name: str | None = None) -> list[str]:
             return "–"
         return f"{value:.3g}" if change.kind in {"pages", "examination"} else f"{100 * value:.2f} %"
 
-    p = "not tested" if change.adjusted is None else f"{change.adjusted:.3g}"
+    p = "–" if change.adjusted is None else f"{change.adjusted:.2g}"
+    if change.adjusted is not None and change.adjusted < _SMALLEST:
+        p = f"< {_SMALLEST:g}"
     mark = "● " if change.is_drift else ""
     return [
         f"{mark}{change.name if name is None else name}", shown(change.before),
@@ -91,7 +94,8 @@ def _found(drift: Drift) -> str:
 
 
 def _table(changes: Sequence[Change], caption: str) -> str:
-    rows = [_row(change, change.name.removeprefix("position ")) for change in changes]
+    names = [change.name.removeprefix("position ").removesuffix(" positions") for change in changes]
+    rows = [_row(change, name) for change, name in zip(changes, names, strict=True)]
     return pages.table(_HEADER, rows, caption=f"{caption}; p is corrected")
 
 
