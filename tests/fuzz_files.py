@@ -177,7 +177,16 @@ def ranker_contents():
         for kind in made_rankers.KINDS
         for how, transform in (("standard", "log"), ("query-minmax", "quantile"), (None, "log"))
     ]
-    return plain + bent
+    found = plain + bent
+    return [*found, *map(made_rankers.with_encoder, found)]
+
+
+def raw_table(encoder):
+    """Return a table with the columns of an encoder."""
+    made = {"number": [0.5, 2.0, -1.0], "date": ["2026-01-01"] * 3, "category": ["a", None, "c"]}
+    return pa.table(
+        {**{each.name: made[each.kind] for each in encoder.columns}, "query_id": [1, 1, 2]}
+    )
 
 
 def ranker(rng, folder):
@@ -197,6 +206,9 @@ def ranker(rng, folder):
         loaded = load_ranker(path)
         read = 1
         repr(loaded)
+        if loaded.encoder_ is not None:
+            found = loaded.rank_frame(raw_table(loaded.encoder_))
+            assert np.isfinite(found["score"].to_numpy()).all()
         loaded.save(folder / "again.json")
         load_ranker(folder / "again.json")
         if rng.random() < 0.3:

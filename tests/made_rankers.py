@@ -191,6 +191,17 @@ def content(kind, how=None, transform=None, *, missing=False):
     return json.loads(json.dumps(kept))
 
 
+def with_encoder(content):
+    """Return the content of a ranker's file with an encoder that makes its seven features."""
+    columns = [
+        *({"name": name, "kind": "number"} for name in NAMES[:3]),
+        {"name": "since", "kind": "date", "reference": "2026-03-31"},
+        {"name": "color", "kind": "category", "values": ["a", "b, é", "c"]},
+    ]
+    names = [*NAMES[:3], "since", "color=a", "color=b, é", "color=c"]
+    return {**content, "feature_names": names, "encoder": {"columns": columns}}
+
+
 def as_file(content):
     """Return the bytes of the file of a ranker that has this, with the checksum of it."""
     text = _files._as_text(content)

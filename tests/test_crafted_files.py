@@ -46,6 +46,38 @@ def put(value, path, new):
         value[last] = new
 
 
+# -- encoders of rankers -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", made_rankers.KINDS)
+@pytest.mark.parametrize(
+    ("path", "new", "message"),
+    [
+        ("encoder", [], "the encoder is .., expected one with columns"),
+        ("encoder.columns.0.kind", "text", "expected one of number, date, category"),
+        ("encoder.columns.0.name", "other", "its encoder makes other features than those that it"),
+        ("encoder.columns.3.reference", "2026-02-30", "expected YYYY-MM-DD"),
+        ("encoder.columns.4.values", ["a", "a", "a"], "two values are called 'a'"),
+        ("encoder.columns.4.values", ["a", "c"], "its encoder makes other features"),
+        ("feature_names", None, "its encoder makes other features"),
+    ],
+)
+def test_encoders_that_do_not_fit_their_ranker(tmp_path, kind, path, new, message):
+    content = made_rankers.with_encoder(made_rankers.content(kind))
+    file = tmp_path / "ranker.json"
+    file.write_bytes(made_rankers.as_file(content))
+    assert load_scorer(file).encoder == load_ranker(file).encoder_ is not None
+    *way, last = path.split(".")
+    within = content
+    for key in way:
+        within = within[int(key) if key.isdecimal() else key]
+    within[last] = new
+    file.write_bytes(made_rankers.as_file(content))
+    for load in (load_ranker, load_scorer):
+        with pytest.raises(DataError, match=message):
+            load(file)
+
+
 # -- rankers -------------------------------------------------------------------------------------
 
 NAN = float("nan")

@@ -181,7 +181,8 @@ def test_features_that_are_chosen(tmp_path):
         (pd.DataFrame({"qid": [1], "item_id": [1], "a": [1.0]}), "no column 'query_id': the col"),
         (pd.DataFrame({"query_id": ["a", None], "item_id": [1, 2], "a": [1.0, 2.0]}),
          "1 rows have no query_id"),
-        (pd.DataFrame({"query_id": [1], "item_id": [1], "a": ["x"]}), "'a' is String, expected"),
+        (pd.DataFrame({"query_id": [1], "item_id": [1], "a": ["x"]}),
+         "no feature is left, expected at least one: 'a' .text"),
         ([1], "a list is neither a path nor a data frame"),
     ],
 )  # fmt: skip

@@ -200,7 +200,7 @@ def test_a_file_of_json_lines_whose_numbers_change_their_type(tmp_path, monkeypa
         (lambda t: t.set_column(0, "query_id", pa.array([0.5] * len(t))),
          "column 'query_id' is double, expected ids: integers or text"),
         (lambda t: t.set_column(2, "price", pa.array(["dear"] * len(t))),
-         "of rows 0 to 202: column 'price' has 'dear' in row 0 .counted from 0., expected a num"),
+         "of rows 0 to 202: column 'price' has 'dear' in row 0 .counted from 0., expected a n"),
         (lambda t: t.set_column(2, "price", pa.array([float("inf")] * len(t))), "has inf in row"),
         (lambda t: t.rename_columns(["query_id", "rank", *t.column_names[2:]]), None),
     ],

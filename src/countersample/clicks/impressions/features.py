@@ -14,6 +14,7 @@ from countersample.clicks.impressions.feature_sources import open_features, open
 from countersample.clicks.impressions.files import find_files, format_of
 from countersample.data.choosing import choose_features
 from countersample.data.encoding import FeatureEncoder
+from countersample.data.folders import find_layout
 from countersample.data.learn_encoding import learn_encoder
 from countersample.data.store import is_dataset_folder
 from countersample.errors import DataError, ParameterError
@@ -242,13 +243,24 @@ def is_labelled_data(source: Any) -> bool:  # noqa: ANN401 (any frame narwhals k
     if not isinstance(source, str | os.PathLike):
         return False
     name = os.fspath(source)
-    if is_dataset_folder(Path(name)):
+    if is_dataset_folder(Path(name)) or _has_letor(Path(name)):
         return True
     try:
         find_files(name)
     except DataError:
         return Path(name).exists() and format_of(name) is None
     return False
+
+
+def _has_letor(path: Path) -> bool:
+    """Tell whether a folder has LETOR text by its names (``train.txt``, ``S1.txt``), no tables."""
+    if not path.is_dir():
+        return False
+    try:
+        parts = find_layout(path).files(None)
+    except DataError:
+        return False
+    return not any(format_of(each.name) for paths in parts.values() for each in paths)
 
 
 def _of_dataset(
