@@ -216,7 +216,7 @@ def ranker(rng, folder):
             card = rng.choice(["markdown", "html"])
             export(loaded, folder / "model.json", to=to, card=card)
         if rng.random() < 0.3:  # what training would go on from
-            what_it_brings(loaded).taken_over(data, loaded.normalize)
+            what_it_brings(loaded).taken_over(data, loaded, loaded._imputer(data))
         assert np.isfinite(loaded.predict(data)).all()
     return read
 

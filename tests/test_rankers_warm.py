@@ -16,7 +16,7 @@ from countersample.errors import DataError, ParameterError
 from countersample.evaluation import HeldOut
 from countersample.fitting import judge_training
 from countersample.rankers import CounterSampleRanker, LostFeatureWarning
-from countersample.rankers._stopping import Judged, choose_round
+from countersample.rankers._stopping import Judged, Way, choose_round
 from countersample.rankers._warm import beginning_of, going_on, untrained, what_it_brings
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 
@@ -128,7 +128,8 @@ def test_features_are_found_by_name_and_new_ones_change_nothing(kind, normalize,
     new = rng.lognormal(2, 3, size=(data.n_items, 1)).astype(np.float32)
     order = [3, 1, 4, 0, 2]
     wide = named(data, (*"dbeac", "new"), np.hstack([data.features[:, order], new]))
-    normalizer, scorer = what_it_brings(ranker).taken_over(wide, normalize)
+    imputer, normalizer, scorer = what_it_brings(ranker).taken_over(wide, ranker, None)
+    assert imputer is None
     features = wide.features
     if normalizer is not None:
         features = normalizer.features(features, wide.offsets)
@@ -139,6 +140,61 @@ def test_features_are_found_by_name_and_new_ones_change_nothing(kind, normalize,
     warm = ranker.set_params(warm_start=True).fit_log(wide, log)
     assert warm.feature_names_in_.tolist() == ["d", "b", "e", "a", "c", "new"]
     assert warm.predict(wide).shape == (wide.n_items,)
+
+
+@pytest.mark.parametrize("before", [False, True])
+@every
+def test_what_is_missing_is_filled_in_as_before(kind, before, rng):
+    """Whether or not values were missing then, it scores whole rows as it did; trees, too."""
+    data, log = tiny()
+    log = ClickLog(log.query, log.item, log.propensity)
+    features = data.features.copy()
+    features[rng.random(data.n_items) < 0.3, 1] = np.nan
+    holes = named(data, "abcde", features)
+    start = {"start": "linear"} if kind == "boosted" else {}
+    ranker = make(kind, **start).fit_log(holes if before else named(data, "abcde"), log)
+    order = [3, 1, 4, 0, 2]
+    features = features[:, order].copy()
+    features[rng.random(data.n_items) < 0.3, 2] = np.nan  # missing today for the first time
+    today = named(data, "dbeac", features)
+    whole = np.isfinite(features).all(axis=1)
+    imputer, normalizer, scorer = what_it_brings(ranker).taken_over(
+        today, ranker, ranker._imputer(today)
+    )
+    seen = today if imputer is None else imputer(today)
+    seen = seen.features if normalizer is None else normalizer(seen).features
+    found = scorer.predict(seen)
+    assert np.isfinite(found).all()
+    expected = ranker.predict(data)
+    np.testing.assert_allclose(found[whole], expected[whole], rtol=1e-5, atol=1e-5)
+    if before:
+        only = np.isnan(features[:, 1]) & np.isfinite(features[:, 2])
+        known = ranker.predict(holes)
+        np.testing.assert_allclose(found[only], known[only], rtol=1e-5, atol=1e-5)
+    if imputer is not None:
+        assert imputer.indicators == (1, 2)
+    warm = ranker.set_params(warm_start=True).fit_log(today, log)
+    assert np.isfinite(warm.predict(today)).all()
+
+
+@pytest.mark.parametrize("transform", ["log", "root", "quantile", "auto"])
+@pytest.mark.parametrize("kind", ["linear", "neural"])
+def test_a_transform_stays_as_it_was(kind, transform, rng):
+    data, log = tiny()
+    log = ClickLog(log.query, log.item, log.propensity)
+    heavy = named(data, "abcde", np.exp(3 * data.features))
+    held_out = {"linear": {"learning_rate": None}, "neural": {"patience": 2}}[kind]  # for "auto"
+    ranker = make(kind, transform=transform, **held_out).fit_log(heavy, log)
+    new = rng.lognormal(2, 3, size=(data.n_items, 1)).astype(np.float32)
+    wide = named(data, (*"edcba", "new"), np.hstack([heavy.features[:, ::-1], new]))
+    _, normalizer, scorer = what_it_brings(ranker).taken_over(wide, ranker, None)
+    found = scorer.predict(normalizer(wide).features)
+    np.testing.assert_allclose(found, ranker.predict(heavy), rtol=1e-4, atol=1e-5)
+    assert normalizer.transform_name == ranker.transform_
+    other = "quantile" if ranker.transform_ != "quantile" else "log"
+    if ranker.transform_ is not None:
+        with pytest.raises(ParameterError, match=f"transform is '{other}' where the ranker"):
+            ranker.set_params(warm_start=True, transform=other).fit_log(wide, log)
 
 
 @every
@@ -211,7 +267,7 @@ def test_rounds_are_compared_with_it_where_what_was_logged_is_not_known():
 
     def chosen(*signs):
         return choose_round(
-            held_out, {"previous": judge(signs, held_out)}, served=None, safety=0.95, temper=1.0,
+            held_out, {Way("previous"): judge(signs, held_out)}, served=None, safety=0.95, temper=1.0,
             rng=np.random.default_rng(SEED),
         )  # fmt: skip
 
