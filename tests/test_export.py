@@ -349,7 +349,7 @@ class TestMissing:
         ranker, rows = made_missing(kind, how, rng)
         written = export(ranker, tmp_path / "r.out", to=to)
         names, given = NAMES, rows
-        if to != "onnx" and ranker.imputer_ is not None:
+        if to not in {"onnx", "sql"} and ranker.imputer_ is not None:
             names, given = ranker.imputer_.names(NAMES), ranker.imputer_.transform(rows)
             told = (
                 "with the value in the column “if missing” of the card, and with 7 more that are 1"

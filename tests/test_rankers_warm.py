@@ -267,8 +267,8 @@ def test_rounds_are_compared_with_it_where_what_was_logged_is_not_known():
 
     def chosen(*signs):
         return choose_round(
-            held_out, {Way("previous"): judge(signs, held_out)}, served=None, safety=0.95, temper=1.0,
-            rng=np.random.default_rng(SEED),
+            held_out, {Way("previous"): judge(signs, held_out)}, served=None, safety=0.95,
+            temper=1.0, rng=np.random.default_rng(SEED),
         )  # fmt: skip
 
     better, worse = chosen(-1, 1), chosen(1, -1)
