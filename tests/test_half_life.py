@@ -88,6 +88,15 @@ def test_items_that_are_counted_together_stay_so(table):
         np.testing.assert_allclose(*both)
 
 
+def test_a_half_life_of_ages_changes_nothing(table):
+    log = read_impressions(table)
+    ages = log.with_half_life("99999w")
+    found, counts = weighted(ages, ages.counts()), log.counts()
+    for name in ("impressions", "clicks", "value", "sessions"):
+        np.testing.assert_allclose(getattr(found, name), getattr(counts, name), rtol=1e-4)
+    assert weighted(log, counts) is counts
+
+
 def test_what_a_half_life_leaves(table):
     recent = read_impressions(table).with_half_life("1d")
     days = recent.days()
@@ -169,7 +178,7 @@ def test_recent_days_are_what_a_ranker_learns_from(turned):
     asked = {"judge_by": "queries", "safety": 0, "seed": SEED}
     wanted = np.array([label[item] for item in features.item_ids.tolist()])
     told = {}
-    for half_life in (None, "1d", "9999w"):
+    for half_life in (None, "1d"):
         fit = fit_from_impressions(
             read_impressions(log), features, half_life=half_life, propensities=[1 / k for k in
             range(1, 11)], **asked,
@@ -178,7 +187,6 @@ def test_recent_days_are_what_a_ranker_learns_from(turned):
     scores = {name: fit.ranker.predict(features.dataset) for name, fit in told.items()}
     follows = {name: np.corrcoef(each, wanted)[0, 1] for name, each in scores.items()}
     assert follows["1d"] > 0.5 > follows[None]
-    np.testing.assert_allclose(scores["9999w"], scores[None], rtol=0.05, atol=0.05)
     assert told["1d"].settings["half_life"] == "1d"
     assert any("half-life of 1 days the log is worth" in text for text in told["1d"].warnings)
     assert told["1d"].check.counts.n_clicks == told[None].check.counts.n_clicks
