@@ -305,11 +305,12 @@ def test_frames_that_cannot_be_ranked(ranker, table):
         ranker.rank_frame(frame)
 
 
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")  # which it imports
 def test_spark_ranks_on_its_workers(ranker, table, rng, monkeypatch, cluster):
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setattr(cluster.sparkContext, "pythonExec", sys.executable)
     rows = table.take(rng.permutation(len(table)))
-    frame = cluster.createDataFrame(rows.to_pandas())
+    frame = cluster.createDataFrame(rows)
     found = ranker.rank_frame(frame)
     assert type(found) is type(frame)
     assert in_full([row.asDict() for row in found.collect()]) == expected(ranker, rows)

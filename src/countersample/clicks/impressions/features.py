@@ -75,12 +75,14 @@ class FeatureTable:
             return self.dataset
         if set(wanted.columns) <= set(self.encoder.columns):
             return self.dataset
-        if wanted not in self.own:
+        if wanted in self.own:
+            return self.own[wanted]
+        if set(wanted.column_names) <= set(self.encoder.column_names):
             raise DataError(
                 "the ranker reads the columns of the table in another way than it was read: read "
                 "it with read_features(…, rankers=[ranker])"
             )
-        return self.own[wanted]
+        return self.dataset  # in which the ranker will miss a feature, and say which
 
 
 def read_features(
@@ -169,12 +171,12 @@ def read_features(
     )  # fmt: skip
     homes = parts.homes(features)
     warnings = parts.warnings
-    asked = [name for each in map(encoder_of, rankers) if each for name in each.column_names]
     if encoder is not None:
-        tables = parts.tables(homes, [*encoder.column_names, *asked])
+        chosen = list(homes)
+        tables = parts.tables(homes, encoder.column_names)
     else:
         chosen = choose_features(list(homes), features, drop)
-        tables = parts.tables(homes, [*chosen, *asked])
+        tables = parts.tables(homes, chosen)
         learned = learn_encoder(
             {name: tables[name] for name in chosen},
             categorical=categorical, other_columns=other_columns, is_chosen=features is not None,
@@ -182,10 +184,15 @@ def read_features(
         )  # fmt: skip
         encoder, warnings = learned.encoder, (*learned.warnings, *warnings)
     labels = parts.labels(homes)
-    known = set(encoder.columns)
+    # A ranker that lacks a column is told so when it is asked for scores.
     others = {
-        each for each in map(encoder_of, rankers) if each and not known.issuperset(each.columns)
+        each
+        for each in map(encoder_of, rankers)
+        if each
+        and not set(encoder.columns).issuperset(each.columns)
+        and set(chosen).issuperset(each.column_names)
     }
+    tables |= parts.tables(homes, [name for each in others for name in each.column_names])
     return FeatureTable(
         parts.dataset(encoder, homes, tables, labels),
         parts.item_ids,
