@@ -169,6 +169,7 @@ def fit(
             features, features=parse_names(feature_columns), drop=parse_names(drop),
             categorical=parse_names(categorical) or (), other_columns=other_columns, age_at=age_at,
             items=item_features, queries=query_features, log=log, join_queries=join_queries,
+            goes_on_from=None if from_ is None else ranker,
         )  # fmt: skip
         found = fit_from_impressions(
             log, table, ranker=ranker, safety=safety, transform=transform, propensities=given,

@@ -56,7 +56,7 @@ _STATISTICS: dict[str, Check] = {
     "provenance_": provenance,
 }
 # Parameters that files of before do not have: left out where they are as those rankers were trained
-_NEWER = {"impute": METHODS[0]}
+_NEWER = {"impute": METHODS[0], "transform": None, "warm_start": False}
 logger = get_logger(__name__)
 
 

@@ -100,6 +100,7 @@ def read_features(
     log: Impressions | None = None,
     encoder: FeatureEncoder | None = None,
     rankers: Sequence[object] = (),
+    goes_on_from: object = None,
     join_queries: bool = False,
 ) -> FeatureTable:
     """Read the features of items, a row for each query and item.
@@ -139,6 +140,9 @@ def read_features(
         columns are read.
     rankers : sequence of rankers
         Read the columns also as each of these was trained on them, see `FeatureTable.dataset_for`.
+    goes_on_from : ranker, optional
+        One that training will go on from: ages of dates count from the same day as in its training,
+        and categories have at least the values of then.
     join_queries : bool
         Whether queries that differ in case and blanks only are one, as `read_impressions` has it.
         Of an item that several of them have, the first row is taken.
@@ -183,6 +187,9 @@ def read_features(
             reference=age_at,
         )  # fmt: skip
         encoder, warnings = learned.encoder, (*learned.warnings, *warnings)
+        before = encoder_of(goes_on_from)
+        if before is not None:
+            encoder = encoder.keeping(before)
     labels = parts.labels(homes)
     # A ranker that lacks a column is told so when it is asked for scores.
     others = {

@@ -399,6 +399,7 @@ def read_impressions(
                 "reader": reader, "columns": columns, "context": context, "values": values,
                 "positions_from": None if positions_from == 1 else positions_from,
                 "engine": None if engine == _DEFAULT else engine, "master": master,
+                "features": tuple(features) or None,
             }  # fmt: skip
             return reading.read_counts(
                 os.fspath(source), folders, given=only_raw, join_queries=join_queries,
