@@ -63,7 +63,8 @@ def _missing(spec: ModelSpecification) -> str:
     if spec.imputer is not None:
         told = "each becomes the number that was learned for its feature"
         n = len(spec.imputer.indicators)
-        return told if not n else f"{told}, and {n:,} more features are 1 where one was missing"
+        more = f"{n:,} more features are" if n > 1 else "one more feature is"
+        return f"{told}, and {more} 1 where one was missing" if n else told
     if spec.takes_missing:
         return "each question of a tree has a branch for them"
     return (
@@ -77,10 +78,11 @@ def _normalisation(spec: ModelSpecification) -> str:
     if normalizer is None:
         return "none: features count as they are"
     if spec.is_by_query:
-        return f"{normalizer.how}: within each query, so that all its items are scored together"
-    told = f"{normalizer.how}, which is a part of the model: send features as they are"
+        return f"{normalizer.label}: within each query, so that all its items are scored together"
+    told = f"{normalizer.label}, which is a part of the model: send features as they are"
     if normalizer.how in _BY_COLUMN:
-        told += "; each is (value − less) / divided by"
+        value = "value" if normalizer.transform_name is None else normalizer.transform_name
+        told += f"; each is ({value} − less) / divided by"
     n_constant = int(spec.is_constant.sum())
     return f"{told}; {n_constant:,} that did not vary are left out" if n_constant else told
 
@@ -130,13 +132,19 @@ class Example:
 
 def _within(spec: ModelSpecification) -> NDArray[np.float64]:
     """Return a value of each feature, a quarter, half or three quarters up its range."""
-    share = (1 + np.arange(spec.scorer.n_features) % 3) / 4
+    values = (1 + np.arange(spec.scorer.n_features) % 3) / 4
     normalizer = spec.normalizer
-    if normalizer is None or normalizer.how not in _BY_COLUMN:
-        return share
-    values = np.array(normalizer.shift) + np.array(normalizer.scale) * share
-    values = normalizer.transformed(values[None], back=True)[0]
-    return np.array([float(f"{value:.4g}") for value in values])
+    if normalizer is not None and normalizer.how in _BY_COLUMN:
+        values = np.array(normalizer.shift) + np.array(normalizer.scale) * values
+        values = normalizer.transformed(values[None], back=True)[0]
+    values = np.array([float(f"{value:.4g}") for value in values])
+    first = 0
+    for column in () if spec.encoder is None else spec.encoder.columns:
+        last = first + len(column.feature_names)
+        if column.kind == "category":  # an item has one value of it
+            values[first:last] = np.arange(last - first) == 0
+        first = last
+    return values
 
 
 def normalise(spec: ModelSpecification, features: Features) -> Features:

@@ -75,7 +75,7 @@ def translate(
         content=text.encode(),
         form=f"a view for {to.system}",
         loading=(
-            f"The table {pages.code_span(table)} has a column for each feature below that counts.",
+            _table_has(spec, table),
             Code("sh", _LOADING[dialect].format(file=shell_quote(spec.file))),
             "Then the best items come first with",
             Code("sql", best),
@@ -83,6 +83,14 @@ def translate(
         limits=_limits(spec, to, query),
         checked=f"It was written in {to.system}'s documented syntax; no database was asked.",
     )
+
+
+def _table_has(spec: ModelSpecification, table: str) -> str:
+    named = f"The table {pages.code_span(table)} has"
+    if spec.encoder is None:
+        return f"{named} a column for each feature below that counts."
+    columns = ", ".join(pages.code_span(name) for name in spec.encoder.column_names)
+    return f"{named} the columns of training: {columns}."
 
 
 # -- what is computed ----------------------------------------------------------------------------
