@@ -6,9 +6,10 @@ from countersample.clicks.impressions.counted.counting import CountedDay, count_
 from countersample.clicks.impressions.counted.forgetting import Forgotten, forget_counts
 from countersample.clicks.impressions.counts import PositionCounts
 from countersample.clicks.impressions.features import FeatureTable, read_features
+from countersample.clicks.impressions.handle import Impressions
 from countersample.clicks.impressions.joining import JoinReport, RowPropensities, join_features
 from countersample.clicks.impressions.queries import join_query_ids
-from countersample.clicks.impressions.reading import Impressions, read_impressions
+from countersample.clicks.impressions.reading import read_impressions
 from countersample.clicks.impressions.shards import read_training_shards, write_training_shards
 from countersample.clicks.impressions.suspicion import Suspicious
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from countersample.clicks.impressions.aggregation import Problems
     from countersample.clicks.impressions.counts import PositionCounts
-    from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.handle import Impressions
     from countersample.clicks.impressions.suspicion import Suspicious
 
 # Policies whose names say that rankings were shuffled.

@@ -15,7 +15,7 @@ from countersample.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.handle import Impressions
 
 _EPOCH = date(1970, 1, 1)
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")

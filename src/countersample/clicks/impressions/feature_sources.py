@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from countersample._arrays import Ints
-    from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.handle import Impressions
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from countersample._arrays import Floats
-    from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.handle import Impressions
 
 _NOTABLE = 0.01  # of the pairs: where a feature differs in more of them, it is told
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from countersample.clicks.impressions.exposure import ClickProbabilities, Examination
+    from countersample.clicks.impressions.handle import Impressions
     from countersample.clicks.impressions.joining import Examinable
-    from countersample.clicks.impressions.reading import Impressions
 
 _IDS = ("query_id", "item_id")
 _WEIGHT = ("clicks", "propensity", "by_chance")

@@ -16,7 +16,7 @@ from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from countersample.clicks.impressions.counts import PositionCounts
-    from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.handle import Impressions
 
 #: Beyond so many groups, items that were never clicked are counted together by query.
 MOST_GROUPS = 5_000_000

@@ -14,7 +14,7 @@ from countersample.clicks.impressions.assembling import encode, integers, rows_o
 if TYPE_CHECKING:
     from countersample._arrays import Floats, Ints
     from countersample.clicks.impressions.counts import PositionCounts
-    from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.handle import Impressions
 
 #: Beyond so many visits sessions are not told one by one.
 MOST_VISITS = 5_000_000

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Ints
     from countersample.clicks.impressions.counts import PositionCounts
-    from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.handle import Impressions
 
 _ALL = 2**62  # groups of a day, none of which are put together
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from countersample.clicks.impressions.aggregation import Problems
-    from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.handle import Impressions
 
 _NAME = re.compile(r"[\w][\w.\-]*")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")

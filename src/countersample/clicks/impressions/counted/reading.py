@@ -21,7 +21,7 @@ from countersample.clicks.impressions.counted.files import (
     read_part,
 )
 from countersample.clicks.impressions.engines import DuckDB, make_engine
-from countersample.clicks.impressions.reading import Impressions, Opened
+from countersample.clicks.impressions.handle import Impressions, Opened
 from countersample.clicks.impressions.suspicion import Sessions
 from countersample.clicks.impressions.visits import Visits
 from countersample.errors import DataError, ParameterError

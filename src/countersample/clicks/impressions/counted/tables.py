@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from countersample.clicks.impressions.counted.files import Part
-    from countersample.clicks.impressions.reading import Impressions
+    from countersample.clicks.impressions.handle import Impressions
 
 
 def tables_of(log: Impressions, part: Part) -> dict[str, pa.Table]:
