@@ -95,3 +95,17 @@ def test_results_are_those_of_whole_runs_and_small(rows):
     assert set(np.unique(rows["clicks"].to_numpy())) == {1_000_000}
     assert rows["drawn"].to_numpy().max() == 5_000_000
     assert set(rows["rates_tried"].to_pylist()) == {22}
+
+
+def test_regret_under_the_law_of_the_released_code():
+    text = PAGE[PAGE.index("| γ, with SGD, $(1/(1 + r))^\\gamma$") :]
+    rows = parquet.read_table(FOLDER / "medium.parquet")
+    rows = rows.filter(compute.equal(rows["bias_offset"], 1))
+    for method in ("Biased-SGD", "IPS-SGD", "CounterSample"):
+        told = row_of(f"yahoo-like: {method}", text)
+        for gamma, (mean, half) in zip((0.5, 1.5), told, strict=True):
+            own = rows.filter(compute.equal(rows["method"], method))
+            own = own.filter(compute.equal(own["gamma"], gamma))
+            regrets = 100 * own["regret"].to_numpy().reshape(5, 100).mean(axis=1)
+            assert mean == pytest.approx(regrets.mean(), abs=0.0051)
+            assert half == pytest.approx(interval(regrets), abs=0.0051)
