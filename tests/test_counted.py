@@ -395,3 +395,13 @@ def test_damaged_counts_are_refused(tmp_path):
         header.write_text(json.dumps(told | change))
         with pytest.raises(DataError, match=said):
             read_impressions(tmp_path / "whole")
+
+
+def test_what_needs_rows_is_refused(tmp_path):
+    log, _ = make(SEED, queries=20, sessions=200)
+    count_days(read_impressions(log), tmp_path / "counts", name="a")
+    counts = read_impressions(tmp_path / "counts")
+    with pytest.raises(DataError, match="sample the log, then count the sample"):
+        counts.sample_queries(5)
+    with pytest.raises(DataError, match="no rows to draw from or to write"):
+        counts.write(tmp_path / "x.parquet")

@@ -256,3 +256,38 @@ def test_the_page_of_nothing_is_a_page(usual, tmp_path):
     page = Page((tmp_path / "x.html").read_text(encoding="utf-8"))
     [notice] = page.all("div", **{"class": "notice good"})
     assert notice["text"].startswith("No drift")
+
+
+@pytest.mark.parametrize("at", [slice(None), slice(4, 5)])
+def test_clicks_that_vanish_or_appear(at):
+    """Logging that broke is the first thing to find: nothing above the line is a change, too."""
+    rng = np.random.default_rng(SEED)
+    shown = np.full((200, 10), 20.0)
+    clicks = rng.binomial(20, 0.1, shown.shape).astype(float)
+    gone = clicks.copy()
+    gone[:, at] = 0
+    for position in range(10):
+        was, now = (Rate(each[:, position], shown[:, position]) for each in (clicks, gone))
+        found = compare("clicks", "x", was, now, measure="ratio", margin=0.1, least=50)
+        back = compare("clicks", "x", now, was, measure="ratio", margin=0.1, least=50)
+        if now.value == 0:
+            assert found.p_value < 1e-9
+            assert found.size == "-100.0 %"
+            assert back.p_value < 1e-9
+            assert back.size == "from nothing"
+        else:
+            assert found.p_value == back.p_value == 1
+
+
+def test_few_clicks_on_one_side_by_chance():
+    """As many as are expected, but fewer than is asked for a test: rarely an alarm."""
+    rng = np.random.default_rng(SEED)
+    alarms = 0
+    for _ in range(200):
+        many, few = (
+            Rate(rng.binomial(20, rate, 400).astype(float), np.full(400, 20.0))
+            for rate in (0.0072, 0.006)
+        )
+        found = compare("clicks", "x", many, few, measure="ratio", margin=0.2, least=50)
+        alarms += found.p_value is not None and found.p_value < 0.05
+    assert alarms <= 20  # 5 % of 200, and chance

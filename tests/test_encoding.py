@@ -311,3 +311,10 @@ NUMBER = {"name": "a", "kind": "number"}
 def test_encoders_that_somebody_made_up(kept, message):
     with pytest.raises(DataError, match=message):
         FeatureEncoder.from_dict(kept)
+
+
+def test_times_of_more_than_microseconds_are_read():
+    """As pandas writes them."""
+    texts = pa.chunked_array([["2026-02-20 02:36:44.693537207", "2026-02-20T02:36:44.693537Z"]])
+    first, second = as_days("t", texts)
+    assert first == second

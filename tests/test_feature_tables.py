@@ -355,3 +355,28 @@ def test_the_encoder_is_that_of_the_last_training():
     ranker = CounterSampleRanker(random_state=0).fit_log(data, log)
     ranker.encoder_ = read_features(pairs_table()).encoder
     assert ranker.fit_log(data, log).encoder_ is None
+
+
+def test_a_table_without_rows_has_no_features_of_any_item():
+    pairs = pa.table({"query_id": ["a", "a"], "item_id": [1, 2], "x": [0.1, 0.2]})
+    nothing = pa.table({"item_id": pa.array([], pa.int64()), "price": pa.array([], pa.float64())})
+    with pytest.raises(DataError):
+        read_features(pairs, items=nothing)
+
+
+def test_columns_that_a_ranker_knows_are_read_as_it_reads_them():
+    """Categories keep their values on a day that has few of them, and dates their reference."""
+    first = pa.table({
+        "query_id": ["a"] * 40, "item_id": range(40), "brand": [f"b{k % 4}" for k in range(40)],
+        "since": ["2026-03-30"] * 40,
+    })  # fmt: skip
+    table = read_features(first)
+    ranker = CounterSampleRanker(random_state=0)
+    ranker.encoder_ = table.encoder
+    small = first.slice(0, 3).append_column("price", pa.array([1.0, 2.0, 3.0]))
+    small = small.set_column(3, "since", pa.array(["2026-04-30"] * 3))
+    found = read_features(small, goes_on_from=ranker)
+    assert found.encoder.columns[:2] == table.encoder.columns
+    assert found.dataset.feature_names == (*table.dataset.feature_names, "price")
+    alone = read_features(small)
+    assert "brand=b0" not in alone.dataset.feature_names

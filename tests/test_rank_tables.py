@@ -23,7 +23,7 @@ from countersample.clicks.impressions import formats, read_features
 from countersample.data.encoding import FeatureEncoder
 from countersample.errors import DataError, ParameterError
 from countersample.rankers.loading import load_scorer
-from countersample.rankers.serving import TableReading, rank_batches
+from countersample.rankers.serving import NotTogetherError, TableReading, _Seen, rank_batches
 
 N_QUERIES, N_ITEMS = 30, 7
 
@@ -378,3 +378,14 @@ def test_the_file_of_a_ranker_has_its_encoder(ranker, table, tmp_path):
         kept = json.load(file)
     assert kept["version"] == 3
     assert "encoder" not in kept["ranker"]
+
+
+def test_queries_that_python_hashes_alike():
+    """hash(-1) is hash(-2)."""
+    seen = _Seen()
+    seen.add([-1, -2, "a", 2**63, 2**64 - 1, -(2**63)])
+    with pytest.raises(NotTogetherError):  # −1 and 2⁶⁴ − 1 are the same 64 bits, of two types
+        seen.check()
+    seen = _Seen()
+    seen.add([-1, -2, "a", 0])
+    seen.check()

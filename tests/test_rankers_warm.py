@@ -151,7 +151,7 @@ def test_what_is_missing_is_filled_in_as_before(kind, before, rng):
     features = data.features.copy()
     features[rng.random(data.n_items) < 0.3, 1] = np.nan
     holes = named(data, "abcde", features)
-    start = {"start": "linear"} if kind == "boosted" else {}
+    start = {"start": "linear"} if kind in {"lightgbm", "xgboost"} else {}
     ranker = make(kind, **start).fit_log(holes if before else named(data, "abcde"), log)
     order = [3, 1, 4, 0, 2]
     features = features[:, order].copy()
@@ -390,3 +390,51 @@ def test_a_network_with_a_linear_part_goes_on_as_one():
     ranker.set_params(patience=None, epochs=1).fit_log(data, log)
     assert len(ranker.scorer_.biases[0]) == 6
     assert ranker.start_ == "previous"
+
+
+def with_holes(data, rng):
+    features = data.features.copy()
+    features[rng.random(data.n_items) < 0.3, 1] = np.nan
+    return named(data, "abcde", features)
+
+
+def test_trees_with_holes_go_on_where_positions_are_known(rng):
+    """The imitation of what was served is of filled features, the trees are not."""
+    data, log = tiny()
+    holes = with_holes(data, rng)
+    later = simulate_clicks(data, data.features[:, 0], 2000, rng=SEED + 1)
+    ranker = make("lightgbm", warm_start=True, n_trees=3)
+    for each in (log, later):
+        ranker.fit_log(holes, each.replace(fingerprint=None))
+    assert ranker.path_.reference == "logged"
+    assert np.isfinite(ranker.predict(holes)).all()
+
+
+@every
+def test_a_batch_may_have_holes_for_the_first_time(kind, rng):
+    features, clicks, qid, propensity = table()
+    ranker = make(kind).partial_fit(features, clicks, qid=qid, propensity=propensity)
+    features = features.copy()
+    features[rng.random(len(features)) < 0.3, 1] = np.nan
+    ranker.partial_fit(features, clicks, qid=qid, propensity=propensity)
+    assert np.isfinite(ranker.predict(features, qid)).all()
+
+
+def test_a_refused_update_leaves_the_ranker_as_it_was():
+    data, log = tiny()
+    frame = pd.DataFrame(data.features, columns=list("abcde"))
+    qid = np.repeat(data.query_ids, data.query_sizes)
+    clicks = np.bincount(data.offsets[log.query] + log.item, minlength=data.n_items)
+    ranker = make("linear", warm_start=True).fit(frame, clicks, qid=qid)
+    before = ranker.predict(frame)
+    with pytest.raises(DataError, match="none of the features"):
+        ranker.fit(frame.rename(columns=str.upper), clicks, qid=qid)
+    assert ranker.predict(frame).tolist() == before.tolist()
+
+
+def test_another_way_to_fill_in_is_refused(rng):
+    data, log = tiny()
+    log = log.replace(fingerprint=None)
+    ranker = make("linear", warm_start=True).fit_log(with_holes(data, rng), log)
+    with pytest.raises(ParameterError, match="impute is 'zero' where the ranker to go on from"):
+        ranker.set_params(impute="zero").fit_log(with_holes(data, rng), log)

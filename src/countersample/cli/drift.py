@@ -40,12 +40,16 @@ def check_drift(
         raise ParameterError("--features-before is given without --features, expected both")
     if report is not None:
         check_writable(report)
-    tables = [
-        None if each is None else read_features(each, join_queries=of_log["join_queries"])
-        for each in (features, features_before)
-    ]
-    with _opened(path, of_log) as after, _opened(against, of_log) as before:
-        found = find_drift(after, before, features=tables[0], features_before=tables[1])
+    join_queries = of_log["join_queries"]
+    was = encoder = None
+    if features_before is not None:
+        was = read_features(features_before, join_queries=join_queries)
+        encoder = was.encoder  # columns are read alike, or a new value would be another feature
+    table = None
+    if features is not None:
+        table = read_features(features, encoder=encoder, join_queries=join_queries)
+    with _opened(path, of_log, against) as after, _opened(against, of_log, path) as before:
+        found = find_drift(after, before, features=table, features_before=was)
     if report is not None:
         command = shlex.join(["countersample", *sys.argv[1:]])
         write_drift_page(report, found, command=command)
@@ -75,12 +79,12 @@ def _show_drift(found: Drift) -> None:
         _show.paragraph(f"Note: {note}")
 
 
-def _opened(path: str, of_log: dict[str, Any]) -> Impressions:
-    """Open a log or counts; how raw rows are read is not said of counts."""
+def _opened(path: str, of_log: dict[str, Any], other: str) -> Impressions:
+    """Open a log or counts; how raw rows are read is said of the other log, where that is raw."""
     from countersample.cli.logs import open_log
     from countersample.clicks.impressions.counted.reading import counts_at
 
-    if counts_at(path):
+    if counts_at(path) and not counts_at(other):
         raw = ("reader", "columns", "context", "values", "engine", "master")
         of_log = of_log | dict.fromkeys(raw) | {"positions_from": 1, "suspicious": "keep"}
     return open_log(path, **of_log)

@@ -169,6 +169,8 @@ def _parsed_times(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     text = compute.utf8_trim_whitespace(column.cast(pa.large_string()))
     text = compute.if_else(compute.equal(text, ""), pa.scalar(None, pa.large_string()), text)
+    # Beyond microseconds, which pandas writes, nothing is read.
+    text = compute.replace_substring_regex(text, r"([.][0-9]{6})[0-9]+", r"\1")
     # What has a zone is read with one, what has none is taken to be UTC.
     has_zone = compute.match_substring_regex(text, "(Z|[+-][0-9]{2}:?[0-9]{2})$")
     has_zone = compute.and_(has_zone, compute.match_substring_regex(text, "[T ]"))

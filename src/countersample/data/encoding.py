@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -154,30 +154,6 @@ class FeatureEncoder:
     def of_numbers(cls, names: Iterable[str]) -> FeatureEncoder:
         """Return the encoder of columns that are all numbers."""
         return cls(tuple(EncodedColumn(name, "number") for name in names))
-
-    def keeping(self, before: FeatureEncoder) -> FeatureEncoder:
-        """Return the encoder that goes on from another: ages count from the same day as there.
-
-        A category has the values that it had there, then those that are new.
-
-        Examples
-        --------
-        >>> from countersample.data.encoding import EncodedColumn, FeatureEncoder
-        >>> before = FeatureEncoder((EncodedColumn("since", "date", reference="2026-03-30"),))
-        >>> today = FeatureEncoder((EncodedColumn("since", "date", reference="2026-03-31"),))
-        >>> today.keeping(before).columns[0].reference
-        '2026-03-30'
-        """
-        known = {(column.name, column.kind): column for column in before.columns}
-
-        def kept(column: EncodedColumn) -> EncodedColumn:
-            own = known.get((column.name, column.kind))
-            if own is None:
-                return column
-            values = (*own.values, *(v for v in column.values if v not in own.values))
-            return replace(column, values=values, reference=own.reference)
-
-        return FeatureEncoder(tuple(map(kept, self.columns)))
 
     @property
     def column_names(self) -> tuple[str, ...]:

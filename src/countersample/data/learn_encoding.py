@@ -65,6 +65,7 @@ def learn_encoder(
     other_columns: str = "leave-out",
     is_chosen: bool = False,
     reference: str | None = None,
+    beside: bool = False,
 ) -> Learned:
     """Learn what to make of columns: numbers, ages of dates, indicators of categories.
 
@@ -83,6 +84,8 @@ def learn_encoder(
     reference : str, optional
         The day that ages are counted from, such as ``"2026-03-31"``; by default the latest of each
         column, the end of that day where it has times.
+    beside : bool
+        Whether there are other features, so that none of these is needed.
 
     Examples
     --------
@@ -112,7 +115,7 @@ def learn_encoder(
             "categorical= (--categorical), and leave the others out"
             f"{'' if is_chosen else ' (--drop, or --other-columns leave-out)'}"
         )
-    if not found:
+    if not found and not beside:
         raise DataError(f"no feature is left, expected at least one: {_told(left_out)}")
     return Learned(FeatureEncoder(tuple(found)), left_out)
 

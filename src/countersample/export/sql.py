@@ -111,11 +111,12 @@ def _selected(spec: ModelSpecification, rows: Rows, query: str | None) -> str:
 def _scored(spec: ModelSpecification, rows: Rows, query: str | None) -> tuple[Rows, str]:
     """Add what the score is computed from; return the score, NULL where `predict` refuses."""
     scorer, to = spec.scorer, rows.dialect
+    if isinstance(scorer, LinearScorer) and scorer.missing is not None:
+        scorer = _without_trees(scorer)
     if isinstance(scorer, TreesScorer):
         return _trees(spec, scorer, rows, query)
     first = scorer.weights if isinstance(scorer, LinearScorer) else scorer.weights[0]
-    missing = scorer.missing if isinstance(scorer, LinearScorer) else None
-    rows, columns = read(rows, spec, _counting(spec, first, missing))
+    rows, columns = read(rows, spec, _counting(spec, first))
     if spec.is_by_query and query is not None:
         rows, columns = bend(rows, spec.normalizer, columns)
         rows, _ = ends_by_query(rows, columns, query)
@@ -123,8 +124,17 @@ def _scored(spec: ModelSpecification, rows: Rows, query: str | None) -> tuple[Ro
     if isinstance(scorer, NetworkScorer):
         rows, score = _network(scorer, rows, columns)
     else:
-        score = _product(scorer.weights, columns, to, missing)
+        score = _product(scorer.weights, columns, to)
     return rows, f"nullif({score}, {to.special('NaN')})" if spec.takes_missing else score
+
+
+def _without_trees(scorer: LinearScorer) -> TreesScorer:
+    """Return what trees were boosted from as the sum of no trees and that."""
+    whole, nodes = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return TreesScorer(
+        scorer.n_features, whole, nodes, np.zeros(0, np.float32), nodes, nodes, np.zeros(0),
+        scorer.weights, np.zeros(0, np.bool_), scorer.missing,
+    )  # fmt: skip
 
 
 def _counting(
@@ -319,6 +329,11 @@ def _limits(spec: ModelSpecification, to: Dialect, query: str | None) -> tuple[s
         limits.append(
             "Features are normalised among the items of the query that are in the table: a "
             "condition on the view does not change them. An item without a query has no score."
+        )
+    if spec.encoder is not None and any(each.kind == "date" for each in spec.encoder.columns):
+        limits.append(
+            "Dates are read as the database reads timestamps without a zone: keep them in UTC, as "
+            "the ranker takes times that have one."
         )
     if not to.folds_case:
         limits.append(f"Names are in quotes, so {to.system} takes capital letters as they are.")

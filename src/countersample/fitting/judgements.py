@@ -196,6 +196,7 @@ def judgements_from_impressions(
     >>> found.low.round(3).tolist(), found.high.round(3).tolist()
     ([0.417, 0.208], [0.591, 0.295])
     """
+    impressions.check_no_half_life("judgements")
     number("confidence", confidence, above=0, below=1)
     number("least_exposure", least_exposure, least=0)
     asked = None if grades is None else _checked(grades)

@@ -11,7 +11,7 @@ from countersample._logging import get_logger
 from countersample._params import choice
 from countersample._progress import Progress
 from countersample.clicks import diagnose
-from countersample.clicks.impressions.counts import ranges
+from countersample.clicks.impressions.counts import named, ranges
 from countersample.clicks.impressions.joining import clicked
 from countersample.clicks.impressions.weighting import effective_impressions
 from countersample.data.transforms import TRANSFORMS
@@ -226,7 +226,7 @@ def fit_from_impressions(
         warnings=(
             *(leak.sentence for leak in leaks), *ready.warnings, *judgement.warnings,
             *_of_half_life(impressions), *_of_gain(judged.gain, judged.at_ends),
-            *_of_previous(to_train, days),
+            *_of_previous(to_train, days, dataset.feature_names),
         ),
     )  # fmt: skip
     # Wherever the ranker goes, what was said of it goes with it; and no gain that was not.
@@ -284,18 +284,28 @@ def _days(impressions: Impressions) -> tuple[date, ...]:
         return ()
 
 
-def _of_previous(ranker: ClickRanker, days: tuple[date, ...]) -> list[str]:
-    """Warn that clicks judge which the ranker to go on from has learned from."""
+def _of_previous(
+    ranker: ClickRanker, days: tuple[date, ...], names: tuple[str, ...] | None
+) -> list[str]:
+    """Warn of what the ranker to go on from knows: clicks that judge it, features that are gone."""
     begin = ranker._began_at  # noqa: SLF001
-    last_day = None if begin is None else begin.last_day
-    if last_day is None or not days or days[0].isoformat() > last_day:
+    if begin is None:
         return []
-    told = (
-        f"The ranker to go on from has learned from days until {last_day}, and this log begins on "
-        f"{days[0]}: it knows clicks that it is judged by, so the gain looks larger than it is, "
-        "and what it learned from them counts twice. Give it the days since."
-    )
-    return [told]
+    told = []
+    last_day = begin.last_day
+    if last_day is not None and days and days[0].isoformat() <= last_day:
+        told.append(
+            f"The ranker to go on from has learned from days until {last_day}, and this log begins "
+            f"on {days[0]}: it knows clicks that it is judged by, so the gain looks larger than it "
+            "is, and what it learned from them counts twice. Give it the days since."
+        )
+    lost = [name for name in begin.feature_names or () if names is not None and name not in names]
+    if lost:
+        told.append(
+            "The ranker to go on from knows features that the data has not, and goes on without "
+            f"them: {named(lost)}."
+        )
+    return told
 
 
 def _check_arguments(ranker: object, transform: str | None, estimator: str, judge_by: str) -> None:

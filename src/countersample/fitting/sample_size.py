@@ -158,6 +158,7 @@ def sample_sizes(
     seed : int
     progress : function of (what is going on, share of all that is done), optional
     """
+    impressions.check_no_half_life("sizes of samples")
     number("tolerance", tolerance, above=0, below=1)
     whole_number("n_sizes", n_sizes, least=FEWEST_SIZES)
     told = Progress.of(progress)

@@ -290,7 +290,7 @@ class GBDTRanker(ClickRanker):
         }
         chosen = choose_round(
             held_out, judged, served=self.served_, safety=self.safety, temper=self.temper,
-            rng=rng,
+            imputer=tasks[0].imputer, rng=rng,
         )  # fmt: skip
         of_start = judged[Way(chosen.start)]
         self.history_ = BoostingHistory(of_start.rounds, of_start.values)

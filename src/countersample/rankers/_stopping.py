@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
+    from countersample.data.imputing import Imputer
     from countersample.evaluation.held_out import HeldOut
     from countersample.rankers.served import Served
 
@@ -137,6 +138,7 @@ def choose_round(
     safety: float,
     temper: float,
     imitates: str | None = None,
+    imputer: Imputer | None = None,
     rng: np.random.Generator,
 ) -> Chosen:
     """Choose among the rounds of all ways, compared with what was logged where that is known.
@@ -151,7 +153,8 @@ def choose_round(
     first is chosen that is about as good as the best: see `simplest_as_good`. Unlike weights,
     networks and trees of several rounds have no mean that is one of them, so there is nothing in
     between, as there is for linear rankers (`countersample.tuning.safety`). Where what was served
-    is kept, it is so with the transform `imitates`.
+    is kept, it is so with the transform `imitates`. `imputer` fills in what is missing for the
+    imitation, where candidates do without.
     """
     begin, sign = time.perf_counter(), _sign(held_out.metric)
     rounds = [(way, k) for way, found in judged.items() for k in range(len(found.rounds))]
@@ -180,7 +183,10 @@ def choose_round(
             Candidate(way.start, temper, steps, value, gain, low, share, way.transform)
         )
     transform = candidates[best].transform if is_better else imitates
-    kept, keeps = _imitation(held_out, judged.get(Way("served", transform)), served, previous)
+    imitation = None if served is None else LinearScorer(served.weights)
+    if served is not None and imputer is not None:
+        imitation = LinearScorer(*imputer.unfolded(served.weights))
+    kept, keeps = _imitation(held_out, judged.get(Way("served", transform)), imitation, previous)
     path = PathChoice(
         candidates=tuple(candidates),
         kept=float(not is_better),
@@ -200,7 +206,7 @@ def choose_round(
 
 
 def _imitation(
-    held_out: HeldOut, judged: Judged | None, served: Served | None, previous: Judged | None
+    held_out: HeldOut, judged: Judged | None, served: LinearScorer | None, previous: Judged | None
 ) -> tuple[float | None, str]:
     """Return the value of what is kept where nothing is better, and which that is.
 
@@ -212,9 +218,8 @@ def _imitation(
         return value, "served"
     begun, sign = float(previous.values[0]), _sign(held_out.metric)
     if value is None and served is not None:
-        scorer = LinearScorer(served.weights)
         features = [fold.validation.features for fold in held_out.folds]
-        value = held_out.value(held_out.sums([scorer.predict(each) for each in features]))
+        value = held_out.value(held_out.sums([served.predict(each) for each in features]))
     if value is None or sign * begun >= sign * value:
         return begun, "previous"
     return value, "served"

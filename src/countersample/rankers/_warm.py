@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from sklearn.base import clone
 
-from countersample.data.imputing import Imputer
+from countersample.data.imputing import METHODS, Imputer
 from countersample.data.normalize import Normalizer, named_how
 from countersample.errors import DataError, ParameterError
 from countersample.scorers import TreesScorer
@@ -78,7 +78,14 @@ class Beginning:
         on, and `fresh` the imputer that it would learn from the dataset alone.
         """
         self._check_scales(ranker.normalize, ranker.transform)
+        if self.imputer is not None and self.imputer.indicators and ranker.impute != METHODS[0]:
+            raise ParameterError(
+                f"impute is {ranker.impute!r} where the ranker to go on from has indicators of "
+                f"what is missing, expected {METHODS[0]!r}: train anew to change it"
+            )
         order = self._order(dataset)
+        if fresh is None and self.imputer is not None and (order < 0).any():
+            fresh = Imputer.fit(dataset, "median")
         imputer = self._imputer(order, fresh)
         if imputer is not None:
             order = self._wide(order, imputer)
@@ -87,6 +94,8 @@ class Beginning:
         if self.normalizer is not None:
             if self.normalizer.scale is not None:  # of what was constant nothing was learned
                 constant = np.array(self.normalizer.scale) == 0
+                if isinstance(self.scorer, TreesScorer):  # but that it was missing
+                    constant[self.scorer.counting] = False
                 order[constant[order] & (order >= 0)] = -1
             normalizer = _with_scales(self.normalizer, whole, order)
         scorer = self.scorer.arranged(order)
@@ -103,9 +112,10 @@ class Beginning:
         how, asked = normalize, taken if transform == "auto" else transform
         if normalize is not None:
             how, asked = named_how(normalize, asked)
+        no_feature_took_any = asked == "root" and before == "root-minmax"
         for name, was, given, is_same in (
+            ("transform", taken, transform, asked == taken or no_feature_took_any),
             ("normalize", before, normalize, how == before),
-            ("transform", taken, transform, taken in {None, asked}),
         ):
             if not is_same:
                 raise ParameterError(

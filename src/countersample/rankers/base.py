@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -25,7 +26,7 @@ from countersample.rankers.chosen import tell_training
 from countersample.rankers.fitted import FittedRanker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import ArrayLike
 
@@ -189,16 +190,29 @@ class ClickRanker(FittedRanker):
         begin: Beginning | None,
         reset: bool = True,
     ) -> Self:
-        features, counts = self._table(X, y, reset=reset)
-        if qid is None:
-            _check_one_query(len(features))
-        propensities = tables.as_propensities(propensity, counts)
-        names = self._feature_names
-        dataset, log = tables.as_log(features, counts, propensities, qid, names=names)
-        if baseline is not None:
-            rows, *_ = tables.gather(qid, len(features))
-            baseline = tables.as_baseline(baseline, len(features))[rows]
-        return self._fit_log(dataset, log, baseline, None, begin)
+        with self._as_it_was():
+            features, counts = self._table(X, y, reset=reset, learns=True)
+            if qid is None:
+                _check_one_query(len(features))
+            propensities = tables.as_propensities(propensity, counts)
+            names = self._feature_names
+            dataset, log = tables.as_log(features, counts, propensities, qid, names=names)
+            if baseline is not None:
+                rows, *_ = tables.gather(qid, len(features))
+                baseline = tables.as_baseline(baseline, len(features))[rows]
+            return self._fit_log(dataset, log, baseline, None, begin)
+
+    @contextmanager
+    def _as_it_was(self) -> Iterator[None]:
+        """Give a fitted ranker the names of its features back, where training is refused."""
+        was_fitted = hasattr(self, "scorer_")
+        n_features, names = getattr(self, "n_features_in_", 0), self._feature_names
+        try:
+            yield
+        except Exception:
+            if was_fitted:
+                self._remember_features(n_features, names)
+            raise
 
     def fit_log(
         self,
@@ -262,7 +276,10 @@ class ClickRanker(FittedRanker):
             self._train(task, rng, Progress.of(progress))
         self._began_at = begin
         self.imputer_, self.normalizer_ = imputer, task.normalizer
-        self.encoder_ = None
+        if begin is None or self.encoder_ is None or (
+            self.encoder_.feature_names != dataset.feature_names
+        ):  # fmt: skip
+            self.encoder_ = None
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
         self.provenance_ = {

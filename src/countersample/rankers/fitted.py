@@ -188,11 +188,11 @@ class FittedRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no t
     # -- checking
 
     def _table(
-        self, X: ArrayLike, y: ArrayLike, *, reset: bool
+        self, X: ArrayLike, y: ArrayLike, *, reset: bool, learns: bool = False
     ) -> tuple[NDArray[np.float32], Floats]:
         with tables.own_errors():
             features, counts = validate_data(self, X, y, reset=reset, **_CHECKS)
-        is_taken = reset or takes_missing(self.scorer_, self.imputer_)
+        is_taken = learns or takes_missing(self.scorer_, self.imputer_)
         tables.check_missing(features, self._feature_names, takes_missing=is_taken)
         return features, tables.as_counts(counts)
 

@@ -186,7 +186,7 @@ class _Seen:
         self._n, self._next = 0, 1 << 12
 
     def add(self, queries: list[Any]) -> None:
-        self._hashes.append(np.fromiter(map(hash, queries), np.int64, len(queries)))
+        self._hashes.append(np.fromiter(map(_hash, queries), np.int64, len(queries)))
         self._n += len(queries)
         if self._n >= self._next:  # each time that they are twice as many
             self._next = 2 * self._n
@@ -198,6 +198,11 @@ class _Seen:
             self._hashes = [together]
             if len(np.unique(together)) < len(together):
                 raise NotTogetherError
+
+
+def _hash(query: Any) -> int:  # noqa: ANN401 (text or a number)
+    """Return 64 bits of an id; those of a number are its own, as Python's hash of −1 is of −2."""
+    return (query + 2**63) % 2**64 - 2**63 if isinstance(query, int) else hash(query)
 
 
 def column_of(values: NDArray[Any]) -> pa.Array:

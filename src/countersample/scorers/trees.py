@@ -162,6 +162,15 @@ class TreesScorer:
             scorer, base=base.weights, base_missing=base.missing, missing_left=self.missing_left
         )
 
+    @property
+    def counting(self) -> NDArray[np.int64]:
+        """The features that trees ask for, or that count where they are missing."""
+        asked = np.unique(self.feature[self.feature != LEAF]).astype(np.int64)
+        missing = np.zeros(0, np.int64)
+        if self.base_missing is not None:
+            missing = np.flatnonzero(self.base_missing)
+        return np.union1d(asked, missing).astype(np.int64)
+
     def filling(self, fill: NDArray[np.float64]) -> TreesScorer:
         """Return the scorer that takes a missing value for that of its feature in `fill`."""
         inner = self.feature != LEAF

@@ -27,6 +27,7 @@ from countersample.clicks.impressions import read_training_shards
 from countersample.data.normalize import Normalizer
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.held_out import HeldOut
+from countersample.evaluation.ranking import parse_additive
 from countersample.objectives import OBJECTIVES
 from countersample.plans import Examples, Plan
 from countersample.rankers import CounterSampleRanker
@@ -214,13 +215,14 @@ def train_on_shards(
     (fold,) = held_out.folds
     clicks = trained_on(fold.train, clip=ranker.clip, temper=ranker.temper)
     training = _ShardTraining(ranker, items, clicks, rng, fold.validation)
-    best, kept, values = 0, training.scorer(), [-np.inf]
+    sign = -1 if parse_additive(ranker.metric)[0] == "arp" else 1  # of which less is better
+    best, kept, values = 0, training.scorer(), [-sign * np.inf]
     while len(values) <= ranker.epochs and len(values) - 1 - best < (ranker.patience or np.inf):
         training.advance()
         sums = [fold.reward(training.held_out_scores()).sum(), fold.weights.sum()]
         reward, weight = gathered(np.array(sums)).sum(axis=0)
         values.append(reward / weight)
-        if ranker.patience is None or values[-1] > values[best]:
+        if ranker.patience is None or sign * values[-1] > sign * values[best]:
             best, kept = len(values) - 1, training.scorer()
         if progress is not None:
             told = f"epoch {len(values) - 1}: {ranker.metric} {values[-1]:.4f} by held-out clicks"
@@ -261,6 +263,7 @@ def _mean_over_ranks(gradient: torch.Tensor) -> torch.Tensor:
 def _check(ranker: NeuralRanker) -> None:
     known: dict[str, tuple[Any, ...]] = {
         "method": ("countersample",), "start": ("auto", "zero"), "normalize": _NORMALIZED,
+        "transform": (None,), "warm_start": (False,),
     }  # fmt: skip
     for name, options in known.items():
         if getattr(ranker, name) not in options:

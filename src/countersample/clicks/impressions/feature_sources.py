@@ -128,6 +128,8 @@ def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def rows_by_id(source: FeatureSource, name: str, wanted: NDArray[Any]) -> Ints:
     """Return the row of a table that has each wanted id, −1 where none has, (n,)."""
     known = source.ids[name]
+    if not len(known):
+        return np.full(len(wanted), -1)
     _check_kinds(source, name, wanted)
     order = np.argsort(known, kind="stable")
     in_order = known[order]
@@ -146,6 +148,8 @@ def rows_by_id(source: FeatureSource, name: str, wanted: NDArray[Any]) -> Ints:
 def rows_by_pair(source: FeatureSource, wanted: Mapping[str, NDArray[Any]]) -> Ints:
     """Return the row of a table that has each wanted pair, −1 where none has, (n,)."""
     n_known = len(source.ids["item_id"])
+    if not n_known:
+        return np.full(len(wanted["item_id"]), -1)
     codes = []
     for name, known in source.ids.items():
         _check_kinds(source, name, wanted[name])

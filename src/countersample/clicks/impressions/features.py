@@ -141,8 +141,8 @@ def read_features(
     rankers : sequence of rankers
         Read the columns also as each of these was trained on them, see `FeatureTable.dataset_for`.
     goes_on_from : ranker, optional
-        One that training will go on from: ages of dates count from the same day as in its training,
-        and categories have at least the values of then.
+        One that training will go on from: columns that it knows are read as it reads them, with the
+        same values of categories and ages from the same day; how to read others is learned.
     join_queries : bool
         Whether queries that differ in case and blanks only are one, as `read_impressions` has it.
         Of an item that several of them have, the first row is taken.
@@ -167,7 +167,8 @@ def read_features(
                 f"{source}: has numbers without names, expected a table for categorical="
             )
         return _of_dataset(Path(source), features, drop)
-    categories = [name for each in (encoder, *map(encoder_of, rankers)) if each
+    before = encoder_of(goes_on_from)
+    categories = [name for each in (encoder, before, *map(encoder_of, rankers)) if each
                   for name in each.categories]  # fmt: skip
     parts = _open(
         given, {"query_id": query, "item_id": item}, log, join_queries=join_queries,
@@ -181,15 +182,16 @@ def read_features(
     else:
         chosen = choose_features(list(homes), features, drop)
         tables = parts.tables(homes, chosen)
+        known = {} if before is None else {each.name: each for each in before.columns}
         learned = learn_encoder(
-            {name: tables[name] for name in chosen},
-            categorical=categorical, other_columns=other_columns, is_chosen=features is not None,
-            reference=age_at,
+            {name: tables[name] for name in chosen if name not in known},
+            categorical=[name for name in categorical if name not in known],
+            other_columns=other_columns, is_chosen=features is not None, reference=age_at,
+            beside=any(name in known for name in chosen),
         )  # fmt: skip
-        encoder, warnings = learned.encoder, (*learned.warnings, *warnings)
-        before = encoder_of(goes_on_from)
-        if before is not None:
-            encoder = encoder.keeping(before)
+        known |= {each.name: each for each in learned.encoder.columns}
+        encoder = FeatureEncoder(tuple(known[name] for name in chosen if name in known))
+        warnings = (*learned.warnings, *warnings)
     labels = parts.labels(homes)
     # A ranker that lacks a column is told so when it is asked for scores.
     others = {

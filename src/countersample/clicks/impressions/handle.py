@@ -37,7 +37,7 @@ from countersample.clicks.impressions.tallying import (
 )
 from countersample.clicks.impressions.visits import visits_of
 from countersample.clicks.impressions.weighting import weighted_days
-from countersample.errors import DataError
+from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from datetime import date
@@ -258,6 +258,14 @@ class Impressions(AbstractContextManager["Impressions"]):
     def row_count(self) -> nw.Expr:
         """How rows of the log are counted in a group of rows of the frame."""
         return nw.len()
+
+    def check_no_half_life(self, what: str) -> None:
+        """Refuse a half-life where all days count alike."""
+        if self.half_life is not None:
+            raise ParameterError(
+                f"{self.source}: the log has a half-life, expected none for {what}, in which every "
+                "day counts alike"
+            )
 
     def problems(self, groups: nw.LazyFrame[Any]) -> Problems:
         """Count impossible rows; `groups` are those of `aggregation.group`."""

@@ -100,6 +100,7 @@ def write_training_shards(
         raise ParameterError(
             "propensities are the log's own, expected those of positions: estimate them"
         )
+    log.check_no_half_life("shards")
     check_total(log)
     engine = find_engine(log.engine)
     known_items, names = _features(features, has_text_ids=log.has_text_ids)
@@ -361,6 +362,8 @@ def _of_table(table: pa.Table) -> tuple[RankingDataset, ClickLog]:
     with np.errstate(over="ignore"):  # infinite then, and refused below
         for column, name in enumerate(names):
             matrix[:, column] = table[name].to_numpy()
+    if np.isnan(matrix).any():
+        raise DataError("values are missing, expected none: fill or drop them before writing")
     ids = np.asarray(table["query_id"].to_numpy())
     labels = np.zeros(len(ids), np.float32)
     dataset = RankingDataset.from_arrays(matrix, labels, ids, feature_names=names)

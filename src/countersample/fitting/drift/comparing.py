@@ -271,7 +271,9 @@ def _queries(old: Side, new: Side, notes: list[str]) -> Iterator[Change]:
     for name, one, other in (("new", new, old), ("gone", old, new)):
         rates = other.share_expected(), one.share_of_other_queries(other)
         if all(rate.below.any() for rate in rates):
-            yield compare("queries", name, *rates, measure="difference", margin=QUERIES)
+            change = compare("queries", name, *rates, measure="difference", margin=QUERIES)
+            # Users who come back ask again: fewer new queries than chance brings are no change.
+            yield change if change.after > change.before else replace(change, p_value=1.0)
 
 
 def _of_units(old: Side, new: Side, notes: list[str]) -> None:

@@ -100,7 +100,9 @@ class Change:
     @property
     def size(self) -> str:
         """The change in words: +12.3 %, or −4.5 points."""
-        if not np.isfinite(self.change):
+        if np.isinf(self.change):
+            return "from nothing"
+        if np.isnan(self.change):
             return "not known"
         unit = "%" if self.measure == "ratio" else "points"
         return f"{100 * self.change:+.1f} {unit}"
@@ -124,7 +126,9 @@ def compare(
     kind: str, name: str, before: Rate, after: Rate, *, measure: Measure, margin: float,
     least: float = 0.0,
 ) -> Change:  # fmt: skip
-    """Compare a rate of two logs; `least` is what both have to have above the line for a test.
+    """Compare a rate of two logs; `least` is what one has to have above the line for a test.
+
+    Where the other has less, or nothing, it is asked how likely so little is: see `_vanished`.
 
     >>> units = np.ones(100)
     >>> found = compare("clicks", "1", Rate(0.2 * units, units), Rate(0.3 * units, units),
@@ -136,9 +140,12 @@ def compare(
     nothing = float("nan")
     change, spread = new - old, nothing
     if measure == "ratio":
-        change = new / old - 1 if old else nothing
+        change = new / old - 1 if old else float("inf") if new else nothing
     told = min(before.n_units, after.n_units) >= FEWEST_UNITS
-    told = told and min(before.above.sum(), after.above.sum()) >= least
+    if told and measure == "ratio" and min(before.above.sum(), after.above.sum()) < least:
+        lower, higher = (before, after) if old < new else (after, before)
+        p_value = _vanished(lower, higher, margin, least)
+        return Change(kind, name, old, new, measure, change, nothing, nothing, margin, p_value)
     if not told or not np.isfinite(change):
         return Change(kind, name, old, new, measure, change, nothing, nothing, margin, None)
     n = len(before.below)
@@ -175,6 +182,28 @@ def compare_logarithms(
     low, high = (float(np.expm1(ratio + sign * reach * error)) for sign in (-1, 1))
     change = float(np.expm1(ratio))
     return Change(kind, name, before, after, "ratio", change, low, high, margin, _of_both(tails))
+
+
+def _vanished(lower: Rate, higher: Rate, margin: float, least: float) -> float | None:
+    """Return how likely a rate is as low as the lower one, if it is not below R/(1 + m).
+
+    R is the higher one. Of n below the line, c·R·n are then expected above it, c = 1/(1 + m), with
+    the variance of a Poisson number times the dispersion that the higher one shows; None where
+    fewer than `least` are.
+
+    >>> shown = np.full(100, 20.0)
+    >>> _vanished(Rate(0 * shown, shown), Rate(0.1 * shown, shown), 0.1, 50.0) < 1e-9
+    True
+    """
+    c, rate, n_lower = 1 / (1 + margin), higher.value, float(lower.below.sum())
+    if c * rate * n_lower < least:
+        return None
+    n = len(higher.below)
+    variance = n / (n - 1) * float(np.sum(higher.influence**2))
+    dispersion = max(1.0, variance / (rate / float(higher.below.sum())))
+    error = float(np.sqrt(dispersion * c * rate / n_lower + c * c * variance))
+    df = min(lower.n_units, higher.n_units) - 1
+    return min(1.0, 2 * _tail(c * rate - lower.value, error, df))
 
 
 def _tail(excess: float, error: float, df: float) -> float:

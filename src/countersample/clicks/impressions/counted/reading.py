@@ -29,11 +29,13 @@ from countersample.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
+    from os import PathLike
 
     import pyarrow as pa
 
     from countersample.clicks.impressions.counts import PositionCounts
 
+_NO_ROWS = "have no rows to draw from or to write: sample the log, then count the sample"
 _COUNTED = "was said when the days were counted, and cannot be changed here: leave it out"
 
 
@@ -73,6 +75,14 @@ class CountedImpressions(Impressions):
             "is counted (countersample log count --suspicious drop)"
         )
 
+    def sample_queries(self, n: int, *, seed: int = 0) -> Impressions:  # noqa: ARG002 (as a log)
+        """Refuse: what is kept of sessions is not kept by query."""
+        raise DataError(f"{self.source}: counts {_NO_ROWS}")
+
+    def write(self, path: str | PathLike[str]) -> int:  # noqa: ARG002 (as a log)
+        """Refuse: rows are what counts have not."""
+        raise DataError(f"{self.source}: counts {_NO_ROWS}")
+
     def of_policy(self, *policies: str) -> CountedImpressions:
         """Return the rows that one policy, or one of several, served."""
         super().of_policy(*policies)  # which says what is missing
@@ -94,8 +104,8 @@ class CountedImpressions(Impressions):
         return self._of(kept, self.policies)
 
     def _of(self, parts: tuple[Part, ...], policies: tuple[str, ...] | None) -> CountedImpressions:
-        if not parts:  # an empty log is a log, too
-            return replace(self, frame=self.frame.filter(nw.col("position") < 0))
+        if not parts:
+            raise DataError(f"{self.source}: no day of the counts is among those asked for")
         frame = _frame(self.made, parts)
         if policies is not None:
             frame = frame.filter(nw.col("policy").is_in([*policies]))
