@@ -41,7 +41,7 @@ LIBRARIES = {
 }
 # Ways to bring features to scale; trees take no transforms.
 SCALINGS = [{"normalize": how} for how in (None, *METHODS)] + [
-    {"normalize": how, "transform": transform}
+    {"normalize": how, "feature_transform": transform}
     for how, transform in [
         ("minmax", "log"), ("query-minmax", "log"), ("standard", "root"), (None, "quantile"),
     ]

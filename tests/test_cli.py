@@ -310,7 +310,7 @@ class TestTrainEvaluateRank:
     def test_transforms(self, run, data, log):
         more = ("--steps", 100, "--no-judge", "--transform")
         printed = " ".join(run("train", data, log, "-o", "ranker", *more, "auto").split())
-        chosen = load_ranker("ranker").transform_ or "none"
+        chosen = load_ranker("ranker").feature_transform_ or "none"
         assert f" transform {chosen} " in printed
         assert f"Transform: {chosen}, chosen among none, log, root and quantile." in printed
         made = json.loads(run("train", data, log, "-o", "ranker", *more, "quantile", "--json"))

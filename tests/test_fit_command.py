@@ -59,7 +59,7 @@ class TestResult:
     def test_transforms_are_told(self, run, folder):
         run(*FIT, "--transform", "log")
         ranker = load_ranker("ranker.json")
-        assert (ranker.transform, ranker.transform_) == ("log", "log")
+        assert (ranker.feature_transform, ranker.feature_transform_) == ("log", "log")
         assert "log, then minmax" in (folder / "ranker.html").read_text("utf-8")
 
     def test_json_has_no_ids(self, run, folder):

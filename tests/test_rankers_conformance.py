@@ -451,7 +451,7 @@ BAD_PARAMETERS = [
     ("impute", "mean", "one of median-indicator, median, zero, error"),
     ("impute", None, "one of median-indicator, median, zero, error"),
     ("normalize", "max", "one of query-minmax, minmax, root-minmax, standard"),
-    ("transform", "sqrt", "one of log, root, quantile, auto"),
+    ("feature_transform", "sqrt", "one of log, root, quantile, auto"),
     ("random_state", -1, "an integer of at least 0, a numpy Generator or None"),
     ("random_state", "x", "an integer of at least 0, a numpy Generator or None"),
 ]

@@ -184,17 +184,19 @@ def test_a_transform_stays_as_it_was(kind, transform, rng):
     log = ClickLog(log.query, log.item, log.propensity)
     heavy = named(data, "abcde", np.exp(3 * data.features))
     held_out = {"linear": {"learning_rate": None}, "neural": {"patience": 2}}[kind]  # for "auto"
-    ranker = make(kind, transform=transform, **held_out).fit_log(heavy, log)
+    ranker = make(kind, feature_transform=transform, **held_out).fit_log(heavy, log)
     new = rng.lognormal(2, 3, size=(data.n_items, 1)).astype(np.float32)
     wide = named(data, (*"edcba", "new"), np.hstack([heavy.features[:, ::-1], new]))
     _, normalizer, scorer = what_it_brings(ranker).taken_over(wide, ranker, None)
     found = scorer.predict(normalizer(wide).features)
     np.testing.assert_allclose(found, ranker.predict(heavy), rtol=1e-4, atol=1e-5)
-    assert normalizer.transform_name == ranker.transform_
-    other = "quantile" if ranker.transform_ != "quantile" else "log"
-    if ranker.transform_ is not None:
-        with pytest.raises(ParameterError, match=f"transform is '{other}' where the ranker"):
-            ranker.set_params(warm_start=True, transform=other).fit_log(wide, log)
+    assert normalizer.transform_name == ranker.feature_transform_
+    other = "quantile" if ranker.feature_transform_ != "quantile" else "log"
+    if ranker.feature_transform_ is not None:
+        with pytest.raises(
+            ParameterError, match=f"feature_transform is '{other}' where the ranker"
+        ):
+            ranker.set_params(warm_start=True, feature_transform=other).fit_log(wide, log)
 
 
 @every

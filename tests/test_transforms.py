@@ -307,7 +307,7 @@ def test_auto_chooses_what_relevance_is_linear_in():
     """Of five worlds of each kind, at most one is taken for the other, by chance."""
     chosen = {
         in_logs: [
-            CounterSampleRanker(transform="auto", steps=2000, random_state=SEED)
+            CounterSampleRanker(feature_transform="auto", steps=2000, random_state=SEED)
             .fit_log(*world(1000 * SEED + k, in_logs=in_logs))
             .path_.transform
             for k in range(5)
@@ -320,7 +320,9 @@ def test_auto_chooses_what_relevance_is_linear_in():
 
 def test_auto_is_the_ranker_of_the_transform_that_it_chooses(tmp_path):
     dataset, log = world(SEED, in_logs=True)
-    auto = CounterSampleRanker(transform="auto", steps=500, random_state=SEED).fit_log(dataset, log)
+    auto = CounterSampleRanker(feature_transform="auto", steps=500, random_state=SEED).fit_log(
+        dataset, log
+    )
     path = auto.path_
     assert path.transforms == CANDIDATES
     assert path.transform is not None
@@ -328,15 +330,15 @@ def test_auto_is_the_ranker_of_the_transform_that_it_chooses(tmp_path):
         f"Transform: {path.transform}, chosen among none, log, root and quantile."
     )
     assert {c.transform for c in path.candidates if c.share} == {path.transform}
-    assert auto.transform_ == path.transform
-    named = CounterSampleRanker(transform=path.transform, steps=500, random_state=SEED)
+    assert auto.feature_transform_ == path.transform
+    named = CounterSampleRanker(feature_transform=path.transform, steps=500, random_state=SEED)
     named.fit_log(dataset, log)
     assert_array_equal(auto.weights_, named.weights_)
     assert auto.normalizer_ == named.normalizer_
     assert named.path_.is_shown or not path.is_shown  # more was tried
     auto.save(tmp_path / "ranker.json")
     loaded = load_ranker(tmp_path / "ranker.json")
-    assert loaded.transform_ == path.transform
+    assert loaded.feature_transform_ == path.transform
     assert loaded.provenance_["choice"] == path.sentence
     assert_array_equal(loaded.predict(dataset), auto.predict(dataset))
 
@@ -347,7 +349,7 @@ def test_what_is_kept_is_imitated_as_well_as_can_be(in_logs):
     dataset, log = world(SEED, in_logs=True)
     values = dataset.features.astype(np.float64)
     policy = (np.log(values) if in_logs else values) @ [1.0, 0.5, -0.5, 2.0]
-    ranker = CounterSampleRanker(transform="auto", steps=100, random_state=SEED)
+    ranker = CounterSampleRanker(feature_transform="auto", steps=100, random_state=SEED)
     few = log.of_queries(np.arange(5))
     path = ranker.fit_log(dataset, few, baseline=policy).path_
     assert path.kept == 1
@@ -384,10 +386,22 @@ def test_one_standard_error_and_all_that_was_tried(rng):
 @pytest.mark.parametrize(
     ("params", "told"),
     [
-        ({"transform": "auto", "learning_rate": 0.1}, "transform is 'auto' with a learning rate"),
-        ({"transform": "auto", "normalize": "root-minmax"}, "'root-minmax' with transform='auto'"),
-        ({"transform": "log", "normalize": "root-minmax"}, "'root-minmax' with the transform 'log"),
-        ({"transform": ["log"]}, r"transform is \['log'\], expected one of log, root, quantile"),
+        (
+            {"feature_transform": "auto", "learning_rate": 0.1},
+            "feature_transform is 'auto' with a learning rate",
+        ),
+        (
+            {"feature_transform": "auto", "normalize": "root-minmax"},
+            "'root-minmax' with feature_transform='auto'",
+        ),
+        (
+            {"feature_transform": "log", "normalize": "root-minmax"},
+            "'root-minmax' with the transform 'log",
+        ),
+        (
+            {"feature_transform": ["log"]},
+            r"feature_transform is \['log'\], expected one of log, root, quantile",
+        ),
     ],
 )
 def test_what_cannot_be_asked_of_a_linear_ranker(params, told):
@@ -401,9 +415,11 @@ def test_networks_choose_as_well():
 
     dataset, log = world(SEED, in_logs=True)
     settings = {"hidden": (8,), "epochs": 4, "learning_rate": 0.01, "random_state": SEED}
-    auto = NeuralRanker(transform="auto", **settings).fit_log(dataset, log)
+    auto = NeuralRanker(feature_transform="auto", **settings).fit_log(dataset, log)
     assert auto.path_.transforms == CANDIDATES
-    assert auto.path_.transform == auto.transform_ is not None
+    assert auto.path_.transform == auto.feature_transform_ is not None
     assert auto.path_.kept == 0
-    with pytest.raises(ParameterError, match="transform is 'auto' without patience, expected"):
-        NeuralRanker(transform="auto", patience=None).fit_log(dataset, log)
+    with pytest.raises(
+        ParameterError, match="feature_transform is 'auto' without patience, expected"
+    ):
+        NeuralRanker(feature_transform="auto", patience=None).fit_log(dataset, log)

@@ -5,7 +5,7 @@
 The worlds of `heavy_tails.py`, with its clicks: real judgements where they are, both synthetic
 shapes, and four made of the Istella shape, in which every feature has a heavy tail. By each log
 `CounterSampleRanker` is trained as it is (`normalize="minmax"`), with each transform, and with
-``transform="auto"``, which chooses by held-out clicks. "auto chose" counts what was chosen, and
+``"auto"``, which chooses by held-out clicks. "auto chose" counts what was chosen, and
 "times" is how many times the CPU seconds of no transform that took.
 """
 
@@ -28,7 +28,9 @@ def one(name, case, n_queries):
     found, seconds = [], []
     for transform in (*CANDIDATES, "auto"):
         begin = time.process_time()
-        ranker = CounterSampleRanker(transform=transform, random_state=case).fit_log(learned, log)
+        ranker = CounterSampleRanker(feature_transform=transform, random_state=case).fit_log(
+            learned, log
+        )
         seconds.append(time.process_time() - begin)
         found.append(evaluate(ranker, test, "ndcg@10")["ndcg@10"])
     return found, ranker.path_.transform or "none", seconds[-1] / seconds[0]

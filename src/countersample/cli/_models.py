@@ -57,7 +57,7 @@ def make_ranker(
         ranker = getattr(import_module(module), name)(random_state=seed, **settings)
     known = ranker.get_params()
     for option in given:
-        if option == "transform" and option not in known:
+        if option == "feature_transform" and option not in known:
             from countersample.rankers.chosen import NOT_OF_TREES
 
             raise ParameterError(

@@ -149,7 +149,7 @@ def fit(
 
     ranker = None  # a linear one
     if model not in {None, LINEAR} or from_ is not None or impute is not None:
-        own = {"metric": metric, "impute": impute, "transform": transform}
+        own = {"metric": metric, "impute": impute, "feature_transform": transform}
         ranker = make_ranker(model, {n: v for n, v in own.items() if v is not None}, seed, from_)
     page = out.with_suffix(".html") if report is None else report
     if out == page:

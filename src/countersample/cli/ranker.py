@@ -100,7 +100,7 @@ def train(
     given = {
         "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
         "learning_rate": learning_rate, "steps": steps, "safety": safety, "clip": clip,
-        "normalize": normalize, "impute": impute, "transform": transform,
+        "normalize": normalize, "impute": impute, "feature_transform": transform,
     }  # fmt: skip
     if model in {None, LINEAR} and safety and learning_rate is not None:
         raise ParameterError(
@@ -113,7 +113,7 @@ def train(
     model = model_of(ranker)
     note_files(data, fold)
     n_bits = parse_bits(bits)
-    roots = ranker.normalize == "root-minmax" or ranker.transform == "root"
+    roots = ranker.normalize == "root-minmax" or ranker.feature_transform == "root"
     # "auto" looks at the features that are taken; the cache has codes without roots
     takes_all = feature_columns is None and drop is None and not roots
     whole = load_train(

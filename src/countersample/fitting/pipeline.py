@@ -317,7 +317,7 @@ def _check_arguments(ranker: object, transform: str | None, estimator: str, judg
         )
     if transform is not None:
         choice("transform", transform, (*TRANSFORMS, "auto"))
-        if ranker is not None and "transform" not in ranker.get_params():
+        if ranker is not None and "feature_transform" not in ranker.get_params():
             raise ParameterError(
                 f"transform is {transform!r} for a {type(ranker).__name__}, expected None: "
                 f"{NOT_OF_TREES}"
@@ -338,7 +338,7 @@ def _to_train(
     if safety is not None:
         copied.set_params(safety=safety)
     if transform is not None:
-        copied.set_params(transform=transform)
+        copied.set_params(feature_transform=transform)
     return copied
 
 

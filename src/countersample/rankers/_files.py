@@ -89,7 +89,7 @@ def version_of(content: Mapping[str, Any]) -> int:
     has_more = (
         content.get("imputer") is not None
         or content.get("encoder") is not None
-        or "missing_left" in content["learned"]["scorer"]
+        or "missing_left" in content.get("learned", {}).get("scorer", {})
         or (normalizer is not None and normalizer["version"] >= FIRST_WITH_TRANSFORMS)
     )
     return WITH_MORE if has_more else VERSION

@@ -53,13 +53,13 @@ def check_parameters(values: Mapping[str, Any], own: Mapping[str, Check]) -> Non
     for name, check in (CHECKS | dict(own)).items():
         if name in values:
             check(name, values[name])
-    if values.get("transform") == "auto" and values["normalize"] == "root-minmax":
+    if values.get("feature_transform") == "auto" and values["normalize"] == "root-minmax":
         raise ParameterError(
-            "normalize is 'root-minmax' with transform='auto', expected 'minmax', which the roots "
-            "are tried with: 'root-minmax' is 'minmax' after transform='root'"
+            "normalize is 'root-minmax' with feature_transform='auto', expected 'minmax', which "
+            "the roots are tried with: 'root-minmax' is 'minmax' after feature_transform='root'"
         )
-    if values.get("transform") not in {None, "auto"}:
-        named_how(values["normalize"], values["transform"])
+    if values.get("feature_transform") not in {None, "auto"}:
+        named_how(values["normalize"], values["feature_transform"])
 
 
 def yes_or_no(name: str, value: object) -> None:
@@ -104,7 +104,7 @@ CHECKS: dict[str, Check] = {
     "safety": check_safety,
     "normalize": _check_normalize,
     "impute": partial(choice, options=(*IMPUTATIONS, REFUSE)),
-    "transform": _check_transform,
+    "feature_transform": _check_transform,
     "warm_start": yes_or_no,
     "random_state": as_generator,
 }

@@ -77,7 +77,7 @@ class Beginning:
         They score as before, but for what a lost feature had to say. `ranker` is the one that goes
         on, and `fresh` the imputer that it would learn from the dataset alone.
         """
-        self._check_scales(ranker.normalize, ranker.transform)
+        self._check_scales(ranker.normalize, ranker.feature_transform)
         if self.imputer is not None and self.imputer.indicators and ranker.impute != METHODS[0]:
             raise ParameterError(
                 f"impute is {ranker.impute!r} where the ranker to go on from has indicators of "
@@ -114,7 +114,7 @@ class Beginning:
             how, asked = named_how(normalize, asked)
         no_feature_took_any = asked == "root" and before == "root-minmax"
         for name, was, given, is_same in (
-            ("transform", taken, transform, asked == taken or no_feature_took_any),
+            ("feature_transform", taken, transform, asked == taken or no_feature_took_any),
             ("normalize", before, normalize, how == before),
         ):
             if not is_same:

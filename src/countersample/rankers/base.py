@@ -68,7 +68,7 @@ class ClickRanker(FittedRanker):
     imputer_ : Imputer or None
         Applied before the normalizer; None where no value was missing in training, and in trees,
         which take what is missing as it is.
-    transform_ : str or None
+    feature_transform_ : str or None
         What the normalizer does to features before it scales them: log, root or quantile.
     clip_ : float or None
         The smallest propensity that it was trained with.
@@ -93,7 +93,7 @@ class ClickRanker(FittedRanker):
     doubly_robust: bool = False
     normalize: str | None
     impute: str
-    transform: str | None = None  # of kinds that have the parameter
+    feature_transform: str | None = None  # of kinds that have the parameter
     warm_start: bool = False
     clip_: float | None
     served_: Served | None = None  # not kept in a file
@@ -267,8 +267,8 @@ class ClickRanker(FittedRanker):
                 transform=transform, previous=previous,
             )  # fmt: skip
 
-        is_auto = self.transform == "auto" and begin is None  # else it stays as it was
-        task = task_of(None if self.transform == "auto" else self.transform)
+        is_auto = self.feature_transform == "auto" and begin is None  # else it stays as it was
+        task = task_of(None if self.feature_transform == "auto" else self.feature_transform)
         _check_it_can_be_learned(task.filled, task.clicks)
         if is_auto:
             task = self._train_best(task_of, rng, Progress.of(progress))

@@ -25,8 +25,8 @@ def chosen_settings(ranker: ClickRanker) -> dict[str, Any]:
         value = getattr(ranker, attribute, None)
         if value is not None:
             found[name] = value
-    if ranker.transform == "auto":
-        found["transform"] = ranker.transform_ or "none"
+    if ranker.feature_transform == "auto":
+        found["transform"] = ranker.feature_transform_ or "none"
     return found
 
 

@@ -56,7 +56,7 @@ _STATISTICS: dict[str, Check] = {
     "provenance_": provenance,
 }
 # Parameters that files of before do not have: left out where they are as those rankers were trained
-_NEWER = {"impute": METHODS[0], "transform": None, "warm_start": False}
+_NEWER = {"impute": METHODS[0], "feature_transform": None, "warm_start": False}
 logger = get_logger(__name__)
 
 
@@ -83,7 +83,7 @@ class FittedRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no t
     n_queries_: int
 
     @property
-    def transform_(self) -> str | None:
+    def feature_transform_(self) -> str | None:
         """What is done to features before they are scaled; None where no feature takes any."""
         self._check_fitted()
         return None if self.normalizer_ is None else self.normalizer_.transform_name

@@ -103,7 +103,7 @@ class CounterSampleRanker(ClickRanker):
     normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
-    transform : {"log", "root", "quantile", "auto"} or None
+    feature_transform : {"log", "root", "quantile", "auto"} or None
         What is done to features before, learned from them: see `countersample.data.transforms`.
         "auto" follows the paths of each, and of none, and lets held-out clicks choose: about four
         times the work.
@@ -127,7 +127,7 @@ class CounterSampleRanker(ClickRanker):
     n_steps_ : int
         The steps of the longest path that was chosen.
     scorer_ : LinearScorer
-    imputer_, normalizer_, transform_, clip_, n_queries_, n_features_in_, feature_names_in_
+    imputer_, normalizer_, feature_transform_, clip_, n_queries_, n_features_in_, feature_names_in_
         As of every `ClickRanker`.
     fingerprint_, provenance_
         As of every `ClickRanker`.
@@ -185,7 +185,7 @@ class CounterSampleRanker(ClickRanker):
     doubly_robust: bool = False
     impute: str = "median-indicator"
     normalize: str | None = "minmax"
-    transform: str | None = None
+    feature_transform: str | None = None
     warm_start: bool = False
     random_state: int | np.random.Generator | None = None
 
@@ -205,8 +205,8 @@ class CounterSampleRanker(ClickRanker):
     ) -> Task:
         if not self._is_path:
             raise ParameterError(
-                "transform is 'auto' with a learning rate, expected one of them: a run with a "
-                "learning rate is trained as asked, and nothing is held out that could choose"
+                "feature_transform is 'auto' with a learning rate, expected one of them: with a "
+                "learning rate it is trained as asked, and nothing is held out that could choose"
             )
         self.learning_rate_ = None
         task = self._follow(task_of, CANDIDATES, rng, progress)

@@ -133,7 +133,7 @@ class NeuralRanker(ClickRanker):
     normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
         How features are brought to a common scale, see `countersample.data.normalize`. What is
         fitted is applied in `predict`; ``query-minmax`` needs qid there.
-    transform : {"log", "root", "quantile", "auto"} or None
+    feature_transform : {"log", "root", "quantile", "auto"} or None
         What is done to features before, learned from them: see `countersample.data.transforms`.
         "auto" trains with each, and with none, and chooses by the held-out clicks that say when to
         stop: about four times the work.
@@ -158,7 +158,7 @@ class NeuralRanker(ClickRanker):
         was loaded.
     history_ : NeuralHistory or None
         None without patience, and in a ranker that was loaded.
-    imputer_, normalizer_, transform_, served_, clip_, n_queries_, n_features_in_
+    imputer_, normalizer_, feature_transform_, served_, clip_, n_queries_, n_features_in_
         As of every `ClickRanker`.
     feature_names_in_, fingerprint_, provenance_
         As of every `ClickRanker`.
@@ -207,7 +207,7 @@ class NeuralRanker(ClickRanker):
     l2: float = 0.01
     impute: str = "median-indicator"
     normalize: str | None = "minmax"
-    transform: str | None = None
+    feature_transform: str | None = None
     device: str = "cpu"
     warm_start: bool = False
     random_state: int | np.random.Generator | None = None
@@ -220,8 +220,8 @@ class NeuralRanker(ClickRanker):
     ) -> Task:
         if self.patience is None:
             raise ParameterError(
-                "transform is 'auto' without patience, expected the name of a transform, or "
-                "patience: without it nothing is held out that could choose"
+                "feature_transform is 'auto' without patience, expected the name of a transform, "
+                "or patience: without it nothing is held out that could choose"
             )
         return self._train_with(task_of, CANDIDATES, rng, progress)
 

@@ -263,7 +263,7 @@ def _mean_over_ranks(gradient: torch.Tensor) -> torch.Tensor:
 def _check(ranker: NeuralRanker) -> None:
     known: dict[str, tuple[Any, ...]] = {
         "method": ("countersample",), "start": ("auto", "zero"), "normalize": _NORMALIZED,
-        "transform": (None,), "warm_start": (False,),
+        "feature_transform": (None,), "warm_start": (False,),
     }  # fmt: skip
     for name, options in known.items():
         if getattr(ranker, name) not in options:

@@ -53,13 +53,13 @@ class Format(ABC):
         names: list[str] = self.open(files).schema.names  # a table or a dataset
         return names
 
-    @abstractmethod
     def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Return some columns of the rows, in their order, with few rows in memory at a time.
+        """Return some columns of the rows, in their order; if it can, with few rows in memory.
 
         Files without types give text, whatever a value looks like. Arrow's scanner of datasets is
         of no use here: it reads ahead of a reader that is slow, as much as there is.
         """
+        yield from self.read(files).select(list(columns)).to_batches(max_chunksize=BATCH)
 
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:  # noqa: B027 (few do)
         """Refuse files that do not fit together, before they are opened."""
