@@ -179,8 +179,8 @@ def _show_trained(
     lines += [(name, f"{found[name]:,}") for name in ("steps", "trees") if name in found]
     if "learning_rate" in found:
         lines.append(("learning rate", f"{found['learning_rate']:.3g}"))
-    if settings.get("transform") is not None:
-        lines.append(("transform", found.get("transform", settings["transform"])))
+    if settings.get("feature_transform") is not None:
+        lines.append(("transform", found.get("transform", settings["feature_transform"])))
     if found["clip"] is not None:
         lines.append(("clipped at", f"{found['clip']:.3g}"))
     _show.pairs(lines, indent=0)
