@@ -247,6 +247,18 @@ def test_the_command_has_an_exit_code_and_a_page(usual, run):
     assert "--plot is for a log alone" in run(*asked, "--plot", "x.png", fails=True)
     line = run(*asked, "--features-before", "x.parquet", fails=True)
     assert "--features-before is given without --features" in line
+    queries, items = usual["query_id"].unique().to_pylist(), usual["item_id"].unique().to_pylist()
+    pairs = [(query, item) for query in queries for item in items]
+    for name, brands in (("old.parquet", "ab"), ("new.parquet", "abc")):  # one has a new value
+        table = dict(zip(("query_id", "item_id"), map(list, zip(*pairs, strict=True)), strict=True))
+        brand = [brands[k % len(brands)] for k in range(len(pairs))]
+        parquet.write_table(pa.table(table | {"brand": brand}), name)
+    both = ("--features", "new.parquet", "--features-before", "old.parquet")
+    told = json.loads(run(*asked, *both, "--json", code=3))
+    assert {"brand=a", "brand=b"} <= {each["name"] for each in told["changes"]}
+    line = run("log", "check", "counts", "--against", "counts", "--columns", "query_id=x",
+               fails=True)  # fmt: skip
+    assert "columns was said when the days were counted" in line
     line = run("log", "check", "today.parquet", "--report", "x.html", fails=True)
     assert "name the other with --against" in line
 

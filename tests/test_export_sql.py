@@ -247,6 +247,9 @@ class TestValues:
         view = written(ranker, dialect, tmp_path, query="query")
         found = numbers(database.score(a_table(rows), view)["score"])
         assert_same("linear", found, predict(ranker, rows))
+        if how != "query-minmax":  # infinity is refused, and not taken for a missing value
+            infinite = a_table(np.full((2, len(NAMES)), np.inf) * [[1], [-1]])
+            assert database.score(infinite, view)["score"].to_pylist() == [None, None]
 
     @pytest.mark.parametrize("how", [None, "standard", "query-minmax"])
     @pytest.mark.parametrize("transform", TRANSFORMS)

@@ -17,7 +17,7 @@ from countersample.clicks.impressions import (
 )
 from countersample.clicks.impressions.weighting import effective_impressions, weighted
 from countersample.errors import DataError, ParameterError
-from countersample.fitting import fit_from_impressions
+from countersample.fitting import fit_from_impressions, judgements_from_impressions
 from countersample.propensity import estimate
 
 DAYS = 4
@@ -202,3 +202,11 @@ def test_what_cannot_be_weighted_is_told(table, turned):
     shop, features, _ = turned
     with pytest.raises(ParameterError, match=r"needs whole numbers of clicks.*--half-life"):
         fit_from_impressions(read_impressions(shop), features, method="trust", half_life="3d")
+
+
+def test_where_every_day_counts_alike_a_half_life_is_refused():
+    log, _ = make(SEED, queries=20, sessions=200)
+    log = log.append_column("timestamp", pa.array(["2026-03-01"] * len(log)))
+    weighted = read_impressions(log).with_half_life("14d")
+    with pytest.raises(ParameterError, match="has a half-life, expected none for judgements"):
+        judgements_from_impressions(weighted)

@@ -303,6 +303,7 @@ def test_clicks_by_chance_are_taken_off(tmp_path):
         ({"x": ["1", "2", "3"]}, "'x' is string, expected numbers"),
         ({"clicks": [True, False, True]}, "'clicks' is bool, expected numbers"),
         ({"x": pa.array([1, None, 3], pa.float32())}, "values are missing"),
+        ({"x": [1.0, np.nan, 3.0]}, "values are missing"),
         ({"x": [1.0, np.inf, 3.0]}, "not finite|finite"),
         ({"query_id": ["a", None, "b"]}, "values are missing"),
         ({"query_id": [0.5, 1.5, 2.5]}, "expected integers or strings"),
@@ -411,12 +412,29 @@ def test_the_same_seed_gives_the_same_network(small):
     assert (first.predict(small[1]) == second.predict(small[1])).all()
 
 
+def test_of_the_mean_rank_less_is_better(small):
+    """The epoch that is kept is the one of the lowest value."""
+    torch = pytest.importorskip("countersample.torch")
+    settings = torch.NeuralRanker(hidden=(4,), metric="arp", epochs=6, random_state=SEED)
+    told = []
+    kept = torch.train_on_shards(
+        settings, small[0], progress=lambda what, _: told.append(float(what.split()[3]))
+    )
+    best = int(np.argmin(told)) + 1
+    fixed = settings.set_params(epochs=best, patience=None)
+    again = torch.train_on_shards(fixed, small[0])
+    assert best > 1
+    assert (kept.predict(small[1]) == again.predict(small[1])).all()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"method": "ips"}, "method is 'ips', expected 'countersample' for shards"),
         ({"start": "served"}, "start is 'served', expected 'auto', 'zero' for shards"),
         ({"normalize": "standard"}, "normalize is 'standard', expected None, 'minmax'"),
+        ({"feature_transform": "log"}, "feature_transform is 'log', expected None for shards"),
+        ({"warm_start": True}, "warm_start is True, expected False for shards"),
         ({"random_state": None}, "random_state is None, expected a number"),
         ({"epochs": 0}, "epochs is 0"),
     ],
