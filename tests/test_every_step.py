@@ -64,7 +64,9 @@ def test_from_a_table_with_holes_to_a_view(run, shop, model):
     ranked = parquet.read_table(shop / f"{model}.parquet")
     assert ranked.column_names == ["query_id", "item_id", "score", "rank"]
     frame = ranker.rank_frame(parquet.read_table(shop / "features.parquet"))
-    assert frame.equals(ranked)
+    assert frame.drop_columns(["score"]).equals(ranked.drop_columns(["score"]))
+    # the file is read in blocks, in which a product of matrices may round otherwise
+    np.testing.assert_allclose(frame["score"], ranked["score"], rtol=1e-12, atol=1e-12)
     run("export", f"{model}.json", "--to", "sql", "--query", "query_id", "-o", f"{model}.sql")
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE features AS FROM '{shop / 'features.parquet'}'")
