@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from countersample.study.artifacts import Artifacts
     from countersample.study.experiment import Experiment
+    from countersample.study.findings.claims import Verdict
+    from countersample.study.findings.tables import Table
     from countersample.study.running.estimate import Estimate
     from countersample.study.running.jobs import Job
     from countersample.study.running.runner import State
@@ -169,6 +171,35 @@ def status(folder: Path, *, json: Json = False) -> None:
         _show.line("To go on, give the command that began it again")
 
 
+@app.command()
+def judge(
+    results: Annotated[
+        Path, typer.Argument(help="The rows of studies.", metavar="RESULTS.parquet")
+    ],
+    *,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Only of this dataset; may be repeated.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Hold a file of results against the claims of its studies again: nothing is run."""
+    from dataclasses import asdict
+
+    from countersample.study.findings.claims import summarize
+    from countersample.study.judging import judge_file
+
+    judged = judge_file(results, data or ())
+    for text in judged.left_out:
+        _show.note(text)
+    if json:
+        _show.as_json(asdict(judged))
+        return
+    _tell_tables(judged.tables)
+    _tell_verdicts(judged.verdicts)
+    for text in summarize(judged.verdicts):
+        _show.paragraph(text)
+
+
 def _stages(state: State) -> dict[str, dict[str, int]]:
     return {
         stage: {"done": done, "total": total, "stale": stale}
@@ -307,21 +338,10 @@ def _work(state: State, store: Store, workers: int) -> None:
 
 
 def _print(artifacts: Artifacts, out: Path) -> None:
-    from dataclasses import replace
-
     from countersample.study.findings.claims import summarize
-    from countersample.study.findings.write_tables import to_text
 
-    told: set[str] = set()
-    for table in artifacts.tables:
-        new = tuple(note for note in table.notes if note not in told)
-        told |= set(new)
-        _show.line(to_text(replace(table, notes=new)))
-    for verdict in artifacts.verdicts:
-        where = f"{verdict.study}, {verdict.dataset}" if verdict.dataset else verdict.study
-        _show.paragraph(f"{verdict.outcome.upper()} ({where}): {verdict.claim} {verdict.evidence}")
-    if artifacts.verdicts:
-        _show.line()
+    _tell_tables(artifacts.tables)
+    _tell_verdicts(artifacts.verdicts)
     for text in (*summarize(artifacts.verdicts), *artifacts.remarks):
         _show.paragraph(text)
     _show.line()
@@ -329,6 +349,27 @@ def _print(artifacts: Artifacts, out: Path) -> None:
     if (out / "results.parquet").exists():
         _show.line(f"Learning curves, a row an evaluation point: {out / 'results.parquet'}")
     _show.line(f"Results are in {artifacts.report}")
+
+
+def _tell_tables(tables: Iterable[Table]) -> None:
+    """Print tables, each note once."""
+    from dataclasses import replace
+
+    from countersample.study.findings.write_tables import to_text
+
+    told: set[str] = set()
+    for table in tables:
+        new = tuple(note for note in table.notes if note not in told)
+        told |= set(new)
+        _show.line(to_text(replace(table, notes=new)))
+
+
+def _tell_verdicts(verdicts: Sequence[Verdict]) -> None:
+    for verdict in verdicts:
+        where = f"{verdict.study}, {verdict.dataset}" if verdict.dataset else verdict.study
+        _show.paragraph(f"{verdict.outcome.upper()} ({where}): {verdict.claim} {verdict.evidence}")
+    if verdicts:
+        _show.line()
 
 
 def settings_of(given: Sequence[str] | None) -> dict[str, Any]:

@@ -25,7 +25,9 @@ from countersample.study.running.gather import gather
 
 if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
+    from countersample.study.design.published import Published
     from countersample.study.design.sources import Study
+    from countersample.study.findings.claims import Verdict
     from countersample.study.findings.tables import Table
     from countersample.study.results import StudyResult
     from countersample.study.running.jobs import WorkList
@@ -70,30 +72,37 @@ class RegretStudy(Kind):
         if not isinstance(grid.values[0], str):
             drawn.append(f"{grid.name}-regret")
             draw_versus(result, figures / drawn[2])
-        leads: tuple[Table, ...] = ()
         if has_leads(result):
             drawn.append(f"{grid.name}-lead")
             draw_leads(result, figures / drawn[-1])
-            leads = (leads_table(result),)
         return done.section(
             study,
             tables=(
-                regret_table(result, done.published),
-                *leads,
-                final_table(result),
+                *tables_of(result, done.published),
                 *((nothing_set_table(result),) if result.nothing_set else ()),
                 rates_table(result),
                 significance_table(result),
             ),
-            verdicts=tuple(
-                replace(verdict, evidence=verdict.evidence.replace(PAPER_METRIC, result.metric))
-                for verdict in judge(result)
-            ),
+            verdicts=verdicts_on(result),
             drawn=tuple(drawn),
             curves=result,
             logs=_logs(study, done) if {*grid.varied} & {*_LOGS_SHOWN} else (),
             notes=(*_network_notes(study), *_rate_notes(result)),
         )
+
+
+def tables_of(result: StudyResult, published: Published) -> tuple[Table, ...]:
+    """Make the tables that say how far methods get: regret, leads, and where runs end."""
+    leads = (leads_table(result),) if has_leads(result) else ()
+    return regret_table(result, published), *leads, final_table(result)
+
+
+def verdicts_on(result: StudyResult) -> tuple[Verdict, ...]:
+    """Judge every claim, in the words of the metric."""
+    return tuple(
+        replace(verdict, evidence=verdict.evidence.replace(PAPER_METRIC, result.metric))
+        for verdict in judge(result)
+    )
 
 
 def _network_notes(study: Study) -> tuple[str, ...]:
