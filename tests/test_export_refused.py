@@ -46,8 +46,8 @@ TREES = (
 )
 WITH_LINEAR = (
     " has models of trees and linear ones, but no sum of both, and the trees of this ranker add to "
-    "a linear one, from which they were boosted: export to ONNX (--to onnx), or train with "
-    "start='zero'"
+    "a linear one, from which they were boosted: export to ONNX (--to onnx) or SQL (--to sql), or "
+    "train with start='zero'"
 )
 NAME = (
     "name is 'my model', expected letters, digits, '_', '.' and '-' only: name the model with name "

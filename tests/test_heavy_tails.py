@@ -393,9 +393,9 @@ def test_engines_take_trees_and_refuse_what_they_cannot_express(
             export(ranker, tmp_path / "new.json", to=to)
         assert str(error.value).endswith(
             " cannot take the square roots that this ranker takes of feature 'feature 1' and 1 "
-            "more (root-minmax): export to ONNX (--to onnx), or take them in your own "
-            "pipeline and train on that with normalize='minmax', or train with "
-            "normalize='minmax' or 'standard' and transform=None"
+            "more (root-minmax): export to ONNX (--to onnx) or SQL (--to sql), or take them in "
+            "your own pipeline and train on that with normalize='minmax', or train with "
+            "normalize='minmax' or 'standard' and feature_transform=None"
         )
         assert not (tmp_path / "new.json").exists()
 

@@ -66,6 +66,7 @@ class TestCompare:
             "95% intervals, all at once",
             "a.json is better than what was logged: +",
             "b.json is ",
+            "give one of them as --reference",
         ):
             assert part in printed
         assert "trained on" not in printed

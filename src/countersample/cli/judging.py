@@ -220,6 +220,8 @@ def _judge(
         _show.as_json(found.to_dict())
     else:
         _show_judged(found)
+        if reference == LOGGED and len(candidates.keys() - {LOGGED}) > 1:
+            _show.line("To compare the rankers with each other, give one of them as --reference")
     verdicts = set(found.verdicts.values())
     if fail_unless_better and "better" not in verdicts:
         raise typer.Exit(WORSE if verdicts == {"worse"} else NOT_BETTER)

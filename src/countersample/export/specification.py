@@ -152,7 +152,7 @@ class ModelSpecification:
             raise ParameterError(
                 f"{self.system} takes what is missing for 0, and this ranker, which is what trees "
                 "were boosted from, has another answer for each feature: export to ONNX (--to "
-                "onnx), or train a linear ranker"
+                "onnx) or SQL (--to sql), or train a linear ranker"
             )
         if self.imputer is not None:
             names = self.imputer.names(names)
@@ -179,7 +179,7 @@ class ModelSpecification:
             raise ParameterError(
                 f"{self.system} has models of trees and linear ones, but no sum of both, and the "
                 "trees of this ranker add to a linear one, from which they were boosted: export to "
-                "ONNX (--to onnx), or train with start='zero'"
+                "ONNX (--to onnx) or SQL (--to sql), or train with start='zero'"
             )
         return self.scorer
 
@@ -216,8 +216,9 @@ class ModelSpecification:
         raise ParameterError(
             f"{self.system} cannot take the {done[normalizer.transform_name or 'root']} that this "
             f"ranker takes of feature {self.names_by_item[first]!r}{more} ({normalizer.label}): "
-            "export to ONNX (--to onnx), or take them in your own pipeline and train on that with "
-            "normalize='minmax', or train with normalize='minmax' or 'standard' and transform=None"
+            "export to ONNX (--to onnx) or SQL (--to sql), or take them in your own pipeline and "
+            "train on that with normalize='minmax', or train with normalize='minmax' or 'standard' "
+            "and feature_transform=None"
         )
 
     def norms(self, minmax: Norm, standard: Norm) -> list[dict[str, Any] | None]:
