@@ -31,6 +31,12 @@ def features():
     )
 
 
+def test_infinity_is_told_by_the_row_of_the_file(features):
+    table = features.set_column(2, "bm25", pa.array([0.1, 0.2, np.inf, 0.4]))
+    with pytest.raises(DataError, match="column 'bm25' has inf in row 2 .counted from 0."):
+        read_features(table)
+
+
 def counts_of(rows):
     return PositionCounts.from_columns(*zip(*rows, strict=True))
 
@@ -99,7 +105,7 @@ def test_propensities_of_every_kind(features, propensities, weights):
         ({"counts": counts_of([("a", "7", 1, 1)])}, "item ids of the log are text and those of"),
         ({"counts": counts_of([("z", 7, 1, 1)])}, "no click has both features and a propensity"),
         ({"item_ids": [1]}, r"item_ids have shape \(1,\), expected \(4,\)"),
-        ({"item_ids": [7, 7, 8, 8]}, "is the second one of its query and item"),
+        ({"item_ids": [7, 7, 8, 8]}, "two rows of item 7 of query b, expected one"),
         ({"missing": "drop"}, "missing is 'drop', expected one of error, skip"),
     ],
 )

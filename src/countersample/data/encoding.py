@@ -224,12 +224,24 @@ def encode_columns(
     for column in encoder.columns:
         table, rows = sources[column.name]
         block = column.encode(table[column.name])
+        _check_block(column.name, block)
         end = start + block.shape[1]
         matrix[:, start:end] = block if rows is None else block[rows]
         if rows is not None and (rows < 0).any():
             matrix[rows < 0, start:end] = 0.0 if column.kind == "category" else np.nan
         start = end
     return matrix
+
+
+def _check_block(name: str, block: NDArray[np.float32]) -> None:
+    """Refuse infinity, with the row of the table that has it: rows have another order later."""
+    is_bad = np.isinf(block)
+    if is_bad.any():
+        row, column = np.argwhere(is_bad)[0]
+        raise DataError(
+            f"column {name!r} has {block[row, column]} in row {row} (counted from 0), expected "
+            "finite float32 numbers, or NaN for what is missing: replace or drop such rows"
+        )
 
 
 def _text(name: str, value: object) -> str:
