@@ -321,8 +321,8 @@ def _match_rows(
         row = int(order[twice[0] + 1])
         of_query = dataset.query_ids[np.searchsorted(dataset.offsets, row, "right") - 1]
         raise DataError(
-            f"the features have two rows of item {ids[row]} of query {of_query}, expected one: drop "
-            "the duplicates"
+            f"the features have two rows of item {ids[row]} of query {of_query}, expected one: "
+            "drop the duplicates"
         )
     is_known = (query >= 0) & (item >= 0)
     wanted = np.where(is_known, query * len(distinct) + item, -1)
