@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from study_runs import GRID, finish
+from threadpoolctl import threadpool_info
 
 from countersample import evaluate
 from countersample._progress import Progress
@@ -20,7 +21,7 @@ from countersample.study.results import RateFlag
 from countersample.study.running import code, estimate, rates, stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
-from countersample.study.running.runner import Tally, state_of
+from countersample.study.running.runner import Tally, run, state_of
 from countersample.study.running.store import Store
 from countersample.study.running.versions import versions
 from countersample.study.running.workbench import Workbench
@@ -140,7 +141,20 @@ class TestTheWorkList:
         assert [stale for stage, *_, stale in state.by_stage() if stage == "run"] == [8]
 
 
+def _threads_of_blas(_bench, _job, _progress):
+    found = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+    return {"threads": found}
+
+
 class TestRunning:
+    def test_a_job_has_one_thread_and_none_of_blas_beside_it(self, tmp_path):
+        np.ones((2, 2)) @ np.ones((2, 2))  # BLAS is there
+        before = _threads_of_blas(None, None, None)
+        store, job = Store(tmp_path), Job("run", "", {}, _threads_of_blas)
+        run([job], store, workers=2)
+        assert set(store.read(job)["threads"]) == {1}
+        assert _threads_of_blas(None, None, None) == before
+
     @pytest.mark.parametrize(("workers", "reverse"), [(3, True), (8, False)])
     def test_results_do_not_depend_on_workers_or_order(self, finished, tmp_path, workers, reverse):
         experiment, store, work = finished

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from threadpoolctl import threadpool_limits
+
 from countersample._logging import get_logger
 from countersample._progress import Progress
 from countersample.clicks.relevance import told_already
@@ -93,7 +95,7 @@ def run(
     is_done: Collection[str] = (),
     progress: Progress | Show | None = None,
 ) -> None:
-    """Do jobs. Their results do not depend on the number of workers, nor on the order.
+    """Do jobs, each on one thread. Results do not depend on their number, nor on the order.
 
     What a job needs comes before it, or is among the keys of `is_done`.
 
@@ -121,7 +123,9 @@ def run(
 
     pool = ThreadPoolExecutor(workers)
     try:
-        with told_already():  # the jobs of the stage "relevance" tell it
+        # Threads of BLAS beside those of the jobs wait for each other, busily. The jobs of the
+        # stage "relevance" tell what others would tell again.
+        with threadpool_limits(1), told_already():
             while waiting or at_work:
                 ready = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
                 for job in ready[: workers - len(at_work)]:
