@@ -189,6 +189,11 @@ def test_bad_parameters(params, match, tiny):
         CounterSampleRanker(**params).fit_log(*tiny)
 
 
+def test_a_dataset_is_for_fit_log(tiny):
+    with pytest.raises(TypeError, match="X is a RankingDataset, .* fit_log takes a dataset with"):
+        CounterSampleRanker().fit(*tiny)
+
+
 def test_the_normalizer_is_that_of_the_training_data(tiny):
     dataset, log = tiny
     ranker = CounterSampleRanker(steps=10, normalize="standard", random_state=SEED)

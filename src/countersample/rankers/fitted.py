@@ -190,6 +190,11 @@ class FittedRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no t
     def _table(
         self, X: ArrayLike, y: ArrayLike, *, reset: bool, learns: bool = False
     ) -> tuple[NDArray[np.float32], Floats]:
+        if isinstance(X, RankingDataset):
+            raise tables.WrongTypeError(
+                "X is a RankingDataset, expected a table of features with y beside it: fit_log "
+                "takes a dataset with its click log"
+            )
         with tables.own_errors():
             features, counts = validate_data(self, X, y, reset=reset, **_CHECKS)
         is_taken = learns or takes_missing(self.scorer_, self.imputer_)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from countersample._cores import available_cores
 from countersample.data.scoring import linear_scores
@@ -109,7 +110,8 @@ def judged_paths(
         sums = np.array([fold.sums(of_one.astype(np.float64)) for of_one in scores])
         return sums.reshape(len(runs), -1, sums.shape[1])
 
-    with ThreadPoolExecutor(available_cores()) as pool:
+    # Threads of BLAS beside those of the jobs would wait for each other, busily.
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(available_cores()) as pool:
         by_job = list(pool.map(work, range(len(jobs))))
     judged = []
     n_folds = len(folds)

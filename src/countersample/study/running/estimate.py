@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from countersample._progress import Progress
 from countersample.clicks import ClickLog, diagnose, simulate_clicks
@@ -207,7 +208,10 @@ class Speed:
         work(0)  # compiles, and touches the data
         first = time.perf_counter() - begin
         seconds = []
-        with ThreadPoolExecutor(self._workers) as pool:
+        with (
+            threadpool_limits(1, "blas"),
+            ThreadPoolExecutor(self._workers) as pool,
+        ):  # as jobs are run
             for _ in range(_ROUNDS):
                 begin = time.perf_counter()
                 list(pool.map(work, range(self._workers)))

@@ -125,7 +125,7 @@ def run(
     try:
         # Threads of BLAS beside those of the jobs wait for each other, busily. The jobs of the
         # stage "relevance" tell what others would tell again.
-        with threadpool_limits(1), told_already():
+        with threadpool_limits(1, "blas"), told_already():
             while waiting or at_work:
                 ready = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
                 for job in ready[: workers - len(at_work)]:
