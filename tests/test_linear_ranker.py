@@ -190,7 +190,7 @@ def test_bad_parameters(params, match, tiny):
 
 
 def test_a_dataset_is_for_fit_log(tiny):
-    with pytest.raises(TypeError, match="X is a RankingDataset, .* fit_log takes a dataset with"):
+    with pytest.raises(TypeError, match=r"X is a RankingDataset, .* fit_log takes a dataset with"):
         CounterSampleRanker().fit(*tiny)
 
 
