@@ -65,6 +65,17 @@ def test_tables_are_those_of_the_run(smoke):
     assert regret == printed["tables"]
 
 
+def test_figures_and_tables_are_written_from_the_rows(smoke, tmp_path):
+    path, _ = smoke
+    found = invoke("study", "judge", path, "--out", tmp_path / "again")
+    assert found.stdout.splitlines()[-1] == f"Tables and figures are in {tmp_path / 'again'}"
+    for each in ("optimizers.csv", "optimizers-log.csv", "clicks-regret.csv", "clicks-lead.csv"):
+        again = (tmp_path / "again" / "figures" / each).read_bytes()
+        assert again == (path.parent / "figures" / each).read_bytes()
+    again = (tmp_path / "again" / "tables" / "clicks-regret.txt").read_bytes()
+    assert again == (path.parent / "tables" / "clicks-regret.txt").read_bytes()
+
+
 def test_it_is_printed_with_verdicts_and_what_is_left_out():
     found = invoke("study", "judge", PUBLISHED, "--data", "istella-like")
     assert "CONFIRMED (optimizers, istella-like): CounterSample has lower regret" in found.stdout

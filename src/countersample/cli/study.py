@@ -180,6 +180,9 @@ def judge(
     data: Annotated[
         list[str] | None, typer.Option(help="Only of this dataset; may be repeated.")
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for the tables and figures [none].")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Hold a file of results against the claims of its studies again: nothing is run."""
@@ -188,7 +191,7 @@ def judge(
     from countersample.study.findings.claims import summarize
     from countersample.study.judging import judge_file
 
-    judged = judge_file(results, data or ())
+    judged = judge_file(results, data or (), out)
     for text in judged.left_out:
         _show.note(text)
     if json:
@@ -198,6 +201,8 @@ def judge(
     _tell_verdicts(judged.verdicts)
     for text in summarize(judged.verdicts):
         _show.paragraph(text)
+    if out is not None:
+        _show.line(f"Tables and figures are in {out}")
 
 
 def _stages(state: State) -> dict[str, dict[str, int]]:

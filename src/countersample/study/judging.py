@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from countersample.errors import DataError
 from countersample.study.design import grids
 from countersample.study.design.published import load_published
+from countersample.study.findings.write_tables import write_table
 from countersample.study.kinds import load_grid
-from countersample.study.kinds.regret import tables_of, verdicts_on
+from countersample.study.kinds.regret import draw, tables_of, verdicts_on
 from countersample.study.running.read_results import read_results, results_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from countersample.study.design.grids import Grid
     from countersample.study.findings.claims import Verdict
     from countersample.study.findings.tables import Table
+    from countersample.study.results import StudyResult
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,18 @@ class Judged:
     left_out: tuple[str, ...]  # what is in the file and was not judged: a sentence each
 
 
-def judge_file(path: Path, datasets: Sequence[str] = ()) -> Judged:
+def judge_file(path: Path, datasets: Sequence[str] = (), out: Path | None = None) -> Judged:
     """Hold the rows of a results file against the claims of the studies they are of.
 
-    `datasets` are those that are looked at, by default all. Each study is that of the package at
-    the scale whose values are in the file.
+    Each study is that of the package at the scale whose values are in the file.
+
+    Parameters
+    ----------
+    path : Path
+    datasets : sequence of str
+        Those that are looked at, by default all.
+    out : Path, optional
+        A folder that tables and figures are written into.
     """
     rows = read_results(path)
     of_dataset = rows["dataset"].to_pylist()
@@ -45,28 +54,40 @@ def judge_file(path: Path, datasets: Sequence[str] = ()) -> Judged:
     if not len(rows):
         known = ", ".join(dict.fromkeys(of_dataset)) or "none"
         raise DataError(f"{path} has no rows of {' or '.join(datasets) or 'runs'}: it has {known}")
-    of_study = rows["study"].to_pylist()
+    results, left_out = _studies(rows)
+    if not results:
+        raise DataError(f"{path} has no study of the package: see countersample study list")
     published = load_published(grids.folder() / "published.toml")
-    tables: list[Table] = []
-    verdicts: list[Verdict] = []
+    tables = [table for result in results for table in tables_of(result, published)]
+    verdicts = [verdict for result in results for verdict in verdicts_on(result)]
+    if out is not None:
+        (out / "tables").mkdir(parents=True, exist_ok=True)
+        (out / "figures").mkdir(exist_ok=True)
+        for table in tables:
+            write_table(table, out / "tables")
+        for result in results:
+            draw(result, out / "figures")
+    return Judged(tuple(tables), tuple(verdicts), tuple(left_out))
+
+
+def _studies(rows: pa.Table) -> tuple[list[StudyResult], list[str]]:
+    """Return what there is of studies of the package, and in sentences what else there is."""
+    of_study = rows["study"].to_pylist()
+    results: list[StudyResult] = []
     left_out: list[str] = []
     for name in dict.fromkeys(of_study):
         if name not in grids.names():
             left_out.append(f"{name} is left out: it is no study of the package")
             continue
         own = rows.filter([each == name for each in of_study])
-        result = results_of(own, _grid(name, own))
-        tables += tables_of(result, published)
-        verdicts += verdicts_on(result)
+        results.append(results_of(own, _grid(name, own)))
         values = dict.fromkeys(own["value"].to_pylist())
-        missing = [value for value in values if value not in {*map(str, result.grid.values)}]
-        if missing:
+        judged = {str(value) for value in results[-1].grid.values}
+        if missing := [value for value in values if value not in judged]:
             left_out.append(
                 f"{name} at {', '.join(missing)} is left out: it lacks runs of a method or dataset"
             )
-    if not tables:
-        raise DataError(f"{path} has no study of the package: see countersample study list")
-    return Judged(tuple(tables), tuple(verdicts), tuple(left_out))
+    return results, left_out
 
 
 def _grid(name: str, rows: pa.Table) -> Grid:

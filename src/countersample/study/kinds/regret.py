@@ -24,6 +24,8 @@ from countersample.study.report.page import LogDiagnosis, Section
 from countersample.study.running.gather import gather
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from countersample.study.design.grids import Grid
     from countersample.study.design.published import Published
     from countersample.study.design.sources import Study
@@ -64,17 +66,8 @@ class RegretStudy(Kind):
 
     def write_up(self, study: Study, done: Done) -> Section:
         """Draw learning curves; make the tables of regret, leads, the end, rates and tests."""
-        grid, figures = study.grid, done.figures
+        grid = study.grid
         result = gather(study, done.work, done.store)
-        drawn = [grid.name, f"{grid.name}-log"]
-        draw_panels(result, figures / drawn[0])
-        draw_panels(result, figures / drawn[1], log_x=True)
-        if not isinstance(grid.values[0], str):
-            drawn.append(f"{grid.name}-regret")
-            draw_versus(result, figures / drawn[2])
-        if has_leads(result):
-            drawn.append(f"{grid.name}-lead")
-            draw_leads(result, figures / drawn[-1])
         return done.section(
             study,
             tables=(
@@ -84,7 +77,7 @@ class RegretStudy(Kind):
                 significance_table(result),
             ),
             verdicts=verdicts_on(result),
-            drawn=tuple(drawn),
+            drawn=draw(result, done.figures),
             curves=result,
             logs=_logs(study, done) if {*grid.varied} & {*_LOGS_SHOWN} else (),
             notes=(*_network_notes(study), *_rate_notes(result)),
@@ -95,6 +88,21 @@ def tables_of(result: StudyResult, published: Published) -> tuple[Table, ...]:
     """Make the tables that say how far methods get: regret, leads, and where runs end."""
     leads = (leads_table(result),) if has_leads(result) else ()
     return regret_table(result, published), *leads, final_table(result)
+
+
+def draw(result: StudyResult, folder: Path) -> tuple[str, ...]:
+    """Draw learning curves, regret against a setting that is a number, and leads: their names."""
+    name = result.grid.name
+    drawn = [name, f"{name}-log"]
+    draw_panels(result, folder / name)
+    draw_panels(result, folder / f"{name}-log", log_x=True)
+    if not isinstance(result.grid.values[0], str):
+        drawn.append(f"{name}-regret")
+        draw_versus(result, folder / drawn[-1])
+    if has_leads(result):
+        drawn.append(f"{name}-lead")
+        draw_leads(result, folder / drawn[-1])
+    return tuple(drawn)
 
 
 def verdicts_on(result: StudyResult) -> tuple[Verdict, ...]:
