@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,9 +88,9 @@ def _cells(rows: pa.Table, grid: Grid) -> dict[tuple[str, str, Value], Runs]:
     columns = {name: rows[name].to_numpy() for name in _TYPES}
     values = {str(value): value for value in grid.values}
     methods = {method.name for method in grid.methods}
-    begins = np.flatnonzero(np.r_[True, np.diff(columns["drawn"]) <= 0][: len(rows)])
+    ends = np.flatnonzero(np.diff(columns["drawn"], append=0) <= 0) + 1
     cells: dict[tuple[str, str, Value], Runs] = {}
-    for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True):
+    for begin, end in pairwise([0, *ends]):
         run = {name: column[begin] for name, column in columns.items()}
         known = run["value"] in values and not run["beside"] and run["method"] in methods
         if not known or run["study"] != grid.name or run["axis"] != grid.axis:
