@@ -9,6 +9,9 @@ MINUTES ?= 60
 TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # Neighbours stay together, so that what tests of a file share is made once.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
+# Beside each other tests have one thread each: those of BLAS and OpenMP would wait for each other.
+unit older lowest: export OMP_NUM_THREADS := 1
+unit older lowest: export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types unit older lowest oldest endure fuzz bench docs clean
