@@ -208,10 +208,8 @@ class Speed:
         work(0)  # compiles, and touches the data
         first = time.perf_counter() - begin
         seconds = []
-        with (
-            threadpool_limits(1, "blas"),
-            ThreadPoolExecutor(self._workers) as pool,
-        ):  # as jobs are run
+        # As jobs are run.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self._workers) as pool:
             for _ in range(_ROUNDS):
                 begin = time.perf_counter()
                 list(pool.map(work, range(self._workers)))

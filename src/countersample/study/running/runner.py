@@ -95,9 +95,10 @@ def run(
     is_done: Collection[str] = (),
     progress: Progress | Show | None = None,
 ) -> None:
-    """Do jobs, each on one thread. Results do not depend on their number, nor on the order.
+    """Do jobs. Their results do not depend on the number of workers, nor on the order.
 
-    What a job needs comes before it, or is among the keys of `is_done`.
+    What a job needs comes before it, or is among the keys of `is_done`. BLAS has one thread
+    meanwhile.
 
     Raises
     ------
