@@ -463,7 +463,7 @@ def ranks(monkeypatch, rng):
     monkeypatch.setattr(sharded, "gathered", lambda _values: every)
     samplers = []
     for rank, log in enumerate(logs):
-        monkeypatch.setattr(sharded, "_place", lambda rank=rank: (rank, 3))
+        monkeypatch.setattr(sharded, "place", lambda rank=rank: (rank, 3))
         samplers.append(ShardSampler(log, batch_size=16, n_draws=16 * 2000, seed=SEED))
     return samplers, logs
 

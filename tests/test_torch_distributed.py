@@ -3,6 +3,7 @@
 The processes run this file as a program; what they do is at the end of it.
 """
 
+import itertools
 import os
 import signal
 import subprocess
@@ -85,11 +86,16 @@ def problem():
 
 
 @pytest.fixture(scope="module")
-def of_two(tmp_path_factory):
-    """What two processes found: indices of each, and the gradients that they have in common."""
+def of_two_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gradients")
     torchrun("gradients", folder)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_two(of_two_folder):
+    """What two processes found: indices of each, and the gradients that they have in common."""
+    return [torch.load(of_two_folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
 def test_the_ranks_are_those_of_the_process_group(of_two):
@@ -124,7 +130,6 @@ def test_the_expected_gradient_is_that_of_the_risk(problem, of_two):
 
 def find_gradients(folder):
     """In each process: some batches of its own, then a large one."""
-    distributed.init_process_group("gloo")
     problem = Problem()
     net, examples = DistributedDataParallel(problem.net), problem.examples()
     options = {"n_draws": 10**6, "seed": SEED}
@@ -139,7 +144,6 @@ def find_gradients(folder):
         "of many": torch.from_numpy(problem.gradient(examples.__getitems__(many), net)),
     }
     torch.save(found, folder / f"{sampler.rank}.pt")
-    distributed.destroy_process_group()
 
 
 # -- the example ---------------------------------------------------------------------------------
@@ -159,6 +163,13 @@ def disturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("disturbed")
     torchrun("die", folder, restarts=1)
     return folder
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_thread_of_the_group_is_left(of_two_folder, undisturbed):
+    """One that still frees a tensor when the interpreter ends would abort the process."""
+    for folder, rank in itertools.product((of_two_folder, undisturbed), range(2)):
+        assert "gloo" not in (folder / f"threads {rank}").read_text()
 
 
 def checkpoint(folder, name="checkpoint.pt"):
@@ -229,6 +240,11 @@ def run_example(folder, *, dies):
 if __name__ == "__main__":
     task, folder = sys.argv[1], Path(sys.argv[2])
     if task == "gradients":
+        distributed.init_process_group("gloo")
         find_gradients(folder)
+        distributed.destroy_process_group()
     else:
         run_example(folder, dies=task == "die")
+    if sys.platform == "linux":
+        threads = {file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")}
+        (folder / f"threads {os.environ['RANK']}").write_text("\n".join(sorted(threads)))

@@ -9,13 +9,13 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import distributed
 from torch.utils.data import Sampler
 
 from countersample._params import whole_number
 from countersample.errors import DataError, ParameterError
 from countersample.plans import Examples
 from countersample.torch._blocks import BlockTable
+from countersample.torch._processes import place
 from countersample.torch.data import plan_of
 
 if TYPE_CHECKING:
@@ -112,13 +112,10 @@ class CounterSampler(Sampler[Any]):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        in_group = distributed.is_available() and distributed.is_initialized()
-        if world_size is None:
-            world_size = distributed.get_world_size() if in_group else 1
-        if rank is None:
-            rank = distributed.get_rank() if in_group else 0
+        own_rank, n_processes = place()
+        world_size = n_processes if world_size is None else world_size
         self.world_size = whole_number("world_size", world_size, least=1)
-        self.rank = whole_number("rank", rank, least=0)
+        self.rank = whole_number("rank", own_rank if rank is None else rank, least=0)
         if self.rank >= self.world_size:
             raise ParameterError(
                 f"rank is {self.rank}, expected below {self.world_size}, the world_size"

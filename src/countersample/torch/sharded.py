@@ -36,6 +36,7 @@ from countersample.rankers._parameters import as_generator, check_parameters
 from countersample.rankers._starting import trained_on
 from countersample.scorers import LinearScorer
 from countersample.torch._blocks import BlockTable
+from countersample.torch._processes import place
 from countersample.torch._training import NetworkTraining
 from countersample.torch.data import ClickDataset
 from countersample.torch.ranker import FEWEST_DRAWS, NeuralRanker
@@ -105,7 +106,7 @@ class ShardSampler(Sampler[list[int]]):
         n_draws: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.rank, self.world_size = _place()
+        self.rank, self.world_size = place()
         self.batch_size = whole_number("batch_size", batch_size, least=1)
         self.seed = whole_number("seed", seed, least=0)
         self.examples = Examples.of(log, unit)
@@ -202,7 +203,7 @@ def train_on_shards(
     """
     check_parameters(ranker.get_params(deep=False), ranker._checks)  # noqa: SLF001 (of this package)
     _check(ranker)
-    rank, world_size = _place()
+    rank, world_size = place()
     dataset, log = read_training_shards(path, rank=rank, world_size=world_size)
     _check_alike(dataset)
     normalizer = _normalizer(dataset, ranker.normalize)
@@ -236,7 +237,7 @@ def gathered(values: Floats) -> Floats:
     >>> gathered(np.array([1.0, 2.0]))
     array([[1., 2.]])
     """
-    _, world_size = _place()
+    _, world_size = place()
     if world_size == 1:
         return values[None]
     mine = torch.from_numpy(np.ascontiguousarray(values, np.float64))
@@ -245,14 +246,8 @@ def gathered(values: Floats) -> Floats:
     return np.array([part.numpy() for part in parts])
 
 
-def _place() -> tuple[int, int]:
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1
-
-
 def _mean_over_ranks(gradient: torch.Tensor) -> torch.Tensor:
-    _, world_size = _place()
+    _, world_size = place()
     if world_size > 1:
         gradient = gradient.contiguous()
         distributed.all_reduce(gradient)
