@@ -130,5 +130,5 @@ def test_every_part_is_done_once(n_helpers):
         helping = [pool.submit(do_parts, board, done, False, rounds) for _ in range(n_helpers)]
         do_parts(board, done, True, rounds)
         for each in helping:
-            each.result(timeout=60)
+            each.result(timeout=300)
     assert_array_equal(done, 1)

@@ -99,7 +99,7 @@ def run(folder, command, number, event, action=signal.SIG_DFL):
     """Run a command with what its parent does on the signal, whatever started these tests."""
     return subprocess.run(
         [sys.executable, "-c", CHILD, str(int(number)), event, *COMMANDS[command].split()],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+        cwd=folder, capture_output=True, text=True, check=False, timeout=300,
         preexec_fn=lambda: signal.signal(number, action),
     )  # fmt: skip
 

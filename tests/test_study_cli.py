@@ -175,7 +175,7 @@ class TestOwnGrid:
         words = [sys.executable, "-m", "countersample", "study", "run", "long.toml"]
         process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, encoding="utf-8")
         runs = tmp_path / "long" / "work" / "run"
-        give_up = time.monotonic() + 120
+        give_up = time.monotonic() + 300
         while not (runs.is_dir() and len(list(runs.glob("*.json"))) > 2):
             assert process.poll() is None
             assert time.monotonic() < give_up
@@ -183,7 +183,7 @@ class TestOwnGrid:
         assert "a run is at work" in run("study", "status", "long")
         assert "another run is at work" in run("study", "run", "long.toml", fails=True)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=300)
         assert process.returncode == 130, told
         stopped = told.splitlines()[-1]
         assert re.fullmatch(
