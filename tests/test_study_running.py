@@ -258,6 +258,19 @@ class TestRunning:
         assert shares[-1] == pytest.approx(1.0)
         assert told[-1][0].startswith(f"{len(jobs)} of {len(jobs)} jobs, ")
 
+    def test_is_measured_in_the_seconds_that_are_expected(self, finished):
+        """A job that draws nothing may take long: what is left is told by seconds, not by draws."""
+        _, _, work = finished
+        jobs = list(work.jobs.values())[:2]
+        told = []
+        show = Progress(lambda what, share: told.append((what, share)))
+        tally = Tally(jobs, show, {jobs[0].key: 90.0, jobs[1].key: 30.0})
+        assert jobs[0].draws == 0
+        tally.begin(jobs[0]).update(0.5)
+        assert told[-1] == (f"0 of 2 jobs; {jobs[0].stage}: {jobs[0].title}", 45 / 120)
+        tally.end(jobs[0])
+        assert told[-1] == ("1 of 2 jobs", 90 / 120)
+
 
 @pytest.fixture
 def interruptible():
@@ -281,7 +294,9 @@ class TestTheEstimate:
         for job in jobs:
             needs_time = job.stage in {"references", "clicks", "tuning", "run"}
             assert (speed.of(job) > 0) == needs_time, job.stage
-        assert estimate.estimate(jobs, store, workers=2).seconds > 0
+        found = estimate.estimate(jobs, store, workers=2)
+        assert found.seconds == max(sum(found.each.values()) / 2, *found.each.values()) > 0
+        assert found.each.keys() == work.jobs.keys()
 
     def test_is_measured_on_a_part_of_data_that_is_not_made(self, tmp_path):
         work = plan(["optimizers"], scale="small", datasets=["tiny"], settings={"queries": 6000})

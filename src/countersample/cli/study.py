@@ -336,10 +336,13 @@ def _work(state: State, store: Store, workers: int) -> None:
         run(data.values(), store, workers=workers, is_done=state.done, progress=progress)
     for text in warnings_of({**state.done, **data}.values(), store):
         _show.note(f"countersample: {text}")
-    _show.note(_in_words(len(rest), _expected(rest.values(), store, workers), workers))
+    expected = _expected(rest.values(), store, workers)
+    _show.note(_in_words(len(rest), expected, workers))
     with share_progress("study") as progress:
-        done = {*state.done, *data}
-        run(rest.values(), store, workers=workers, is_done=done, progress=progress)
+        run(
+            rest.values(), store, workers=workers, is_done={*state.done, *data},
+            seconds=expected.each, progress=progress,
+        )  # fmt: skip
 
 
 def _print(artifacts: Artifacts, out: Path) -> None:

@@ -65,6 +65,7 @@ class Estimate(NamedTuple):
 
     seconds: float  # by the clock, with as many workers as were asked for
     compiling: float  # seconds that compiling took just now: the work has it behind it
+    each: dict[str, float]  # seconds of one worker, by the key of the job
 
 
 @told_already()
@@ -75,7 +76,7 @@ def estimate(jobs: Collection[Job], store: Store, *, workers: int) -> Estimate:
     at once as will be at work. The first call of each compiles what is not compiled yet.
     """
     speeds: dict[str, Speed] = {}
-    total = longest = 0.0
+    each: dict[str, float] = {}
     for job in jobs:
         data = job
         while data.needs:
@@ -84,10 +85,10 @@ def estimate(jobs: Collection[Job], store: Store, *, workers: int) -> Estimate:
             continue
         if data.key not in speeds:
             speeds[data.key] = Speed(sample_of(data, store), workers)
-        seconds = speeds[data.key].of(job)
-        total, longest = total + seconds, max(longest, seconds)
+        each[job.key] = speeds[data.key].of(job)
     compiling = sum(speed.compiling for speed in speeds.values())
-    return Estimate(max(total / workers, longest), compiling)
+    longest = max(each.values(), default=0.0)
+    return Estimate(max(sum(each.values()) / workers, longest), compiling, each)
 
 
 class Speed:

@@ -19,7 +19,7 @@ from countersample.study.running.store import INTERMEDIATE
 from countersample.study.running.workbench import Workbench
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
     from concurrent.futures import Future
 
     from countersample._progress import Show
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 _PATIENCE = 0.2  # seconds
 _SMALL = 20_000.0  # draws that a job counts as which draws nothing
+_MOMENT = 0.01  # seconds that a job counts as which is expected to take less
 
 
 @dataclass(frozen=True)
@@ -93,12 +94,14 @@ def run(
     *,
     workers: int,
     is_done: Collection[str] = (),
+    seconds: Mapping[str, float] | None = None,
     progress: Progress | Show | None = None,
 ) -> None:
     """Do jobs. Their results do not depend on the number of workers, nor on the order.
 
     What a job needs comes before it, or is among the keys of `is_done`. BLAS has one thread
-    meanwhile.
+    meanwhile. Progress is measured in the `seconds` that each job is expected to take, by its key,
+    or else in its draws.
 
     Raises
     ------
@@ -107,7 +110,7 @@ def run(
     """
     stop = threading.Event()
     bench = Workbench(store, stop)
-    tally = Tally(jobs, Progress.of(progress))
+    tally = Tally(jobs, Progress.of(progress), seconds)
     waiting = {job.key: job for job in jobs}
     finished = set(is_done)
     at_work: dict[Future[None], Job] = {}
@@ -150,12 +153,21 @@ def run(
 class Tally:
     """How far jobs that are at work at once have come together: tells one `Progress`."""
 
-    def __init__(self, jobs: Collection[Job], progress: Progress) -> None:
+    def __init__(
+        self,
+        jobs: Collection[Job],
+        progress: Progress,
+        seconds: Mapping[str, float] | None = None,
+    ) -> None:
         self.n_jobs = len(jobs)
         self.n_done = 0
         self._progress = progress
-        self._in_all = sum(_size(job) for job in jobs)
-        self._done = 0.0
+        if seconds is None:
+            self._sizes = {job.key: max(job.draws, _SMALL) for job in jobs}
+        else:
+            self._sizes = {job.key: max(seconds.get(job.key, 0.0), _MOMENT) for job in jobs}
+        self._in_all = sum(self._sizes.values())
+        self._done = self._drawn = 0.0
         self._begin = time.monotonic()
         self._at_work: dict[str, tuple[Job, float]] = {}
         self._lock = threading.Lock()
@@ -170,7 +182,8 @@ class Tally:
         """Take note that a job is done."""
         with self._lock:
             self._at_work.pop(job.key)
-            self._done += _size(job)
+            self._done += self._sizes[job.key]
+            self._drawn += job.draws
             self.n_done += 1
             self._tell()
 
@@ -180,12 +193,11 @@ class Tally:
             self._tell()
 
     def _tell(self) -> None:
-        done = self._done + sum(_size(job) * share for job, share in self._at_work.values())
-        rate = done / max(1e-9, time.monotonic() - self._begin) / 1e6
-        doing = "; ".join(f"{job.stage}: {job.title}" for job, _ in self._at_work.values())
-        words = f"{self.n_done} of {self.n_jobs} jobs, {rate:.2f} M draws/s"
+        at_work = self._at_work.values()
+        done = self._done + sum(self._sizes[job.key] * share for job, share in at_work)
+        drawn = self._drawn + sum(job.draws * share for job, share in at_work)
+        words = f"{self.n_done} of {self.n_jobs} jobs"
+        if drawn:
+            words += f", {drawn / max(1e-9, time.monotonic() - self._begin) / 1e6:.2f} M draws/s"
+        doing = "; ".join(f"{job.stage}: {job.title}" for job, _ in at_work)
         self._progress(f"{words}; {doing}" if doing else words, done / self._in_all)
-
-
-def _size(job: Job) -> float:
-    return max(job.draws, _SMALL)
