@@ -2,10 +2,14 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
+from datetime import date
 
+import pyarrow as pa
 import pytest
+from pyarrow import csv, parquet
 
 from countersample import (
     ClickLog,
@@ -81,6 +85,36 @@ class TestInfo:
     def test_known_set(self, run):
         assert "MQ2008" in run("data", "info", "mq2008")
         assert json.loads(run("data", "info", "mq2008", "--json"))["statistics"]["queries"] == 784
+
+    def test_features_by_query_and_item(self, run, tmp_path):
+        table = pa.table(
+            {"query_id": ["a"] * 20 + ["b"] * 20, "item_id": range(40),
+             "price": [None, *range(39)], "brand": ["x", "y"] * 20,
+             "seen": [date(2026, 3, 1)] * 40, "title": [f"t{i}" for i in range(40)]}
+        )  # fmt: skip
+        parquet.write_table(table, tmp_path / "table.parquet")
+        printed = run("data", "info", "table.parquet")
+        for expected in (
+            r"queries +2$", r"items +40$", r"missing +0\.6 %", r"labels +none$",
+            r"price +a number$",
+            r"brand +a category, 2 indicators$", r"seen +a date, days before 2026-03-01$",
+        ):  # fmt: skip
+            assert re.search(expected, printed, re.MULTILINE), expected
+        assert "grade" not in printed
+        figures = json.loads(run("data", "info", "table.parquet", "--json"))["table.parquet"]
+        assert figures["n_features"] == 4
+        assert not figures["has_labels"]
+        assert figures["columns"][1] == {"name": "brand", "kind": "category", "values": ["x", "y"]}
+        assert "title" in figures["warnings"][0]
+        judged = table.append_column("label", pa.array([0.0, 1.0] * 20))
+        parquet.write_table(judged, tmp_path / "judged.parquet")
+        assert "items by grade" in run("data", "info", "judged.parquet")
+        csv.write_csv(table, tmp_path / "table.csv")
+        assert "a category, 2 indicators" in run("data", "info", "table.csv")
+        log = table.append_column("click", pa.array([0, 1] * 20))
+        parquet.write_table(log, tmp_path / "log.parquet")
+        told = run("data", "info", "log.parquet", fails=True)
+        assert told.endswith("as a log of impressions has: countersample log check log.parquet")
 
     def test_no_traceback(self, tmp_path):
         command = [sys.executable, "-m", "countersample", "data", "info", "none.txt"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from countersample.data.compact import CompactReport
     from countersample.data.dataset import RankingDataset
     from countersample.data.describe import Description
+    from countersample.data.encoding import EncodedColumn
 
 _MOST_SHOWN = 10  # features with heavy tails
 
@@ -78,7 +79,10 @@ def list_known(*, data_dir: DataDir = None, json: Json = False) -> None:
 def info(
     path: Annotated[
         str,
-        typer.Argument(help="LETOR text, Parquet, CSV, a folder of those, or a known set's name."),
+        typer.Argument(
+            help="LETOR text, a table (Parquet, CSV …) of judged data or of features by query_id "
+            "and item_id, a folder of those, or a known set's name."
+        ),
     ],
     *,
     data_dir: DataDir = None,
@@ -88,12 +92,23 @@ def info(
     json: Json = False,
 ) -> None:
     """Describe a file, a folder or a known set: queries, items, features, grades."""
+    from countersample.clicks.impressions.features import columns_of
     from countersample.data import catalogue
     from countersample.data.load import load
+    from countersample.errors import DataError
 
     known = {**catalogue.known(), **catalogue.known_logs()}
     if path in known and not Path(path).exists():
         _info_of_known(known[path], data_dir, json=json)
+        return
+    columns = () if fold is not None else columns_of(path)
+    if {"query_id", "item_id"} <= set(columns):
+        if "click" in columns:
+            raise DataError(
+                f"{path}: has a column 'click', as a log of impressions has: "
+                f"countersample log check {path}"
+            )
+        _info_of_features(path, json=json)
         return
     note_files(path, fold)
     parts = load(path, fold=fold, cache=cache, clip=clip, progress=True)
@@ -247,6 +262,30 @@ def _info_of_known(known: KnownSet, data_dir: Path | None, *, json: bool) -> Non
         _show.line(f"Check it: {check}")
 
 
+def _info_of_features(path: str, *, json: bool) -> None:
+    """Describe a table of features by query and item, as `fit` reads it with nothing set."""
+    from countersample.clicks.impressions import read_features
+
+    table = read_features(path)
+    found, columns = table.dataset.describe(), table.encoder.columns if table.encoder else ()
+    if json:
+        more = {"has_labels": table.has_labels, "columns": [each.to_dict() for each in columns]}
+        mark = {"fingerprint": table.dataset.fingerprint, "warnings": table.warnings}
+        _show.as_json({Path(path).name: found.to_dict() | mark | more})
+        return
+    _show_description(Path(path).name, found, has_labels=table.has_labels)
+    _show.line("  columns that become features")
+    _show.pairs([(each.name, _in_words(each)) for each in columns], indent=4)
+    for text in table.warnings:
+        _show.note(f"countersample: {text}")
+
+
+def _in_words(column: EncodedColumn) -> str:
+    if column.kind == "category":
+        return f"a category, {len(column.values)} indicators"
+    return f"a date, days before {column.reference}" if column.kind == "date" else "a number"
+
+
 def _lost_as_dict(part: RankingDataset) -> list[dict[str, Any]]:
     return [
         {"bits": report.bits, **report.columns_of_frame()} for report in _reports(part) if report
@@ -301,7 +340,8 @@ def _show_written(dataset: RankingDataset, target: Path, *, json: bool) -> None:
     _show.as_json({"target": str(target)} | {name: getattr(dataset, name) for name in sizes})
 
 
-def _show_description(name: str, found: Description) -> None:
+def _show_description(name: str, found: Description, *, has_labels: bool = True) -> None:
+    labels = f"{found.label_min:g} … {found.label_max:g}, mean {found.label_mean:.3g}"
     _show.line(name)
     _show.pairs(
         [
@@ -316,7 +356,7 @@ def _show_description(name: str, found: Description) -> None:
             ("values", f"{found.feature_min:g} … {found.feature_max:g}"),
             ("density", f"{100 * found.density:.1f} % of the values are not zero"),
             ("missing", f"{100 * found.missing:.1f} % of the values"),
-            ("labels", f"{found.label_min:g} … {found.label_max:g}, mean {found.label_mean:.3g}"),
+            ("labels", labels if has_labels else "none"),
             ("memory", _show.size(found.n_bytes)),
         ]
     )
@@ -326,6 +366,8 @@ def _show_description(name: str, found: Description) -> None:
         (f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}", count)
         for (low, high), count in bins
     )
+    if not has_labels:
+        return
     if found.grades is not None:
         _show.line("  items by grade")
         _show.bars((f"{grade:g}", count) for grade, count in found.grades.items())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample.clicks.impressions.engines import Pandas
 from countersample.clicks.impressions.feature_parts import FeatureParts
 from countersample.clicks.impressions.feature_sources import open_features, open_features_of
 from countersample.clicks.impressions.files import find_files, format_of
@@ -266,6 +268,19 @@ def is_labelled_data(source: Any) -> bool:  # noqa: ANN401 (any frame narwhals k
     except DataError:
         return Path(name).exists() and format_of(name) is None
     return False
+
+
+def columns_of(source: str) -> tuple[str, ...]:
+    """Return the names of the columns of a table in files, without reading it; () of other files.
+
+    >>> columns_of("no such file.parquet")
+    ()
+    """
+    if is_labelled_data(source) or not Path(source).exists():
+        return ()
+    with ExitStack() as cleanup, Pandas.explained(source):
+        files = find_files(source).unpacked(Pandas.unpacks, cleanup)
+        return tuple(files.format.names(files))
 
 
 def _has_letor(path: Path) -> bool:
