@@ -17,7 +17,7 @@ from countersample.clicks.impressions import (
 )
 from countersample.clicks.impressions.weighting import effective_impressions, weighted
 from countersample.errors import DataError, ParameterError
-from countersample.fitting import fit_from_impressions, judgements_from_impressions
+from countersample.fitting import fit_from_impressions, judgements_from_impressions, pipeline
 from countersample.propensity import estimate
 
 DAYS = 4
@@ -210,3 +210,23 @@ def test_where_every_day_counts_alike_a_half_life_is_refused():
     weighted = read_impressions(log).with_half_life("14d")
     with pytest.raises(ParameterError, match="has a half-life, expected none for judgements"):
         judgements_from_impressions(weighted)
+
+
+def test_the_leak_check_counts_every_impression_alike(turned, monkeypatch):
+    """Judged by time, with logged propensities: what leaks is of clicks, whatever their age."""
+    log, features, _ = turned
+    day = np.array([int(stamp[8:10]) for stamp in log["timestamp"].to_pylist()])
+    looks = (1 + day % 3) / 3 / np.array(log["position"])  # otherwise from day to day
+    log = log.append_column("propensity", pa.array(looks))
+    seen = []
+
+    def find_leaks(earlier, *_args, **options):
+        seen.append((earlier.propensity, options["judged"].propensity))
+        return ()
+
+    monkeypatch.setattr(pipeline, "find_leaks", find_leaks)
+    for half_life in (None, "1d"):
+        fit_from_impressions(read_impressions(log), features, half_life=half_life,
+                             judge_by="time", judge_last="1d", seed=SEED)  # fmt: skip
+    for plain, recent in zip(*seen, strict=True):
+        np.testing.assert_array_equal(recent, plain)

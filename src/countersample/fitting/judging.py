@@ -173,7 +173,8 @@ def judge_by_time(
     own = source
     if isinstance(source.propensities, RowPropensities):  # each row has its own
         own = find_propensities(after, judged, **asked, rng=rng, is_checked=False)
-    to_learn, _, _ = learned.shown(source.propensities, exposure=exposure)
+    told = source.of_every_impression(before, learned.counts)
+    to_learn, _, _ = learned.shown(told, exposure=exposure)
     shown, report, _ = judged.shown(own.propensities, exposure=exposure)
     lost = f"of the days from {since} on, {report.sentence()}"
     if report.n_skipped and missing == "error":

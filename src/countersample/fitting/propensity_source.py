@@ -42,6 +42,8 @@ _INSTEAD = (
     "results of a small share of the traffic"
 )
 
+_GIVEN = "given"  # by the user
+
 
 @dataclass(frozen=True, eq=False)
 class PropensitySource:
@@ -72,6 +74,16 @@ class PropensitySource:
         if self.contexts is not None:
             return self.contexts.curves
         return {} if self.curve is None else {NO_CONTEXT: self.curve}
+
+    def of_every_impression(self, log: Impressions, counts: PositionCounts) -> Examinable:
+        """Return the propensities for counts of a log in which age takes nothing from a day.
+
+        The log's own are means over the impressions of a row, and so go by their weights.
+        """
+        is_logged = self.source != _GIVEN and isinstance(self.propensities, RowPropensities)
+        if not is_logged or log.half_life is None:
+            return self.propensities
+        return replace(log, half_life=None).logged_propensities(counts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -217,7 +229,7 @@ def _last_resort(
 def _given(given: Examinable) -> PropensitySource:
     return PropensitySource(
         given,
-        "given",
+        _GIVEN,
         curve=given if isinstance(given, Propensities) else None,
         contexts=given if isinstance(given, ContextPropensities) else None,
     )

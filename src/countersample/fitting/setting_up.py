@@ -10,7 +10,7 @@ import numpy as np
 
 from countersample._logging import get_logger
 from countersample._params import choice
-from countersample.clicks.impressions.joining import Matched, RowPropensities
+from countersample.clicks.impressions.joining import Matched
 from countersample.clicks.impressions.weighting import weighted
 from countersample.data import RankingDataset
 from countersample.errors import DataError, ParameterError
@@ -88,9 +88,7 @@ def set_up(
         depth=depth, rng=rng,
     )  # fmt: skip
     logger.info("propensities: %s", source.source, extra={"source": source.source})
-    told = source.propensities
-    if propensities is None and isinstance(told, RowPropensities) and impressions.half_life:
-        told = replace(impressions, half_life=None).logged_propensities(matched.counts)
+    told = source.of_every_impression(impressions, matched.counts)
     shown, join, rows = matched.shown(told, exposure=exposure)
     learned = shown
     if impressions.half_life is not None:
