@@ -16,7 +16,7 @@ from countersample import evaluate
 from countersample._progress import Progress
 from countersample.data.hashing import kept_arrays
 from countersample.errors import CounterSampleError, DataError, ParameterError
-from countersample.study.experiment import changed, plan, read_experiment
+from countersample.study.experiment import no_longer_shown, plan, read_experiment
 from countersample.study.results import RateFlag
 from countersample.study.running import code, estimate, rates, stages
 from countersample.study.running.gather import gather, write_results
@@ -139,6 +139,28 @@ class TestTheWorkList:
             job.content for job in work.jobs.values() if job.stage not in {"data", "relevance"}
         }
         assert [stale for stage, *_, stale in state.by_stage() if stage == "run"] == [8]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("gamma = [0.5, 1.0]", "gamma = [0.5, 1.0, 1.5]", []),
+        ('methods = ["IPS-SGD"', 'methods = ["Biased-SGD", "IPS-SGD"', []),
+        ("seeds = 2", "seeds = 3", []),
+        ('title = "Mine"', 'title = "Ours"', []),
+        ("gamma = [0.5, 1.0]", "gamma = [0.5, 1.5]", ["mine"]),
+        ("clicks = 400", "clicks = 500", ["mine"]),
+        ("1e-1]", "1e-1, 1.0]", ["mine"]),
+    ],
+)
+def test_a_grid_that_only_grew_has_all_that_it_had(tmp_path, old, new, expected):
+    identities = []
+    for text in (GRID, GRID.replace(old, new)):
+        (tmp_path / "mine.toml").write_text(text)
+        identity = plan([tmp_path / "mine.toml"], scale="paper").identity()
+        identities.append(json.loads(json.dumps(identity)))
+    assert identities[0] != identities[1]
+    assert no_longer_shown(*identities) == expected
 
 
 def _threads_of_blas(_bench, _job, _progress):
@@ -521,14 +543,16 @@ class TestTheFolder:
             before = copy.identity()
             grown = plan([path], scale="paper")
             identity = copy.claim(grown.identity())
-            assert changed(before, identity) == ["mine"]
+            assert not no_longer_shown(before, identity)
             state = state_of(read_experiment(identity).work(), copy)
             runs = [job for job in state.missing.values() if job.stage == "run"]
             assert len(runs) == {"Bias": 4, "0.7": 6}["Bias" if "Bias" in new else "0.7"]
             finish(grown, copy)
         smaller = tmp_path / "mine.toml"
         smaller.write_text(GRID)  # nothing is removed from the folder
+        before = copy.identity()
         identity = copy.claim(plan([smaller], scale="paper").identity())
+        assert no_longer_shown(before, identity) == ["mine"]
         assert not state_of(read_experiment(identity).work(), copy).missing
         assert not state_of(grown.work(), copy).missing
 
@@ -539,7 +563,7 @@ class TestTheFolder:
         (tmp_path / "second.toml").write_text(GRID.replace("[0.5, 1.0]", "[1.0, 2.0]"))
         second = plan([tmp_path / "second.toml"], scale="paper")
         identity = copy.claim(second.identity())
-        assert not changed(store.identity(), identity)
+        assert not no_longer_shown(store.identity(), identity)
         both = read_experiment(identity)
         assert [grid.name for grid in both.grids] == ["mine", "second"]
         missing = state_of(both.work(), copy).missing

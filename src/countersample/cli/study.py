@@ -230,7 +230,7 @@ def _carry_out(
     from countersample._cores import available_cores
     from countersample._progress import share_progress
     from countersample.study.artifacts import write_artifacts
-    from countersample.study.experiment import changed, read_experiment
+    from countersample.study.experiment import no_longer_shown, read_experiment
     from countersample.study.running.runner import state_of
     from countersample.study.running.store import Store
 
@@ -241,8 +241,8 @@ def _carry_out(
     before = store.identity() if store.is_begun() else None
     asked = experiment.identity(command)
     identity = store.merged(asked) if dry_run else store.claim(asked)
-    for name in changed(before, identity) if before else ():
-        _show.note(f"{name} is not what it was: its results of before are kept, and not shown")
+    for name in no_longer_shown(before, identity) if before else ():
+        _show.note(f"{name} is not what it was: results of before are kept, and not shown")
     experiment = read_experiment(identity)
     work = experiment.work()
     state = state_of(work, store)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from countersample.study.design.grids import Grid
 
+_SHOWN = ("run", "shape", "bounds", "diagnosis")  # stages whose results are in the tables
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -126,15 +128,18 @@ def plan(
     return Experiment(scale, tuple(planned))
 
 
-def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the names of the grids that are not what they were, by identities of a folder."""
+def no_longer_shown(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the names of the grids of a folder some of whose results of before are not asked now.
 
-    def asked(entry: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in entry.items() if name != "command"}
+    Both are identities of the folder. A grid that only grew has all that it had.
+    """
 
-    return [
-        name for name, entry in before["grids"].items() if asked(entry) != asked(now["grids"][name])
-    ]
+    def results(identity: Mapping[str, Any], name: str) -> set[str]:
+        grids = {name: identity["grids"][name]}
+        jobs = read_experiment({**identity, "grids": grids}).work().jobs.values()
+        return {job.content for job in jobs if job.stage in _SHOWN}
+
+    return [name for name in before["grids"] if not results(before, name) <= results(now, name)]
 
 
 def read_experiment(identity: Mapping[str, Any]) -> Experiment:
