@@ -9,6 +9,8 @@ from conftest import ROOT
 from pyarrow import compute, parquet
 
 from countersample.study.design import grids
+from countersample.study.design.config import PAPER_RATES
+from countersample.study.experiment import plan
 from countersample.study.findings.leads import lead
 from countersample.study.findings.statistics import interval
 from countersample.study.judging import judge_file
@@ -119,6 +121,24 @@ def test_results_are_those_of_whole_runs_and_small():
     assert rows["drawn"].to_numpy().max() == 5_000_000
     assert set(rows["rates_tried"].to_pylist()) <= {8, 22}
     assert not any(rows["rate_at_edge"].to_pylist())  # of eight, too, the best is well within
+
+
+@pytest.mark.parametrize("scale", SECTIONS)
+def test_each_row_is_of_what_its_command_asks_for(scale):
+    """Keys are hashes of the whole configuration: that of the package, with the rates it names."""
+    rows = parquet.read_table(FOLDER / f"{scale}.parquet").select(
+        ["study", "dataset", "method", "value", "key", "rates_tried", "rates_from", "rates_to"]
+    )
+    asked = {}
+    for row in rows.group_by(rows.column_names).aggregate([]).to_pylist():
+        if row["study"] in TABLES:
+            tried = tuple(r for r in PAPER_RATES if row["rates_from"] <= r <= row["rates_to"])
+            assert len(tried) == row["rates_tried"]
+            asked.setdefault((row["study"], tried), set()).add(row["key"].partition("-")[0])
+    for (study, tried), contents in asked.items():
+        planned = plan([study], scale=scale, settings={"learning_rates": list(tried)})
+        jobs = planned.work().jobs.values()
+        assert contents <= {job.content for job in jobs if job.stage == "run"}
 
 
 # Reasons why regret grows with γ, tested at medium scale on yahoo-like: the rows of each.

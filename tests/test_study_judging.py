@@ -72,8 +72,9 @@ def test_figures_and_tables_are_written_from_the_rows(smoke, tmp_path):
     for each in ("optimizers.csv", "optimizers-log.csv", "clicks-regret.csv", "clicks-lead.csv"):
         again = (tmp_path / "again" / "figures" / each).read_bytes()
         assert again == (path.parent / "figures" / each).read_bytes()
-    again = (tmp_path / "again" / "tables" / "clicks-regret.txt").read_bytes()
-    assert again == (path.parent / "tables" / "clicks-regret.txt").read_bytes()
+    for each in ("regret", "learning-rates", "significance"):
+        again = (tmp_path / "again" / "tables" / f"clicks-{each}.txt").read_bytes()
+        assert again == (path.parent / "tables" / f"clicks-{each}.txt").read_bytes()
 
 
 def test_it_is_printed_with_verdicts_and_what_is_left_out():

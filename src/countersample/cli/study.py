@@ -197,7 +197,7 @@ def judge(
     if json:
         _show.as_json(asdict(judged))
         return
-    _tell_tables(judged.tables)
+    _tell_tables(each for each in judged.tables if not each.name.endswith("-significance"))
     _tell_verdicts(judged.verdicts)
     for text in summarize(judged.verdicts):
         _show.paragraph(text)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judged:
-    """What the rows say: regret and leads of each study, and a verdict a claim and dataset."""
+    """What the rows say: the tables of each study, and a verdict a claim and dataset."""
 
     tables: tuple[Table, ...]
     verdicts: tuple[Verdict, ...]

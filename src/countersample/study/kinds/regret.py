@@ -70,12 +70,7 @@ class RegretStudy(Kind):
         result = gather(study, done.work, done.store)
         return done.section(
             study,
-            tables=(
-                *tables_of(result, done.published),
-                *((nothing_set_table(result),) if result.nothing_set else ()),
-                rates_table(result),
-                significance_table(result),
-            ),
+            tables=tables_of(result, done.published),
             verdicts=verdicts_on(result),
             drawn=draw(result, done.figures),
             curves=result,
@@ -85,9 +80,15 @@ class RegretStudy(Kind):
 
 
 def tables_of(result: StudyResult, published: Published) -> tuple[Table, ...]:
-    """Make the tables that say how far methods get: regret, leads, and where runs end."""
-    leads = (leads_table(result),) if has_leads(result) else ()
-    return regret_table(result, published), *leads, final_table(result)
+    """Make the tables of regret, leads, where runs end, learning rates and tests."""
+    return (
+        regret_table(result, published),
+        *((leads_table(result),) if has_leads(result) else ()),
+        final_table(result),
+        *((nothing_set_table(result),) if result.nothing_set else ()),
+        rates_table(result),
+        significance_table(result),
+    )
 
 
 def draw(result: StudyResult, folder: Path) -> tuple[str, ...]:

@@ -116,10 +116,10 @@ def _columns(
         **run.job.config, **run.clicks.config,
         "policy_fraction": run.references.config["policy_fraction"],
         **{what: run.references.needs[0].config[what] for what in ("normalization", "bits")},
-        "rates_tried": len(tuned["learning_rates"]) if tuned else 0,
+        **_tried(tuned["learning_rates"] if tuned else []),
         "learning_rate": np.nan if found["learning_rate"] is None else found["learning_rate"],
         "rates_alike_from": flag.alike[0], "rates_alike_to": flag.alike[1],
-        "rate_at_edge": bool(flag.edge),
+        "rates_alike": flag.n_alike, "rate_at_edge": bool(flag.edge),
         **{what: float(found[what]) for what in ("seconds", "max_weight", "mean_weight")},
         "best_ndcg": levels["best"], "policy_ndcg": levels["policy"],
         **{f"{part}_fingerprint": value for part, value in fingerprints.items()},
@@ -135,6 +135,11 @@ def _columns(
         "regret": levels["best"] - ndcg,
         "diverged": steps >= (np.inf if diverged_at is None else diverged_at),
     }
+
+
+def _tried(rates: Sequence[float]) -> dict[str, float]:
+    ends = (rates[0], rates[-1]) if rates else (np.nan, np.nan)
+    return {"rates_tried": len(rates), "rates_from": ends[0], "rates_to": ends[1]}
 
 
 def _place(study: Study, place: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from countersample.errors import DataError, ParameterError
 from countersample.study.design.config import metric_title
-from countersample.study.results import Cell, StudyResult
+from countersample.study.results import Cell, RateFlag, StudyResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,8 @@ _TYPES = dict.fromkeys(
     ("study", "dataset", "fold", "method", "axis", "value", "beside", "metric"), "string"
 )
 _TYPES |= dict.fromkeys(("learning_rate", "ndcg", "best_ndcg", "policy_ndcg", "seconds"), "float64")
+_RATES = ("rates_from", "rates_to", "rates_alike_from", "rates_alike_to")
+_TYPES |= dict.fromkeys(_RATES, "float64") | dict.fromkeys(("rates_tried", "rates_alike"), "int64")
 _TYPES |= {"drawn": "int64", "seed": "int64", "diverged": "bool"}
 
 
@@ -108,16 +110,26 @@ def _cell(runs: Runs) -> Cell:
             f"runs of {first['method']} on {first['dataset']} at {first['value']} are evaluated at "
             "different points: expected whole runs"
         )
-    rates = {run["fold"]: float(run["learning_rate"]) for run in runs}
+    tuned = {run["fold"]: run for run in runs}.values()
+    rates = [float(run["learning_rate"]) for run in tuned]
     return Cell(
-        learning_rates=tuple(None if np.isnan(rate) else rate for rate in rates.values()),
+        learning_rates=tuple(None if np.isnan(rate) else rate for rate in rates),
         drawn=first["drawn"],
         ndcg=np.array([run["ndcg"] for run in runs]),
         best=np.array([run["best_ndcg"] for run in runs]),
         runs=tuple((run["fold"], int(run["seed"])) for run in runs),
         n_diverged=sum(bool(run["diverged"].any()) for run in runs),
         seconds=np.array([run["seconds"] for run in runs]),
+        rate_flags=tuple(map(_flag, tuned)),
     )
+
+
+def _flag(run: dict[str, Any]) -> RateFlag:
+    ends = {run["rates_from"]: "smallest", run["rates_to"]: "largest"}
+    return RateFlag(
+        (float(run["rates_alike_from"]), float(run["rates_alike_to"])), int(run["rates_alike"]),
+        ends.get(run["learning_rate"], "") if run["rates_tried"] > 1 else "",
+    )  # fmt: skip
 
 
 def _mean(cells: Mapping[tuple[str, str, Value], Runs], dataset: str, what: str) -> float:
