@@ -75,6 +75,41 @@ def test_regret(scale, study, dataset):
         )
 
 
+@cache
+def tables_of(scale):
+    return {table.name: table for table in judge_file(FOLDER / f"{scale}.parquet").tables}
+
+
+def entries(scale, name, dataset, method):
+    (group,) = (group for group in tables_of(scale)[name].groups if group.title == dataset)
+    (row,) = (row for row in group.rows if row.label == method)
+    return row.entries
+
+
+@TOLD
+def test_marks(scale, study, dataset):
+    """They are those of the command that the page names, which corrects for both sets' tests."""
+    text = section(scale)
+    text = text[text.index(TABLES[study]) :]
+    for method in METHODS:
+        found = [entry.mark for entry in entries(scale, f"{study}-regret", dataset, method)]
+        (line,) = re.findall(rf"^\| {dataset}: {method} \|(.*)\|$", text, re.MULTILINE)[:1]
+        assert ["".join(re.findall("[▽△]", cell)) for cell in line.split("|")] == found, line
+
+
+@pytest.mark.parametrize("method", ["IPS-SGD", "CounterSample"])
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_where_runs_end(dataset, method):
+    found = entries("paper", "position-bias-ndcg", dataset, method)
+    label = f"{dataset}: {method} ends at"
+    told = row_of(label, section("paper"))
+    expected = [[entry.value, entry.half_width] for entry in found]
+    np.testing.assert_allclose(told, expected, atol=5.1e-5)
+    (line,) = re.findall(rf"^\| {re.escape(label)} \|(.*)\|$", PAGE, re.MULTILINE)
+    marks = ["".join(re.findall("[▽△]", cell)) for cell in line.split("|")]
+    assert marks == [entry.mark for entry in found]
+
+
 @pytest.mark.parametrize("drawn", [50_000, 500_000, 5_000_000])
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_lead_in_the_course_of_training(dataset, drawn):
