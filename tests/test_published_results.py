@@ -133,6 +133,18 @@ def test_nothing_set_is_as_the_table_has_it():
     assert len(found) == 8
 
 
+@pytest.mark.parametrize(("label", "column"), [("M̄", "mean_weight"), ("M", "max_weight")])
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_weights_are_those_of_the_logs(dataset, label, column):
+    rows = parquet.read_table(FOLDER / "paper.parquet", columns=["dataset", "gamma", column])
+    rows = rows.filter(compute.equal(rows["dataset"], dataset))
+    found = rows.group_by("gamma").aggregate([(column, "mean")]).sort_by("gamma")
+    row = rf"^\| {label}: {dataset}, \$\(1/r\)\^\\gamma\$ \|(.*)\|$"
+    (line,) = re.findall(row, PAGE, re.MULTILINE)
+    told = [float(cell.replace(",", "")) for cell in line.split("|")]
+    np.testing.assert_allclose(found[f"{column}_mean"].to_numpy(), told, atol=0.006)
+
+
 @pytest.mark.parametrize("scale", SECTIONS)
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_verdict_is_that_of_the_rows(scale, dataset):
