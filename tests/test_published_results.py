@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT
 from pyarrow import compute, parquet
 
+from countersample.cli.study import settings_of
 from countersample.study.design import grids
 from countersample.study.design.config import PAPER_RATES
 from countersample.study.experiment import plan
@@ -214,9 +215,30 @@ def test_how_much_regret_grows_for_which_reason(reason, method):
         assert cell == pytest.approx([sample.mean(), interval(sample)], abs=0.0051)
 
 
-def test_with_finer_rates_the_lead_does_not_hang_on_the_batch():
-    rows = parquet.read_table(FOLDER / "medium.parquet")
-    rows = rows.filter(compute.equal(rows["study"], "batch-sizes, finer rates"))
+def test_rows_with_rates_a_click_alike_are_of_what_the_page_asks_for():
+    rows = parquet.read_table(FOLDER / "paper.parquet", columns=["study", "batch_size", "key"])
+    rows = rows.filter(compute.equal(rows["study"], FINER["paper"][0]))
+    commands = re.findall(r'^countersample .*"(.*)".* # batches of (\d+)$', PAGE, re.MULTILINE)
+    assert {int(size) for _, size in commands} == {10, 50} == {*rows["batch_size"].to_pylist()}
+    for setting, size in commands:
+        own = rows.filter(compute.equal(rows["batch_size"], int(size)))
+        planned = plan(["batch-sizes"], scale="paper", settings=settings_of([setting]))
+        contents = {job.content for job in planned.work().jobs.values()}
+        assert {key.partition("-")[0] for key in own["key"].to_pylist()} <= contents
+
+
+# Regret at batches of 10 and 50 with finer rates: where, and how the page begins to tell it.
+FINER = {
+    "medium": ("batch-sizes, finer rates", "the lead is"),
+    "paper": ("batch-sizes, rates a click alike", "it is"),
+}
+
+
+@pytest.mark.parametrize("scale", FINER)
+def test_with_finer_rates_the_lead_does_not_hang_on_the_batch(scale):
+    study, beginning = FINER[scale]
+    rows = parquet.read_table(FOLDER / f"{scale}.parquet")
+    rows = rows.filter(compute.equal(rows["study"], study))
     leads = {}
     for dataset in DATASETS:
         for size in (10, 50):
@@ -228,8 +250,8 @@ def test_with_finer_rates_the_lead_does_not_hang_on_the_batch():
                     own = own.filter(compute.equal(own[column], value))
                 means.append(100 * own["regret"].to_numpy().mean())
             leads[dataset, size] = f"{means[0] - means[1]:.2f}"
-    text = " ".join(PAGE.split())
+    text = " ".join(section(scale).split())
     small, large = (leads["yahoo-like", size] for size in (10, 50))
-    assert f"the lead is {small} at batches of 10 and {large} at 50 on yahoo-like" in text
+    assert f"{beginning} {small} at batches of 10 and {large} at 50 on yahoo-like" in text
     small, large = (leads["istella-like", size] for size in (10, 50))
     assert f"{small} and {large} on istella-like" in text
