@@ -130,6 +130,10 @@ class TestOwnGrid:
         printed = run("study", "run", "mine.toml", "--workers", 2)
         assert "Wrong beliefs: average regret ×100" in printed
         assert "By query has lower regret." in printed
+        assert re.search(
+            r"a run draws [\d,]+ clicks, the paper's 5,000,000: .* nothing is decided",
+            " ".join(printed.split()),
+        )
         assert printed.endswith("Results are in mine/report.html\n")
         work = self.written(tmp_path)
         found = json.loads(run("study", "run", "mine.toml", "--json"))

@@ -33,6 +33,8 @@ _FILES = (
     Link("results.parquet", "all learning curves: a row an evaluation point"),
 )
 
+_FEW_DRAWN = 1_000_000  # clicks a run, below which it says nothing about where methods end
+
 
 @dataclass(frozen=True)
 class Artifacts:
@@ -107,6 +109,15 @@ def _remarks(experiment: Experiment) -> Iterator[str]:
             "paper's. Differences between methods are larger early in training, so regret is not "
             "comparable in size with the paper's, only in order."
         )
+    else:
+        runs = (study.config for study in experiment.studies if study.grid.methods)
+        drawn = min((config.steps() * config.batch_size for config in runs), default=_FEW_DRAWN)
+        if drawn < _FEW_DRAWN:
+            yield (
+                f"By the grid's own settings a run draws {drawn:,} clicks, the paper's "
+                f"{PAPER.steps() * PAPER.batch_size:,}: what is compared is the early part of "
+                "training, and nothing is decided about where methods end."
+            )
     if experiment.scale == "small":
         yield (
             "So short a run decides nothing about where methods end: which one is ahead may turn "
