@@ -111,6 +111,21 @@ def test_where_runs_end(dataset, method):
     assert marks == [entry.mark for entry in found]
 
 
+def test_whether_it_is_adams_fault():
+    """Every number and mark of the table in docs/study.md, row by row."""
+    text = (ROOT / "docs" / "study.md").read_text("utf-8").partition("## Is it Adam's fault?")[2]
+    lines = text.partition("\n## ")[0].splitlines()
+    rows = [line for line in lines if re.match(r"\| .*(SGD|CounterSample) \| \d", line)]
+    wanted = [("amsgrad-regret", dataset, method) for dataset in DATASETS for method in METHODS]
+    wanted += [("amsgrad-ndcg", dataset, method) for dataset in DATASETS for method in METHODS[1:]]
+    for row, (name, dataset, method) in zip(rows, wanted, strict=True):
+        cells, digits = row.split("|")[2:-1], 4 if name.endswith("ndcg") else 2
+        for cell, entry in zip(cells, entries("medium", name, dataset, method), strict=True):
+            expected = [round(entry.value, digits), round(entry.half_width, digits)]
+            assert [float(number) for number in re.findall(r"[\d.]+", cell)] == expected
+            assert "".join(re.findall("[▽△]", cell)) == entry.mark
+
+
 @pytest.mark.parametrize("drawn", [50_000, 500_000, 5_000_000])
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_lead_in_the_course_of_training(dataset, drawn):
@@ -179,7 +194,7 @@ def test_each_row_is_of_what_its_command_asks_for(scale):
     )
     asked = {}
     for row in rows.group_by(rows.column_names).aggregate([]).to_pylist():
-        if row["study"] in TABLES:
+        if row["study"] in grids.names():
             tried = tuple(r for r in PAPER_RATES if row["rates_from"] <= r <= row["rates_to"])
             assert len(tried) == row["rates_tried"]
             asked.setdefault((row["study"], tried), set()).add(row["key"].partition("-")[0])
