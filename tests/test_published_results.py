@@ -100,6 +100,16 @@ def test_marks(scale, study, dataset):
 
 @pytest.mark.parametrize("method", ["IPS-SGD", "CounterSample"])
 @pytest.mark.parametrize("dataset", DATASETS)
+def test_large_batches(dataset, method):
+    found = entries("medium", "large-batches-regret", dataset, method)
+    text = section("medium").partition("| γ = 1, SGD, large batches |")[2]
+    told = row_of(f"{dataset}: {method}", text)
+    np.testing.assert_allclose(told, [[e.value, e.half_width] for e in found], atol=0.0051)
+    assert all(entry.mark == ("▽" if method == "CounterSample" else "") for entry in found)
+
+
+@pytest.mark.parametrize("method", ["IPS-SGD", "CounterSample"])
+@pytest.mark.parametrize("dataset", DATASETS)
 def test_where_runs_end(dataset, method):
     found = entries("paper", "position-bias-ndcg", dataset, method)
     label = f"{dataset}: {method} ends at"
