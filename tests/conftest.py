@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,6 +10,7 @@ import hypothesis
 import numpy as np
 import pyarrow as pa
 import pytest
+import requirements
 import small_postgres
 import small_spark
 
@@ -47,7 +47,7 @@ def rng():
 @pytest.fixture(scope="session")
 def shared():
     if not SHARED.is_dir():
-        pytest.skip(f"real data is not present beside the project ({SHARED.name})")
+        pytest.skip("needs the real data in ../shared/data")
     return SHARED
 
 
@@ -68,7 +68,7 @@ def reads(monkeypatch):
 @pytest.fixture(scope="module")
 def cluster():
     """Spark on a real local cluster: two worker processes beside the driver."""
-    small_spark.need_spark()
+    requirements.need("spark")
     tiny = pa.table({"query_id": [1], "item_id": [1], "position": [1], "click": [0]})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_SUBMIT_ARGS", small_spark.SUBMIT)
@@ -82,14 +82,9 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def postgres():
-    """A PostgreSQL server, started here."""
-    programs = small_postgres.programs()
-    if programs is None:
-        reason = "no PostgreSQL server: pg_ctl is neither on the path nor where Debian has it"
-        if os.environ.get("COUNTERSAMPLE_REQUIRE_POSTGRES"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with small_postgres.serving(programs) as server:
+    """Start a PostgreSQL server."""
+    requirements.need("postgres")
+    with small_postgres.serving(requirements.find_postgres()) as server:
         yield server
 
 
@@ -103,22 +98,17 @@ def engine(request):
 
 @pytest.fixture(scope="module")
 def browser():
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next(filter(None, map(shutil.which, names)), None)
-    if program is None:
-        reason = f"no browser: none of {', '.join(names)} is installed"
-        if os.environ.get("CI") or os.environ.get("COUNTERSAMPLE_REQUIRE_BROWSER"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    requirements.need("browser")
     from playwright.sync_api import sync_playwright
 
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
                  "--disable-sync", "--disable-background-networking",
                  "--disable-component-update"]  # fmt: skip
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=arguments)
-        yield opened
-        opened.close()
+        program = requirements.find_browser()
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ A new kind is added to `RANKERS`; the tests ``test_rankers_*.py`` then run over 
 """
 
 from functools import cache, partial
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from conftest import SEED
+from requirements import is_available, skip_without
 
 from countersample import CounterSampleRanker, simulate_clicks, synthetic
 from countersample.data.normalize import METHODS
@@ -33,7 +33,7 @@ RANKERS = {
     ),
     "xgboost": partial(GBDTRanker, backend="xgboost", **_TREES, backend_params={"nthread": 1}),
 }
-# The library that trains it, where there is one, and the extra that has it.
+# The library that trains each kind, and the extra that installs it.
 LIBRARIES = {
     "neural": ("torch", "torch"),
     "lightgbm": ("lightgbm", "gbdt"),
@@ -46,16 +46,17 @@ SCALINGS = [{"normalize": how} for how in (None, *METHODS)] + [
         ("minmax", "log"), ("query-minmax", "log"), ("standard", "root"), (None, "quantile"),
     ]
 ]  # fmt: skip
-TRAINABLE = [
-    kind for kind in RANKERS if kind not in LIBRARIES or find_spec(LIBRARIES[kind][0]) is not None
-]
+TRAINABLE = [kind for kind in RANKERS if kind not in LIBRARIES or is_available(LIBRARIES[kind][0])]
 
 
 def each_of(kinds):
     """Run a test for each kind whose library is installed."""
-    missing = {kind: kind not in TRAINABLE for kind in kinds}
-    marks = {k: pytest.mark.skipif(missing[k], reason="it is not installed") for k in kinds}
-    return pytest.mark.parametrize("kind", [pytest.param(k, marks=marks[k]) for k in kinds])
+    return pytest.mark.parametrize("kind", [pytest.param(k, marks=marks_of(k)) for k in kinds])
+
+
+def marks_of(kind):
+    """Return the marks of tests of this kind: skipped if its library is missing."""
+    return [skip_without(LIBRARIES[kind][0])] if kind in LIBRARIES else []
 
 
 every = each_of(RANKERS)
@@ -64,10 +65,7 @@ every = each_of(RANKERS)
 def each_scaling(test):
     """Run a test for each kind, with all ways to bring features to scale that it knows."""
     known = [(k, s) for k in RANKERS for s in SCALINGS if set(s) <= set(make(k).get_params())]
-    missing = pytest.mark.skipif(True, reason="it is not installed")
-    cases = [
-        pytest.param(k, s, marks=() if k in TRAINABLE else missing, id=f"{k}-{s}") for k, s in known
-    ]
+    cases = [pytest.param(k, s, marks=marks_of(k), id=f"{k}-{s}") for k, s in known]
     return pytest.mark.parametrize(("kind", "scaling"), cases)(test)
 
 

@@ -17,15 +17,6 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def programs():
-    """Return the folder of the server's programs, or None: Debian has them on no path."""
-    found = shutil.which("pg_ctl")
-    if found:
-        return Path(found).resolve().parent
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
-    return folders[-1].parent if folders else None
-
-
 class Postgres:
     """A running server; `run` has psql do what a script says."""
 

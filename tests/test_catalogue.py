@@ -19,7 +19,6 @@ from countersample.data.catalogue import KnownDataset, KnownFile, Statistics
 from countersample.errors import DataError, ParameterError
 
 ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared" / "data"
 NAMES = (
     "yahoo-set1",
     "yahoo-set2",
@@ -446,11 +445,10 @@ def test_verify_wants_a_folder(tmp_path):
         catalogue.verify(tmp_path / "nowhere", "mq2008")
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the real data in ../shared/data")
-def test_the_real_mq2008_is_right(tmp_path):
+def test_the_real_mq2008_is_right(shared, tmp_path):
     folder = tmp_path / "mq2008"
-    script = SHARED / "make_folds.sh"
-    subprocess.run(["/bin/sh", script, SHARED / "mq2008", folder], check=True)
+    script = shared / "make_folds.sh"
+    subprocess.run(["/bin/sh", script, shared / "mq2008", folder], check=True)
     result = catalogue.verify(folder)
     assert result.name == "mq2008"
     assert result.ok, [check for check in result.checks if check.status != "ok"]

@@ -10,6 +10,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
+from requirements import need
 
 from countersample import (
     ClickLog,
@@ -353,7 +354,7 @@ class TestTrainEvaluateRank:
     @pytest.mark.parametrize("model", ["neural", "lightgbm", "xgboost"])
     def test_other_models(self, run, data, log, model):
         if model == "neural":
-            pytest.importorskip("torch")
+            need("torch")
         made = json.loads(run("train", data, log, "-o", "ranker", "--model", model, "--json"))
         assert made["model"] == model
         name = "steps" if model == "neural" else "trees"

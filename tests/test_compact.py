@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from conftest import SEED
 from numpy.testing import assert_allclose, assert_array_equal
+from requirements import need
 
 from countersample import (
     CounterSampleRanker,
@@ -199,7 +200,9 @@ def test_a_ranker_from_codes_scores_features_as_they_are(data, log, bits, tmp_pa
 
 
 def test_trees_and_networks_take_codes(data, log):
-    gbdt = pytest.importorskip("countersample.gbdt")
+    need("lightgbm")
+    from countersample import gbdt
+
     compact = data.compact(8)
     settings = {"n_trees": 5, "patience": None, "backend_params": {"num_threads": 1}}
     ranker = gbdt.GBDTRanker(random_state=SEED, **settings).fit_log(compact, log)

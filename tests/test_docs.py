@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 from conftest import ROOT
+from requirements import need
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -16,7 +17,7 @@ NEED_TORCH = {"distributed.md", "torch.md"}
 
 def skip_without_torch(page):
     if page.name in NEED_TORCH:
-        pytest.importorskip("torch")
+        need("torch")
 
 
 def blocks(page, language):

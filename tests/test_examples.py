@@ -10,8 +10,9 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT, SEED
+from requirements import need
 from shops import load_example
-from small_spark import SUBMIT, need_spark
+from small_spark import SUBMIT
 
 from countersample.clicks.impressions import read_features
 from countersample.rankers import load_ranker
@@ -77,7 +78,7 @@ def test_every_example_is_in_the_readme():
 
 def test_spark(shop, tmp_path):
     """Real Spark: the same counts, so the same ranker to the bit."""
-    need_spark()
+    need("spark")
     folder = tmp_path / "shop"
     shutil.copytree(shop, folder)
     command = [sys.executable, str(EXAMPLES / "log_to_ranker_spark.py"), str(folder)]

@@ -27,6 +27,7 @@ from made_rankers import (
     with_holes,
 )
 from readers_export import elasticsearch_scores, solr_scores, sql_scores
+from requirements import need
 
 from countersample import CounterSampleRanker, simulate_clicks, synthetic
 from countersample._extras import MissingExtraError
@@ -239,7 +240,7 @@ def data():
 )  # fmt: skip
 def fitted(request, data):
     if request.param.kind == "neural":
-        pytest.importorskip("torch")
+        need("torch")
     log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=3000, rng=SEED)
     return request.param.fit_log(data, log)
 

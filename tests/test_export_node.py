@@ -1,6 +1,5 @@
 """ONNX models score as the ranker does in a second runtime, too: onnxruntime in Node."""
 
-import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -9,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_rankers import CONSTANT, KINDS, NAMES, made, predict
+from requirements import need
 
+from countersample.data.imputing import Imputer
 from countersample.export import export
-from countersample.scorers import TreesScorer
 
 SCRIPT = Path(__file__).with_name("onnx_node.js")
 HOWS = [None, "minmax", "standard", "root-minmax", "query-minmax"]
@@ -19,14 +19,9 @@ HOWS = [None, "minmax", "standard", "root-minmax", "query-minmax"]
 
 @pytest.fixture(scope="module")
 def score():
-    """Score rows with a model, in Node; NODE_PATH says where the package is."""
+    """Return a function that scores rows with a model in Node."""
+    need("node")
     node = shutil.which("node")
-    there = [Path(p, "onnxruntime-node") for p in os.environ.get("NODE_PATH", "").split(os.pathsep)]
-    if node is None or not any(path.is_dir() for path in there):
-        reason = "no onnxruntime-node: it is in no folder of NODE_PATH, or there is no node"
-        if os.environ.get("COUNTERSAMPLE_REQUIRE_NODE"):
-            pytest.fail(reason)
-        pytest.skip(reason)
 
     def score(model, rows):
         rows = np.ascontiguousarray(rows, np.float32)
@@ -70,10 +65,9 @@ class TestMissing:
     @pytest.mark.parametrize("kind", ["linear", "neural"])
     def test_imputed(self, kind, how, score, rng, tmp_path):
         """Five features and two indicators are the seven that scorer and normalizer take."""
-        imputing = pytest.importorskip("countersample.data.imputing")
         ranker, rows = made(kind, how, rng)
         fill = tuple(rows[0, :5].astype(float).tolist())
-        ranker.imputer_ = imputing.Imputer(5, fill, indicators=(1, 2))
+        ranker.imputer_ = Imputer(5, fill, indicators=(1, 2))
         ranker._remember_features(5, NAMES[:5])
         rows = rows[:, :5]
         rows[rng.random(rows.shape) < 0.3] = np.nan
@@ -81,8 +75,6 @@ class TestMissing:
         assert_same(score(tmp_path / "r.onnx", rows), predict(ranker, rows))
 
     def test_in_trees(self, how, score, rng, tmp_path):
-        if "missing_left" not in TreesScorer.__dataclass_fields__:
-            pytest.skip("trees take no missing values")
         ranker, rows = made("boosted", how, rng)
         is_left = rng.random(len(ranker.scorer_.feature)) < 0.5
         ranker.scorer_ = replace(ranker.scorer_, missing_left=is_left)

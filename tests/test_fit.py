@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from conftest import SEED
+from requirements import need
 from shops import load_example, make, opened
 
 from countersample import CounterSampleRanker, PositionBias
@@ -133,12 +134,12 @@ class TestRepeatable:
 
 
 def neural():
-    pytest.importorskip("torch", reason="needs PyTorch")
+    need("torch")
     return NeuralRanker(hidden=(8,), epochs=4, patience=2)
 
 
 def boosted(backend):
-    pytest.importorskip(backend, reason=f"needs {backend}")
+    need(backend)
     return GBDTRanker(backend=backend, n_trees=40, patience=5)
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from conftest import SEED
 from pyarrow import csv, parquet
+from requirements import need
 from shops import make
 
 from countersample import fitting
@@ -151,7 +152,7 @@ class TestResult:
 class TestModels:
     @pytest.mark.parametrize("model", ["neural", "lightgbm", "xgboost"])
     def test_what_is_trained(self, run, monkeypatch, model):
-        pytest.importorskip("torch" if model == "neural" else model, reason=f"for {model}")
+        need("torch" if model == "neural" else model)
 
         def spy(*_, ranker, **__):
             raise CounterSampleError(f"{ranker.kind}: {ranker.get_params()}")
@@ -203,7 +204,7 @@ class TestNothingHalfWritten:
         assert (folder / "ranker.json").read_text() == "old"
 
     def test_trees_take_no_transform(self, run):
-        pytest.importorskip("lightgbm")
+        need("lightgbm")
         told = run(*FIT, "--model", "lightgbm", "--transform", "log", fails=True)
         assert "--transform is not an option of --model lightgbm: leave it out, as trees " in told
 
@@ -310,7 +311,7 @@ def test_no_such_log(run):
 class TestSpark:
     @pytest.fixture(autouse=True)
     def _pyspark(self):
-        pytest.importorskip("pyspark")
+        need("spark")
 
     def test_an_unreachable_master(self, run):
         with socket.socket() as taken:  # bound but not listening, so nobody can connect

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from made_rankers import KINDS, on_thresholds, predict, ranker_of, some_scorer
 from numpy.testing import assert_allclose, assert_array_equal
 from readers_export import elasticsearch_scores, solr_scores
+from requirements import need
 from scipy.stats import rankdata
 
 from countersample import (
@@ -319,7 +320,9 @@ def test_other_normalisations_and_trees_take_codes_on_a_root_scale(data, log):
     ranker = CounterSampleRanker(learning_rate=0.01, steps=500, random_state=SEED)
     weights = [ranker.fit_log(each, log).weights_.copy() for each in (compact, data)]
     assert_allclose(*weights, atol=0.02 * np.abs(weights[1]).max())
-    gbdt = pytest.importorskip("countersample.gbdt")
+    need("lightgbm")
+    from countersample import gbdt
+
     trees = gbdt.GBDTRanker(n_trees=3, patience=None, random_state=SEED,
                             backend_params={"num_threads": 1}).fit_log(compact, log)  # fmt: skip
     assert_allclose(trees.predict(compact), trees.predict(compact.features[:]), rtol=1e-5)

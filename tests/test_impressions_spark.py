@@ -7,12 +7,13 @@ import sys
 
 import pyarrow as pa
 import pytest
+from requirements import need
 
 from countersample._extras import MissingExtraError
 from countersample.clicks.impressions import read_impressions
 from countersample.errors import DataError, ParameterError
 
-pytest.importorskip("pyspark")
+need("spark", allow_module_level=True)
 TABLE = pa.table({"query_id": [1], "item_id": [1], "position": [1], "click": [0]})
 
 

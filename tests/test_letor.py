@@ -591,7 +591,8 @@ class TestRealData:
 
 
 def test_agrees_with_scikit_learn(shared):
-    datasets = pytest.importorskip("sklearn.datasets")
+    from sklearn import datasets
+
     part = shared / "mq2008" / "S1.txt.xz"
     features, labels, qid = datasets.load_svmlight_file(
         io.BytesIO(lzma.decompress(part.read_bytes())), query_id=True, dtype=np.float32

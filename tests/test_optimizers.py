@@ -7,6 +7,7 @@ import pytest
 import twins_training
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from requirements import need
 
 from countersample import ClickLog, RankingDataset
 from countersample.errors import ParameterError
@@ -66,7 +67,9 @@ def by_twin(name, given, rate, l2, seed):
 
 
 def by_torch(name, given, rate, l2, seed):
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     w = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
     settings = OPTIMIZERS[name].defaults | given
     theirs = {"momentum": settings.get("momentum"), "eps": settings.get("epsilon")}

@@ -6,6 +6,7 @@ from math import exp, log
 
 import numpy as np
 import pytest
+from requirements import need
 from sklearn.base import clone
 
 from countersample import CounterSampleRanker, simulate_clicks, synthetic, train
@@ -172,7 +173,9 @@ def test_one_that_is_built_in_as_one_of_ones_own(clicks, rng):
 
 
 def test_in_pytorch():
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     from countersample.torch import ClickSample, click_loss, collate
 
     batch = collate([ClickSample(torch.zeros(3, 1), torch.tensor([0]), torch.ones(1).double())])

@@ -7,7 +7,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
-from every_ranker import LIBRARIES, RANKERS, each_scaling, every, fit, fitted, make, table, tiny
+from every_ranker import (
+    LIBRARIES,
+    RANKERS,
+    each_of,
+    each_scaling,
+    every,
+    fit,
+    fitted,
+    make,
+    table,
+    tiny,
+)
 
 from countersample import (
     ClickLog,
@@ -251,9 +262,8 @@ def test_doubly_robust_where_features_are_missing(kind):
     assert np.isfinite(ranker.predict(data)).all()
 
 
-@pytest.mark.parametrize("kind", ["linear", "neural"])
+@each_of(["linear", "neural"])
 def test_how_it_is_filled_in(kind):
-    pytest.importorskip("torch" if kind == "neural" else "numpy")
     data, log = holed()
     n_outputs = {"median-indicator": 10, "median": 5, "zero": 5}
     for how, expected in n_outputs.items():

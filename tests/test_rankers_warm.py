@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
-from every_ranker import every, fit, fitted, make, table, tiny
+from every_ranker import each_of, every, fit, fitted, make, table, tiny
+from requirements import need
 
 from countersample import ClickLog, RankingDataset, evaluate, load_ranker, simulate_clicks
 from countersample.data import synthetic
@@ -178,7 +179,7 @@ def test_what_is_missing_is_filled_in_as_before(kind, before, rng):
 
 
 @pytest.mark.parametrize("transform", ["log", "root", "quantile", "auto"])
-@pytest.mark.parametrize("kind", ["linear", "neural"])
+@each_of(["linear", "neural"])
 def test_a_transform_stays_as_it_was(kind, transform, rng):
     data, log = tiny()
     log = ClickLog(log.query, log.item, log.propensity)
@@ -346,7 +347,7 @@ def test_zero_steps_is_a_candidate(tomorrow):
 
 def test_trees_stay_and_more_are_added(tomorrow):
     data, log = tiny()
-    pytest.importorskip("lightgbm")
+    need("lightgbm")
     ranker = make("lightgbm", warm_start=True).fit_log(data, log)
     old = ranker.scorer_
     ranker.set_params(patience=None, n_trees=3).fit_log(data, tomorrow)
@@ -364,14 +365,16 @@ def test_trees_stay_and_more_are_added(tomorrow):
     np.testing.assert_allclose(
         new.predict(data.features), old.predict(data.features) + added.predict(data.features)
     )
-    other = pytest.importorskip("xgboost")
+    need("xgboost")
+    import xgboost as other
+
     assert other
     ranker.set_params(backend="xgboost", backend_params={"nthread": 1}).fit_log(data, tomorrow)
     assert ranker.n_trees_ == ranker.scorer_.n_trees == old.n_trees + 6
 
 
 def test_a_network_goes_on_at_its_weights(tomorrow):
-    pytest.importorskip("torch")
+    need("torch")
     data, log = tiny()
     ranker = make("neural", warm_start=True).fit_log(data, log)
     old = ranker.scorer_
@@ -385,7 +388,7 @@ def test_a_network_goes_on_at_its_weights(tomorrow):
 
 
 def test_a_network_with_a_linear_part_goes_on_as_one():
-    pytest.importorskip("torch")
+    need("torch")
     data, log = tiny()
     ranker = make("neural", start="served", warm_start=True).fit_log(data, log)
     assert len(ranker.scorer_.biases[0]) == 6  # two units carry the linear part

@@ -16,6 +16,7 @@ import pytest
 from conftest import ROOT, SEED
 from numpy.testing import assert_allclose
 from pyarrow import parquet
+from requirements import need
 from shops import load_example
 
 from countersample import ClickLog, CounterSampleRanker, evaluate
@@ -341,7 +342,7 @@ def truth(features):
 
 def test_two_processes_train_on_what_spark_wrote(made, shards, tmp_path):
     """The whole path: a log, Spark's cluster, torchrun, a ranker that ranks."""
-    pytest.importorskip("torch")
+    need("torch")
     folder, _ = shards
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
@@ -386,7 +387,9 @@ def small(tmp_path, rng):
 
 
 def test_without_hidden_layers_it_is_a_linear_ranker(small, tmp_path):
-    torch = pytest.importorskip("countersample.torch")
+    need("torch")
+    from countersample import torch
+
     folder, dataset = small
     settings = torch.NeuralRanker(
         hidden=(), learning_rate=0.02, epochs=15, patience=None, random_state=SEED
@@ -406,7 +409,9 @@ def test_without_hidden_layers_it_is_a_linear_ranker(small, tmp_path):
 
 
 def test_the_same_seed_gives_the_same_network(small):
-    torch = pytest.importorskip("countersample.torch")
+    need("torch")
+    from countersample import torch
+
     settings = torch.NeuralRanker(hidden=(4,), epochs=2, random_state=SEED)
     first, second = (torch.train_on_shards(settings, small[0]) for _ in range(2))
     assert (first.predict(small[1]) == second.predict(small[1])).all()
@@ -414,7 +419,9 @@ def test_the_same_seed_gives_the_same_network(small):
 
 def test_of_the_mean_rank_less_is_better(small):
     """The epoch that is kept is the one of the lowest value."""
-    torch = pytest.importorskip("countersample.torch")
+    need("torch")
+    from countersample import torch
+
     settings = torch.NeuralRanker(hidden=(4,), metric="arp", epochs=6, random_state=SEED)
     told = []
     kept = torch.train_on_shards(
@@ -440,7 +447,9 @@ def test_of_the_mean_rank_less_is_better(small):
     ],
 )
 def test_settings_that_shards_do_not_have(settings, message, small):
-    torch = pytest.importorskip("countersample.torch")
+    need("torch")
+    from countersample import torch
+
     with pytest.raises(ParameterError, match=message):
         torch.train_on_shards(torch.NeuralRanker(**({"random_state": 0} | settings)), small[0])
 
@@ -451,7 +460,7 @@ def test_settings_that_shards_do_not_have(settings, message, small):
 @pytest.fixture
 def ranks(monkeypatch, rng):
     """Samplers of three processes, as if each were one, with very different weights."""
-    pytest.importorskip("torch")
+    need("torch")
     from countersample.torch import ShardSampler, sharded
 
     logs = [

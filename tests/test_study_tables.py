@@ -4,7 +4,6 @@ import csv
 import io
 import itertools
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from markdown_it import MarkdownIt
+from requirements import skip_without
 from scipy import stats
 from study_results import make_cell, make_result
 
@@ -343,7 +343,7 @@ class TestLatex:
         for table in (regret_table(result, published), significance_table(result)):
             assert to_latex(table).isascii()
 
-    @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+    @skip_without("latex")
     def test_it_compiles(self, tmp_path):
         (tmp_path / "all.tex").write_text(
             "\\documentclass{article}\\usepackage{amssymb,booktabs}\\begin{document}\n"

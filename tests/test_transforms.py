@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 from made_rankers import KINDS, NAMES, made, predict
 from numpy.testing import assert_allclose, assert_array_equal
 from readers_export import elasticsearch_scores
+from requirements import need
 from scipy.stats import kstest
 from sklearn.preprocessing import QuantileTransformer
 
@@ -410,7 +411,7 @@ def test_what_cannot_be_asked_of_a_linear_ranker(params, told):
 
 
 def test_networks_choose_as_well():
-    pytest.importorskip("torch")
+    need("torch")
     from countersample.torch import NeuralRanker
 
     dataset, log = world(SEED, in_logs=True)
