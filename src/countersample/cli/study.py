@@ -79,16 +79,15 @@ def reproduce(
     from countersample.study import experiment
     from countersample.study.design import grids
 
-    if not studies:
-        missing = experiment.left_out(scale)
-        studies = [name for name in grids.names() if name not in missing]
-        for name, reason in missing.items():
-            _show.note(f"{name} is left out: {reason}")
+    excluded = {} if studies else experiment.left_out(scale)
+    studies = studies or [name for name in grids.names() if name not in excluded]
     planned = experiment.plan(
         studies,
         scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
         fold=fold,
     )  # fmt: skip
+    for name, reason in excluded.items():  # after the plan, whose errors are one sentence
+        _show.note(f"{name} is left out: {reason}")
     _carry_out(planned, out or Path(f"reproduction-{scale}"), workers, dry_run=dry_run, json=json)
 
 
