@@ -33,10 +33,13 @@ hypothesis.settings.load_profile("default")
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what docstrings show: no CPU may show another number."""
+    """Mark docstrings, which no CPU may change, and the slow tests that are listed."""
+    slow = set((ROOT / "tests" / "slow_tests.txt").read_text().split())
     for item in items:
         if isinstance(item, pytest.DoctestItem):
             item.add_marker(pytest.mark.rounding)
+        elif item.nodeid.partition("[")[0] in slow:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture
