@@ -13,7 +13,7 @@ def subject_with_marks(name):
     return pytest.param(name, marks=[*marks, pytest.mark.slow] if subject.is_slow else marks)
 
 
-@pytest.mark.parametrize("name", map(subject_with_marks, golden.SUBJECTS))
+@pytest.mark.parametrize("name", [subject_with_marks(name) for name in golden.SUBJECTS])
 def test_values_are_as_stored(name):
     subject = golden.SUBJECTS[name]
     for library in subject.libraries:
