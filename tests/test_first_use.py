@@ -1,4 +1,4 @@
-"""What a first use costs: kernels of one type each, and imports that a command does without."""
+"""The cost of a first use: what a command compiles and imports."""
 
 import json
 import os
@@ -10,13 +10,12 @@ import every_ranker
 import numpy as np
 import pytest
 
-from countersample._kernels import ahead, keeping
-from countersample._kernels.keeping import Kept
+from countersample._kernels import ahead, cache
 from countersample.errors import DataError
 from countersample.rankers._files import write_ranker
 from countersample.rankers.loading import load_scorer
 
-# Every command on tiny data, in one process; then what was compiled, by kernel.
+# Run every command on tiny data in one process; then print the signatures of each kernel.
 EVERY_COMMAND = """
 import json, pkgutil, sys
 from importlib import import_module
@@ -40,17 +39,17 @@ run("fit raw.parquet --features data.txt -o fitted.json")
 ahead._compile()
 for compile_more in _first_use.MEANWHILE:
     compile_more()
-found = {}
+signatures = {}
 for module in pkgutil.iter_modules(_kernels.__path__):
     for name, value in vars(import_module(f"countersample._kernels.{module.name}")).items():
         if hasattr(value, "signatures"):
-            found[f"{module.name}.{name}"] = [str(types) for types in value.signatures]
-print(json.dumps(found))
+            signatures[f"{module.name}.{name}"] = [str(types) for types in value.signatures]
+print(json.dumps(signatures))
 """
 
 
 def last_line(code, folder):
-    """What a process of its own prints at last."""
+    """Run code in another process; return the last line that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -59,9 +58,9 @@ def last_line(code, folder):
 
 
 def test_each_kernel_is_compiled_for_one_type_of_each_argument(tmp_path):
-    found = json.loads(last_line(EVERY_COMMAND, tmp_path))
-    assert len(found["training.take_steps"]) == len(found["metrics.rank"]) == 1
-    assert {name: types for name, types in found.items() if len(types) > 1} == {}
+    signatures = json.loads(last_line(EVERY_COMMAND, tmp_path))
+    assert len(signatures["training.take_steps"]) == len(signatures["metrics.rank"]) == 1
+    assert {name: types for name, types in signatures.items() if len(types) > 1} == {}
 
 
 HEAVY = {"sklearn", "pandas", "scipy.stats", "scipy.optimize", "matplotlib", "duckdb", "torch"}
@@ -93,7 +92,7 @@ def test_a_command_imports_what_it_needs(command, not_imported, tmp_path):
 
 
 @every_ranker.every
-def test_what_serves_of_a_file_scores_as_the_ranker_does(kind, tmp_path):
+def test_a_loaded_scorer_scores_like_its_ranker(kind, tmp_path):
     dataset, clicks = every_ranker.tiny()
     ranker = every_ranker.make(kind, normalize="query-minmax").fit_log(dataset, clicks)
     ranker.save(tmp_path / "ranker.json")
@@ -102,7 +101,7 @@ def test_what_serves_of_a_file_scores_as_the_ranker_does(kind, tmp_path):
     np.testing.assert_array_equal(served.rank(dataset), ranker.rank(dataset))
 
 
-def test_a_file_that_serves_nothing(tmp_path):
+def test_a_file_without_a_scorer(tmp_path):
     path = tmp_path / "ranker.json"
     write_ranker(path, {"kind": "linear", "feature_names": None, "normalizer": None})
     with pytest.raises(DataError, match=r"ranker.json: not a ranker that this release can read"):
@@ -116,50 +115,43 @@ def test_a_file_that_serves_nothing(tmp_path):
 def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(ahead, "available_cores", lambda: 2)
-    monkeypatch.setattr(ahead, "LONGEST", 600.0)  # however busy the cores are
+    monkeypatch.setattr(ahead, "MAX_SECONDS", 600.0)  # however busy the cores are
     yield tmp_path
     ahead._meanwhile.clear()
     ahead.wait()
 
 
-def kept(folder):
+def stored_files(folder):
     return list(folder.rglob("training.take_steps-*.nbc"))
 
 
-def test_the_largest_kernel_is_compiled_beside_this_process(empty_cache):
+def test_the_largest_kernel_is_compiled_beside_this_process(empty_cache, monkeypatch):
     calls = []
     ahead.compile_ahead([lambda: calls.append(1)])
     ahead.wait()
     assert calls == [1]
-    assert len(kept(empty_cache)) == 1
+    assert len(stored_files(empty_cache)) == 1
     ahead.compile_ahead([lambda: calls.append(2)])  # it is on disk
-    assert not ahead._under_way
+    assert not ahead._processes
     assert calls == [1]
+    monkeypatch.setattr(cache, "FILES_HASH", "0" * 20)  # of another release
+    assert not cache.has_compiled("training.take_steps")
 
 
-def test_what_was_compiled_from_other_code_does_not_count(empty_cache, monkeypatch):
-    Kept("some-tools").write("training.take_steps", "some types", b"code")
-    assert len(kept(empty_cache)) == 1
-    assert keeping.has_kept("training.take_steps")
-    assert not keeping.has_kept("training.take")
-    monkeypatch.setattr(keeping, "FINGERPRINT", "0" * 20)
-    assert not keeping.has_kept("training.take_steps")
-
-
-def test_where_nothing_can_be_kept_no_process_works_in_vain(empty_cache, monkeypatch):
+def test_no_process_is_started_without_a_folder_for_its_code(empty_cache, monkeypatch):
     (empty_cache / "file").touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(empty_cache / "file"))
     ahead.compile_ahead([])
-    assert not ahead._under_way
+    assert not ahead._processes
 
 
 @pytest.mark.parametrize("executable", ["/does/not/exist", "false"])
-def test_where_no_process_can_compile_this_one_goes_on(executable, empty_cache, monkeypatch):
+def test_this_process_goes_on_if_no_other_can_compile(executable, empty_cache, monkeypatch):
     monkeypatch.setattr(sys, "executable", executable)
     ahead.compile_ahead([])
     ahead.wait()
-    assert not ahead._under_way
-    assert kept(empty_cache) == []
+    assert not ahead._processes
+    assert stored_files(empty_cache) == []
 
 
 def test_no_code_of_the_current_folder_runs(empty_cache, monkeypatch):
@@ -176,7 +168,7 @@ def test_no_code_of_the_current_folder_runs(empty_cache, monkeypatch):
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_one_core_has_nothing_beside_itself(monkeypatch):
+def test_no_process_is_started_on_one_core(monkeypatch):
     monkeypatch.setattr(ahead, "available_cores", lambda: 1)
     ahead.compile_ahead([])
-    assert not ahead._under_way
+    assert not ahead._processes

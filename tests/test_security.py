@@ -72,9 +72,9 @@ def who_imports(*modules):
 
 
 def test_nothing_is_unpickled():
-    """But for compiled kernels, in a folder of the user's own."""
+    """numba unpickles compiled kernels, in a private folder."""
     unpickling = ("pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml")
-    assert who_imports(*unpickling) <= {"_kernels/compiling.py"}
+    assert who_imports(*unpickling) == set()
 
 
 def test_nothing_is_evaluated():

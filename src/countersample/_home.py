@@ -1,4 +1,4 @@
-"""The folders that a user has for this package, where there is a home for them."""
+"""The folders of a user for this package. There are none without a home folder."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for what can be made again, whether it is there or not."""
-    with suppress(RuntimeError):  # there is no home
+    """Return the folder for files that can be made again. It may not exist yet."""
+    with suppress(RuntimeError):  # there is no home folder
         return _absolute(platformdirs.user_cache_path("countersample", appauthor=False))
     return None
 
 
 def data_folder() -> Path | None:
-    """Return the folder for data, whether it is there or not."""
+    """Return the folder for data. It may not exist yet."""
     with suppress(RuntimeError):
         return _absolute(platformdirs.user_data_path("countersample", appauthor=False))
     return None
 
 
 def _absolute(path: Path) -> Path | None:
-    """Return no folder that is named ~: so do older releases of platformdirs without a home."""
+    """Return None for "~": older releases of platformdirs return it if there is no home folder."""
     return path if path.is_absolute() else None

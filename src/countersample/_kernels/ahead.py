@@ -1,8 +1,8 @@
-"""The largest kernel, compiled ahead of its use by a process of its own.
+"""Compile the largest kernel in another process while this one reads its data.
 
-The compiler does one thing at a time in a process: threads would not help. Meanwhile this process
-reads its data, and then compiles smaller kernels. What the other one compiled is found on disk;
-where it failed, this one compiles.
+The compiler does one thing at a time per process, so threads would not help. Meanwhile this process
+reads its data, and then compiles smaller kernels. It loads from the cache what the other process
+compiled, or compiles it if that one failed.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._cores import available_cores
-from countersample._kernels import keeping
+from countersample._kernels import cache
 from countersample._leaving import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+MAX_SECONDS = 60.0  # to wait for the other process
+
 _lock = Lock()
-_under_way: list[subprocess.Popen[bytes]] = []
+_processes: list[subprocess.Popen[bytes]] = []
 _meanwhile: list[Callable[[], None]] = []
 
 
 def compile_ahead(meanwhile: Iterable[Callable[[], None]]) -> None:
-    """Start to compile the steps of training, where nothing that was compiled is on disk.
+    """Start to compile the steps of training, unless they are in the cache.
 
-    `meanwhile` are calls of other kernels, for who has to `wait`: such a call compiles.
+    `meanwhile` are calls of other kernels, which compile them: `wait` uses its time for them.
     """
-    if available_cores() == 1 or keeping.has_kept("training.take_steps"):
+    if available_cores() == 1 or cache.has_compiled("training.take_steps"):
         return
     try:
-        keeping.make_root()  # where nothing can be kept, the other process would work in vain
+        cache.make_private(cache.find_root())  # without a folder, the result could not be stored
         process = subprocess.Popen(
-            # -P: nothing is imported from the current folder, which may be a stranger's
+            # -P: import nothing from the current folder, which may be a stranger's
             [sys.executable, "-P", "-m", "countersample._kernels.ahead"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -46,29 +48,26 @@ def compile_ahead(meanwhile: Iterable[Callable[[], None]]) -> None:
         )
     except OSError:
         return
-    atexit.register(process.kill)  # it ends with this process, however that does
+    atexit.register(process.kill)  # it ends with this process, however that ends
     note(process.kill)
-    _under_way.append(process)
+    _processes.append(process)
     _meanwhile.extend(meanwhile)
 
 
-LONGEST = 60.0  # seconds that are waited for it
-
-
 def wait() -> None:
-    """Wait for what was started, if anything, and use the time."""
+    """Wait until the other process has compiled, if there is one, and compile meanwhile."""
     with _lock:
-        while _under_way:
-            process = _under_way[-1]
+        while _processes:
+            process = _processes[-1]
             while _meanwhile and process.poll() is None:
                 _meanwhile.pop(0)()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(LONGEST)
-            _under_way.pop()
+                process.wait(MAX_SECONDS)
+            _processes.pop()
 
 
 def _compile() -> None:
-    """Take no steps: a call with the types of `countersample.training`, which compiles."""
+    """Take no steps, with arguments of the types that `countersample.training` uses."""
     from countersample._kernels.sharing import BOARD  # noqa: PLC0415 (imports numba)
     from countersample._kernels.training import take_steps  # noqa: PLC0415 (imports numba)
 

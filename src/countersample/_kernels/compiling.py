@@ -1,77 +1,115 @@
-"""How kernels are compiled: those that Python calls, and the parts that they are made of.
+"""The two decorators of compiled code: `kernel` for what Python calls, `part` for its pieces.
 
-Whoever runs a command for the first time waits for the compiler, so that as little as possible is
-given to it. A kernel is called with arrays of one type only: each other type is compiled anew. What
-was compiled is kept on disk, with all its parts in it (`keeping` says where). A part is compiled
-for other compiled code alone, without what a call from Python takes; from there it is the plain
-function that it was written as. Slices that are assigned, array expressions, `np.searchsorted` and
-the like each bring more code than the loop they stand for.
+Whoever runs a command for the first time waits for the compiler, so it gets as little as possible:
+
+- A kernel is called with arrays of one type only, because each other type is compiled again. numba
+  stores it with all its parts, in the folder that `_kernels.cache` chooses.
+- A part is compiled for other compiled code alone, without the wrapper that a call from Python
+  needs. Called from Python, it is the plain function that was written.
+- Slices that are assigned, array expressions, `np.searchsorted` and the like each bring more code
+  than the loop they replace.
 """
 
-import pickle
-import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import llvmlite
 import numba
+from llvmlite import binding
 from numba import njit
-from numba.core import config
-from numba.core.caching import NullCache
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
 from numba.extending import register_jitable
 
-from countersample._kernels.keeping import Kept
+from countersample._kernels import cache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Value = Any  # of numba, which has no types
-# What is not said here a part inherits from who calls it: sums in order would lose theirs.
+config: Any = numba.config  # it has no types
+# A part inherits the options that it does not set from its caller: sums would lose their order.
 _BOTH: dict[str, Any] = {"fastmath": False, "no_cfunc_wrapper": True}
 _KERNEL: dict[str, Any] = _BOTH | {"nogil": True}
 
-_PYTHON = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
-_KEPT = Kept(f"{_PYTHON}-numba-{numba.__version__}-llvmlite-{llvmlite.__version__}")
-# By which numba compiles other code from the same text.
+# Settings that change compiled code, and that the index of numba's cache does not hold.
 _SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT")
 
 
-def kernel(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 (of numba)
-    """Compile a function that Python calls, at its first call, or take it from disk."""
+def kernel(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 (numba's)
+    """Compile a function that Python calls, at its first call, or load it from the cache."""
 
-    def compiled(function: Function) -> Function:
-        made: Any = njit(**_KERNEL | options)(function)
-        if made is not function:  # which it is with NUMBA_DISABLE_JIT
-            made._cache = _KernelCache(function)  # noqa: SLF001 (numba has no other place for it)
-        return made
+    def decorate(function: Function) -> Function:
+        folder = _find_folder()
+        if folder is not None:
+            try:
+                return _compile_with_cache(function, _KERNEL | options, folder)
+            except RuntimeError as error:
+                cache.warn_once(folder, error)
+        return njit(**_KERNEL | options)(function)
 
-    return compiled
+    return decorate
 
 
-def part(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 (of numba)
-    """Compile a function where kernels call it."""
+def part(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 (numba's)
+    """Compile a function that kernels call, into each of them."""
     return register_jitable(**_BOTH | options)
 
 
-class _KernelCache(NullCache):
-    """What numba asks for a kernel before it compiles, and hands the result to."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
-
-    def load_overload(self, types: Value, target: Value) -> Value:
-        target.refresh()
-        found = _KEPT.read(self._name, _made_for(types, target.codegen()))
-        if found is None:
-            return None
-        return CompileResult._rebuild(target, *pickle.loads(found))  # noqa: S301, SLF001 (as numba)
-
-    def save_overload(self, types: Value, result: Value) -> None:
-        content = dumps(result._reduce())  # noqa: SLF001 (as numba)
-        _KEPT.write(self._name, _made_for(types, result.codegen), content)
-
-
-def _made_for(types: Value, codegen: Value) -> str:
-    """Return all that tells code of a kernel from other code of it: types, CPU, settings."""
+def _find_folder() -> Path | None:
+    """Return the folder for compiled kernels, or None if they stay in memory."""
+    if config.DISABLE_JIT:
+        return None
+    if cache.hash_files() != cache.FILES_HASH:
+        return None  # an upgrade since this process started: its kernels would be of both releases
+    # With the CPU in the name, only processes that compile the same code write to one index.
+    cpu = (binding.get_host_cpu_name(), config.CPU_NAME, config.CPU_FEATURES)
     settings = [getattr(config, name, None) for name in _SETTINGS]
-    return repr((types, codegen.magic_tuple(), settings))
+    try:
+        return cache.open_folder(repr((numba.__version__, llvmlite.__version__, cpu, settings)))
+    except OSError as error:
+        cache.warn_once(error.filename, error.strerror)
+        return None
+
+
+def _compile_with_cache(function: Function, options: dict[str, Any], folder: Path) -> Function:
+    """Decorate a function such that numba stores its code below a folder.
+
+    Raises
+    ------
+    RuntimeError
+        If numba stores nothing, or elsewhere.
+    """
+    previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)  # numba reads it right here
+    try:
+        dispatcher: Any = njit(cache=True, **options)(function)
+    finally:
+        config.CACHE_DIR = previous
+    path = Path(dispatcher.stats.cache_path)
+    if path.parent != folder:  # numba's next choice, in which it would overlook an edit of parts
+        raise RuntimeError("numba cannot write to it")
+    _compile_despite_damage(dispatcher, path)
+    return dispatcher
+
+
+def _compile_despite_damage(dispatcher: Any, path: Path) -> None:  # noqa: ANN401 (numba's)
+    """Let a kernel survive a damaged file, which numba cannot unpickle, and a full disk."""
+    compile_or_load = dispatcher.compile
+
+    def compile_for(signature: Any) -> Any:  # noqa: ANN401 (numba's)
+        try:
+            return compile_or_load(signature)
+        except OSError as error:  # the code is compiled, and cannot be stored
+            cache.warn_once(error.filename or path, error.strerror)
+        except Exception:  # a damaged file may raise anything
+            if not _remove_files(dispatcher, path):
+                raise  # an error in the kernel itself
+            return compile_for(signature)
+        return compile_or_load(signature)
+
+    dispatcher.compile = compile_for
+
+
+def _remove_files(dispatcher: Any, path: Path) -> bool:  # noqa: ANN401 (numba's)
+    """Remove what numba stored for a kernel; return whether there was anything."""
+    module = dispatcher.py_func.__module__.rpartition(".")[2]
+    files = list(path.glob(f"{module}.{dispatcher.py_func.__qualname__}-*"))
+    for file in files:
+        file.unlink(missing_ok=True)
+    return bool(files)

@@ -1,10 +1,10 @@
-"""The first use on a machine: kernels compiled while a command reads its data."""
+"""Compile kernels while a command reads its data, at the first use on a machine."""
 
 from __future__ import annotations
 
 
 def compile_ahead() -> None:
-    """Compile what training needs beside this process, if that was never done."""
+    """Compile the kernels of training in another process, unless they are in the cache."""
     from countersample._kernels import ahead
 
     ahead.compile_ahead(MEANWHILE)
@@ -33,4 +33,4 @@ def _click() -> None:
     simulate_clicks(dataset, dataset.labels, 1, rng=0)
 
 
-MEANWHILE = (_draw, _rank, _click)
+MEANWHILE = (_draw, _rank, _click)  # each compiles small kernels that training needs, too
