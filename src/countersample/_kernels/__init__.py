@@ -1,8 +1,8 @@
 """The compiled loops: the only modules that import numba.
 
-A kernel writes into arrays that Python made, and returns nothing or plain numbers. An array that it
-made itself numba would wrap up by calls of Python's functions, without a look at whether these
-failed, as they do where Ctrl-C came while the kernel ran: a crash, or a `SystemError`.
+A kernel writes into arrays that Python created, and returns nothing or plain numbers. If it
+returned an array, numba would wrap it with functions of Python and ignore their errors. They fail
+if Ctrl-C was pressed while the kernel ran: the result would be a crash, or a `SystemError`.
 
-Imported where used, never at the top of another module: importing numba takes half a second.
+Other modules import kernels inside the functions that use them: numba takes half a second.
 """

@@ -1,4 +1,10 @@
-"""The alias method (Walker 1977): O(n) to build, O(1) a draw."""
+"""The alias method (Walker 1977): sample from n weights, O(n) to build and O(1) per draw.
+
+Imagine n boxes of size 1, and weights with a mean of 1. Weights below 1 leave room in their box; a
+weight above 1 gives its surplus to such boxes until its rest fits into its own. So each box holds
+at most two indices: its own, up to `threshold`, and one other, `alias`. A draw picks a box
+uniformly, and then one of its two indices by a second uniform number.
+"""
 
 import numpy as np
 
@@ -14,14 +20,14 @@ def build(threshold: Floats, alias: Ints) -> None:
     Thresholds below 1 (small) are filled up by those of at least 1 (large), both scanned once from
     the front; a large one that has become small behind the scan is filled up at once.
 
-    A heavy weight fills up many others. What is left of it is kept together with its rounding
-    errors, which would add up in a table of 10⁸.
+    A heavy weight fills up many others. Its rest is stored together with its rounding error,
+    because such errors would add up in a table of 10⁸.
     """
     n = len(threshold)
     for index in range(n):
         alias[index] = index
     large = _next_large(threshold, 0)
-    left, error = threshold[large], 0.0  # left + error is what is left of the large one
+    left, error = threshold[large], 0.0  # left + error is the rest of the large weight
     scan = 0
     small = -1  # one that became small behind the scan
     while True:
@@ -43,7 +49,7 @@ def build(threshold: Floats, alias: Ints) -> None:
             if large == n:
                 break
             left, error = threshold[large], 0.0
-    # What is left has a weight of 1 but for rounding: the weights have a mean of 1.
+    # The remaining weights are 1 up to rounding, because the weights have a mean of 1.
     for index in range(n):
         if alias[index] == index:
             threshold[index] = 1.0

@@ -1,4 +1,9 @@
-"""Draws within blocks of ROWS weights that lie side by side in memory: nothing of them is kept."""
+"""Draw a row within a block of ROWS neighbouring weights, without a table for the block.
+
+An alias table over blocks of ROWS weights is ROWS times smaller than one over all weights. After a
+block is drawn, its weights are read (they are one line of memory), and one of its rows is chosen by
+halving: a half of the eight, a half of that half, one of two.
+"""
 
 import numpy as np
 
@@ -6,7 +11,7 @@ from countersample._arrays import Floats, Ints
 from countersample._kernels.compiling import kernel, part
 
 ROWS = 8  # 64 bytes: what a CPU reads at once
-LEVELS = 3  # of halves: 8 rows, 4, 2, 1
+LEVELS = 3  # of halving: 8 rows, 4, 2, 1
 
 
 @kernel()
@@ -48,8 +53,8 @@ def _row(v: Floats, i: int, uniforms: Floats, k: int) -> int:
 def _is_right(left: float, right: float, uniform: float) -> int:
     """P(1) = right / (left + right), else 0.
 
-    The smaller of both is compared: one minus its probability would have lost its digits. A side
-    of 0 is never chosen. Without a branch, as a CPU could only guess where it goes.
+    The smaller side is compared with the uniform number, because one minus its probability would
+    lose its digits. A side of 0 is never chosen. There is no branch: a CPU could not predict it.
     """
     smaller = min(left, right)
     is_smaller = uniform * (left + right) < smaller

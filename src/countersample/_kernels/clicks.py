@@ -1,19 +1,19 @@
-"""Simulated users walking down ranked lists: how far they come, and what they click.
+"""Simulated users who walk down ranked lists: how far they come, and what they click.
 
-The items of query q are the rows ``offsets[q]:offsets[q + 1]``, here in the order in which they are
-shown. At each item a user has come to, three probabilities say what happens next: ``click``, that
-it is clicked; ``after_click`` and ``after_skip``, that the user then goes on to the next one.
+The items of query q are the rows ``offsets[q]:offsets[q + 1]``, in the order in which they are
+shown. Each item that a user reaches has three probabilities: ``click``, that it is clicked;
+``after_click`` and ``after_skip``, that the user then continues to the next item.
 
-A walk is drawn with one random number a click, not one an item. Starting from some item, S_j is the
+A walk takes one random number per click, not one per item. From some item on, let S_j be the
 product of *pass* = (1 − click) · after_skip over the first j items: the probability to pass them
-all. For a uniform u, the user passes items as long as u < S_j. At the first one not passed, u lies
-in [S_j, S_{j−1}); its part from S_{j−1} · (1 − click) up is a click, and the rest is to leave. The
-products from each item to the end of its list are made beforehand: whoever passes all that is left
-is done at once, and only what lies above a click is ever read.
+all. For a uniform u, the user passes items as long as u < S_j. At the first item that is not
+passed, u lies in [S_j, S_{j−1}): from S_{j−1} · (1 − click) up the user clicks, below it the user
+leaves. The products from each item to the end of its list are computed beforehand. So a user who
+passes all remaining items is done at once, and no item below a click is read.
 
-Random numbers come from a NumPy Generator, handed in as `_kernels.uniforms.source_of` gives it:
-what its own ``random()`` would return. One thread and plain floating point (no fastmath): same
-generator, same bytes. Indices are not checked here; the callers pass checked arrays.
+Random numbers come from a NumPy Generator (`_kernels.uniforms`), and equal those of its
+``random()``. One thread and plain floating point (no fastmath): same generator, same bytes.
+Indices are not checked here; the callers pass checked arrays.
 """
 
 import numpy as np
@@ -51,18 +51,18 @@ def clicks_until(
 ) -> None:
     """Write query and row of as many clicks as fit, in sessions of queries drawn uniformly.
 
-    The last session is cut. Some item must have a chance of being clicked, or this never ends.
+    The last session is cut. Some item must have a positive click probability, or this never ends.
     """
     passed, to_end = np.empty(len(click)), np.empty(len(click))
     _pass(offsets, click, after_skip, passed, to_end)
     n_queries = len(offsets) - 1
-    n_found = 0
-    while n_found < len(rows):
+    n_clicks = 0
+    while n_clicks < len(rows):
         query = np.int64(uniform(source) * n_queries)
         start, end = offsets[query], offsets[query + 1]
-        n_before = n_found
-        n_found = _walk(source, start, end, click, after_click, passed, to_end, rows, n_found)
-        for k in range(n_before, n_found):
+        n_before = n_clicks
+        n_clicks = _walk(source, start, end, click, after_click, passed, to_end, rows, n_clicks)
+        for k in range(n_before, n_clicks):
             queries[k] = query
 
 
@@ -90,9 +90,9 @@ def clicks_shown(
     first = 0
     for k in range(len(queries)):
         start, end = offsets[queries[k]], offsets[queries[k] + 1]
-        n_found = _walk(source, start, end, click, after_click, passed, to_end, rows, 0)
-        for found in range(n_found):
-            clicked[first + rows[found] - start] = 1
+        n_clicks = _walk(source, start, end, click, after_click, passed, to_end, rows, 0)
+        for k_click in range(n_clicks):
+            clicked[first + rows[k_click] - start] = 1
         first += end - start
 
 
@@ -117,11 +117,11 @@ def _walk(
     passed: Floats,
     to_end: Floats,
     rows: Ints,
-    n_found: int,
+    n_clicks: int,
 ) -> int:
-    """Put the rows clicked on one walk at ``rows[n_found:]`` while they fit; return the new end."""
+    """Write the clicked rows of one walk to ``rows[n_clicks:]`` while they fit; return the end."""
     row = start
-    while row < end and n_found < len(rows):
+    while row < end and n_clicks < len(rows):
         u = uniform(source)
         if u < to_end[row]:
             break
@@ -132,10 +132,10 @@ def _walk(
         # The end may still be reached: the products are rounded in another order.
         if row == end or u < reached * (1.0 - click[row]):
             break
-        rows[n_found] = row
-        n_found += 1
-        # No number is drawn where there is nothing to decide: most users always go on.
+        rows[n_clicks] = row
+        n_clicks += 1
+        # No number is drawn if nothing is to be decided: most users always continue.
         if after_click[row] < 1.0 and uniform(source) >= after_click[row]:
             break
         row += 1
-    return n_found
+    return n_clicks

@@ -1,7 +1,13 @@
-"""Reading LETOR text: bytes in, rows of a matrix out.
+"""Read LETOR text: bytes in, rows of a matrix out.
 
-``label qid:ID index:value index:value … # comment``, one row a line. A number is
+``label qid:ID index:value index:value … # comment``, one row per line. A number is
 ``[+-] digits [. digits] [e [+-] digits]`` with a digit on at least one side of the point.
+
+Most numbers are short. `_short_number` reads them eight digits at a time: the bytes of the text are
+one uint64, in which arithmetic on all bytes at once finds the first byte that is not a digit, and
+three multiplications join the digits. It is exact if mantissa and power of ten are exact in
+float64. `_any_number` reads all others. `float32_of` bounds the error of their float64 product; if
+float32 does not follow from the bound, the row is listed as uncertain, and Python parses it again.
 """
 
 import numpy as np
@@ -13,7 +19,7 @@ Text = NDArray[np.uint8]
 Matrix = NDArray[np.float32]
 Table = NDArray[np.int64]
 
-# What ended a parse. Each has its sentence in countersample.data._letor_errors.
+# The reasons why a parse ended. countersample.data._letor_errors has a sentence for each.
 OK = 0
 BAD_LABEL = 1
 BAD_QID = 2
@@ -53,13 +59,13 @@ _LINE_FEEDS = np.uint64(0x0A0A0A0A0A0A0A0A)
 
 @part()
 def _byte(text: Text, at: int) -> np.uint8:
-    """Return ``text[at]``; an unsigned index spares the question whether it counts from the end."""
+    """Return ``text[at]``; an unsigned index saves the check whether it counts from the end."""
     return text[np.uintp(at)]
 
 
 @part()
 def _is_end(byte: np.uint8) -> bool:
-    """Tell whether a byte ends a token: white space, line end, or the start of a comment."""
+    """Return whether a byte ends a token: white space, line end, or the start of a comment."""
     return byte == _SPACE or byte == _LF or byte == _TAB or byte == _CR or byte == _HASH
 
 
@@ -67,7 +73,7 @@ def _is_end(byte: np.uint8) -> bool:
 def float32_of(mantissa: np.uint64, power: int, more_digits: bool) -> tuple[np.float32, bool]:
     """Return float32(mantissa · 10^power) and whether that is certain.
 
-    Exact where both parts are exact in float64 (Clinger's fast path). Elsewhere the true value lies
+    Exact if both parts are exact in float64 (Clinger's fast path). Otherwise the true value lies
     within a relative 2⁻⁵⁰ of a float64 product, and the result is certain when the whole interval
     rounds to one float32.
     """
@@ -94,7 +100,7 @@ def float32_of(mantissa: np.uint64, power: int, more_digits: bool) -> tuple[np.f
 def _long_number(text: Text, at: int) -> tuple[np.uint64, int, bool, int]:
     """Read a number of any length at `at`: mantissa, power of ten, digits cut off, and its end.
 
-    The end is −1 where there is no number.
+    The end is −1 if there is no number.
     """
     mantissa = np.uint64(0)
     kept = 0
@@ -168,9 +174,9 @@ def _eight_digits(word: np.uint64) -> np.uint64:
 
 @part()
 def _decimals(text: Text, at: int) -> tuple[np.uint64, int]:
-    """Read up to eight digits at `at`: what they are after a point, in 10⁻⁸, and how many."""
+    """Read up to eight digits at `at`, after a point: their value in 10⁻⁸, and their number."""
     word = _eight_bytes(text, at) ^ _ZEROS
-    # The high bit of each byte that is no digit; a byte after such a one may be told wrongly.
+    # The high bit of each byte that is no digit; later bytes may be wrong.
     others = ((word + _BEYOND_NINE) | word) & _HIGH_BITS
     if others == np.uint64(0):
         return _eight_digits(word), 8
@@ -198,8 +204,8 @@ def _any_number(text: Text, at: int) -> tuple[np.float32, bool, int]:
 def _short_number(text: Text, at: int) -> tuple[np.float32, bool, int]:
     """Read a number at `at` with few digits and no exponent: its float32 and its end.
 
-    Also say whether that is all: if not, `_any_number` has to read it. Nothing is called in here,
-    since a call would count the references to the text, which takes longer than to read a number.
+    Also return whether it is exact: if not, `_any_number` has to read it. It is inlined, since a
+    call would count the references to the text, which takes longer than to read a number.
     """
     negative = False
     digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
@@ -255,8 +261,8 @@ def _same_bytes(text: Text, one: int, other: int, length: int) -> bool:
 def count_rows(text: Text, start: int, stop: int) -> tuple[int, int]:
     """Return how many lines ``text[start:stop]`` has, and how many of them `parse_rows` takes.
 
-    Those are the lines that are neither blank nor a comment: room is made for no others. As there,
-    ``text[stop - 1]`` must be a line feed, and the text go on for eight bytes.
+    It takes the lines that are neither blank nor a comment. As there, ``text[stop - 1]`` must be a
+    line feed, and the text must continue for eight bytes.
     """
     n_lines = 0
     n_rows = 0
@@ -273,12 +279,12 @@ def count_rows(text: Text, start: int, stop: int) -> tuple[int, int]:
             n_rows += 1
         while True:
             word = _eight_bytes(text, at) ^ _LINE_FEEDS
-            # The high bit of each line feed; a byte after such a one may be told wrongly.
-            found = (word - _LOW_BITS) & ~word & _HIGH_BITS
-            if found != np.uint64(0):
+            # The high bit of each line feed; later bytes may be wrong.
+            feeds = (word - _LOW_BITS) & ~word & _HIGH_BITS
+            if feeds != np.uint64(0):
                 break
             at += 8
-        upto = found ^ (found - np.uint64(1))  # all bits up to the first line feed's
+        upto = feeds ^ (feeds - np.uint64(1))  # all bits up to the first line feed's
         at += np.int64(((upto & _LOW_BITS) * _LOW_BITS) >> np.uint64(56))
     return n_lines, n_rows
 
@@ -298,7 +304,7 @@ def parse_rows(
 ) -> tuple[int, int, int, int, int, int]:
     """Parse the lines ``text[start:stop]`` into rows; ``text[stop - 1]`` must be a line feed.
 
-    The text must go on for eight bytes after `stop`; what they are does not matter.
+    The text must continue for eight bytes of any content after `stop`.
 
     Parameters
     ----------
@@ -311,18 +317,18 @@ def parse_rows(
     clip : bool
         Whether a number beyond float32 becomes the largest float32; else it is NOT_FINITE.
     features : float32 (n_rows, width), out
-        With room for the rows that `count_rows` finds, as all that is written to.
-        Columns at or beyond the width are not written; `max_index` tells that there were such.
+        With the number of rows that `count_rows` returns, like the other outputs.
+        Columns at or beyond the width are not written; `max_index` shows that there were such.
     labels : float32 (n_rows,), out
     runs : int64 (n_rows, 3), out
-        For each row whose id differs from the row before: row, where the id starts, its length.
+        For each row whose id differs from the row before: row, start and length of the id.
     uncertain : int64 (n_rows, 2), out
-        For each row with a number that needs exact arithmetic: row, where its line starts.
+        For each row with a number that needs exact arithmetic: row, start of its line.
 
     Returns
     -------
     n_runs, n_uncertain, min_index, max_index, status, at : int
-        `status` is OK or says what is wrong with the text at byte `at`.
+        `status` is OK or the code of the error at byte `at`.
     """
     width = features.shape[1]
     row = 0
@@ -432,7 +438,7 @@ def parse_rows(
                 min_index = min(min_index, index)
             last = index
             at = end
-            column = np.uintp(index - base)  # beyond any width where it is below 0
+            column = np.uintp(index - base)  # beyond any width if it is below 0
             if column < np.uintp(width):
                 features[np.uintp(row), column] = value
         max_index = max(max_index, last)
@@ -447,7 +453,7 @@ def parse_rows(
 
 @kernel()
 def widen_rows(flat: Matrix, n_rows: int, width: int, new_width: int, shift: int) -> None:
-    """Lay `n_rows` rows of `width` out anew, in place, at `new_width`, moved right by `shift`.
+    """Widen `n_rows` rows of `width` in place to `new_width`, moved right by `shift`.
 
     Rows move to the back, so the last goes first; new columns are 0.
     """
@@ -466,7 +472,7 @@ def widen_rows(flat: Matrix, n_rows: int, width: int, new_width: int, shift: int
 
 @kernel()
 def permute_rows(matrix: Matrix, order: Table) -> None:
-    """Put row ``order[i]`` at index i, in place; `order` is used up (set to −1)."""
+    """Put row ``order[i]`` at index i, in place; `order` is overwritten (with −1)."""
     width = matrix.shape[1]
     kept = np.empty(width, np.float32)
     for first in range(len(order)):

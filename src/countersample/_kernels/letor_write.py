@@ -1,6 +1,7 @@
-"""Writing LETOR text: rows of a matrix in, bytes out.
+"""Write LETOR text: rows of a matrix in, bytes out.
 
-A number is written with the fewest digits that read back as the same float32.
+A number is written with the fewest digits that read back as the same float32: one digit is tried,
+then two, and so on, each with the arithmetic of the reader (`_kernels.letor.float32_of`).
 """
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from countersample._kernels.compiling import kernel, part
 from countersample._kernels.letor import Matrix, Table, Text, float32_of
 
-LONGEST_NUMBER = 24  # sign, 17 digits, point, e, sign, 2 digits, and one to spare
+LONGEST_NUMBER = 24  # sign, 17 digits, point, e, sign, 2 digits, and one spare
 _POWERS = np.array([float(f"1e{k}") for k in range(64)])
 _QID = np.frombuffer(b" qid:", np.uint8)
 _SPACE, _COLON, _MINUS, _POINT, _ZERO, _LOWER_E = 32, 58, 45, 46, 48, 101
@@ -37,7 +38,7 @@ def _shortest(value: np.float32) -> tuple[np.uint64, int]:
 
 @part()
 def _write_integer(out: Text, at: int, number: np.uint64) -> int:
-    """Write a number that is not negative; return where it ends."""
+    """Write a number that is not negative; return its end."""
     length = 1
     rest = number // np.uint64(10)
     while rest > 0:
@@ -51,7 +52,7 @@ def _write_integer(out: Text, at: int, number: np.uint64) -> int:
 
 @part()
 def write_number(out: Text, at: int, value: np.float32) -> int:
-    """Write a finite float32 at ``out[at:]``; return where it ends."""
+    """Write a finite float32 at ``out[at:]``; return its end."""
     if value == 0.0:
         out[at] = _ZERO
         return at + 1
@@ -104,8 +105,8 @@ def write_rows(
     """Write rows as ``label qid:ID index:value …`` lines; return the number of bytes.
 
     `out` is long enough for the longest rows. The id of query q is ``ids[id_starts[q] :
-    id_starts[q + 1]]``. With `keep_last` the first row names the last feature even if it is 0, so
-    that the width can be read.
+    id_starts[q + 1]]``. With `keep_last` the first row contains the last feature even if it is 0,
+    so that a reader finds the width.
     """
     at, width = 0, features.shape[1]
     for row in range(len(labels)):
@@ -117,10 +118,10 @@ def write_rows(
         for k in range(id_starts[query], id_starts[query + 1]):
             out[at] = ids[k]
             at += 1
-        kept = width - 1 if keep_last and row == 0 else -1
+        always = width - 1 if keep_last and row == 0 else -1  # the column to write even if 0
         for column in range(width):
             value = features[row, column]
-            if value != 0.0 or column == kept:
+            if value != 0.0 or column == always:
                 out[at] = _SPACE
                 at = _write_integer(out, at + 1, np.uint64(column + 1))
                 out[at] = _COLON

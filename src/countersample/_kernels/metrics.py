@@ -1,14 +1,14 @@
-"""Ranked lists measured: one ranking, and three sums over ranks that every metric is made of.
+"""The ranking of items, and the three sums over ranks from which every metric is computed.
 
-`rank` puts the items of each query in order. `additive`, `cascade` and `precision_sum` then add up
-over the ranks a *value* an item has (a gain, a relevance of 0 or 1, a probability to stop) times a
-*weight* a rank has; weights end where the metric is cut off. The items of a query are the rows
-``start:end``.
+`rank` sorts the items of each query. `additive`, `cascade` and `precision_sum` then sum, over the
+ranks, the *value* of the item (a gain, a relevance of 0 or 1, a probability to stop) times the
+*weight* of the rank; the weights end at the cut-off of the metric. The items of a query are the
+rows ``start:end``.
 
 Items of equal score are *tied*. ``favour`` orders them: +1 the largest value first, -1 the smallest
-value first, 0 as they stand in the file. With ``average`` a sum is instead the exact mean over all
-orders of the tied items. There is one path for both: a sum walks over blocks of ranks, and a block
-is one item, or, with ``average``, all items that share a score.
+value first, 0 as in the data. With ``average`` a sum is instead the exact mean over all orders of
+the tied items. One loop serves both: a sum goes over blocks of ranks, and a block is one item or,
+with ``average``, all items with the same score.
 
 Plain floating point (no fastmath), one thread, no randomness: same input, same bits. Indices are
 not checked here; the callers pass checked arrays.
@@ -19,7 +19,7 @@ import numpy as np
 from countersample._arrays import Floats, Ints
 from countersample._kernels.compiling import kernel, part
 
-_RUN = 32  # so many items are sorted faster by insertion than by merging
+_RUN = 32  # up to this many items, insertion sort is faster than merge sort
 
 
 @kernel()
@@ -28,8 +28,8 @@ def rank(
 ) -> None:
     """Write an order: ``order[offsets[q] + r - 1]`` is the row at rank r of query q, r = 1..depth.
 
-    Items are ordered by score, largest first; then by value as ``favour`` says; then by row. Ranks
-    beyond the depth are filled with anything: with a small depth, ranking costs about O(n).
+    Items are ordered by score, largest first; then by value according to ``favour``; then by row.
+    Ranks beyond the depth are undefined: with a small depth, ranking costs about O(n).
     """
     spare = np.empty(len(scores) if depth > _RUN else 0, np.int64)
     for query in range(len(offsets) - 1):
@@ -47,7 +47,7 @@ def additive(
 ) -> None:  # fmt: skip
     """Write Σ_r weight(r) · value of the item at rank r, for each query, (n_queries,).
 
-    The order is as `rank` gives it; with ``average`` down to the last rank.
+    The order is that of `rank`; with ``average`` it has to be complete.
     """
     _add_up(values, scores, offsets, order, weights, average, False, result)
 
@@ -78,17 +78,17 @@ def _add_up(
             # A block may reach beyond the cut-off: its mean is over the items beyond as well.
             stop = _block_end(scores, order, first, end, average)
             n = stop - first
-            own = 0.0
+            block = 0.0  # the sum of the values of the block
             for position in range(first, stop):
-                own += values[order[position]]
-            mean, so_far, step = own / n, 1.0, 0.0
+                block += values[order[position]]
+            mean, so_far, step = block / n, 1.0, 0.0
             if is_cumulative:
-                # In a random order, an item of the block is relevant with probability own/n, and
+                # In a random order, an item of the block is relevant with probability block/n, and
                 # then each other with this one (McSherry and Najork, ECIR 2008).
-                so_far, step = above + 1.0, (own - 1.0) / max(n - 1, 1)
+                so_far, step = above + 1.0, (block - 1.0) / max(n - 1, 1)
             for position in range(first, min(stop, last)):
                 total += weights[position - start] * mean * (so_far + (position - first) * step)
-            above += own
+            above += block
             first = stop
         result[query] = total
 
@@ -102,7 +102,7 @@ def cascade(
 
     Values are in [0, 1].
 
-    A user goes down the list and stops at an item with a probability that is its value.
+    A user goes down the list, and stops at an item with its value as the probability.
     """
     # passed[j] is the probability to pass the first j items of a block in a random order: the mean
     # over all choices of j items of the product of their 1 − value (an elementary symmetric mean).
@@ -124,7 +124,7 @@ def cascade(
             for n in range(1, stop - first + 1):
                 go_on = 1.0 - values[order[first + n - 1]]
                 through *= go_on
-                # Of n items, the newest is among the j chosen ones with probability j/n.
+                # The newest of n items is among the j chosen ones with probability j/n.
                 for j in range(min(n, visible), 0, -1):
                     passed[j] += (j / n) * (go_on * passed[j - 1] - passed[j])
             for j in range(1, visible + 1):
@@ -147,7 +147,7 @@ def _block_end(scores: Floats, order: Ints, first: int, end: int, average: bool)
 def _insert(
     values: Floats, scores: Floats, start: int, end: int, depth: int, favour: int, order: Ints
 ) -> None:
-    """Put the first ``depth`` in rank of the rows start:end at ``order[start:]``."""
+    """Write the first ``depth`` of the rows start:end, by rank, to ``order[start:]``."""
     for row in range(start, end):
         position = min(row, start + depth - 1)
         if position < row and not _is_above(row, order[position], values, scores, favour):
@@ -163,7 +163,7 @@ def _merge(
     values: Floats, scores: Floats, start: int, end: int, width: int, favour: int, order: Ints,
     spare: Ints,
 ) -> None:  # fmt: skip
-    """Merge the runs of this width that ``order[start:end]`` has in rank order."""
+    """Merge the sorted runs of this width in ``order[start:end]``."""
     while width < end - start:
         for row in range(start, end):
             spare[row] = order[row]
@@ -184,8 +184,8 @@ def _merge(
 
 @part()
 def _is_above(row: int, other: int, values: Floats, scores: Floats, favour: int) -> bool:
-    """Whether ``row`` ranks above ``other``; a total order, so that nothing is left to chance."""
-    # Compiles without branches in this order; asking for favour first takes twice the time.
+    """Return whether ``row`` ranks above ``other``. It is a total order: no two rows are equal."""
+    # Compiles without branches in this order; testing favour first takes twice the time.
     if scores[row] != scores[other]:
         return scores[row] > scores[other]
     if values[row] != values[other] and favour != 0:

@@ -10,9 +10,9 @@ from countersample._kernels.compiling import kernel
 def query_minmax(
     features: NDArray[np.float32], offsets: NDArray[np.int64], out: NDArray[np.float32]
 ) -> None:
-    """``out = (x − min) / (max − min)`` by feature over the rows of each query; 0 where max = min.
+    """``out = (x − min) / (max − min)`` per feature and query; 0 if max = min.
 
-    NaN stays NaN, and is neither the smallest nor the largest: nothing compares with it.
+    NaN stays NaN, and is neither a minimum nor a maximum: comparisons with it are false.
     Offsets are strictly increasing, from 0 to n_items.
     """
     n_features = features.shape[1]

@@ -1,4 +1,10 @@
-"""λ of every objective, and the hinge bound: one clicked item's coefficient for every item."""
+"""λ of every objective, and the gradient of λ(bound) in score space.
+
+The rank of a clicked item d is at most 1 + Σ_{d'≠d} max(0, 1 − (s_d − s_d')), a sum of hinges over
+the other items. An objective is a function λ of this bound. Its derivative by the score of another
+item is λ'(bound) if the pair is violated (margin below 1), else 0; by the score of d it is minus
+the sum of all others. A λ is a code, not a function, so that one kernel serves every objective.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +29,7 @@ Matrix = NDArray[np.float32]
 
 @part(error_model="numpy")
 def weighting(code: int, bound: float) -> tuple[float, float, float]:
-    """λ(bound), λ'(bound) and max(0, λ''(bound)) of the objective with this code."""
+    """Return λ(bound), λ'(bound) and max(0, λ''(bound)) of the objective with this code."""
     if code == RANK:
         return bound, 1.0, 0.0
     if code in (LOG_RANK_PAPER, DCG_PAPER):
@@ -35,7 +41,7 @@ def weighting(code: int, bound: float) -> tuple[float, float, float]:
         return -LN2 / log, LN2 / ((1.0 + bound) * log * log), 0.0
     if code == SQUARED_RANK:
         return bound * bound, 2.0 * bound, 2.0
-    if code < 0:  # precision@k, of k = −code
+    if code < 0:  # precision@k, with k = −code
         return max(0.0, bound + code), 1.0 if bound + code > 0.0 else 0.0, 0.0
     if code >= OWN:
         value, slope = own_weighting(code, bound, VALUE), own_weighting(code, bound, SLOPE)
@@ -45,13 +51,13 @@ def weighting(code: int, bound: float) -> tuple[float, float, float]:
 
 @part(error_model="numpy")
 def value_of(code: int, bound: float) -> float:
-    """λ(bound) of the objective with this code, and no more of a user's own than that."""
+    """Return λ(bound) of the objective with this code; a λ of the user is called once only."""
     return own_weighting(code, bound, VALUE) if code >= OWN else weighting(code, bound)[0]
 
 
 @part(error_model="numpy")
 def slope_of(code: int, bound: float) -> float:
-    """λ'(bound) of the objective with this code, and no more of a user's own than that."""
+    """Return λ'(bound) of the objective with this code; a λ of the user is called once only."""
     return own_weighting(code, bound, SLOPE) if code >= OWN else weighting(code, bound)[1]
 
 
@@ -78,7 +84,7 @@ def add_coefficients(
 ) -> None:
     """Add share · ∂λ(bound)/∂score to ``out[run]`` for a click on `item`.
 
-    What is added for the item itself is NaN where a score has overflowed. Scores are those in
+    The coefficient of the item itself becomes NaN if a score has overflowed. The scores are
     ``scores[run, :n_items]``: a view would cost as much as the work.
     """
     zero, one = np.float32(0.0), np.float32(1.0)
@@ -86,14 +92,14 @@ def add_coefficients(
     if code != RANK:
         bound = rank_bound(scores, run, n_items, item)
         share *= np.float32(slope_of(code, np.float64(bound)))
-    n_violated = overflow = zero  # exact in whatever order they are added up: "reassoc" is safe
+    n_violated = overflow = zero  # exact in any order: "reassoc" is safe
     for other in range(n_items):
         margin = clicked - scores[run, other]
         is_violated = margin < one
         out[run, other] += share if is_violated else zero
         n_violated += one if is_violated else zero
-        overflow += zero * margin  # 0, or NaN for a margin that is not finite: it compares as any
-    # The item itself is among the violated, so that its own share drops out.
+        overflow += zero * margin  # 0, or NaN if a margin is not finite
+    # The item itself counts as violated, so the share that it got above cancels.
     out[run, item] -= share * n_violated + overflow
 
 

@@ -1,7 +1,10 @@
-"""Rows of a matrix in registers: added to other rows several at a time, and fetched ahead.
+"""Add rows of a matrix to other rows, in registers, and fetch rows ahead of their use.
 
-As in `_kernels.sums` vectors are part of the program. Here nothing is summed up across them: each
-number gets its terms one after the other, in the order of the rows, however many are taken at once.
+The gradient of a linear ranker is a sum of rows of features times factors. It is computed for a few
+columns at a time: their sums stay in registers while all rows are added, for one run or for four
+runs at once. As in `_kernels.sums`, vector instructions are part of the program. Here nothing is
+summed across a vector: each number gets its terms in the order of the rows, however many columns or
+runs are computed together. So the result has the same bytes in each variant.
 """
 
 from collections.abc import Callable
@@ -22,14 +25,14 @@ from countersample._kernels.sums import (
 
 Value = Any  # of numba or llvmlite, which have no types
 intrinsic: Any = extending.intrinsic
-LINE = 64  # bytes that memory gives at a time
-LEVEL_2 = 2
+LINE = 64  # bytes per transfer from memory
+LEVEL_2 = 2  # the cache to which rows are fetched
 
 
 def _adds(n_runs: int, n_vectors: int, n_rows: int | None = None) -> Any:  # noqa: ANN401 (of numba)
-    """Return the intrinsic that adds rows to so many others, so many vectors of each at a time.
+    """Return the intrinsic that adds rows to `n_runs` others, `n_vectors` of each at a time.
 
-    With a number of rows, which is known when it is compiled, they are taken all at once.
+    If `n_rows` is given, the number of rows is fixed when it is compiled, without a loop over them.
     """
 
     @intrinsic
@@ -37,30 +40,30 @@ def _adds(n_runs: int, n_vectors: int, n_rows: int | None = None) -> Any:  # noq
         _: Value, out: Value, run: Value, a: Value, rows: Value, first: Value, until: Value,
         factors: Value, k: Value, anew: Value, column: Value, end: Value,
     ) -> Value:  # fmt: skip
-        """``out[run + j] += Σ_i factors[i, k + j] · a[rows[i]]``, or ``=`` where it is anew.
+        """``out[run + j] += Σ_i factors[i, k + j] · a[rows[i]]``, or ``=`` if `anew`.
 
-        For i from `first` until `until`, j of so many runs, and the columns from `column` to `end`.
+        For i = first … until − 1, j = 0 … n_runs − 1, and the columns from `column` to `end`.
         """
 
-        def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-            _, run, _, _, first, until, _, k, anew, column, end = given
+        def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+            _, run, _, _, first, until, _, k, anew, column, end = args
             arrays = [0, 2, 3, 6]
             zero = run.type(0)
             (out, width), (a, _), (rows, _), (factors, stride) = (
-                row_of(context, builder, signature.args[each], given[each], index)
+                row_of(context, builder, signature.args[each], args[each], index)
                 for each, index in zip(arrays, (run, zero, None, zero), strict=True)
             )
             number = out.type.pointee
             outs = [builder.gep(out, [builder.mul(width, width.type(j))]) for j in range(n_runs)]
 
             def row(i: Value) -> tuple[Value, list[Value]]:
-                """Return where the i-th row lies in memory, and its factors."""
+                """Return the address of the i-th row, and its factors."""
                 at = builder.mul(builder.load(builder.gep(rows, [i])), width)
                 of = builder.gep(factors, [builder.add(builder.mul(i, stride), k)])
                 each = [builder.load(builder.gep(of, [width.type(j)])) for j in range(n_runs)]
                 return builder.gep(a, [at]), each
 
-            known = [row(builder.add(first, width.type(i))) for i in range(n_rows or 0)]
+            fixed = [row(builder.add(first, width.type(i))) for i in range(n_rows or 0)]
 
             def add(column: Value, count: int, size: int) -> None:
                 """Add `count` vectors of `size` columns from `column` on."""
@@ -79,7 +82,7 @@ def _adds(n_runs: int, n_vectors: int, n_rows: int | None = None) -> Any:  # noq
                         added = multiplied_and_added(builder, factor, term, builder.load(total))
                         builder.store(added, total)
 
-                for each in known:
+                for each in fixed:
                     add_row(*each)
                 if n_rows is None:
                     with cgutils.for_range_slice(builder, first, until, first.type(1)) as (i, _):
@@ -104,17 +107,17 @@ add_rows_to_4 = _adds(4, 1)
 
 @intrinsic
 def fetch(_: Value, a: Value, row: Value, line: Value, n_lines: Value) -> Value:
-    """Ask for lines of memory, counted from row of a on, to be brought near: a mere hint."""
+    """Fetch lines of memory, counted from a row of a on, into the cache: a mere hint."""
 
-    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        data, n = row_of(context, builder, signature.args[0], *given[:2])
+    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+        data, n = row_of(context, builder, signature.args[0], *args[:2])
         size = n.type(LINE)
         pointer = ir.IntType(8).as_pointer()
         integer = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, integer, integer, integer])
         hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        start = builder.gep(builder.bitcast(data, pointer), [builder.mul(given[2], size)])
-        with cgutils.for_range(builder, given[3]) as loop:
+        start = builder.gep(builder.bitcast(data, pointer), [builder.mul(args[2], size)])
+        with cgutils.for_range(builder, args[3]) as loop:
             at = builder.gep(start, [builder.mul(loop.index, size)])
             read, of_data = integer(0), integer(1)
             builder.call(hint, [at, read, integer(LEVEL_2), of_data])
@@ -126,7 +129,7 @@ def fetch(_: Value, a: Value, row: Value, line: Value, n_lines: Value) -> Value:
 def _by_columns(
     builder: Value, start: Value, end: Value, n_vectors: int, add: Callable[[Value, int, int], None]
 ) -> None:
-    """Call add(column, vectors, size) for all columns: as wide as can be, then ever narrower."""
+    """Call add(column, vectors, size) for all columns: the widest first, then ever narrower."""
     index, width = end.type, builder.sub(end, start)
     done = start
     for count in sorted({n_vectors, 1}, reverse=True):
@@ -144,7 +147,7 @@ def _by_columns(
 
 
 def spread(builder: Value, value: Value, size: int) -> Value:
-    """Return a vector of one number."""
+    """Return a vector that repeats one number."""
     vector = ir.VectorType(value.type, size)
     first = builder.insert_element(vector(ir.Undefined), value, ir.IntType(32)(0))
     mask = ir.VectorType(ir.IntType(32), size)(None)

@@ -1,10 +1,10 @@
 """Objectives in score space: value, gradient and curvature of one query's scores at a time.
 
 The logistic losses need 1/(1 + e^(s_d − s_o)) for each clicked item d and other item o of a query.
-That is e^s_o / (e^s_d + e^s_o), so that one exponential an item does where one a pair would be
-needed, and the loops over pairs have neither calls nor branches. The logarithms of several pairs
-are that of a product. Both hold for scores within SPREAD of each other; where they are further
-apart, each pair is worked out by itself.
+That is e^s_o / (e^s_d + e^s_o): one exponential per item instead of one per pair, and the loops
+over pairs have neither calls nor branches. The sum of the logarithms of several pairs is the
+logarithm of their product. Both are exact enough for scores within SPREAD of each other. If scores
+are further apart, each pair is computed by itself.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ FACTORS = 8  # (1 + e^SPREAD)^FACTORS is within the range of float64
 
 @part(error_model="numpy")
 def _exponentials(scores: Floats, out: Floats) -> bool:
-    """``out = e^(s − max s)``; False, and nothing written, where scores are too far apart."""
+    """``out = e^(s − max s)``; return False, and write nothing, if scores are too far apart."""
     largest = scores.max()
     if not largest - scores.min() <= SPREAD:
         return False
@@ -32,7 +32,7 @@ def _exponentials(scores: Floats, out: Floats) -> bool:
 
 @part(error_model="numpy")
 def _hinges(scores: Floats, clicked: int, slopes: Floats) -> float:
-    """Σ max(0, 1 − (s_clicked − s)) over all items; slopes are 1 where a pair is violated."""
+    """Σ max(0, 1 − (s_clicked − s)) over all items; slopes are 1 if a pair is violated, else 0."""
     for k in range(len(scores)):
         slopes[k] = max(0.0, 1.0 - (scores[clicked] - scores[k]))  # the heights, at first
     bound = total(slopes)
@@ -83,8 +83,8 @@ def _add(
 ) -> None:  # fmt: skip
     """Add factor · slope to other items and its sum, with the other sign, to the clicked one.
 
-    The curvature of a pair is slope · (1 − bend · slope), as is that of a logistic loss (bend 1)
-    and as that of a hinge is taken to be (bend 0). A λ that rises ever faster adds rise · slope².
+    The curvature of a pair is slope · (1 − bend · slope), exactly for a logistic loss (bend 1), and
+    by convention for a hinge (bend 0). A convex λ adds rise · slope².
     """
     slopes[clicked] = 0.0
     for k in range(len(slopes)):
@@ -106,10 +106,10 @@ def _add_bounded(
     scores: Floats, exps: Floats, is_near: bool, clicked: int, weight: float, code: int, loss: int,
     slopes: Floats, gradient: Floats, curvature: Floats,
 ) -> float:  # fmt: skip
-    """λ(1 + Σ φ(s_clicked − s_other)), with the curvature of a λ that bends up or is straight.
+    """λ(1 + Σ φ(s_clicked − s_other)), with the curvature of a convex or linear λ.
 
-    For a concave λ that is the curvature of a bound from above. A hinge counts as curved by 1 where
-    it slopes. As φ(0) = 1, the clicked item itself is the 1 of the bound.
+    For a concave λ that is the curvature of an upper bound. A hinge counts as curved by 1 if it is
+    violated. As φ(0) = 1, the clicked item itself is the 1 of the bound.
     """
     if loss == HINGE:
         bound = _hinges(scores, clicked, slopes)
@@ -191,10 +191,10 @@ def evaluate(
     gradient: Floats,
     curvature: Floats,
 ) -> None:
-    """Write down value, gradient and curvature of the lists first … last − 1.
+    """Write value, gradient and curvature of the lists first … last − 1.
 
-    Lists and clicks are as `countersample.objectives.score_space` takes them and the results as it
-    gives them; code and loss are λ and φ.
+    Arguments and results are those of `countersample.objectives.score_space`; code and loss are λ
+    and φ.
     """
     most = 0
     for k in range(first, last):
@@ -202,28 +202,30 @@ def evaluate(
     slopes, exps, discounts = np.empty(most), np.empty(most), np.empty(most)
     for k in range(first, last):
         start, end = offsets[k], offsets[k + 1]
-        own, bends = gradient[start:end], curvature[start:end]
-        own[:] = bends[:] = values[k] = 0.0
+        query_gradient, query_curvature = gradient[start:end], curvature[start:end]
+        query_gradient[:] = query_curvature[:] = values[k] = 0.0
         begin, stop = starts[k], starts[k + 1]
         if begin == stop:
             continue
-        given, n = scores[start:end], end - start
+        query_scores, n = scores[start:end], end - start
         if code == SOFTMAX:
-            values[k] = _add_softmax(given, item[begin:stop], weight[begin:stop], own, bends)
+            values[k] = _add_softmax(
+                query_scores, item[begin:stop], weight[begin:stop], query_gradient, query_curvature
+            )
             continue
         if code == LAMBDA:
-            order = np.argsort(-given, kind="mergesort")
+            order = np.argsort(-query_scores, kind="mergesort")
             for rank in range(1, n + 1):
                 discounts[order[rank - 1]] = 1.0 / np.log2(1.0 + rank)
-        is_near = loss == LOGISTIC and _exponentials(given, exps)
+        is_near = loss == LOGISTIC and _exponentials(query_scores, exps)
         for click in range(begin, stop):
             if code == LAMBDA:
                 values[k] += _add_lambda(
-                    given, exps[:n], is_near, item[click], weight[click], discounts, slopes[:n],
-                    own, bends,
+                    query_scores, exps[:n], is_near, item[click], weight[click], discounts,
+                    slopes[:n], query_gradient, query_curvature,
                 )  # fmt: skip
             else:
                 values[k] += _add_bounded(
-                    given, exps[:n], is_near, item[click], weight[click], code, loss, slopes[:n],
-                    own, bends,
+                    query_scores, exps[:n], is_near, item[click], weight[click], code, loss,
+                    slopes[:n], query_gradient, query_curvature,
                 )  # fmt: skip

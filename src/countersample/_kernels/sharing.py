@@ -1,9 +1,9 @@
-"""Work that threads share: a board from which whoever is free takes the next part.
+"""Work that threads share: a board of counters from which a free thread takes the next part.
 
-Parts are numbered through. One thread, the leader, says how many of them are ready to be taken; all
-take them, the leader too, and say when one is done. So nobody waits for a thread that has not come
-yet or has no core to run on, unless it has taken a part. Who takes which part is chance: what is
-made of a part must not depend on it.
+Parts are numbered. One thread, the leader, writes how many of them are ready. All threads, with the
+leader, take parts and count those that are done. So nobody waits for a thread that has not started
+or has no core, unless it has taken a part. Which thread takes which part is chance, so the result
+of a part must not depend on it.
 
 A board is zeros int64 (BOARD,); its counters are read and written atomically.
 """
@@ -22,13 +22,13 @@ from countersample._kernels.sums import row_of
 Value = Any  # of numba or llvmlite, which have no types
 intrinsic: Any = extending.intrinsic
 
-READY, TAKEN, DONE, OVER, BOARD = 0, 8, 16, 24, 32  # each in a line of memory of its own
-PATIENCE = 1000  # looks at the board before the core is given to others
+READY, TAKEN, DONE, OVER, BOARD = 0, 8, 16, 24, 32  # one line of memory each
+PATIENCE = 1000  # reads of the board before the core is released
 
 
 @part()
 def take_part(board: Ints) -> int:
-    """Return the number of a part that is now the caller's to do, or −1."""
+    """Take a part and return its number, or −1 if none is ready."""
     while True:
         taken = read(board, TAKEN)
         if taken >= read(board, READY):
@@ -39,7 +39,7 @@ def take_part(board: Ints) -> int:
 
 @part()
 def wait_a_little(waited: int) -> int:
-    """Return how often was waited; now and then the core is given to others."""
+    """Return the number of waits so far; release the core once per PATIENCE waits."""
     if waited % PATIENCE == PATIENCE - 1:
         give_way()
     return waited + 1
@@ -47,21 +47,21 @@ def wait_a_little(waited: int) -> int:
 
 @intrinsic
 def read(_: Value, board: Value, counter: Value) -> Value:
-    """Return a counter; what was written before it was, by others too, can be read after it."""
+    """Return a counter; all writes before its last `write` are visible after it."""
 
-    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        return builder.load_atomic(_at(context, builder, signature, given), "acquire", 8)
+    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+        return builder.load_atomic(_at(context, builder, signature, args), "acquire", 8)
 
     return types.int64(board, counter), generate
 
 
 @intrinsic
 def write(_: Value, board: Value, counter: Value, __: Value) -> Value:
-    """Set a counter to a value; whoever reads it can read what was written before."""
+    """Set a counter; a thread that reads it sees all earlier writes of this thread."""
 
-    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        at = _at(context, builder, signature, given)
-        builder.store_atomic(given[2], at, "release", 8)
+    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+        at = _at(context, builder, signature, args)
+        builder.store_atomic(args[2], at, "release", 8)
         return context.get_dummy_value()
 
     return types.void(board, counter, types.int64), generate
@@ -71,8 +71,8 @@ def write(_: Value, board: Value, counter: Value, __: Value) -> Value:
 def count(_: Value, board: Value, counter: Value) -> Value:
     """Add one to a counter."""
 
-    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        at = _at(context, builder, signature, given)
+    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+        at = _at(context, builder, signature, args)
         builder.atomic_rmw("add", at, ir.IntType(64)(1), "acq_rel")
         return context.get_dummy_value()
 
@@ -81,19 +81,19 @@ def count(_: Value, board: Value, counter: Value) -> Value:
 
 @intrinsic
 def replace(_: Value, board: Value, counter: Value, __: Value, ___: Value) -> Value:
-    """Set a counter from one value to another, unless it is no longer the one; return whether."""
+    """Set a counter to a second value if it has the first; return whether it had."""
 
-    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        at = _at(context, builder, signature, given)
-        found = builder.cmpxchg(at, given[2], given[3], "acq_rel", "acquire")
-        return builder.extract_value(found, 1)
+    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+        at = _at(context, builder, signature, args)
+        result = builder.cmpxchg(at, args[2], args[3], "acq_rel", "acquire")
+        return builder.extract_value(result, 1)
 
     return types.boolean(board, counter, types.int64, types.int64), generate
 
 
 @intrinsic
 def give_way(_: Value) -> Value:
-    """Let another thread have the core."""
+    """Release the core to another thread."""
 
     def generate(context: Value, builder: Value, _: Value, __: Value) -> Value:
         name = "SwitchToThread" if os.name == "nt" else "sched_yield"
@@ -104,6 +104,6 @@ def give_way(_: Value) -> Value:
     return types.void(), generate
 
 
-def _at(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-    board, _ = row_of(context, builder, signature.args[0], given[0])
-    return builder.gep(board, [given[1]])
+def _at(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+    board, _ = row_of(context, builder, signature.args[0], args[0])
+    return builder.gep(board, [args[1]])

@@ -1,7 +1,8 @@
-"""Mean and variance of what the examples of a log add to the risk, for K runs at a time.
+"""Mean and variance of the risk of single examples, for K runs at a time.
 
-One pass over the queries that have clicks. Every sum is in order, that of a run by itself: the same
-bytes whatever runs beside it.
+One pass over the queries with clicks computes λ(bound) of each clicked item for all runs; a second
+pass over the examples computes their moments. Every sum has the order that it has for a single run,
+so a run gets the same bytes whatever other runs are computed with it.
 """
 
 import numpy as np
@@ -40,9 +41,9 @@ def spread(
     query, item : int32 (n_pairs,)
         The clicked items, each once, by query.
     pair : int64 (n_clicked,)
-        Which of these a clicked item of the examples is.
+        The position in `query` and `item` of each clicked item of the examples.
     starts, shares, levels
-        Of the n examples, as there.
+        Of the n examples, as in `take_steps`.
     w : float64 (K, width)
     objective : int
     moments : float64 (K, 2)

@@ -1,13 +1,15 @@
-"""Sums in an order of their own: the same bytes on every CPU that has fused multiply-add.
+"""Sums in a fixed order: the same bytes on every CPU that has fused multiply-add.
 
-A compiler that may reorder a sum makes as many partial sums as fit the registers of the CPU, and
-one that may fuse a product with a sum does so where it likes: on another CPU, other last digits.
-Here the order is part of the program. A sum is PARTS partial sums, of every PARTS-th term each. The
-second half of them is added to the first until one is left; terms at the end, too few to fill all
-parts, are taken in by the half that they fill. `multiply_add` is rounded once.
+A compiler that may reorder a sum computes as many partial sums as fit the registers of the CPU. A
+compiler that may fuse a product with a sum does so at some places only. Both change the last digits
+from CPU to CPU. Here the order is part of the program, as vector instructions that numba's
+`intrinsic` inserts. A sum consists of PARTS partial sums; the p-th adds every PARTS-th term from p
+on. Then the second half of the parts is added to the first half, until one part is left. The last
+terms, too few to fill all parts, are added as soon as the parts are as few as they are.
+`multiply_add` rounds once.
 
 Both are vector instructions, on x86-64 since 2013 (AVX2 and FMA) and on every 64-bit ARM. A CPU
-without them rounds products too, and so differs in the last digits.
+without them rounds products, too, and so differs in the last digits.
 """
 
 from collections.abc import Callable
@@ -30,8 +32,8 @@ NUMBERS = {ir.FloatType(): ("f32", 4), ir.DoubleType(): ("f64", 8)}  # name and 
 def multiply_add(_: Value, a: Value, b: Value, c: Value) -> Value:
     """Return a · b + c, rounded once, of three numbers of one type."""
 
-    def generate(_: Value, builder: Value, __: Value, given: Value) -> Value:
-        return multiplied_and_added(builder, *given)
+    def generate(_: Value, builder: Value, __: Value, args: Value) -> Value:
+        return multiplied_and_added(builder, *args)
 
     return (a(a, b, c), generate) if a == b == c else None
 
@@ -40,31 +42,20 @@ def multiply_add(_: Value, a: Value, b: Value, c: Value) -> Value:
 def total(_: Value, a: Value) -> Value:
     """Σ_k a[k]."""
 
-    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        x, n = row_of(context, builder, signature.args[0], given[0])
+    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+        x, n = row_of(context, builder, signature.args[0], args[0])
         return _sums(builder, [x], [None], n)[0]
 
     return (a.dtype(a), generate) if a.layout == "C" else None
 
 
 @intrinsic
-def squared_norm(_: Value, a: Value) -> Value:
-    """Σ_k a[k]²."""
-
-    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        x, n = row_of(context, builder, signature.args[0], given[0])
-        return _sums(builder, [x], [x], n)[0]
-
-    return (a.dtype(a), generate) if a.layout == "C" else None
-
-
-@intrinsic
 def dot(_: Value, a: Value, i: Value, b: Value, j: Value) -> Value:
-    """Σ_k a[i, k] · b[j, k], of two matrices of the same width; those of a may be codes."""
+    """Σ_k a[i, k] · b[j, k], of two matrices of the same width; a may hold integer codes."""
 
-    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        x, n = row_of(context, builder, signature.args[0], *given[:2])
-        y, _ = row_of(context, builder, signature.args[2], *given[2:])
+    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+        x, n = row_of(context, builder, signature.args[0], *args[:2])
+        y, _ = row_of(context, builder, signature.args[2], *args[2:])
         return _sums(builder, [x], [y], n)[0]
 
     return (b.dtype(a, i, b, j), generate) if a.layout == b.layout == "C" else None
@@ -78,9 +69,9 @@ def eight_dots(_: Value, a: Value, i: Value, b: Value, j: Value) -> Value:
     """
     numbers = types.UniTuple(b.dtype, 8)
 
-    def generate(context: Value, builder: Value, signature: Value, given: Value) -> Value:
-        x, n = row_of(context, builder, signature.args[0], *given[:2])
-        y, _ = row_of(context, builder, signature.args[2], *given[2:])
+    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+        x, n = row_of(context, builder, signature.args[0], *args[:2])
+        y, _ = row_of(context, builder, signature.args[2], *args[2:])
         xs, ys = (
             [builder.gep(first, [builder.mul(n, n.type(k))]) for k in range(count)]
             for first, count in ((x, 2), (y, 4))
@@ -91,14 +82,14 @@ def eight_dots(_: Value, a: Value, i: Value, b: Value, j: Value) -> Value:
 
 
 def row_of(context: Value, builder: Value, kind: Value, value: Value, row: Value = None) -> Value:
-    """Return where a vector, or a row of a matrix, lies in memory, and its length."""
+    """Return the address of a vector, or of a row of a matrix, and its length."""
     array = context.make_array(kind)(context, builder, value)
     n = cgutils.unpack_tuple(builder, array.shape)[-1]
     return array.data if row is None else builder.gep(array.data, [builder.mul(row, n)]), n
 
 
 def _sums(builder: Value, xs: list[Value], ys: list[Value], n: Value) -> list[Value]:
-    """Return Σ_k x[k] · y[k] for each x and each y; that of x alone for a y that is None."""
+    """Return Σ_k x[k] · y[k] for each x and each y; Σ_k x[k] for a y that is None."""
     number = next((y.type.pointee for y in ys if y is not None), xs[0].type.pointee)
 
     def terms(k: Value, size: int) -> list[tuple[Value, Value]]:
@@ -110,9 +101,10 @@ def _sums(builder: Value, xs: list[Value], ys: list[Value], n: Value) -> list[Va
 
 
 def added_up(builder: Value, number: Value, n_sums: int, n: Value, terms: Terms) -> list[Value]:
-    """Return sums of n terms in the order that this module is about.
+    """Return sums of n terms in the order that the module's docstring describes.
 
-    `terms` (from k on, so many) returns for each sum a vector of terms, or of two factors of them.
+    ``terms(k, size)`` returns, per sum, vectors of two factors (or of terms and None) of the terms
+    k … k + size − 1.
     """
     index = n.type
 
@@ -145,11 +137,11 @@ def added_up(builder: Value, number: Value, n_sums: int, n: Value, terms: Terms)
 
 def load_numbers(builder: Value, data: Value, k: Value, size: int, number: Value) -> Value:
     """Return data[k : k + size] as a vector of numbers; codes become numbers, exactly."""
-    kept = data.type.pointee
-    at = builder.bitcast(builder.gep(data, [k]), ir.VectorType(kept, size).as_pointer())
-    if kept == number:
+    stored = data.type.pointee
+    at = builder.bitcast(builder.gep(data, [k]), ir.VectorType(stored, size).as_pointer())
+    if stored == number:
         return builder.load(at, align=NUMBERS[number][1])
-    codes = builder.load(at, align=kept.width // 8)
+    codes = builder.load(at, align=stored.width // 8)
     return builder.uitofp(codes, ir.VectorType(number, size))
 
 
@@ -164,9 +156,9 @@ def _halved(builder: Value, vector: Value, half: int) -> Value:
 
 
 def multiplied_and_added(builder: Value, a: Value, b: Value, c: Value) -> Value:
-    """Return a · b + c of numbers or vectors, by the instruction that rounds once if there is one.
+    """Return a · b + c of numbers or vectors, with one rounding if the CPU has such an instruction.
 
-    That is what LLVM promises of ``fmuladd`` on each CPU, for a number as for a vector.
+    LLVM promises this for ``fmuladd`` on each CPU, for numbers and vectors alike.
     """
     is_vector = isinstance(a.type, ir.VectorType)
     name = NUMBERS[a.type.element if is_vector else a.type][0]

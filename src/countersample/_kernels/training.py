@@ -1,20 +1,20 @@
 """Stochastic gradient steps of a linear ranker, for every unit, plan, objective and optimizer.
 
-A step reads the feature block of a drawn query once: scores and gradient come from it while it is
-in cache. Several runs that differ in their settings only (K learning rates, say) take their
+A step reads the features of a drawn query once, and computes scores and gradient while they are in
+cache. Several runs that differ in their settings only (K learning rates, for example) take their
 steps together, so that one pass over memory serves all of them: batched runs. Features, scores and
 gradients are float32; weights and their sums are float64, so that millions of small steps add up.
-Nothing is allocated in a step, and the GIL is not held.
+A step allocates nothing, and the GIL is released.
 
-Scores are taken of two rows and four runs at a time, the gradient is summed up in registers for a
-few columns and four runs at a time, and meanwhile the next query's rows are brought near; never as
-views, to keep reference counts out of the loops.
+Scores are computed for two rows and four runs at a time. The gradient is summed in registers, for a
+few columns and four runs at a time. Meanwhile the rows of the next query are fetched into the
+cache. Arrays are indexed, never sliced, to keep reference counts out of the loops.
 
-A batch is cut into parts, each with a gradient of its own. Threads may share them
-(`_kernels.sharing`); the gradient of the batch is their sum, in order.
+A batch is cut into parts, and each part has its own gradient. Threads may share the parts
+(`_kernels.sharing`); the gradient of the batch is the sum over its parts, in order.
 
-The order of every sum is fixed (`_kernels.sums`), and is that of a run by itself: a run ends with
-the same bytes whatever runs beside it, and on every CPU that has fused multiply-add.
+The order of every sum is fixed (`_kernels.sums`) and does not depend on the number of runs. So a
+run ends with the same bytes, alone or with others, and on every CPU that has fused multiply-add.
 """
 
 import numpy as np
@@ -40,9 +40,9 @@ from countersample._kernels.updates import narrow, update
 Matrix = NDArray[np.float32]
 Vector = NDArray[np.float32]
 
-COLUMNS = 32  # that the gradients of runs are summed up for at a time
-WHILE_SCORING = WHILE_ADDING = 0.4  # shares of what is brought near meanwhile, of runs in a pass
-AHEAD = 64  # examples looked up at a time: reads from far apart wait together, not in turn
+COLUMNS = 32  # of the gradient that are summed at a time
+WHILE_SCORING = WHILE_ADDING = 0.4  # shares of the next query to fetch meanwhile, for batched runs
+AHEAD = 64  # examples looked up at a time: reads of distant memory wait together, not in turn
 
 
 @part(error_model="numpy")
@@ -52,7 +52,7 @@ def score_rows(
 ) -> None:  # fmt: skip
     """``out[k, i] = features[start + i] · weights[k]`` for each row i and run k.
 
-    Meanwhile lines of memory are brought near, from the row `following` on.
+    Meanwhile, `n_lines` lines of memory are fetched, from the row `following` on.
     """
     n_runs = len(weights)
     each = (n_lines + n_items - 1) // n_items
@@ -81,13 +81,13 @@ def _add_gradient(
 ) -> None:  # fmt: skip
     """Add factor · Xᵀ coefficients[k] to ``out[first + k]`` of each run k, X a query's rows.
 
-    What was there is forgotten where the gradient starts `anew`. `rows` and `factors` are scratch
-    space: the rows in which some run has a coefficient, and their factors. Meanwhile lines of
-    memory are brought near, as by `score_rows`.
+    With `anew`, the old content of ``out`` is replaced. `rows` and `factors` are scratch space: the
+    rows in which some run has a coefficient, and their factors. Meanwhile lines of memory are
+    fetched, as in `score_rows`.
     """
     n_runs = len(coefficients)
     n_rows = 0
-    for i in range(n_items):  # without a branch, which nobody could predict
+    for i in range(n_items):  # without a branch, which a CPU could not predict
         is_needed = coefficients[0, i] != 0.0
         for run in range(1, n_runs):
             is_needed |= coefficients[run, i] != 0.0
@@ -129,7 +129,7 @@ def _look_up(
     item: NDArray[np.int32], shares: Vector, multipliers: Vector, levels: Vector, out: Ints,
     factors: Matrix,
 ) -> None:  # fmt: skip
-    """Write down where items and clicks of the next examples start and end, and their factors."""
+    """Write start and end of the items and clicks of the next examples, and their factors."""
     n_ahead = min(AHEAD, len(draws) - first)
     for k in range(n_ahead):
         example = draws[first + k]
@@ -207,35 +207,35 @@ def take_steps(
         The examples and the plan, as `countersample.plans` has them: a step's gradient is the mean
         over its batch of m_i Σ_j share_j ∇f_j.
     levels : float32 (n,), or (0,) for none
-        What makes u_i = level_i Σ_j share_j f_j of an example, whose mean is what is minimised.
+        u_i = level_i Σ_j share_j f_j of an example; the objective is the mean of u_i.
     tilts : float64 (K, 2)
-        κ and ū of each run: where there are levels, gradients are multiplied by 1 + κ·(u_i − ū),
-        with u_i as it is at the weights of the moment.
+        κ and ū of each run: if there are levels, gradients are multiplied by 1 + κ·(u_i − ū), with
+        u_i at the current weights.
     scale : float64 (width,), or (0,) for none
-        Features are multiplied by it; scores from w · scale are the same, without a copy of them.
+        The features are multiplied by it: scores use w · scale, without a copy of the features.
     draws : int64
         The examples drawn, `batch_size` for each step.
     objective, optimizer, settings
         Codes, and float64 (K, 8) as `_kernels.updates` takes them.
     step : int
-        The steps taken before.
+        The number of steps taken before.
     w, total : float64 (K, width), in and out
         The weights w_t, and the sum w_1 + … + w_{t−1}.
     first, second, numbers : float64 (K, width), (K, width) and (K, 2), in and out
-        The optimizer's state, as `_kernels.updates` has it; of AMSGrad, second is (K, 2 · width).
+        The state of the optimizer (`_kernels.updates`); for AMSGrad, second is (K, 2 · width).
     stopped : int64 (K,), in and out
-        0, or the step at which the weights of a run exploded; such a run stands still.
+        0, or the step at which the weights of a run exploded; such a run stops.
     record_at : int64 (n_records,)
-        Rising steps at which w and w̄ are written down.
+        Increasing steps at which w and w̄ are recorded.
     weights_at, averages_at : float64 (K, n_records, width), out
     small, gradients : float32 (K, width) and (P · K, width)
-        Scratch space that threads share. A batch is cut into P parts, whoever does them.
+        Scratch space that threads share. A batch is cut into P parts.
     board : int64 (BOARD,)
-        Zeros, as `_kernels.sharing` has it.
+        Zeros, for `_kernels.sharing`.
     n_threads : int
-        That share the parts, as likely as not by turns.
+        The number of threads that share the parts.
     leads : bool
-        Whether this call takes the steps. Others, with the same arrays, may help it until then.
+        Whether this call takes the steps. Other calls, with the same arrays, only help it.
     """
     n_runs, width = w.shape
     n_parts = len(gradients) // n_runs
@@ -246,13 +246,13 @@ def take_steps(
     coefficients = np.empty((n_runs, most), np.float32)
     rows = np.empty(most, np.int64)
     weighted = np.empty((most, n_runs), np.float32)
-    found = np.empty((AHEAD, 5), np.int64)
+    examples = np.empty((AHEAD, 5), np.int64)
     factors = np.empty((AHEAD, 3), np.float32)
     factor = np.float32(1.0 / batch_size)
     lines_of_a_row = width * features.itemsize / LINE
     while_scoring, while_adding = (WHILE_SCORING, WHILE_ADDING) if n_runs >= 4 else (1.0, 0.0)
-    following = line = n_lines = 0  # what comes next
-    looked_up = -AHEAD  # from which draw on
+    following = line = n_lines = 0  # the next query: its first row, and the lines to fetch
+    looked_up = -AHEAD  # the first of the draws that are looked up
     n_steps, n_done, record, waited = len(draws) // batch_size, 0, 0, 0
     if leads:
         while record < len(record_at) and record_at[record] <= step:
@@ -268,20 +268,20 @@ def take_steps(
             for k in range(begin, until):
                 if not looked_up <= k < looked_up + AHEAD:
                     _look_up(
-                        draws, k, query, offsets, starts, item, shares, multipliers, levels, found,
-                        factors,
+                        draws, k, query, offsets, starts, item, shares, multipliers, levels,
+                        examples, factors,
                     )  # fmt: skip
                     looked_up = k
                 ahead = k - looked_up
-                start, n_items = found[ahead, 0], found[ahead, 1] - found[ahead, 0]
-                first_click, last_click = found[ahead, 2], found[ahead, 3]
+                start, n_items = examples[ahead, 0], examples[ahead, 1] - examples[ahead, 0]
+                first_click, last_click = examples[ahead, 2], examples[ahead, 3]
                 line = n_lines = 0
                 next_one = (
                     k + 1 if k + 1 < until else _first(number + n_threads, batch_size, n_parts)
                 )
                 if next_one < min(looked_up + AHEAD, len(draws)):
-                    following = found[next_one - looked_up, 0]
-                    n_lines = int((found[next_one - looked_up, 1] - following) * lines_of_a_row)
+                    following = examples[next_one - looked_up, 0]
+                    n_lines = int((examples[next_one - looked_up, 1] - following) * lines_of_a_row)
                     line = int(n_lines * while_scoring)
                 score_rows(features, start, n_items, small, following, line, scores)
                 for run in range(n_runs):
@@ -295,7 +295,7 @@ def take_steps(
                         )  # fmt: skip
                     for click in range(first_click, last_click):
                         is_first = click == first_click  # looked up ahead
-                        clicked = found[ahead, 4] if is_first else np.int64(item[click])
+                        clicked = examples[ahead, 4] if is_first else np.int64(item[click])
                         share = factors[ahead, 1] if is_first else shares[click]
                         add_coefficients(
                             scores, run, n_items, clicked, tilt * share, objective, coefficients

@@ -1,11 +1,11 @@
-"""Scores of regression trees."""
+"""Scores of an ensemble of regression trees, in blocks of rows that share each tree in cache."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countersample._kernels.compiling import kernel
 
-ROWS = 64  # that go through a tree together, while it is in cache
+ROWS = 64  # that pass through a tree together, while it is in cache
 
 
 @kernel()
@@ -20,9 +20,9 @@ def add_up(
     value: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """``out[row] += Σ_trees value of the leaf``; left where x[feature] ≤ threshold.
+    """``out[row] += Σ_trees value of the leaf``; left if x[feature] ≤ threshold.
 
-    NaN, which compares with nothing, goes left where missing_left is set.
+    NaN goes left if missing_left is set.
     """
     for begin in range(0, len(features), ROWS):
         end = min(begin + ROWS, len(features))

@@ -1,8 +1,8 @@
-"""Uniform numbers of a NumPy Generator in compiled code: two addresses, as numbers.
+"""Uniform numbers of a NumPy Generator in compiled code.
 
-A Generator itself is not handed to a kernel. numba would look its addresses up by calls of Python's
-functions, without a look at whether these failed, as they do where Ctrl-C comes in between: the
-kernel would then call what is at address 0.
+A kernel gets two addresses as numbers, not the Generator itself. numba would look up the addresses
+with functions of Python and ignore their errors. They fail if Ctrl-C was pressed, and the kernel
+would then call the function at address 0.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ Source: TypeAlias = tuple[int, int]  # the function that makes the next number, 
 
 
 def source_of(rng: np.random.Generator) -> Source:
-    """Return where a Generator's numbers come from; it must be kept as long as this is used."""
+    """Return the addresses in a Generator, which must live as long as they are used."""
     interface = rng.bit_generator.ctypes
     function = ctypes.cast(interface.next_double, ctypes.c_void_p).value
     return int(function or 0), int(interface.state_address)
@@ -28,10 +28,10 @@ def source_of(rng: np.random.Generator) -> Source:
 def uniform(_: Value, source: Value) -> Value:
     """Return the next number on [0, 1), as ``random()`` of the Generator does."""
 
-    def generate(_: Value, builder: Value, __: Value, given: Value) -> Value:
+    def generate(_: Value, builder: Value, __: Value, args: Value) -> Value:
         number, address = ir.DoubleType(), ir.IntType(64)
         kind = ir.FunctionType(number, [address])
-        function, state = (builder.extract_value(given[0], index) for index in range(2))
+        function, state = (builder.extract_value(args[0], index) for index in range(2))
         return builder.call(builder.inttoptr(function, kind.as_pointer()), [state])
 
     return types.float64(source), generate

@@ -1,17 +1,33 @@
-"""Updates of the weights: what `countersample.training.optimizers` names, one pass over them each.
+"""One step of each optimizer that `countersample.training.optimizers` lists.
 
-Every update adds the old weights to their sum and writes the new ones as float64 and as float32.
+A step gets the gradient g of the batch and does five things, for one of K runs:
+
+1. add the old weights w to their sum, from which the average of all steps is computed;
+2. compute a direction from g + l2·w and the state of the optimizer, and move w along it;
+3. project w onto the ball of a given radius, if it is outside;
+4. write w · scale as float32, which the next step scores with;
+5. return whether the weights are still finite and not absurdly large.
+
+Weights are float64, gradients float32. Plain SGD without momentum, the most frequent case, does 1,
+2 and 4 in a single pass over memory (`descend`); the others take several short loops.
 """
 
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
+from numba import extending, types
+from numba.core import cgutils
 from numpy.typing import NDArray
 
 from countersample._arrays import Floats
 from countersample._kernels.codes import ADAGRAD, ADAM, AMSGRAD, DOG, SGD
 from countersample._kernels.compiling import part
-from countersample._kernels.descent import descend
-from countersample._kernels.sums import dot
+from countersample._kernels.rows import spread, store_numbers
+from countersample._kernels.sums import added_up, dot, load_numbers, row_of
 
+Value = Any  # of numba or llvmlite, which have no types
+intrinsic: Any = extending.intrinsic
 Matrix = NDArray[np.float32]
 
 # Positions in the array of settings
@@ -30,15 +46,16 @@ def update(
 ) -> bool:  # fmt: skip
     """Add w to the total, take a step and project; return whether the weights are still sound.
 
-    g is the gradient by what features were multiplied by `scale`; small is written as w · scale.
+    g is the gradient with respect to w · scale; it is multiplied by `scale` here. small becomes
+    w · scale.
 
-    `first`, `second` and `numbers` are the optimizer's state. Of DoG, `first` has the weights that
-    it started from, `numbers` REACH and SQUARES, and `second` is scratch space. Of AMSGrad,
+    `first`, `second` and `numbers` are the state of the optimizer. For DoG, `first` holds the
+    initial weights, `numbers` holds REACH and SQUARES, and `second` is scratch space. For AMSGrad,
     `second` is twice as wide as the weights: v, and then the largest v so far.
 
-    One function, as each function of its own is compiled twice; several loops over the weights,
-    each of few arrays: a compiler that has to prove that many arrays do not overlap gives up, and
-    takes one weight at a time.
+    This is one function, because each further function would be compiled twice. Its loops use few
+    arrays each: a compiler that has to prove that many arrays do not overlap gives up, and takes
+    one weight at a time.
     """
     rate, momentum, epsilon = (
         settings[run, LEARNING_RATE],
@@ -67,7 +84,7 @@ def update(
             gradient = g[run, k] + l2 * w[run, k]
             first[run, k] = beta1 * first[run, k] + (1.0 - beta1) * gradient
             second[run, k] = beta2 * second[run, k] + (1.0 - beta2) * gradient * gradient
-        v = 0  # where in `second` the squares are that the step is divided by
+        v = 0  # the column of `second` at which the squares start that divide the step
         if optimizer == AMSGRAD:
             v = width
             for k in range(width):
@@ -91,7 +108,7 @@ def update(
         for k in range(width):
             second[run, k] = g[run, k] + l2 * w[run, k]
         numbers[run, SQUARES] += _squared_norm(second, run)
-        if numbers[run, SQUARES] != 0.0:  # else there was no gradient so far
+        if numbers[run, SQUARES] != 0.0:  # otherwise all gradients were 0 so far
             rate = rate * numbers[run, REACH] / np.sqrt(numbers[run, SQUARES])
         for k in range(width):
             w[run, k] -= rate * second[run, k]
@@ -101,9 +118,66 @@ def update(
     return _is_sound(w, small, scale, run, _squared_norm(w, run), settings[run, RADIUS])
 
 
+@intrinsic
+def descend(
+    _: Value, w: Value, total: Value, small: Value, g: Value, run: Value, scale: Value,
+    rate: Value, l2: Value,
+) -> Value:  # fmt: skip
+    """``total += w``; ``w -= rate · (g·scale + l2·w)``; ``small = w·scale``; return ‖w‖².
+
+    All are rows `run` of their matrices. An empty scale stands for ones. w, total and scale are
+    float64, small and g float32; g·scale is rounded to float32. This is plain gradient descent in
+    one pass, written with vectors: a compiler that has to prove that so many arrays do not overlap
+    gives up, and takes one weight at a time.
+    """
+
+    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
+        (w, n), (total, _), (small, _), (g, _) = (
+            row_of(context, builder, kind, value, args[4])
+            for kind, value in zip(signature.args[:4], args[:4], strict=True)
+        )
+        scale, n_scales = row_of(context, builder, signature.args[5], args[5])
+        rate, l2 = args[6:]
+        double = ir.DoubleType()
+
+        def loop(is_scaled: bool) -> Value:
+            def terms(k: Value, size: int) -> list[tuple[Value, Value]]:
+                singles = ir.VectorType(ir.FloatType(), size)
+                doubles = ir.VectorType(double, size)
+                before = load_numbers(builder, w, k, size, double)
+                sums = builder.fadd(load_numbers(builder, total, k, size, double), before)
+                store_numbers(builder, sums, total, k)
+                gradient = builder.fpext(load_numbers(builder, g, k, size, ir.FloatType()), doubles)
+                if is_scaled:
+                    factor = load_numbers(builder, scale, k, size, double)
+                    gradient = builder.fptrunc(builder.fmul(gradient, factor), singles)
+                    gradient = builder.fpext(gradient, doubles)
+                decay = builder.fmul(spread(builder, l2, size), before)
+                step = builder.fmul(spread(builder, rate, size), builder.fadd(gradient, decay))
+                after = builder.fsub(before, step)
+                store_numbers(builder, after, w, k)
+                scaled = builder.fmul(after, factor) if is_scaled else after
+                store_numbers(builder, builder.fptrunc(scaled, singles), small, k)
+                return [(after, after)]
+
+            return added_up(builder, double, 1, n, terms)[0]
+
+        norm = cgutils.alloca_once(builder, double)
+        with builder.if_else(builder.icmp_signed("==", n_scales, n_scales.type(0))) as (yes, no):
+            with yes:
+                builder.store(loop(is_scaled=False), norm)
+            with no:
+                builder.store(loop(is_scaled=True), norm)
+        return builder.load(norm)
+
+    fits = all(each.layout == "C" for each in (w, total, small, g, scale))
+    kinds = types.float64(w, total, small, g, run, scale, rate, l2)
+    return (kinds, generate) if fits else None
+
+
 @part(error_model="numpy")
 def narrow(w: Floats, scale: Floats, out: Matrix, run: int) -> None:
-    """``out[run] = w[run] · scale``, rounded to float32; w[run] where there is no scale."""
+    """``out[run] = w[run] · scale``, rounded to float32. An empty scale stands for ones."""
     for k in range(w.shape[1]):
         out[run, k] = w[run, k] * scale[k] if len(scale) > 0 else w[run, k]
 
@@ -112,7 +186,7 @@ def narrow(w: Floats, scale: Floats, out: Matrix, run: int) -> None:
 def _is_sound(
     w: Floats, small: Matrix, scale: Floats, run: int, norm: float, radius: float
 ) -> bool:
-    """Project the weights, of this squared norm; return whether they have not exploded."""
+    """Project weights of this squared norm onto the ball; return whether they are not too large."""
     if not norm < np.inf:
         return False
     largest = radius * radius
@@ -126,4 +200,4 @@ def _is_sound(
 
 @part(error_model="numpy")
 def _squared_norm(a: Floats, run: int) -> float:
-    return dot(a, run, a, run)  # a function, so that its many instructions are there once
+    return dot(a, run, a, run)  # a function, so that its many instructions exist once
