@@ -164,8 +164,8 @@ def test_a_folder_of_another_user_is_not_used(monkeypatch):
 # --- damaged or full -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-@pytest.mark.parametrize("damage", [lambda _: b"", lambda old: old[:-9], lambda old: old[::-1]])
+@pytest.mark.parametrize("suffix", ["nbi", "nbc", "sum"])
+@pytest.mark.parametrize("damage", [lambda _: b"", lambda old: old[:-9] + bytes(9)])
 def test_a_damaged_file_is_replaced(suffix, damage, root):
     is_loaded()
     (path,) = root.glob(f"*/*/*.{suffix}")

@@ -107,6 +107,21 @@ def open_folder(compiler: str) -> Path:
     return folder
 
 
+def hash_content(files: list[Path]) -> bytes:
+    """Return the checksum of the names and contents of files."""
+    content = blake2b(digest_size=32)
+    for file in files:
+        content.update(file.name.encode() + read_if_present(file))
+    return content.digest()
+
+
+def read_if_present(file: Path) -> bytes:
+    """Return the content of a file, or nothing if another process has removed it."""
+    with suppress(FileNotFoundError):
+        return file.read_bytes()
+    return b""
+
+
 def has_compiled(kernel: str) -> bool:
     """Return whether a kernel as this process has it was compiled, by any compiler for any CPU."""
     with suppress(OSError):

@@ -89,27 +89,27 @@ def _compile_with_cache(function: Function, options: dict[str, Any], folder: Pat
 
 
 def _compile_despite_damage(dispatcher: Any, path: Path) -> None:  # noqa: ANN401 (numba's)
-    """Let a kernel survive a damaged file, which numba cannot unpickle, and a full disk."""
-    compile_or_load = dispatcher.compile
+    """Let a kernel survive a damaged file, which numba would run, and a full disk.
+
+    A file beside those that numba stored holds their checksum. If it differs, they are removed.
+    """
+    compile_or_load, function = dispatcher.compile, dispatcher.py_func
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+    checksum = path / f"{name}.sum"
 
     def compile_for(signature: Any) -> Any:  # noqa: ANN401 (numba's)
         try:
-            return compile_or_load(signature)
+            files = sorted(path.glob(f"{name}-*.nb[ic]"))
+            stored = cache.read_if_present(checksum)
+            if stored != cache.hash_content(files):
+                for file in files:
+                    file.unlink(missing_ok=True)
+            compile_or_load(signature)
+            content = cache.hash_content(sorted(path.glob(f"{name}-*.nb[ic]")))
+            if content != stored:
+                checksum.write_bytes(content)
         except OSError as error:  # the code is compiled, and cannot be stored
             cache.warn_once(error.filename or path, error.strerror)
-        except Exception:  # a damaged file may raise anything
-            if not _remove_files(dispatcher, path):
-                raise  # an error in the kernel itself
-            return compile_for(signature)
-        return compile_or_load(signature)
+        return compile_or_load(signature)  # which is compiled or loaded by now
 
     dispatcher.compile = compile_for
-
-
-def _remove_files(dispatcher: Any, path: Path) -> bool:  # noqa: ANN401 (numba's)
-    """Remove what numba stored for a kernel; return whether there was anything."""
-    module = dispatcher.py_func.__module__.rpartition(".")[2]
-    files = list(path.glob(f"{module}.{dispatcher.py_func.__qualname__}-*"))
-    for file in files:
-        file.unlink(missing_ok=True)
-    return bool(files)
