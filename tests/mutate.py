@@ -57,7 +57,7 @@ from queue import SimpleQueue
 ROOT = Path(__file__).resolve().parent.parent
 LIST = "tests/mutations.toml"
 TABLE = "tests/mutations.csv"
-COPIED = ("src", "tests", "conftest.py", "pyproject.toml")
+COPIED = ("src", "tests", "examples", "experiments", "benchmarks", "conftest.py", "pyproject.toml")
 COLUMNS = ("id", "room", "file", "fault", "result", "caught_by", "fingerprint")
 REPORT = "MUTATION_REPORT"  # names the file that the pytest hooks below write to
 DEFAULT_TIMEOUT = 300.0  # seconds per fault
@@ -259,6 +259,7 @@ def run_tests(
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree / "tests")]),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # no test needs them, and they take a second
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         REPORT: str(report),

@@ -275,6 +275,22 @@ class TestDays:
             ("judged", "judged", "days"),
         }
 
+    @pytest.mark.parametrize(("learned", "is_named"), [(0.3, False), (0.9, True)])
+    def test_only_days_known_more_than_twice_as_well_are_told(self, rng, learned, is_named):
+        """Rates rise with the feature by 0.2 in the days that judge, and by 0.3 or 0.9 before."""
+        query, item = np.divmod(np.arange(6000), 10)
+        x, shown = rng.random(6000), np.full(6000, 200)
+        both = [
+            ClickLog(
+                query, item, np.ones(6000), rng.binomial(200, 0.1 * (1 + slope * (2 * x - 1))),
+                impressions=shown, position=item + 1,
+            )
+            for slope in (learned, 0.2)
+        ]  # fmt: skip
+        data = RankingDataset.from_arrays(X=x[:, None], y=np.zeros(6000), qid=query)
+        found = find_leaks(both[0], data, judged=both[1], rng=rng)
+        assert [(leak.period, leak.seen) for leak in found] == [("learned", "days")] * is_named
+
     def test_another_ranker_from_a_day_on_is_no_leak(self, rng):
         """Its score knows where items are shown in the days that judge, not before."""
         world = BENCH.World(rng, queries=500)
