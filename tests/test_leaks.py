@@ -186,6 +186,20 @@ class TestAfter:
         assert rate.size > 0.95
         assert rate.false_alarm < 1e-20
 
+    def test_false_alarms_are_shared_by_all_features(self, rng):
+        """The same leak is ten times less sure among ten features as it is alone."""
+        query, item = np.divmod(np.arange(1000), 10)
+        clicks = rng.binomial(40, 0.2 / (item + 1))
+        log = ClickLog(query, item, 1 / (item + 1), clicks, impressions=np.full(1000, 40))
+        bounds = []
+        for n_others in (0, 9):
+            table = np.column_stack([clicks / 40, np.ones((1000, n_others))])
+            data = RankingDataset.from_arrays(X=table, y=np.zeros(1000), qid=query)
+            (leak,) = find_leaks(log, data, rng=np.random.default_rng(SEED))
+            bounds.append(leak.false_alarm)
+        assert bounds[0] > 0
+        assert bounds[1] == pytest.approx(10 * bounds[0], rel=1e-9, abs=0)
+
     def test_of_items_over_all_queries(self, rng):
         """Each item is in ten queries: a tenth of the clicks behind its rate is those of a pair."""
         world = BENCH.World(rng, queries=1000)
