@@ -130,7 +130,7 @@ def of_logs(centre, drawn, n_clusters):
     return np.log1p(low), np.log1p(high)
 
 
-@pytest.mark.parametrize("k", [2, 5, 20])
+@pytest.mark.parametrize("k", [1, 2, 5, 20])
 def test_independent_differences_are_as_sidak_has_them(k, rng):
     """Each at 0.95^(1/k), so that all hold with 0.95."""
     n = 20_000

@@ -40,7 +40,8 @@ def test_queries_are_held_out_whole(data, log, rng):
 
 
 @pytest.mark.parametrize(
-    ("n", "holdout", "folds"), [(1, 0.2, 1), (3, 0.2, 3), (400, 0.5, 2), (10_000, 0.2, 1)]
+    ("n", "holdout", "folds"),
+    [(1, 0.2, 1), (3, 0.2, 3), (400, 0.5, 2), (2400, 0.2, 3), (10_000, 0.2, 1)],
 )
 def test_as_many_parts_as_needed_are_held_out(n, holdout, folds, rng):
     many = synthetic("tiny", n_queries=n, rng=0)

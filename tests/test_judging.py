@@ -188,6 +188,9 @@ class TestVisits:
         weights = np.concatenate(list(units.draws.blocks()))
         assert weights.shape == (5, visits.n_sessions)  # so few that each is drawn by itself
         clicks = units.clicks
+        # Each click is in one session: the shares of a row add up to 1.
+        assert clicks.sum(axis=1) == pytest.approx(np.where(counts.value > 0, 1.0, 0.0))
+        assert (counts.value > 1).any()
         once = (shown.weights.sum()) / counts.sessions.sum()
         for w, values in zip(weights, found, strict=True):
             mine = (clicks @ w) * shown.weights

@@ -186,6 +186,20 @@ class TestAfter:
         assert rate.size > 0.95
         assert rate.false_alarm < 1e-20
 
+    def test_false_alarms_are_shared_by_all_features(self, rng):
+        """The same leak is ten times less sure among ten features as it is alone."""
+        query, item = np.divmod(np.arange(1000), 10)
+        clicks = rng.binomial(40, 0.2 / (item + 1))
+        log = ClickLog(query, item, 1 / (item + 1), clicks, impressions=np.full(1000, 40))
+        bounds = []
+        for n_others in (0, 9):
+            table = np.column_stack([clicks / 40, np.ones((1000, n_others))])
+            data = RankingDataset.from_arrays(X=table, y=np.zeros(1000), qid=query)
+            (leak,) = find_leaks(log, data, rng=np.random.default_rng(SEED))
+            bounds.append(leak.false_alarm)
+        assert bounds[0] > 0
+        assert bounds[1] == pytest.approx(10 * bounds[0], rel=1e-9, abs=0)
+
     def test_of_items_over_all_queries(self, rng):
         """Each item is in ten queries: a tenth of the clicks behind its rate is those of a pair."""
         world = BENCH.World(rng, queries=1000)
@@ -274,6 +288,22 @@ class TestDays:
             ("learned", "learned", "days"),
             ("judged", "judged", "days"),
         }
+
+    @pytest.mark.parametrize(("learned", "is_named"), [(0.3, False), (0.9, True)])
+    def test_only_days_known_more_than_twice_as_well_are_told(self, rng, learned, is_named):
+        """Rates rise with the feature by 0.2 in the days that judge, and by 0.3 or 0.9 before."""
+        query, item = np.divmod(np.arange(6000), 10)
+        x, shown = rng.random(6000), np.full(6000, 200)
+        both = [
+            ClickLog(
+                query, item, np.ones(6000), rng.binomial(200, 0.1 * (1 + slope * (2 * x - 1))),
+                impressions=shown, position=item + 1,
+            )
+            for slope in (learned, 0.2)
+        ]  # fmt: skip
+        data = RankingDataset.from_arrays(X=x[:, None], y=np.zeros(6000), qid=query)
+        found = find_leaks(both[0], data, judged=both[1], rng=rng)
+        assert [(leak.period, leak.seen) for leak in found] == [("learned", "days")] * is_named
 
     def test_another_ranker_from_a_day_on_is_no_leak(self, rng):
         """Its score knows where items are shown in the days that judge, not before."""

@@ -132,6 +132,12 @@ class TestText:
         assert data.features[0, 0] == expected
         assert data.labels[0] == expected
 
+    @pytest.mark.parametrize("number", ["1.1322211623191833", "1.0219081044197083"])
+    def test_half_way_between_two_numbers(self, number):
+        # The digits are beyond 2^53: divided in float64 they are on the other side of the middle.
+        (value,) = load(f"0 qid:1 1:{number}\n".encode()).features[0]
+        assert value == np.float32(float(number))
+
     @pytest.mark.parametrize("beside", ["7", "16777217.0000000000000001"])
     def test_zero_has_no_sign(self, beside):
         # the second is too close to call, so that its row is read again, by Python

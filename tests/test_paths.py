@@ -25,7 +25,7 @@ from countersample.evaluation.ranking import ranks_of
 from countersample.rankers._task import make_task
 from countersample.rankers.served import imitate
 from countersample.training import TrainingOptions
-from countersample.tuning import Candidate, PathChoice
+from countersample.tuning import Candidate, PathChoice, number_of_steps, paths
 from countersample.tuning.paths import checkpoints_of
 from countersample.tuning.safety import compare_with
 
@@ -407,6 +407,21 @@ def test_the_ranker_is_the_mean_of_what_is_chosen(world):
     assert path.best in path.candidates
 
 
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_paths_are_brought_to_a_deviation_of_1_within_queries(world, rng, is_scaled):
+    """By a loop over queries: what their scores have in common does not count."""
+    dataset, _ = world
+    scale = rng.uniform(0.5, 2.0, dataset.n_features) if is_scaled else None
+    weights = rng.standard_normal((3, dataset.n_features)) * [[0.1], [1.0], [30.0]]
+    even = paths._Spread.of(dataset, scale).evened(np.vstack([weights, 0 * weights[:1]]))
+    features = dataset.features.astype(np.float64) * (1.0 if scale is None else scale)
+    queries = np.split(features, dataset.offsets[1:-1])
+    apart = np.concatenate([(rows - rows.mean(axis=0)) @ even.T for rows in queries])
+    np.testing.assert_allclose(np.sqrt((apart**2).mean(axis=0)), [1, 1, 1, 0], rtol=1e-9)
+    factors = even[:3] / weights
+    np.testing.assert_allclose(factors, factors[:, :1] * np.ones_like(weights), rtol=1e-9)
+
+
 def test_a_single_path_is_a_run_of_dog(world):
     """With one start and one temper, followed on everything, it is `train` up to a factor."""
     dataset, _ = world
@@ -434,6 +449,16 @@ def test_the_same_seed_gives_the_same_choice(world):
     )  # fmt: skip
     assert replace(a, seconds=0) == replace(b, seconds=0)
     assert a.candidates != c.candidates
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "batch_size", "steps"),
+    [(2, 1, 5000), (2, 7, 715), (1001, 1, 5005), (1001, 10, 501), (2, 5000, 1), (2, 5001, 1)],
+)
+def test_steps_are_enough_for_all_draws(n_queries, batch_size, steps):
+    """⌈max(5·n, 5,000) / batch size⌉: the last batch may draw more than are needed, never fewer."""
+    log = ClickLog(np.arange(n_queries), np.zeros(n_queries, int), np.ones(n_queries))
+    assert number_of_steps(log, unit="query", batch_size=batch_size) == steps
 
 
 def test_checkpoints_rise_to_the_last_step():

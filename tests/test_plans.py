@@ -202,6 +202,18 @@ def test_the_mean_gradient_is_that_of_the_risk(name, unit, objective, problem):
         assert plan.is_unbiased(examples)
 
 
+@for_random_problems
+@pytest.mark.parametrize("unit", UNITS)
+def test_snips_has_the_mean_gradient_of_the_self_normalised_risk(unit, problem):
+    """Σ v ∇f / Σ v is the gradient of the risk divided by M̄, for every unit."""
+    examples = Examples.of(problem.log, unit)
+    plan = make_plan("snips", examples)
+    drawn = mean_gradient(plan, problem.gradients(examples, plan))
+    expected = risk_gradient(problem.dataset, problem.log, problem.w) / problem.log.mean_weight
+    np.testing.assert_allclose(drawn, expected, rtol=1e-10, atol=1e-12)
+    assert (plan.probabilities * plan.multipliers).sum() == pytest.approx(1.0, rel=1e-12)
+
+
 def directions(lengths=(1.0, 1.0)):
     """Two queries of two items; the gradient of the first item's click is −length·e_q at w = 0."""
     features = np.zeros((4, 2))

@@ -158,6 +158,7 @@ def test_the_risk_equals_the_twin(unit, method, seed, objective):
     assert found.n == len(levels)
     assert found.mean == pytest.approx(u.mean(), abs=tolerance)
     assert found.deviation == pytest.approx(u.std(ddof=1), abs=tolerance)
+    assert found.standard_error == pytest.approx(found.deviation / len(u) ** 0.5, rel=1e-12)
     assert found.regularised(2) == found.mean + 2 * found.standard_error
     if method not in {"naive", "snips"}:
         expected = twin_risk(problem.data, problem.log, w, objective)
