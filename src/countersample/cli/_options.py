@@ -79,7 +79,7 @@ Suspicious = Annotated[
         "rows."
     ),
 ]
-Engine = Annotated[str | None, typer.Option(help="duckdb (the default), polars, pandas or spark.")]
+Engine = Annotated[str | None, typer.Option(help="duckdb (the default) or spark.")]
 Randomized = Annotated[
     str | None, typer.Option(help="The policy whose rankings were shuffled at random.")
 ]

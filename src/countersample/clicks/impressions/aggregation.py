@@ -345,8 +345,7 @@ def has_possible_click(schema: nw.Schema) -> nw.Expr:
     click, shown = nw.col("click"), nw.col("impressions")
     if "impressions" not in schema:
         return (click == 0) | (click == 1)
-    exact = nw.when(shown <= MOST).then(shown)  # larger ones pandas does not compare with floats
-    is_good = (shown >= 1) & (shown <= MOST) & (click >= 0) & (click <= exact)
+    is_good = (shown >= 1) & (shown <= MOST) & (click >= 0) & (click <= shown)
     for name in ("click", "impressions"):
         if schema[name].is_float():
             is_good &= nw.col(name).round(0) == nw.col(name)

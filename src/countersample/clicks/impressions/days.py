@@ -178,8 +178,6 @@ def _seconds(log: Impressions, stamp: nw.Expr) -> nw.Expr:
     """
     if log.engine == "spark":
         return stamp.cast(nw.Int64)
-    if log.engine != "duckdb":  # where a zone is the column's own
-        stamp = stamp.dt.convert_time_zone("UTC")
     return (stamp - nw.lit(datetime.combine(_EPOCH, time(), UTC))).dt.total_seconds()
 
 

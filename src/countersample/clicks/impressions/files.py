@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import glob
 import re
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from countersample._files import temporary_folder
+from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.formats import FORMATS
 from countersample.data.sources import COMPRESSED_SUFFIXES, listed, open_source
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from contextlib import ExitStack
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyarrow.fs import FileSystem
 
     from countersample.clicks.impressions.formats import Format
 
 _BLOCK = 1 << 20  # bytes
+_UNPACKED_BY_ARROW = (".gz", ".bz2", ".zst")
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NO_FILE = (
     "a pipe or a device, expected a file: a log is read more than once, so write it to one first"
@@ -83,6 +85,16 @@ class Files:
                 paths[number] = str(target / f"{number}.{self.format.name}")
                 _decompress(self.paths[number], paths[number])
         return replace(self, paths=tuple(paths), temporary=str(folder))
+
+
+@contextmanager
+def open_tables(source: str) -> Iterator[Files]:
+    """Find the files of a table that Arrow reads into memory, and name the source in every error.
+
+    Files that Arrow cannot decompress are decompressed for the time of the block.
+    """
+    with explained(source, (ValueError,)), ExitStack() as cleanup:
+        yield find_files(source).unpacked(_UNPACKED_BY_ARROW, cleanup)
 
 
 def find_files(source: str, known: Format | None = None) -> Files:

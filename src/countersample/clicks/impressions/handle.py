@@ -72,7 +72,7 @@ class Impressions(AbstractContextManager["Impressions"]):
         ``session``, ``client``, ``timestamp``, ``policy``, ``impressions``, ``propensity``,
         ``context``, ``value`` that it has.
     engine : str
-        Where it is counted: duckdb, polars, pandas or spark.
+        Where it is counted: duckdb or spark.
     source : str
         What it was read from.
     has_text_ids : bool

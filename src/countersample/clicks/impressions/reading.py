@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals as nw
 
-from countersample.clicks.impressions.engines import (
-    ENGINES,
-    Pandas,
-    engine_of,
-    find_engine,
-    make_engine,
-)
+from countersample.clicks.impressions.engines import ENGINES, find_engine, make_engine
+from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.handle import Impressions, Opened
 from countersample.clicks.impressions.preparing import Preparation
 from countersample.clicks.impressions.readers import find_reader
@@ -27,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
+    from countersample.clicks.impressions.engines import Engine
 
 _DEFAULT = next(iter(ENGINES))
 
@@ -75,8 +72,8 @@ def read_impressions(
     features : sequence of str
         The log's own columns of numbers that are features of what was shown: ``["price"]``. A query
         and item have the mean over their impressions; see `read_features`.
-    engine : {"duckdb", "polars", "pandas", "spark"}, optional
-        Where the log is counted: DuckDB for files, and for a data frame where it is.
+    engine : {"duckdb", "spark"}, optional
+        The engine that counts the log: by default Spark for a frame of Spark, else DuckDB.
     master : str, optional
         The Spark master, such as ``spark://host:7077``; all cores of this machine by default.
     memory_limit : str, optional
@@ -160,23 +157,35 @@ def _read_frame(
     cleanup: ExitStack,
 ) -> Impressions:
     native = as_narwhals(source, "neither a path nor a data frame")
-    home = engine_of(native.implementation)
+    kind = native.implementation
+    home = next((each for each in ENGINES.values() if kind in each.implementations), None)
     chosen = home or ENGINES[_DEFAULT] if engine is None else find_engine(engine)
-    name = f"the {native.implementation.value} frame"
+    name = f"the {kind.value} frame"
     with chosen.explained(name):
-        frame = preparation.select(native.lazy())
-        if isinstance(native, nw.DataFrame) or chosen is not home:
+        with explained(name, _errors_of(kind, home)):
+            frame = preparation.select(native.lazy())
+        if chosen is not home:
             _check_objects(frame)
             made = make_engine(chosen, cleanup, settings)
-            table = (home or Pandas).collect(frame, name)
+            with explained(name, _errors_of(kind, home)):
+                table = frame.collect(backend="pyarrow").to_arrow()
             frame = nw.from_native(made.from_arrow(table)).lazy()
         elif any(settings.values()):
             raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
         return Impressions(preparation.finish(frame), chosen.name, name)
 
 
+def _errors_of(kind: nw.Implementation, home: type[Engine] | None) -> tuple[type[Exception], ...]:
+    """Return the errors of the library whose frame is read, beside those of Arrow and narwhals."""
+    if home is not None:
+        return home.errors()
+    if kind is nw.Implementation.POLARS:
+        return (import_module("polars").exceptions.PolarsError,)
+    return ()
+
+
 def _check_objects(frame: nw.LazyFrame[Any]) -> None:
-    """Refuse a column of pandas objects that are not all text before Arrow stumbles over it."""
+    """Reject a column of pandas objects of several types, with a clearer error than Arrow's."""
     for name, dtype in frame.collect_schema().items():
         if dtype == nw.Object:
             values = frame.select(name).collect()[name].drop_nulls().to_list()

@@ -105,7 +105,7 @@ def write_training_shards(
     engine = find_engine(log.engine)
     known_items, names = _features(features, has_text_ids=log.has_text_ids)
     with ExitStack() as kept:
-        groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
+        groups = kept.enter_context(engine.store(aggregation.group(log.frame), log.source))
         said = log.problems(groups).sentence(has_impressions="impressions" in log.columns)
         if said is not None and missing == "error":
             raise DataError(f"{log.source}: {said}; correct them, or take missing='skip'")

@@ -64,18 +64,18 @@ def tally(
     check_total(log)
     engine = find_engine(log.engine)
     with ExitStack() as kept:
-        groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
+        groups = kept.enter_context(engine.store(aggregation.group(log.frame), log.source))
         problems = log.problems(groups)
         if problems.n_rows == problems.n_invalid:
             return Tally(problems, None, None)
         sessions = log.sessions_of_queries()
         if sessions is not None:
-            sessions = kept.enter_context(engine.kept(sessions, log.source))
+            sessions = kept.enter_context(engine.store(sessions, log.source))
         pairs = _pairs(log, groups, sessions) if with_pairs else None
         parts: tuple[nw.LazyFrame[Any], ...] = (groups,)
         has_text_items = log.has_text_ids
         if _size(log, groups) > most_groups:
-            pairs_clicked = engine.kept(aggregation.clicked_pairs(groups), log.source)
+            pairs_clicked = engine.store(aggregation.clicked_pairs(groups), log.source)
             parts = aggregation.split_unclicked(groups, kept.enter_context(pairs_clicked))
             has_text_items = has_text_items and not _size(log, aggregation.named_items(groups))
         counts = assemble(
