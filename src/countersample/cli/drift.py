@@ -48,7 +48,7 @@ def check_drift(
     table = None
     if features is not None:
         table = read_features(features, encoder=encoder, join_queries=join_queries)
-    with _opened(path, of_log, against) as after, _opened(against, of_log, path) as before:
+    with _open(path, of_log, against) as after, _open(against, of_log, path) as before:
         found = find_drift(after, before, features=table, features_before=was)
     if report is not None:
         command = shlex.join(["countersample", *sys.argv[1:]])
@@ -79,12 +79,12 @@ def _show_drift(found: Drift) -> None:
         _show.paragraph(f"Note: {note}")
 
 
-def _opened(path: str, of_log: dict[str, Any], other: str) -> Impressions:
-    """Open a log or counts; how raw rows are read is said of the other log, where that is raw."""
+def _open(path: str, of_log: dict[str, Any], other: str) -> Impressions:
+    """Open a log; options that describe raw rows do not apply to an aggregated log beside one."""
     from countersample.cli.logs import open_log
-    from countersample.clicks.impressions.counted.reading import counts_at
+    from countersample.clicks.impressions.aggregated import is_aggregated
 
-    if counts_at(path) and not counts_at(other):
+    if is_aggregated(path) and not is_aggregated(other):
         raw = ("reader", "columns", "context", "values", "engine", "master")
         of_log = of_log | dict.fromkeys(raw) | {"positions_from": 1, "suspicious": "keep"}
     return open_log(path, **of_log)

@@ -1,4 +1,4 @@
-"""``countersample log``: raw logs of impressions, checked."""
+"""``countersample log``: check a log, compare it with another, aggregate it by day."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from countersample.cli import _show, days, drift
+from countersample.cli import _show, drift
 from countersample.cli._options import (
     Columns,
     Context,
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions import Impressions, LogCheck, PositionCounts
     from countersample.propensity import Support
 
-app = typer.Typer(help="Raw logs: what was shown where, and clicked.", no_args_is_help=True)
+app = typer.Typer(help="Logs of results that were shown and clicked.", no_args_is_help=True)
 
 LOG_HELP = (
     "The log: Parquet, CSV, TSV or JSON lines (compressed too): a file, a folder, a 'glob*'; or a "
-    "folder with ubi_queries and ubi_events, or of counts (log count)."
+    "folder with ubi_queries and ubi_events, or of days (log count)."
 )
 _SHOWN = 20  # positions in the terminal; the picture and the JSON have all
 _BAR_WIDTH = 30
@@ -46,8 +46,67 @@ _CONTEXTS = 6
 _NEEDS_FEATURES = "it needs the features of items, which fit is given"
 
 
-app.command()(days.count)
-app.command()(days.forget)
+@app.command()
+def count(
+    path: Annotated[str, typer.Argument(help="The log of a day, or of several days.")],
+    *,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="The folder of the aggregated log, one folder per day."),
+    ],
+    day: Annotated[
+        str | None, typer.Option(help="The day of a log without timestamps: 2026-03-31.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace days that exist.")] = False,
+    missing: Annotated[
+        str, typer.Option(help="error or skip: reject or leave out impossible rows.")
+    ] = "error",
+    reader: Reader = None,
+    columns: Columns = None,
+    context: Context = None,
+    values: Values = None,
+    join_queries: JoinQueries = False,
+    positions_from: PositionsFrom = 1,
+    suspicious: Suspicious = "keep",
+    engine: Engine = None,
+    master: Master = None,
+    memory_limit: MemoryLimit = None,
+    temp_dir: TempDir = None,
+    json: Json = False,
+) -> None:
+    """Aggregate a log by day: Parquet that every command reads as a log."""
+    from countersample._params import choice
+    from countersample.clicks.impressions import count_days
+
+    choice("--missing", missing, ("error", "skip"))
+    with open_log(
+        path, reader=reader, columns=columns, context=context, values=values,
+        join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
+        engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
+    ) as log:  # fmt: skip
+        days = count_days(log, out, day=day, replace=replace, skip_impossible=missing == "skip")
+    if json:
+        _show.as_json(
+            {"out": str(out), "days": [{**asdict(each), "day": str(each.day)} for each in days]}
+        )
+        return
+    _show.table(
+        ("day", "impressions", "clicks", "sessions", "size"),
+        [
+            (
+                str(each.day),
+                f"{each.n_impressions:,}",
+                f"{each.n_clicks:,}",
+                "not logged" if each.n_sessions is None else f"{each.n_sessions:,}",
+                _show.size(each.n_bytes),
+            )
+            for each in days
+        ],
+    )
+    for each in days:
+        for warning in each.warnings:
+            _show.paragraph(f"Warning: {each.day}: {warning}")
+    _show.line(f"The aggregated log is in {out}")
 
 
 @app.command()
@@ -75,9 +134,7 @@ def check(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(
-            help="An earlier log, or counts: say what changed, and exit with 3 if anything did."
-        ),
+        typer.Option(help="An earlier log: report what changed, and exit with 3 if anything did."),
     ] = None,
     features: Annotated[
         Path | None, typer.Option(help="With --against: compare features of what was shown, too.")

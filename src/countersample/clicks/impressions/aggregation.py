@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
-from countersample.clicks.impressions.columns import FEATURE, INTEGER
+from countersample.clicks.impressions.columns import FEATURE, INTEGER, NONE
 from countersample.clicks.impressions.counts import MAX_POSITION
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ def keys(frame: nw.LazyFrame[Any]) -> list[str]:
 def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return impressions, clicks and value of each query, item, position and context, lazily.
 
-    They are of the rows that are possible; `describe_rows` tells of the others.
+    Only possible rows are counted; `describe_rows` counts the others.
     """
     schema = frame.collect_schema()
     by = keys(frame)
-    # Sums are wide in some engines; what is counted row by row fits in 32 bits.
+    # Some engines return wide sums; the number of rows of a log fits in 32 bits.
     fits = nw.Int64 if "impressions" in schema else nw.Int32
     return group_by(frame, by).select(
         *by,
@@ -107,22 +107,35 @@ def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     )
 
 
-def group_by(frame: nw.LazyFrame[Any], by: list[str]) -> nw.LazyFrame[Any]:
-    """Return rows, impressions, clicks and value of each group of possible rows, lazily."""
+def group_by(frame: nw.LazyFrame[Any], by: list[str], *more: str) -> nw.LazyFrame[Any]:
+    """Return impressions, clicks, value and the sums of `more` columns per group, lazily.
+
+    Only possible rows are counted. If rows stand for several impressions, these are added up.
+    """
     schema = frame.collect_schema()
     click = nw.col("click")
-    made = {"position": nw.col("position").cast(nw.Int32), "clicks": click.cast(nw.Int64)}
-    sums = {"clicks": nw.col("clicks").sum()}
-    if "impressions" in schema:
-        made["impressions"] = nw.col("impressions").cast(nw.Int64)
-        sums["impressions"] = nw.col("impressions").sum()
+    shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
+    columns = {
+        "position": nw.col("position").cast(nw.Int32),
+        "clicks": click.cast(nw.Int64),
+        "impressions": shown.cast(nw.Int64),
+    }
     if "value" in schema:
         worth = nw.when(click > 0).then(nw.col("value")).otherwise(nw.lit(0))
-        made["value"] = worth.cast(nw.Float64)
-        sums["value"] = nw.col("value").sum()
-    rows = frame.filter(is_possible(frame)).select(*(k for k in by if k != "position"), **made)
-    groups = rows.group_by(*by).agg(nw.len().alias("rows"), **sums)
-    return groups if "impressions" in schema else groups.with_columns(impressions=nw.col("rows"))
+        columns["value"] = worth.cast(nw.Float64)
+    rows = frame.filter(is_possible(frame)).select(
+        *(key for key in by if key != "position"), *more, **columns
+    )
+    sums = [name for name in ("clicks", "impressions", "value", *more) if name in {*columns, *more}]
+    return rows.group_by(*by).agg(**{name: nw.col(name).sum() for name in sums})
+
+
+def impressions_of(frame: nw.LazyFrame[Any]) -> nw.Expr:
+    """Return the number of impressions of each row: 1 unless the log is aggregated."""
+    schema = frame.collect_schema()
+    if "impressions" not in schema:
+        return nw.lit(1)
+    return whole(has_possible_click(schema), nw.col("impressions"))
 
 
 def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -130,15 +143,41 @@ def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 
     Rows without a session count as the impressions of position 1 among them, and at least once.
     """
-    visits = (
-        frame.filter(is_possible(frame))
-        .select("query_id", "session", top=mark(nw.col("position") == 1))
-        .group_by("query_id", "session")
-        .agg(top=nw.col("top").sum())
+    rows = frame.filter(is_possible(frame))
+    has_counts = "sessions" in frame.collect_schema()
+    session = "sessions" if has_counts else "session"
+    top = nw.when(nw.col("position") == 1).then(impressions_of(frame)).otherwise(nw.lit(0))
+    nameless = (
+        rows.filter(nw.col(session).is_null())
+        .select("query_id", n=top)
+        .group_by("query_id")
+        .agg(nw.col("n").sum())
     )
-    without = nw.when(nw.col("top") > 0).then(nw.col("top")).otherwise(nw.lit(1))
-    n = nw.when(nw.col("session").is_null()).then(without).otherwise(nw.lit(1))
-    return visits.select("query_id", n=n).group_by("query_id").agg(sessions=nw.col("n").sum())
+    at_least_one = nw.when(nw.col("n") > 0).then(nw.col("n")).otherwise(nw.lit(1))
+    if has_counts:
+        named = group_visits(frame).select("query_id", n=nw.col("sessions").cast(nw.Int64))
+    else:
+        sessions = rows.filter(~nw.col("session").is_null()).select("query_id", "session").unique()
+        named = sessions.group_by("query_id").agg(nw.len().alias("n"))
+        named = named.select("query_id", n=nw.col("n").cast(nw.Int64))
+    both = [named, nameless.select("query_id", n=at_least_one.cast(nw.Int64))]
+    return nw.concat(both).group_by("query_id").agg(sessions=nw.col("n").sum())
+
+
+def group_visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the ``sessions`` of an aggregated log per query, time and set of policies, lazily.
+
+    They are the same in all such rows. ``is_mixed`` is 1 if the sessions saw several policies.
+    """
+    schema = frame.collect_schema()
+    policies = "session_policies" if "session_policies" in schema else "policy"
+    by = [name for name in ("query_id", "timestamp", policies) if name in schema]
+    is_mixed = nw.lit(0)
+    if "session_policies" in schema and "policy" in schema:
+        is_mixed = mark(nw.col("session_policies") != nw.col("policy").fill_null(NONE))
+    rows = frame.filter(is_possible(frame) & ~nw.col("sessions").is_null())
+    visits = rows.select(*by, "sessions", is_mixed=is_mixed).group_by(*by)
+    return visits.agg(nw.col("sessions").max(), nw.col("is_mixed").max())
 
 
 def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -181,13 +220,10 @@ def visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return frame.filter(is_possible(frame)).select("query_id", "session").unique()
 
 
-def clicks_of_sessions(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any]:
-    """Return what was clicked by each session, lazily, of possible rows, and what it is worth.
-
-    With `more` columns they are told apart by these as well.
-    """
+def clicks_of_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the clicks of each session and their value, lazily, in possible rows."""
     worth = nw.col("value") if "value" in frame.collect_schema() else nw.col("click")
-    by = [*keys(frame), *more, "session"]
+    by = [*keys(frame), "session"]
     clicked = frame.filter(is_possible(frame) & (nw.col("click") > 0))
     rows = clicked.select(
         *(key for key in by if key != "position"),
@@ -197,35 +233,48 @@ def clicks_of_sessions(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any
     return rows.group_by(*by).agg(value=nw.col("value").sum())
 
 
-def group_weights(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any]:
-    """Return Σ value/propensity of each group, lazily, over its possible rows that have clicks.
+def with_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return a log with ``weight`` (value/propensity) of its rows that have clicks, lazily.
 
-    The value of a row is its clicks, where the log does not say more. ``clicked`` counts the rows,
-    ``good`` those among them whose propensity is within (0, 1].
+    The value of a row is its clicks, unless the log has values. ``clicked`` marks possible rows
+    with clicks, ``good`` those whose propensity is within (0, 1].
     """
     click, propensity = nw.col("click"), nw.col("propensity")
     clicked = is_possible(frame) & (click > 0)
     is_good = clicked & (propensity > 0) & (propensity <= 1)
     divisor = nw.when(is_good).then(propensity).otherwise(nw.lit(1.0))
     worth = nw.col("value") if "value" in frame.collect_schema() else click
-    by = [*keys(frame), *more]
-    rows = frame.select(
-        *by,
+    return frame.with_columns(
         weight=nw.when(is_good).then(worth / divisor).otherwise(nw.lit(0.0)),
         clicked=mark(clicked),
         good=mark(is_good),
     )
+
+
+def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return Σ value/propensity of each group, lazily, over its possible rows that have clicks."""
+    rows = with_weights(frame).filter(nw.col("clicked") > 0)
     sums = {name: nw.col(name).sum() for name in ("weight", "clicked", "good")}
-    return rows.filter(nw.col("clicked") > 0).group_by(*by).agg(**sums)
+    return rows.group_by(*keys(frame)).agg(**sums)
 
 
-def total_shown(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return the impressions of all possible rows of a log that was counted before, lazily.
+def describe_totals(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the impressions of all possible rows of an aggregated log, and its bad sessions.
 
-    Their sum is a float, which is exact as far as there may be so many, and wraps nowhere.
+    The impressions are added up as floats, which do not wrap. Sessions are bad if they are not
+    whole numbers from 1; missing ones are rows without a session.
     """
+    schema = frame.collect_schema()
+    is_bad = nw.lit(0)
+    if "sessions" in schema:
+        sessions = nw.col("sessions")
+        is_good = (sessions >= 1) & (sessions <= MOST)
+        if schema["sessions"].is_float():
+            is_good &= sessions.round(0) == sessions
+        is_bad = mark(~is_good & ~sessions.is_null())
     rows = frame.filter(is_possible(frame))
-    return rows.select(shown=nw.col("impressions").cast(nw.Float64)).select(nw.col("shown").sum())
+    columns = rows.select(shown=nw.col("impressions").cast(nw.Float64), bad_sessions=is_bad)
+    return columns.select(nw.col("shown").sum(), nw.col("bad_sessions").sum())
 
 
 def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:

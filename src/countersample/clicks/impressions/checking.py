@@ -6,7 +6,11 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
+
 from countersample._frames import Tabular
+from countersample.clicks.impressions.aggregation import impressions_of
+from countersample.clicks.impressions.assembling import integers
 from countersample.clicks.impressions.columns import NONE
 from countersample.clicks.impressions.tallying import MOST_GROUPS, check_total, tally
 from countersample.errors import DataError, ParameterError
@@ -39,11 +43,12 @@ class LogCheck(Tabular):
         counted together by query (`PositionCounts.rest`).
     n_sessions, n_without_session, n_mixed : int, optional
         Sessions; rows without one; sessions whose rows are of several policies, as interleaving
-        makes them. None for a log without sessions.
+        makes them. None for a log without sessions. An aggregated log counts a session once per
+        query and day.
     suspicious : Suspicious, optional
-        Sessions, clients and rows that look wrong; None for a log without sessions.
+        Sessions, clients and rows that look wrong; None for a log without ids of sessions.
     policies : dict, optional
-        Rows by policy.
+        Rows by policy; of an aggregated log, impressions.
     n_items, n_pairs, n_moved, n_repeated : int
         Items, query-item pairs, those seen at several positions, and those shown more often than
         their query has sessions.
@@ -162,7 +167,7 @@ def check(
     n_sessions = None if sessions is None else sessions.n_sessions
     problems, counts, pairs = tally(
         log,
-        n_sessions=None if "impressions" in columns else n_sessions,
+        n_sessions=None if "impressions" in columns and "sessions" not in columns else n_sessions,
         with_pairs=True,
         most_groups=most_groups,
     )
@@ -190,7 +195,7 @@ def check(
 
 
 def _policies(log: Impressions) -> dict[str, int]:
-    rows = log.frame.group_by("policy").agg(log.row_count.alias("rows"))
-    table = log.collect(rows)
-    found = zip(table["policy"].to_pylist(), table["rows"].to_pylist(), strict=True)
-    return dict(sorted((policy or NONE, rows) for policy, rows in found))
+    rows = log.frame.select("policy", rows=impressions_of(log.frame)).group_by("policy")
+    table = log.collect(rows.agg(nw.col("rows").sum()))
+    pairs = zip(table["policy"].to_pylist(), integers(table["rows"]).tolist(), strict=True)
+    return dict(sorted((policy or NONE, n_rows) for policy, n_rows in pairs))

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 REQUIRED = ("query_id", "item_id", "position", "click")
 OPTIONAL = (
     "session", "client", "timestamp", "policy", "impressions", "propensity", "context", "value",
-    "event",
+    "event", "sessions", "session_policies",
 )  # fmt: skip
+#: Columns of an aggregated log alone: ignored in a log without ``impressions``.
+AGGREGATED = ("sessions", "session_policies")
 CANONICAL = (*REQUIRED, *OPTIONAL)
 IDS = ("query_id", "item_id")
 INTEGER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # ids of a text file that may mean numbers: 7, not 07
@@ -26,8 +28,8 @@ _NUMBER = r"^[+-]?(?:[0-9]{1,99}(?:\.[0-9]{0,99})?|\.[0-9]{1,99})(?:e[+-]?[0-9]{
 _BLANKS = " \t\n\r\f\v"
 NONE = "(none)"  # the context, or the policy, of a row that has none
 FEATURE = "feature_"  # what the log's own features are called within, with their numbers
-_NUMBERS = ("position", "click", "impressions", "propensity", "value")
-_TEXTS = ("policy", "event")
+_NUMBERS = ("position", "click", "impressions", "propensity", "value", "sessions")
+_TEXTS = ("policy", "event", "session_policies")
 MIXED = "{name} has values of mixed types, expected all integers or all text: make them one"
 
 
@@ -67,12 +69,13 @@ def resolve(
         )
     if has_values and names["impressions"] in found:
         raise DataError(
-            f"values are for a log with a row for each event, and this one has impressions "
-            f"({names['impressions']!r}), as one that was counted before: leave them out, and give "
-            "what the clicks of a row are worth in a column 'value'"
+            f"values are for a log with one row per event, and this log is aggregated: it has "
+            f"impressions ({names['impressions']!r}). Leave out the values, and give the value of "
+            "the clicks of a row in a column 'value'"
         )
     left_out = {"click", "value"} if has_values else set()
     left_out |= {"context"} if context else set()
+    left_out |= set() if names["impressions"] in found else {*AGGREGATED}
     return {name: own for name, own in names.items() if own in found and name not in left_out}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
 
+from countersample.clicks.impressions.aggregation import impressions_of
 from countersample.clicks.impressions.assembling import integers
 from countersample.errors import DataError, ParameterError
 
@@ -39,7 +40,7 @@ class Days:
     ----------
     days : tuple of date
     rows : tuple of int
-        The rows of each.
+        The rows of each; of an aggregated log, the impressions.
     """
 
     days: tuple[date, ...]
@@ -109,8 +110,8 @@ def days_of(log: Impressions) -> Days:
         Where the log has no timestamps, or they are not times.
     """
     days = log.frame.with_columns(day=_clock(log).day)
-    rows = days.group_by("day").agg(log.row_count.alias("rows"))
-    table = log.collect(rows.filter(~nw.col("day").is_null()))
+    rows = days.select("day", rows=impressions_of(log.frame)).group_by("day")
+    table = log.collect(rows.agg(nw.col("rows").sum()).filter(~nw.col("day").is_null()))
     found: dict[date, int] = {}
     for value, n in zip(table["day"].to_pylist(), integers(table["rows"]).tolist(), strict=True):
         when = _as_day(value)

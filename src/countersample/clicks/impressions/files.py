@@ -122,7 +122,11 @@ def find_files(source: str, known: Format | None = None) -> Files:
         return Files(source, (source,), known or format_of(source) or FORMATS[0], source)
     if glob.has_magic(source):
         matches = glob.glob(source, recursive=True)  # noqa: PTH207 (it may be absolute)
-        files = _distinct(found for found in map(Path, sorted(matches)) if not found.is_dir())
+        files = _distinct(match for match in map(Path, sorted(matches)) if not match.is_dir())
+        if not files:  # folders, such as some days of an aggregated log
+            files = tuple(
+                file for match in sorted(matches) for file in _in_folder(Path(match), formats)
+            )
         if files:
             base = str(Path(re.split(r"[*?[]", source)[0] + "x").parent)
             return Files(source, files, known or _one_format(source, files), base)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.files import Files
 
 
+#: Metadata of Parquet that says whether text ids may mean numbers, as in the CSV they came from.
+TEXT_IDS = b"countersample.text_ids"
 BATCH = 1 << 15  # rows at a time of what is read as a stream
 
 
@@ -61,6 +63,10 @@ class Format(ABC):
         """
         yield from self.read(files).select(list(columns)).to_batches(max_chunksize=BATCH)
 
+    def may_have_numbers(self, files: Files) -> bool:  # noqa: ARG002 (for Parquet)
+        """Return whether text ids may mean numbers."""
+        return self.has_text_ids
+
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:  # noqa: B027 (few do)
         """Refuse files that do not fit together, before they are opened."""
 
@@ -75,6 +81,18 @@ class Parquet(Format):
         partitioning = None if files.folder is None else "hive"
         source = paths[0] if files.is_remote else paths  # which may be a folder
         return dataset.dataset(source, filesystem=system, partitioning=partitioning)
+
+    def metadata(self, files: Files) -> dict[bytes, bytes]:
+        """Return the metadata of the first file, if it is on this machine."""
+        from pyarrow import parquet  # noqa: PLC0415 (heavy, only where used)
+
+        if files.is_remote:
+            return {}
+        with explained(files.paths[0], (ValueError,)):
+            return parquet.read_schema(files.paths[0]).metadata or {}
+
+    def may_have_numbers(self, files: Files) -> bool:  # noqa: D102 (as in Format)
+        return self.metadata(files).get(TEXT_IDS) == b"true"
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         return self.open(files).to_table()

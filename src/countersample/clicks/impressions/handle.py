@@ -24,6 +24,7 @@ from countersample.clicks.impressions.joining import RowPropensities
 from countersample.clicks.impressions.suspicion import (
     Sessions,
     Suspicious,
+    describe_session_counts,
     describe_sessions,
     find_suspicious,
     left_out,
@@ -32,7 +33,6 @@ from countersample.clicks.impressions.suspicion import (
 from countersample.clicks.impressions.tallying import (
     MOST_GROUPS,
     check_total,
-    problems_of_rows,
     tally,
 )
 from countersample.clicks.impressions.visits import visits_of
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from countersample.clicks.impressions.aggregation import Problems
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.days import Days
     from countersample.clicks.impressions.visits import Visits
@@ -70,7 +69,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     frame : narwhals.LazyFrame
         The canonical columns: ``query_id``, ``item_id``, ``position``, ``click``, and those of
         ``session``, ``client``, ``timestamp``, ``policy``, ``impressions``, ``propensity``,
-        ``context``, ``value`` that it has.
+        ``context``, ``value``, ``sessions``, ``session_policies`` that it has.
     engine : str
         Where it is counted: duckdb or spark.
     source : str
@@ -152,8 +151,13 @@ class Impressions(AbstractContextManager["Impressions"]):
         to find them.
         """
         if "session" not in self.columns:
+            remedy = (
+                ": this log is aggregated, so leave them out when you count a day "
+                "(countersample log count --suspicious drop)"
+            )
             raise DataError(
                 f"{self.source}: no column 'session', so sessions that look wrong cannot be told"
+                + (remedy if "impressions" in self.columns else "")
             )
         check_total(self)
         found = find_suspicious(self.frame, self.collect)
@@ -234,7 +238,7 @@ class Impressions(AbstractContextManager["Impressions"]):
             raise DataError(f"{self.source}: no column 'propensity'")
         weight = np.zeros(len(counts))
         for share, part in weighted_days(self):
-            table = part.weights_of_rows()
+            table = part.collect(aggregation.group_weights(part.frame))
             bad = (integers(table["clicked"]).sum() - integers(table["good"]).sum()).item()
             if bad:
                 raise DataError(
@@ -254,11 +258,6 @@ class Impressions(AbstractContextManager["Impressions"]):
         mean[(counts.clicks > 0) & (counts.value == 0)] = 1.0
         return RowPropensities(np.minimum(mean, 1.0))  # NaN stays
 
-    @property
-    def row_count(self) -> nw.Expr:
-        """How rows of the log are counted in a group of rows of the frame."""
-        return nw.len()
-
     def check_no_half_life(self, what: str) -> None:
         """Refuse a half-life where all days count alike."""
         if self.half_life is not None:
@@ -267,18 +266,17 @@ class Impressions(AbstractContextManager["Impressions"]):
                 "day counts alike"
             )
 
-    def problems(self, groups: nw.LazyFrame[Any]) -> Problems:
-        """Count impossible rows; `groups` are those of `aggregation.group`."""
-        return problems_of_rows(self, groups)
-
     def sessions_of_queries(self) -> nw.LazyFrame[Any] | None:
-        """Return S_q, the sessions of each query, lazily; None where the log has no ids of them."""
-        if "session" not in self.columns or "impressions" in self.columns:
+        """Return S_q, the sessions of each query, lazily; None if the log has none."""
+        has_ids = "session" in self.columns and "impressions" not in self.columns
+        if not has_ids and "sessions" not in self.columns:
             return None
         return aggregation.group_sessions(self.frame)
 
     def describe_sessions(self) -> Sessions | None:
-        """Count sessions, and what looks wrong about them; None where the log has none."""
+        """Count sessions, and what looks wrong about them; None if the log has none."""
+        if "sessions" in self.columns:
+            return describe_session_counts(self.frame, self.collect)
         if "session" not in self.columns:
             return None
         return describe_sessions(self.frame, self.collect)
@@ -286,19 +284,6 @@ class Impressions(AbstractContextManager["Impressions"]):
     def visits(self, counts: PositionCounts) -> Visits | None:
         """Return the sessions one by one, for intervals; None where they cannot be told."""
         return visits_of(self, counts)
-
-    def pages(self) -> pa.Table:
-        """Return impressions and clicks by query, context, policy, bucket and position.
-
-        A bucket is one of 256, by the client of a row, its session or its query.
-        """
-        from countersample.clicks.impressions.counted import tables  # noqa: PLC0415 (is above)
-
-        return tables.pages_of(self)
-
-    def weights_of_rows(self) -> pa.Table:
-        """Return Σ value/propensity of each query, item, position and context."""
-        return self.collect(aggregation.group_weights(self.frame))
 
     def collect(self, frame: nw.LazyFrame[Any]) -> pa.Table:
         """Compute what was derived from `frame` where the log is; return it as an Arrow table."""

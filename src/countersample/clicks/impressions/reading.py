@@ -49,9 +49,9 @@ def read_impressions(
     ----------
     source : path, glob, address or data frame
         Parquet (a file, a folder, a glob, partitioned), CSV, TSV or JSON lines, compressed too; a
-        folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; a folder that
-        `count_days` wrote, or some of its days; or a data frame of pandas, polars, pyarrow, DuckDB
-        or Spark.
+        folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; or a data
+        frame of pandas, polars, pyarrow, DuckDB or Spark. A log may be aggregated: with a column
+        ``impressions``, a row stands for so many impressions; see `count_days`.
     reader : {"ubi", "metarank", "baidu-ultr", "yandex", "open-bandit", "expedia"}, optional
         Whose log the files are, where its columns are not named as here.
     columns : mapping, optional
@@ -99,21 +99,6 @@ def read_impressions(
         "memory_limit": memory_limit,
         "temp_dir": None if temp_dir is None else os.fspath(temp_dir),
     }
-    if isinstance(source, str | os.PathLike):
-        from countersample.clicks.impressions.counted import reading  # noqa: PLC0415 (it is above)
-
-        folders = reading.counts_at(os.fspath(source))
-        if folders:
-            only_raw = {
-                "reader": reader, "columns": columns, "context": context, "values": values,
-                "positions_from": None if positions_from == 1 else positions_from,
-                "engine": None if engine == _DEFAULT else engine, "master": master,
-                "features": tuple(features) or None,
-            }  # fmt: skip
-            return reading.read_counts(
-                os.fspath(source), folders, given=only_raw, join_queries=join_queries,
-                settings=settings,
-            )  # fmt: skip
     with ExitStack() as cleanup:
         if isinstance(source, str | os.PathLike):
             log = _read_files(os.fspath(source), reader, preparation, engine, settings, cleanup)
@@ -190,6 +175,8 @@ def _check_objects(frame: nw.LazyFrame[Any]) -> None:
         if dtype == nw.Object:
             values = frame.select(name).collect()[name].drop_nulls().to_list()
             kinds = sorted({type(value).__name__ for value in values})
-            raise DataError(
-                f"{name} has values of type {' and '.join(kinds)}, expected one type: make them one"
-            )
+            if len(kinds) > 1:
+                raise DataError(
+                    f"{name} has values of type {' and '.join(kinds)}, expected one type: make "
+                    "them one"
+                )

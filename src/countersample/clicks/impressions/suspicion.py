@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from countersample.clicks.impressions.aggregation import KEYS, has_possible_click, mark, whole
+from countersample.clicks.impressions.aggregation import (
+    KEYS,
+    group_visits,
+    has_possible_click,
+    impressions_of,
+    is_possible,
+    mark,
+    whole,
+)
 from countersample.clicks.impressions.assembling import integers
 
 if TYPE_CHECKING:
@@ -101,16 +109,16 @@ class Sessions:
     Attributes
     ----------
     n_sessions, n_without : int
-        Sessions (None where their number is not known), and rows without one.
+        Sessions, and rows without one.
     n_mixed : int
         Sessions whose rows are of several policies, as interleaving makes them.
     suspicious : Suspicious
-        None where rows that look wrong cannot be told any more.
+        None for an aggregated log, which has no ids.
     """
 
-    n_sessions: int | None
+    n_sessions: int
     n_without: int
-    n_mixed: int | None
+    n_mixed: int
     suspicious: Suspicious | None
 
 
@@ -145,6 +153,20 @@ def describe_sessions(frame: nw.LazyFrame[Any], collect: Collect) -> Sessions:
             duplicates=int(integers(repeats["rows"].fill_null(0))[0]),
             duplicate_clicks=int(integers(repeats["clicks"].fill_null(0))[0]),
         ),
+    )
+
+
+def describe_session_counts(frame: nw.LazyFrame[Any], collect: Collect) -> Sessions:
+    """Add up the ``sessions`` of an aggregated log: a session counts once per query and day."""
+    visits = collect(group_visits(frame))
+    sessions, is_mixed = (integers(visits[name]) for name in ("sessions", "is_mixed"))
+    nameless = frame.filter(is_possible(frame) & nw.col("sessions").is_null())
+    n = collect(nameless.select(n=impressions_of(frame)).select(nw.col("n").sum()))["n"]
+    return Sessions(
+        n_sessions=int(sessions.sum()),
+        n_without=int(integers(n.fill_null(0))[0]),
+        n_mixed=int(sessions[is_mixed == 1].sum()),
+        suspicious=None,
     )
 
 

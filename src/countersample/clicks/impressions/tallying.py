@@ -58,14 +58,14 @@ def tally(
 ) -> Tally:
     """Count the rows of a log that are possible, and say how many are not.
 
-    The sessions of each query are those that the log names, unless its rows stand for several
-    impressions; without, they are the impressions of the first position.
+    The sessions of each query come from ids of sessions, or from the column ``sessions`` of an
+    aggregated log; without either they are the impressions of the first position.
     """
     check_total(log)
     engine = find_engine(log.engine)
     with ExitStack() as kept:
         groups = kept.enter_context(engine.store(aggregation.group(log.frame), log.source))
-        problems = log.problems(groups)
+        problems = problems_of_rows(log, groups)
         if problems.n_rows == problems.n_invalid:
             return Tally(problems, None, None)
         sessions = log.sessions_of_queries()
@@ -89,10 +89,16 @@ def tally(
 
 
 def check_total(log: Impressions) -> None:
-    """Refuse a log that was counted before and has more impressions than can be added up."""
+    """Reject an aggregated log with impossible sessions, or more impressions than sums can hold."""
     if "impressions" not in log.columns:
         return
-    total = log.collect(aggregation.total_shown(log.frame))["shown"][0].as_py()
+    totals = log.collect(aggregation.describe_totals(log.frame))
+    total, n_bad = (totals[name][0].as_py() for name in ("shown", "bad_sessions"))
+    if n_bad:
+        raise DataError(
+            f"{log.source}: sessions is not a whole number from 1 in {n_bad:,} rows, expected the "
+            "sessions of the query on that day, or nothing"
+        )
     if total is not None and total > aggregation.MOST:
         raise DataError(
             f"{log.source}: its impressions add up to {total:.3g}, expected at most 2^53 "

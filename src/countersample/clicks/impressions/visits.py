@@ -33,8 +33,6 @@ class Visits:
         The session of each click, and the row of the counts that it is in.
     value : float array (n_clicks,)
         What it is worth.
-    times : float array (n_visits,), optional
-        How many sessions a visit stands for, where they were counted together; 1 by default.
     """
 
     n_sessions: int
@@ -43,7 +41,6 @@ class Visits:
     clicking: Ints
     row: Ints
     value: Floats
-    times: Floats | None = None
 
 
 def visits_of(log: Impressions, counts: PositionCounts) -> Visits | None:

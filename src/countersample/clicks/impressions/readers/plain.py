@@ -24,6 +24,7 @@ class Plain(Reader):
     ) -> Opened:
         files = find_files(source)
         files.format.check(files, preparation.columns)
+        has_text_ids = files.format.may_have_numbers(files)
         native = engine.scan(files.unpacked(engine.unpacks, cleanup))
         rows = preparation.select(nw.from_native(native).lazy())
-        return Opened(rows, files.format.has_text_ids)
+        return Opened(rows, has_text_ids)
