@@ -1,4 +1,4 @@
-"""``countersample log check --against``: what changed between two logs."""
+"""``countersample log check --against``: report what changed between two logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_drift(
     *,
     json: bool,
 ) -> None:
-    """Compare two logs, print what changed, and exit with 3 where anything did."""
+    """Compare two logs, print what changed, and exit with 3 if anything did."""
     from countersample._files import check_writable
     from countersample.clicks.impressions import read_features
     from countersample.errors import ParameterError
@@ -49,33 +49,33 @@ def check_drift(
     if features is not None:
         table = read_features(features, encoder=encoder, join_queries=join_queries)
     with _open(path, of_log, against) as after, _open(against, of_log, path) as before:
-        found = find_drift(after, before, features=table, features_before=was)
+        result = find_drift(after, before, features=table, features_before=was)
     if report is not None:
         command = shlex.join(["countersample", *sys.argv[1:]])
-        write_drift_page(report, found, command=command)
+        write_drift_page(report, result, command=command)
     if json:
-        _show.as_json(found.to_dict())
+        _show.as_json(result.to_dict())
     else:
-        _show_drift(found)
+        _show_drift(result)
         if report is not None:
             _show.line(f"The page is in {report}")
-    if found.is_drift:
+    if result.is_drift:
         raise typer.Exit(DRIFT)
 
 
-def _show_drift(found: Drift) -> None:
-    for side, told in (("before", found.before), ("after", found.after)):
-        _show.line(f"{side:<7} {told['source']}: {told['impressions']:,} impressions, "
-                   f"{told['clicks']:,} clicks, {told['queries']:,} queries")  # fmt: skip
+def _show_drift(result: Drift) -> None:
+    for side, log in (("before", result.before), ("after", result.after)):
+        _show.line(f"{side:<7} {log['source']}: {log['impressions']:,} impressions, "
+                   f"{log['clicks']:,} clicks, {log['queries']:,} queries")  # fmt: skip
     _show.line()
-    if found.is_drift:
-        _table(list(found.found))
-    _show.paragraph(found.sentence)
-    rest = [change for change in found.changes if change.p_value is not None]
-    if rest and not found.is_drift:
+    if result.is_drift:
+        _table(list(result.found))
+    _show.paragraph(result.sentence)
+    rest = [change for change in result.changes if change.p_value is not None]
+    if rest and not result.is_drift:
         _show.line("The nearest to one:")
         _table(sorted(rest, key=lambda change: change.p_value or 0.0)[:_NEAREST])
-    for note in found.notes:
+    for note in result.notes:
         _show.paragraph(f"Note: {note}")
 
 

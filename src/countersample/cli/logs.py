@@ -163,20 +163,20 @@ def check(
         {"--features": features, "--features-before": features_before, "--report": report},
     )
     with open_log(path, **of_log) as log:
-        found = log.check(randomized=randomized)
-        supports = _supports(log, found, declared=randomized is not None)
+        figures = log.check(randomized=randomized)
+        supports = _supports(log, figures, declared=randomized is not None)
     if plot is not None:
         from countersample.pages.drawing import new_axes, save_picture
         from countersample.plotting import plot_click_rates
 
         figure, axes = new_axes(8, 4.5)
-        plot_click_rates(found.counts, ax=axes)
+        plot_click_rates(figures.counts, ax=axes)
         save_picture(figure, plot)
     if json:
         answers = [asdict(support) for support in supports]
-        _show.as_json({**found.to_dict(), "propensities": answers})
+        _show.as_json({**figures.to_dict(), "propensities": answers})
     else:
-        _show_check(found, supports)
+        _show_check(figures, supports)
         if plot is not None:
             _show.line(f"The click rates are drawn in {plot}")
 
@@ -217,66 +217,68 @@ def open_log(
     return log.without_suspicious() if suspicious == "drop" else log
 
 
-def _supports(log: Impressions, found: LogCheck, *, declared: bool) -> list[Support]:
+def _supports(log: Impressions, figures: LogCheck, *, declared: bool) -> list[Support]:
     """Ask what estimation would answer, of the shuffled rows where the log says which they are."""
     from countersample.clicks.impressions.tallying import tally
     from countersample.propensity import supported
 
-    answers = supported(found.counts)
-    if found.shuffled:
-        _, shuffled, _ = tally(log.of_policy(*found.shuffled))
+    answers = supported(figures.counts)
+    if figures.shuffled:
+        _, shuffled, _ = tally(log.of_policy(*figures.shuffled))
         if shuffled is not None:
             answers["randomized"] = supported(shuffled, declared=declared)["randomized"]
     return list(answers.values())
 
 
-def _show_check(found: LogCheck, supports: list[Support]) -> None:
-    counts, problems = found.counts, found.problems
-    share = 100 * found.n_moved / found.n_pairs
+def _show_check(figures: LogCheck, supports: list[Support]) -> None:
+    counts, problems = figures.counts, figures.problems
+    share = 100 * figures.n_moved / figures.n_pairs
     rows = [
         ("rows", f"{problems.n_rows:,}, of which {problems.n_invalid:,} impossible"),
         ("impressions", f"{counts.n_impressions:,}"),
         ("clicks", f"{counts.n_clicks:,}, {100 * counts.n_clicks / counts.n_impressions:.2f} %"),
-        ("sessions", _sessions_text(found)),
+        ("sessions", _sessions_text(figures)),
         ("queries", f"{len(counts.query_ids):,}"),
-        ("items", f"{found.n_items:,}"),
-        ("query-item pairs", f"{found.n_pairs:,}, {share:.1f} % of them seen at several positions"),
+        ("items", f"{figures.n_items:,}"),
+        (
+            "query-item pairs",
+            f"{figures.n_pairs:,}, {share:.1f} % of them seen at several positions",
+        ),
     ]
     if counts.has_contexts:
         rows.append(("contexts", _contexts_text(counts)))
     if (counts.value != counts.clicks).any():
         rows.append(("value of the clicks", f"{counts.value.sum():,.6g}"))
-    if found.suspicious is not None:
-        rows.append(("duplicates", f"{found.suspicious.duplicates:,}"))
-        rows.append(("sessions that clicked all", f"{found.suspicious.sessions:,}"))
-    if found.policies is not None:
-        served = ", ".join(f"{name} ({count:,} rows)" for name, count in found.policies.items())
+    if figures.suspicious is not None:
+        rows.append(("duplicates", f"{figures.suspicious.duplicates:,}"))
+        rows.append(("sessions that clicked all", f"{figures.suspicious.sessions:,}"))
+    if figures.policies is not None:
+        unit = "impressions" if "impressions" in figures.columns else "rows"
+        served = ", ".join(f"{name} ({n:,} {unit})" for name, n in figures.policies.items())
         rows.append(("policies", served))
-    if found.n_mixed:
-        rows.append(("interleaved", f"{found.n_mixed:,} sessions show items of several policies"))
-    _show.line(f"{found.source} ({found.engine})")
+    if figures.n_mixed:
+        rows.append(("interleaved", f"{figures.n_mixed:,} sessions show items of several policies"))
+    _show.line(f"{figures.source} ({figures.engine})")
     _show.pairs(rows)
     from countersample.propensity.methods import needs_features
 
-    _show_rates(found)
+    _show_rates(figures)
     _show.line("  propensities that this log can give")
     for support in supports:
         _show.line(f"    {'yes' if support.is_supported else 'no '}  {support.method}")
         why = f"down to position {support.depth}"
         if support.reason is not None:
             why = _NEEDS_FEATURES if needs_features(support.method) else support.reason
-        elif support.method == "randomized" and found.shuffled:
-            why += f", from the rows of {' and '.join(found.shuffled)}"
+        elif support.method == "randomized" and figures.shuffled:
+            why += f", from the rows of {' and '.join(figures.shuffled)}"
         _show.line(textwrap.fill(f"{why}.", 92, initial_indent=" " * 9,
                                  subsequent_indent=" " * 9))  # fmt: skip
-    for warning in found.warnings:
+    for warning in figures.warnings:
         _show.paragraph(f"Warning: {warning}")
 
 
-def _sessions_text(found: LogCheck) -> str:
-    if found.n_sessions is not None:
-        return f"{found.n_sessions:,}"
-    return "not known" if "session" in found.columns else "not logged"
+def _sessions_text(figures: LogCheck) -> str:
+    return "not logged" if figures.n_sessions is None else f"{figures.n_sessions:,}"
 
 
 def _contexts_text(counts: PositionCounts) -> str:
@@ -284,13 +286,13 @@ def _contexts_text(counts: PositionCounts) -> str:
 
     shown = np.bincount(counts.context, counts.impressions, len(counts.context_ids))
     order = np.argsort(-shown, kind="stable")
-    told = [f"{counts.context_ids[k]} ({shown[k]:,.0f} impressions)" for k in order[:_CONTEXTS]]
+    names = [f"{counts.context_ids[k]} ({shown[k]:,.0f} impressions)" for k in order[:_CONTEXTS]]
     more = len(order) - _CONTEXTS
-    return ", ".join(told + ([f"and {more:,} more"] if more > 0 else []))
+    return ", ".join(names + ([f"and {more:,} more"] if more > 0 else []))
 
 
-def _show_rates(found: LogCheck) -> None:
-    positions, impressions, clicks = found.counts.by_position
+def _show_rates(figures: LogCheck) -> None:
+    positions, impressions, clicks = figures.counts.by_position
     rates = clicks / impressions
     _show.line("  click rate by position")
     highest = max(rates[:_SHOWN].max(), 1e-12)

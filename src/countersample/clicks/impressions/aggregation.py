@@ -1,7 +1,7 @@
-"""The counting of a log, written once: it runs on every engine through narwhals.
+"""Count a log: one set of expressions, which every engine runs through narwhals.
 
-Rows are counted in groups, of one query, item, position and context. They stay where the log is;
-what is made of them is small, or arrives in pieces (`assembling`).
+Rows are counted in groups of one query, item, position and context. Groups stay in the engine;
+results are small, or arrive in batches (`assembling`).
 """
 
 from __future__ import annotations
@@ -59,34 +59,35 @@ class Problems:
     is_from_zero: bool = False
 
     def sentence(self, *, has_impressions: bool) -> str | None:
-        """Say what is wrong with the rows, or None where nothing is."""
+        """Describe what is wrong with the rows; None if nothing is."""
         clicks = (
             "more clicks than impressions, no impression, or numbers that are not whole"
             if has_impressions
             else "a click that is not 0 or 1"
         )
-        found = "" if self.position_found is None else f" (such as {self.position_found:g})"
+        example = "" if self.position_found is None else f" (such as {self.position_found:g})"
         parts = [
             (self.no_query_id, "no query_id"),
             (self.no_item_id, "no item_id"),
-            (self.bad_position, f"a position that is not a whole number from 1{found}"),
+            (self.bad_position, f"a position that is not a whole number from 1{example}"),
             (self.bad_click, clicks),
             (self.bad_value, "a click whose value is not a number of at least 0"),
         ]
-        said = [f"{count:,} with {what}" for count, what in parts if count]
-        if not said:
+        reasons = [f"{count:,} with {what}" for count, what in parts if count]
+        if not reasons:
             return None
-        told = f"{self.n_invalid:,} of {self.n_rows:,} rows are impossible: " + ", ".join(said)
+        rows = f"{self.n_invalid:,} of {self.n_rows:,} rows are impossible"
+        sentence = f"{rows}: {', '.join(reasons)}"
         if self.is_from_zero:
-            told += (
+            sentence += (
                 "; the positions seem to count from 0: say so with positions_from=0 "
                 "(--positions-from 0)"
             )
-        return told
+        return sentence
 
 
 def keys(frame: nw.LazyFrame[Any]) -> list[str]:
-    """Return what rows are counted by: query, item, position and, where it is there, context."""
+    """Return the columns of a group: query, item, position and, if the log has it, context."""
     return [*KEYS, *(["context"] if "context" in frame.collect_schema() else [])]
 
 
@@ -155,12 +156,12 @@ def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     )
     at_least_one = nw.when(nw.col("n") > 0).then(nw.col("n")).otherwise(nw.lit(1))
     if has_counts:
-        named = group_visits(frame).select("query_id", n=nw.col("sessions").cast(nw.Int64))
+        with_session = group_visits(frame).select("query_id", n=nw.col("sessions").cast(nw.Int64))
     else:
         sessions = rows.filter(~nw.col("session").is_null()).select("query_id", "session").unique()
-        named = sessions.group_by("query_id").agg(nw.len().alias("n"))
-        named = named.select("query_id", n=nw.col("n").cast(nw.Int64))
-    both = [named, nameless.select("query_id", n=at_least_one.cast(nw.Int64))]
+        with_session = sessions.group_by("query_id").agg(nw.len().alias("n"))
+        with_session = with_session.select("query_id", n=nw.col("n").cast(nw.Int64))
+    both = [with_session, nameless.select("query_id", n=at_least_one.cast(nw.Int64))]
     return nw.concat(both).group_by("query_id").agg(sessions=nw.col("n").sum())
 
 
@@ -187,26 +188,26 @@ def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     many these are (``n_0``), the least and the largest value (``low_0``, ``high_0``).
     """
     schema = frame.collect_schema()
-    own = [name for name in schema.names() if name.startswith(FEATURE)]
+    features = [name for name in schema.names() if name.startswith(FEATURE)]
     rows = frame.filter(is_possible(frame))
-    if not own:
+    if not features:
         return rows.select(*PAIR).unique()
     shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
-    made: dict[str, nw.Expr] = {}
-    found: dict[str, nw.Expr] = {}
-    for name in own:
+    columns: dict[str, nw.Expr] = {}
+    sums: dict[str, nw.Expr] = {}
+    for name in features:
         number, value = name.removeprefix(FEATURE), nw.col(name).cast(nw.Float64)
         there = ~nw.col(name).is_null()
-        made[f"n_{number}"] = nw.when(there).then(shown).otherwise(nw.lit(0)).cast(nw.Int64)
-        made[f"sum_{number}"] = nw.when(there).then(value * shown).otherwise(nw.lit(0.0))
-        made[f"low_{number}"] = made[f"high_{number}"] = value
-        found |= {
+        columns[f"n_{number}"] = nw.when(there).then(shown).otherwise(nw.lit(0)).cast(nw.Int64)
+        columns[f"sum_{number}"] = nw.when(there).then(value * shown).otherwise(nw.lit(0.0))
+        columns[f"low_{number}"] = columns[f"high_{number}"] = value
+        sums |= {
             f"n_{number}": nw.col(f"n_{number}").sum(),
             f"sum_{number}": nw.col(f"sum_{number}").sum(),
             f"low_{number}": nw.col(f"low_{number}").min(),
             f"high_{number}": nw.col(f"high_{number}").max(),
         }
-    return rows.select(*PAIR, **made).group_by(*PAIR).agg(**found)
+    return rows.select(*PAIR, **columns).group_by(*PAIR).agg(**sums)
 
 
 def group_first_position(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -278,7 +279,7 @@ def describe_totals(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 
 
 def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return what `problems_of` reads, one row, lazily."""
+    """Return the statistics that `problems_of` reads, one row, lazily."""
     schema = frame.collect_schema()
     position = nw.col("position")
     has_place, has_click, has_value = (
@@ -295,16 +296,16 @@ def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         "worthy": mark(has_click & has_value),
         "at_zero": mark(position == 0),
         "at_one": mark(position == 1),
-        "found": nw.when(is_odd).then(position).otherwise(nw.lit(None)),
+        "odd_position": nw.when(is_odd).then(position).otherwise(nw.lit(None)),
     }
-    sums = [nw.col(name).sum() for name in marks if name != "found"]
-    return frame.select(**marks).select(*sums, nw.col("found").min())
+    sums = [nw.col(name).sum() for name in marks if name != "odd_position"]
+    return frame.select(**marks).select(*sums, nw.col("odd_position").min())
 
 
 def problems_of(table: pa.Table) -> Problems:
     """Return what is wrong with the rows."""
     read = {name: table[name][0].as_py() for name in table.column_names}
-    found = read.pop("found")
+    odd_position = read.pop("odd_position")
     n = {name: int(value or 0) for name, value in read.items()}
     bad_position = n["n_rows"] - n["placed"]
     return Problems(
@@ -315,7 +316,7 @@ def problems_of(table: pa.Table) -> Problems:
         bad_position=bad_position,
         bad_click=n["n_rows"] - n["clicked"],
         bad_value=n["clicked"] - n["worthy"],
-        position_found=None if found is None else float(found),
+        position_found=None if odd_position is None else float(odd_position),
         is_from_zero=bool(
             bad_position and bad_position == n["at_zero"] and 2 * n["at_zero"] >= n["at_one"]
         ),
@@ -410,10 +411,10 @@ def _has_value(schema: nw.Schema) -> nw.Expr:
 
 
 def mark(condition: nw.Expr) -> nw.Expr:
-    """Return 1 where something is so, else 0."""
+    """Return 1 if a condition holds, else 0."""
     return nw.when(condition).then(nw.lit(1)).otherwise(nw.lit(0))
 
 
 def whole(is_good: nw.Expr, column: nw.Expr) -> nw.Expr:
-    """Return a column as whole numbers, 0 where something is not so."""
+    """Return a column as whole numbers, 0 where a condition does not hold."""
     return nw.when(is_good).then(column).otherwise(nw.lit(0)).cast(nw.Int64)

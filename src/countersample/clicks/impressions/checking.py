@@ -1,4 +1,4 @@
-"""What a raw log holds, and what is wrong with it: `check`."""
+"""Describe a log and what is wrong with it: `check`."""
 
 from __future__ import annotations
 
@@ -82,38 +82,38 @@ class LogCheck(Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should look at, a sentence each."""
-        said = []
+        """Sentences about what a person should look at."""
+        sentences = []
         wrong = self.problems.sentence(has_impressions="impressions" in self.columns)
         if wrong is not None:
-            said.append(f"{wrong}.")
-        said += [] if self.suspicious is None else self.suspicious.sentences()
+            sentences.append(f"{wrong}.")
+        sentences += [] if self.suspicious is None else self.suspicious.sentences()
         if self.has_events and "session" not in self.columns:
-            said.append(
+            sentences.append(
                 "The log has events and no sessions, so that each row is an impression of its own, "
                 "a click beside the row of what was shown, too: name the column that tells pages "
                 "of results apart with columns={'session': '…'} (--columns session=…)."
             )
         if self.n_without_session:
-            said.append(f"{self.n_without_session:,} rows have no session.")
+            sentences.append(f"{self.n_without_session:,} rows have no session.")
         if self.n_repeated:
-            said.append(
+            sentences.append(
                 f"{self.n_repeated:,} query-item pairs were shown more often than their query has "
                 "sessions: a session seems to be more than one page of results, or a page to show "
                 "an item twice; give each page its own id."
             )
         if self.counts.rest is not None:
-            said.append(
+            sentences.append(
                 "The log has so many query-item pairs that those without a click are counted "
                 "together by query: what clicks tell is the same."
             )
         if self.counts.n_clicks == self.counts.n_impressions:
-            said.append(
+            sentences.append(
                 "Every impression has a click: rows for what was shown and not clicked are missing."
             )
         if not self.counts.n_clicks:
-            said.append("The log has no click: there is nothing to learn from.")
-        return tuple(said)
+            sentences.append("The log has no click: there is nothing to learn from.")
+        return tuple(sentences)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return impressions, clicks and click rate of each position."""
@@ -156,9 +156,9 @@ def check(
     """Validate and describe a log; see `Impressions.check`."""
     columns = log.columns
     policies = _policies(log) if "policy" in columns else None
-    named = [policy for policy in policies or {} if policy != NONE]
-    if randomized is not None and randomized not in named:
-        served = ", ".join(named) if named else "none: the log has no column 'policy'"
+    names = [policy for policy in policies or {} if policy != NONE]
+    if randomized is not None and randomized not in names:
+        served = ", ".join(names) if names else "none: the log has no column 'policy'"
         raise ParameterError(
             f"randomized is {randomized!r}, expected a policy of the log: {served}"
         )
@@ -172,8 +172,12 @@ def check(
         most_groups=most_groups,
     )
     if counts is None or pairs is None:
-        said = problems.sentence(has_impressions="impressions" in columns) or "the log has no rows"
-        raise DataError(f"{log.source}: {said}, expected at least one impression that is possible")
+        reason = (
+            problems.sentence(has_impressions="impressions" in columns) or "the log has no rows"
+        )
+        raise DataError(
+            f"{log.source}: {reason}, expected at least one impression that is possible"
+        )
     return LogCheck(
         source=log.source,
         engine=log.engine,

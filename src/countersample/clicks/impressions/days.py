@@ -1,4 +1,4 @@
-"""The days of a log: how many rows each has, and the rows of some of them."""
+"""The days of a log: how many rows each has, and the rows of some days."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Days:
         return self.days[min(allowed, key=lambda k: abs(after[k] - USUAL_SHARE))]
 
     def cut(self, judge_from: date | str | None, judge_last: str | None) -> date | None:
-        """Return the first day that judges, as it was asked for; by default the usual one."""
+        """Return the first day of the held-out days; by default `usual_cut`."""
         if judge_from is not None and judge_last is not None:
             raise ParameterError("judge_from and judge_last are both given, expected one of them")
         if judge_from is not None:
-            found = _as_date(judge_from)
+            first_day = _as_date(judge_from)
         elif judge_last is not None:
             try:
-                found = self.days[-1] - (length(judge_last, "judge_last") - timedelta(days=1))
+                first_day = self.days[-1] - (length(judge_last, "judge_last") - timedelta(days=1))
             except OverflowError:  # before the year 1
                 raise ParameterError(
                     f"judge_last is {judge_last!r}, expected less than the log has: it is of "
@@ -74,31 +74,31 @@ class Days:
                 ) from None
         else:
             return self.usual_cut()
-        if not self.days[0] < found <= self.days[-1]:
+        if not self.days[0] < first_day <= self.days[-1]:
             raise ParameterError(
-                f"judging from {found} on leaves nothing to learn from, or nothing to judge by: "
-                f"the log is of {self.days[0]} to {self.days[-1]}"
+                f"judging from {first_day} on leaves nothing to learn from, or nothing to judge "
+                f"by: the log is of {self.days[0]} to {self.days[-1]}"
             )
-        return found
+        return first_day
 
 
-def _as_date(given: date | str) -> date:
-    if isinstance(given, date):
-        return given if type(given) is date else given.date()  # type: ignore[attr-defined]
+def _as_date(value: date | str) -> date:
+    if isinstance(value, date):
+        return value if type(value) is date else value.date()  # type: ignore[attr-defined]
     try:
-        return date.fromisoformat(given)
+        return date.fromisoformat(value)
     except ValueError:
         raise ParameterError(
-            f"judge_from is {given!r}, expected a day such as '2026-03-31'"
+            f"judge_from is {value!r}, expected a day such as '2026-03-31'"
         ) from None
 
 
-def length(given: str, name: str) -> timedelta:
+def length(text: str, name: str) -> timedelta:
     """Read a number of days or weeks."""
-    found = _LAST.fullmatch(given.strip()) if isinstance(given, str) else None
-    if found is None:
-        raise ParameterError(f"{name} is {given!r}, expected days or weeks: '7d' or '2w'")
-    return timedelta(days=int(found[1]) * {"d": 1, "w": 7}[found[2].lower()])
+    match = _LAST.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ParameterError(f"{name} is {text!r}, expected days or weeks: '7d' or '2w'")
+    return timedelta(days=int(match[1]) * {"d": 1, "w": 7}[match[2].lower()])
 
 
 def days_of(log: Impressions) -> Days:
@@ -112,7 +112,7 @@ def days_of(log: Impressions) -> Days:
     days = log.frame.with_columns(day=_clock(log).day)
     rows = days.select("day", rows=impressions_of(log.frame)).group_by("day")
     table = log.collect(rows.agg(nw.col("rows").sum()).filter(~nw.col("day").is_null()))
-    found: dict[date, int] = {}
+    n_rows: dict[date, int] = {}
     for value, n in zip(table["day"].to_pylist(), integers(table["rows"]).tolist(), strict=True):
         when = _as_day(value)
         if when is None:
@@ -120,10 +120,10 @@ def days_of(log: Impressions) -> Days:
                 f"{log.source}: the timestamp {value!r} is no time, expected dates and times, text "
                 "such as 2026-03-31T12:00:00, or seconds since 1970"
             )
-        found[when] = found.get(when, 0) + n
-    if not found:
+        n_rows[when] = n_rows.get(when, 0) + n
+    if not n_rows:
         raise DataError(f"{log.source}: no row has a timestamp")
-    return Days(tuple(sorted(found)), tuple(found[each] for each in sorted(found)))
+    return Days(tuple(sorted(n_rows)), tuple(n_rows[each] for each in sorted(n_rows)))
 
 
 def rows_of_days(log: Impressions, *, since: date | None, until: date | None) -> nw.LazyFrame[Any]:
@@ -138,7 +138,7 @@ def rows_of_days(log: Impressions, *, since: date | None, until: date | None) ->
 
 
 class _Clock(NamedTuple):
-    """How the days of a log are told."""
+    """How the day of a row is computed."""
 
     day: nw.Expr  # of each row: a date, text as 2026-03-31, or a number since 1970
     literal: Callable[[date], nw.Expr]  # a day like them

@@ -120,18 +120,19 @@ class Parquet(Format):
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
         from pyarrow import parquet  # noqa: PLC0415
 
-        own = {(columns or {}).get(name, name) for name in CANONICAL}
-        known: set[str] = set()
+        names = {(columns or {}).get(name, name) for name in CANONICAL}
+        first_names: set[str] = set()
         first: dict[str, tuple[str, str]] = {}
         for path in files.paths:
             with explained(path, (ValueError,)):
                 schema = parquet.read_schema(path)
-            there = own.intersection(schema.names)
-            known = known or there
-            if there != known:  # some engines would take it for a column of nothing
+            there = names.intersection(schema.names)
+            first_names = first_names or there
+            if there != first_names:  # some engines would take it for a column of nothing
                 raise DataError(
                     f"{path} has the columns {', '.join(sorted(there))} of a log, and "
-                    f"{files.paths[0]} has {', '.join(sorted(known))}, expected the same in all"
+                    f"{files.paths[0]} has {', '.join(sorted(first_names))}, expected the same in "
+                    "all"
                 )
             for name in IDS:
                 index = schema.get_field_index((columns or {}).get(name, name))
@@ -257,11 +258,11 @@ class JsonLines(Format):
         for path in files.paths:
             for table in read_blocks(path):
                 _check_names(path, table.column_names)
-                found = {
+                columns_of_rows = {
                     name: table[name] if name in table.column_names else pa.nulls(len(table))
                     for name in columns
                 }
-                yield from pa.table(found).to_batches()
+                yield from pa.table(columns_of_rows).to_batches()
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)

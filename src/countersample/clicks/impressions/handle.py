@@ -1,4 +1,4 @@
-"""A raw log that was opened: `Impressions`, what can be asked of it."""
+"""A log that is open: `Impressions`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Opened:
-    """What a log keeps open, closed when the last handle on it is gone."""
+    """Resources of a log, closed when the last handle on it is gone."""
 
     def __init__(self, cleanup: ExitStack) -> None:
         self.close = weakref.finalize(self, cleanup.close)
@@ -59,10 +59,10 @@ class Opened:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Impressions(AbstractContextManager["Impressions"]):
-    """A raw log that was opened but not loaded: what was shown where, and what was clicked.
+    """A log that is open but not loaded: results shown at positions, and clicks on them.
 
-    Made by `read_impressions`. Use it in a ``with`` block, or `close` it, where something should be
-    released at once (a Spark session, an unpacked file); else that happens when it is garbage.
+    `read_impressions` returns it. Use it in a ``with`` block, or `close` it, to release a Spark
+    session or an unpacked file at once; otherwise garbage collection does.
 
     Attributes
     ----------
@@ -71,9 +71,9 @@ class Impressions(AbstractContextManager["Impressions"]):
         ``session``, ``client``, ``timestamp``, ``policy``, ``impressions``, ``propensity``,
         ``context``, ``value``, ``sessions``, ``session_policies`` that it has.
     engine : str
-        Where it is counted: duckdb or spark.
+        The engine that counts it: duckdb or spark.
     source : str
-        What it was read from.
+        The path, or the kind of frame.
     has_text_ids : bool
         Whether ids came as text of a CSV file, so that "7" may mean the number.
     has_events : bool
@@ -81,7 +81,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     joins_queries : bool
         Whether queries that differ in case and blanks only are one.
     left_out : Suspicious, optional
-        What `without_suspicious` left out.
+        The sessions, clients and rows that `without_suspicious` left out.
     features : tuple of str
         The log's own columns that are features of what was shown.
     half_life : float, optional
@@ -122,10 +122,10 @@ class Impressions(AbstractContextManager["Impressions"]):
             ``check().counts`` leaves such rows out.
         """
         problems, counts, _ = tally(self, most_groups=most_groups)
-        said = problems.sentence(has_impressions="impressions" in self.columns)
-        if said is not None:
+        reason = problems.sentence(has_impressions="impressions" in self.columns)
+        if reason is not None:
             raise DataError(
-                f"{self.source}: {said}; correct them, or count the others with check().counts"
+                f"{self.source}: {reason}; correct them, or count the others with check().counts"
             )
         if counts is None:
             raise DataError(f"{self.source}: the log has no rows, expected at least one impression")
@@ -160,8 +160,8 @@ class Impressions(AbstractContextManager["Impressions"]):
                 + (remedy if "impressions" in self.columns else "")
             )
         check_total(self)
-        found = find_suspicious(self.frame, self.collect)
-        return replace(self, frame=without(self.frame, found), left_out=left_out(found))
+        suspicious = find_suspicious(self.frame, self.collect)
+        return replace(self, frame=without(self.frame, suspicious), left_out=left_out(suspicious))
 
     def of_policy(self, *policies: str) -> Impressions:
         """Return the rows that one policy, or one of several, served: the randomized traffic."""
@@ -259,7 +259,7 @@ class Impressions(AbstractContextManager["Impressions"]):
         return RowPropensities(np.minimum(mean, 1.0))  # NaN stays
 
     def check_no_half_life(self, what: str) -> None:
-        """Refuse a half-life where all days count alike."""
+        """Reject a half-life if all days count alike."""
         if self.half_life is not None:
             raise ParameterError(
                 f"{self.source}: the log has a half-life, expected none for {what}, in which every "
@@ -282,7 +282,7 @@ class Impressions(AbstractContextManager["Impressions"]):
         return describe_sessions(self.frame, self.collect)
 
     def visits(self, counts: PositionCounts) -> Visits | None:
-        """Return the sessions one by one, for intervals; None where they cannot be told."""
+        """Return the sessions one by one, for intervals; None without ids of sessions."""
         return visits_of(self, counts)
 
     def collect(self, frame: nw.LazyFrame[Any]) -> pa.Table:

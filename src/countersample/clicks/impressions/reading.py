@@ -1,4 +1,4 @@
-"""Opening a raw log, of files or a frame: `read_impressions`."""
+"""Open a log of files or a frame: `read_impressions`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_impressions(
     memory_limit: str | None = None,
     temp_dir: str | PathLike[str] | None = None,
 ) -> Impressions:
-    """Open a raw log of impressions; nothing is loaded before it is needed.
+    """Open a log of impressions; nothing is loaded before it is needed.
 
     Parameters
     ----------
@@ -120,18 +120,18 @@ def _read_files(
     settings: dict[str, str | None],
     cleanup: ExitStack,
 ) -> Impressions:
-    found = find_reader(reader, source)
-    if preparation.features and not isinstance(found, Plain):
+    log_reader = find_reader(reader, source)
+    if preparation.features and not isinstance(log_reader, Plain):
         raise ParameterError(
             "features of the log are those of a log with a row for each impression, in columns of "
             "its own, and not of somebody else's: give them in a table of features"
         )
-    made = make_engine(find_engine(engine or _DEFAULT), cleanup, settings)
-    with made.explained(source):
-        rows, has_text_ids = found.open(source, made, preparation, cleanup)
-        made.check_types(rows.to_native())
+    runner = make_engine(find_engine(engine or _DEFAULT), cleanup, settings)
+    with runner.explained(source):
+        rows, has_text_ids = log_reader.open(source, runner, preparation, cleanup)
+        runner.check_types(rows.to_native())
         frame = preparation.finish(rows)
-    return Impressions(frame, made.name, source, has_text_ids=has_text_ids)
+    return Impressions(frame, runner.name, source, has_text_ids=has_text_ids)
 
 
 def _read_frame(
@@ -151,10 +151,10 @@ def _read_frame(
             frame = preparation.select(native.lazy())
         if chosen is not home:
             _check_objects(frame)
-            made = make_engine(chosen, cleanup, settings)
+            runner = make_engine(chosen, cleanup, settings)
             with explained(name, _errors_of(kind, home)):
                 table = frame.collect(backend="pyarrow").to_arrow()
-            frame = nw.from_native(made.from_arrow(table)).lazy()
+            frame = nw.from_native(runner.from_arrow(table)).lazy()
         elif any(settings.values()):
             raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
         return Impressions(preparation.finish(frame), chosen.name, name)

@@ -1,4 +1,4 @@
-"""A log counted where it is: its groups are made once, and what is asked of them comes out."""
+"""Count a log in its engine: group its rows once, and describe the groups."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Pairs(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What a log comes down to."""
+    """The counts of a log."""
 
     problems: Problems
-    counts: PositionCounts | None  # of possible rows; None where there are none
-    pairs: Pairs | None  # where asked for
+    counts: PositionCounts | None  # of possible rows; None if there are none
+    pairs: Pairs | None  # None unless requested
 
 
 def tally(
@@ -63,20 +63,20 @@ def tally(
     """
     check_total(log)
     engine = find_engine(log.engine)
-    with ExitStack() as kept:
-        groups = kept.enter_context(engine.store(aggregation.group(log.frame), log.source))
+    with ExitStack() as stored:
+        groups = stored.enter_context(engine.store(aggregation.group(log.frame), log.source))
         problems = problems_of_rows(log, groups)
         if problems.n_rows == problems.n_invalid:
             return Tally(problems, None, None)
         sessions = log.sessions_of_queries()
         if sessions is not None:
-            sessions = kept.enter_context(engine.store(sessions, log.source))
+            sessions = stored.enter_context(engine.store(sessions, log.source))
         pairs = _pairs(log, groups, sessions) if with_pairs else None
         parts: tuple[nw.LazyFrame[Any], ...] = (groups,)
         has_text_items = log.has_text_ids
         if _size(log, groups) > most_groups:
             pairs_clicked = engine.store(aggregation.clicked_pairs(groups), log.source)
-            parts = aggregation.split_unclicked(groups, kept.enter_context(pairs_clicked))
+            parts = aggregation.split_unclicked(groups, stored.enter_context(pairs_clicked))
             has_text_items = has_text_items and not _size(log, aggregation.named_items(groups))
         counts = assemble(
             chain.from_iterable(engine.batches(part, log.source) for part in parts),
@@ -107,7 +107,7 @@ def check_total(log: Impressions) -> None:
 
 
 def problems_of_rows(log: Impressions, groups: nw.LazyFrame[Any]) -> Problems:
-    """Count impossible rows; what is wrong with them is asked only where there are any."""
+    """Count impossible rows, and describe them if there are any."""
     if "impressions" not in log.columns:  # a row is an impression, which the groups count
         n_rows = _size(log, log.frame)
         counted = log.collect(groups.select(nw.col("impressions").cast(nw.Int64).sum()))
@@ -120,8 +120,8 @@ def _pairs(
     log: Impressions, groups: nw.LazyFrame[Any], sessions: nw.LazyFrame[Any] | None
 ) -> Pairs:
     n_items = _size(log, groups.select("item_id").unique())
-    found = log.collect(aggregation.describe_pairs(groups, sessions))
-    return Pairs(n_items, *(int(integers(found[n])[0]) for n in ("pairs", "moved", "repeated")))
+    totals = log.collect(aggregation.describe_pairs(groups, sessions))
+    return Pairs(n_items, *(int(integers(totals[n])[0]) for n in ("pairs", "moved", "repeated")))
 
 
 def _size(log: Impressions, frame: nw.LazyFrame[Any]) -> int:

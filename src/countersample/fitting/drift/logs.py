@@ -1,4 +1,4 @@
-"""What is compared of two logs: clicks by unit and position, what was shown, examination."""
+"""The statistics of a log that are compared: impressions and clicks by unit and position."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Side:
 
     source: str
     unit: Ints  # a bucket of users, sessions or queries
-    unit_is: str  # what was put into buckets
+    unit_is: str  # client, session or query
     query: list[str]  # the ids of queries
     query_code: Ints
     names: dict[str, tuple[list[str], Ints]]  # of policies and contexts: names, and of each row
@@ -42,7 +42,7 @@ class Side:
 
     @classmethod
     def of(cls, log: Impressions) -> Side:
-        """Read what is compared of a log."""
+        """Compute the statistics of a log."""
         table = _pages(log)
         if not len(table):
             raise DataError(f"{log.source}: the log has no rows that are possible")
@@ -77,8 +77,8 @@ class Side:
 
     def share_of_other_queries(self, other: Side) -> Rate:
         """Return the share of visits whose query the other log does not have."""
-        known = {*other.query}
-        is_new = np.array([name not in known for name in self.query])
+        other_queries = {*other.query}
+        is_new = np.array([name not in other_queries for name in self.query])
         return self.rate(self.visits * is_new[self.query_code], self.visits)
 
     def share_expected(self) -> Rate:
