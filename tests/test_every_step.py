@@ -90,7 +90,7 @@ def test_every_day(run, shop):
     first, raw = (load_ranker(shop / name) for name in ("first.json", "raw.json"))
     assert first.coef_.tolist() == raw.coef_.tolist()
     error = run("fit", "counts", "--features", "features.parquet", "--log-features", "price",
-               "-o", "x.json", *GAMMA, fails=True)  # fmt: skip
+                "-o", "x.json", *GAMMA, fails=True)  # fmt: skip
     assert "no column 'price' for a feature of the log" in error
     table = parquet.read_table(shop / "features.parquet")
     later = pa.array(np.datetime64("2026-12-31") + np.zeros(len(table), int))
