@@ -238,7 +238,8 @@ def test_the_command_has_an_exit_code_and_a_page(usual, run):
     later = day(np.random.default_rng(SEED + 1), start=10**6, first=0.5)
     parquet.write_table(usual, "yesterday.parquet")
     parquet.write_table(later, "today.parquet")
-    assert "The counts are in counts" in run("log", "count", "yesterday.parquet", "-o", "counts")
+    line = run("log", "count", "yesterday.parquet", "-o", "counts")
+    assert "The aggregated log is in counts" in line
     asked = ("log", "check", "today.parquet", "--against", "counts")
     assert "position 1" in run(*asked, "--report", "drift.html", code=3)
     page = Path("drift.html").read_text(encoding="utf-8")
@@ -261,7 +262,7 @@ def test_the_command_has_an_exit_code_and_a_page(usual, run):
     assert {"brand=a", "brand=b"} <= {each["name"] for each in told["changes"]}
     line = run("log", "check", "counts", "--against", "counts", "--columns", "query_id=x",
                fails=True)  # fmt: skip
-    assert "columns was said when the days were counted" in line
+    assert "no column 'x'" in line
     line = run("log", "check", "today.parquet", "--report", "x.html", fails=True)
     assert "name the other with --against" in line
 
