@@ -18,7 +18,7 @@ from countersample.data.hashing import kept_arrays
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.study.experiment import no_longer_shown, plan, read_experiment
 from countersample.study.results import RateFlag
-from countersample.study.running import code, estimate, rates, stages
+from countersample.study.running import estimate, rates, stages
 from countersample.study.running.gather import gather, write_results
 from countersample.study.running.jobs import Job
 from countersample.study.running.runner import Tally, run, state_of
@@ -121,23 +121,12 @@ class TestTheWorkList:
         assert clicks("", 1).key != clicks("", 2).key
         assert clicks("a", 1).key == clicks("b", 1).key
 
-    def test_other_code_is_another_result_of_the_same_content(self, finished, monkeypatch):
-        """A change of a plan: what is tuned and run with it is stale, the data is not."""
+    def test_results_of_another_version_are_stale(self, finished, monkeypatch):
         experiment, store, work = finished
-        real = code._source
-        edited = replace(real("countersample.plans"), text="what it is now")
-        code._hash_of.cache_clear()
-        monkeypatch.setattr(
-            code, "_source", lambda name: edited if name == "countersample.plans" else real(name)
-        )
+        monkeypatch.setattr("countersample.study.running.jobs.RESULTS_VERSION", "next")
         state = state_of(experiment.work(), store)
-        code._hash_of.cache_clear()
-        assert {job.stage for job in state.stale} == {
-            "references", "levels", "clicks", "diagnosis", "tuning", "run"
-        }  # fmt: skip
-        assert {job.content for job in state.stale} == {
-            job.content for job in work.jobs.values() if job.stage not in {"data", "relevance"}
-        }
+        contents = {job.content for job in work.jobs.values()}
+        assert {job.content for job in state.stale} == contents
         assert [stale for stage, *_, stale in state.by_stage() if stage == "run"] == [8]
 
 

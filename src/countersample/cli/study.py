@@ -218,7 +218,7 @@ def _table_of_stages(state: State) -> None:
     ]
     _show.table(("stage", "done", "of", "", "stale"), rows)
     if state.stale:
-        _show.line("stale: the code that made it has changed since; it will be made again")
+        _show.line("stale: made by a version with other numbers; it will be made again")
 
 
 def _carry_out(
@@ -326,7 +326,7 @@ def _work(state: State, store: Store, workers: int) -> None:
         _show.note(f"{len(state.damaged)} damaged results are made again")
     if state.stale:
         _show.note(
-            f"{len(state.stale)} results are made again: the code that made them has changed since"
+            f"{len(state.stale)} results are made again: a version with other numbers made them"
         )
     first = ("data", "relevance")
     data = {key: job for key, job in state.missing.items() if job.stage in first}

@@ -2,8 +2,8 @@
 
 data → references (w* and the logging policy) → clicks → tuning → runs, and beside them how many
 items are relevant, the diagnosis of each log, and what else a kind of study asks for. A job's key
-is a hash of its full configuration, and one of the code that does it, both with those of what it
-needs: work that two studies share is done once, and what other code made is made again.
+is a hash of its full configuration, with those of what it needs, and `RESULTS_VERSION`: work that two
+studies share is done once, and results of another version are made again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countersample.study.running import stages
-from countersample.study.running.code import code_of
-from countersample.study.running.store import FORMAT
+from countersample.study.running.store import FORMAT, RESULTS_VERSION
 from countersample.training.optimizers import OPTIMIZERS
 from countersample.tuning.paths import DRAWS_PER_EXAMPLE, FEWEST_DRAWS, MOST_DRAWS, RUNS
 
@@ -62,15 +61,10 @@ class Job:
         """A hash of what is asked: of the configuration, here and of what is needed."""
         return _hash([FORMAT, self.stage, self.config, [need.content for need in self.needs]])[:24]
 
-    @cached_property
-    def code(self) -> str:
-        """A hash of the code that answers, here and of what is needed."""
-        return _hash([code_of(self.work), [need.code for need in self.needs]])[:12]
-
     @property
     def key(self) -> str:
-        """What the result is known by: everything that it depends on."""
-        return f"{self.content}-{self.code}"
+        """The name of the result: its configuration and data, and the version of the numbers."""
+        return f"{self.content}-{RESULTS_VERSION}"
 
 
 class RunOf(NamedTuple):

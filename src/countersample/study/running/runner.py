@@ -39,7 +39,7 @@ class State:
     done: dict[str, Job]  # by key
     missing: dict[str, Job]
     damaged: tuple[Job, ...]  # of those missing: a result is there, but it cannot be read
-    stale: tuple[Job, ...]  # of those missing: a result is there, but other code made it
+    stale: tuple[Job, ...]  # of those missing: a result of another `RESULTS_VERSION` is there
     stages: tuple[str, ...]  # in the order of the work list
 
     def by_stage(self) -> list[tuple[str, int, int, int]]:

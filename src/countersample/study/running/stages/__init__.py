@@ -1,8 +1,4 @@
-"""What each job of a study does, from labelled data to runs: a file for what shares its code.
-
-The key of a result has a hash of the code of the file here, and of all that it imports (see
-`countersample.study.running.code`). So a file imports what it computes with, and nothing else.
-"""
+"""What each job of a study does, from labelled data to runs: a file for what shares its code."""
 
 from countersample.study.running.stages import network
 from countersample.study.running.stages.clicks import diagnosis, simulate
