@@ -13,7 +13,7 @@ from countersample.clicks import ClickLog, diagnose
 from countersample.study.design.grids import METHODS, Grid
 from countersample.study.findings.claims import Verdict, summarize
 from countersample.study.findings.tables import rates_table, regret_table
-from countersample.study.report.page import (
+from countersample.study.report import (
     Figure,
     Link,
     LogDiagnosis,
@@ -81,37 +81,6 @@ def made_result(rng, *, name, title, axis, axis_title, values, methods=NAMES, n_
     return StudyResult(grid, DATASETS, cells, BEST, POLICY)
 
 
-def made_toy(rng, *, n_draws=4):
-    x = rng.normal(size=(50, 2))
-    optimum = np.array([0.973, 1.144])
-    p = rng.uniform(0.05, 1, 50)
-    draws = [
-        {
-            "ips": rng.integers(50, size=50).tolist(),
-            "countersample": rng.choice(50, 50, p=(1 / p) / (1 / p).sum()).tolist(),
-        }
-        for _ in range(n_draws)
-    ]
-    return {
-        "x": x.tolist(),
-        "y": (x @ optimum).tolist(),
-        "p": p.tolist(),
-        "optimum": optimum.tolist(),
-        "rate": 0.03,
-        "draws": draws,
-    }
-
-
-def toy_path(toy, plan, drawn, rate):
-    """The path of the page's program, in numpy: w ← w − η·m·∇(x·w − y)², (n_steps + 1, 2)."""
-    x, y, weight = np.array(toy["x"]), np.array(toy["y"]), 1 / np.array(toy["p"])
-    path = [np.zeros(2)]
-    for i in drawn:
-        scale = weight[i] if plan == "ips" else weight.mean()
-        path.append(path[-1] - rate * scale * 2 * (x[i] @ path[-1] - y[i]) * x[i])
-    return np.array(path)
-
-
 def made_log(rng, gamma):
     rank = rng.integers(1, 40, 20_000)
     clicked = rng.random(20_000) < rank**-gamma
@@ -176,7 +145,7 @@ def made_report(rng, folder):
                 "Two weights, fifty steps",
                 "Fifty examples of a regression with two weights; a few count far more.",
                 paper="Section 5.5, Figure 1",
-                toy=made_toy(rng),
+                figures=(Figure(picture, "Paths", "Twenty runs of each method."),),
             ),
             Section(
                 "optimizers",
@@ -184,7 +153,7 @@ def made_report(rng, folder):
                 about,
                 paper=optimizers.grid.paper,
                 tables=(_with_published(regret_table(optimizers)), rates_table(optimizers)),
-                curves=optimizers,
+                figures=(Figure(picture, "Curves of optimizers", "Learning curves."),),
                 files=(
                     Link("tables/optimizers-regret.csv", "csv"),
                     Link("tables/optimizers-regret.tex", "tex"),
@@ -197,7 +166,6 @@ def made_report(rng, folder):
                 "Rank r is examined with probability (1/r)^γ.",
                 paper="Table 5, Figure 4",
                 tables=(regret_table(bias),),
-                curves=bias,
             ),
             Section(
                 "propensities",

@@ -9,14 +9,13 @@ from conftest import ROOT
 from pyarrow import compute, parquet
 
 from countersample.cli.study import settings_of
+from countersample.study.artifacts import evaluate_file
 from countersample.study.design import grids
 from countersample.study.design.config import PAPER_RATES
 from countersample.study.experiment import plan
-from countersample.study.findings.leads import lead
-from countersample.study.findings.statistics import interval
-from countersample.study.judging import judge_file
+from countersample.study.findings.statistics import interval, lead
 from countersample.study.kinds import load_grid
-from countersample.study.running.read_results import read_results, results_of
+from countersample.study.running.rows import read_results, results_of
 
 FOLDER = ROOT / "docs" / "results"
 PAGE = (ROOT / "docs" / "reproduction.md").read_text("utf-8")
@@ -78,7 +77,7 @@ def test_regret(scale, study, dataset):
 
 @cache
 def tables_of(scale):
-    return {table.name: table for table in judge_file(FOLDER / f"{scale}.parquet").tables}
+    return {table.name: table for table in evaluate_file(FOLDER / f"{scale}.parquet").tables}
 
 
 def entries(scale, name, dataset, method):
@@ -177,7 +176,7 @@ def test_every_verdict_is_that_of_the_rows(scale, dataset):
     """The table of claims has a column a scale and dataset."""
     column = [*SECTIONS].index(scale) * 2 + DATASETS.index(dataset)
     text = PAGE.partition("## Every claim\n")[2].partition("\n## ")[0]
-    verdicts = judge_file(FOLDER / f"{scale}.parquet", [dataset]).verdicts
+    verdicts = evaluate_file(FOLDER / f"{scale}.parquet", [dataset]).verdicts
     for verdict in verdicts:
         (line,) = re.findall(rf"^\| {re.escape(verdict.claim)} \|(.*)\|$", text, re.MULTILINE)
         told = line.split("|")[column].strip()

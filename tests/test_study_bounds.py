@@ -15,9 +15,11 @@ from twins_plans import risk
 from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic, train
 from countersample.errors import DataError
 from countersample.plans import Examples
-from countersample.study.kinds.bounds import bounds_table, bounds_verdicts, draw_bounds
-from countersample.study.running.stages.bounds import (
+from countersample.study.kinds.bounds import (
     Bounds,
+    bounds_table,
+    bounds_verdicts,
+    draw_bounds,
     hinges,
     measure_bounds,
     minimiser,

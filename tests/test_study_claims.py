@@ -7,9 +7,8 @@ import pytest
 from study_results import make_cell, make_result
 
 from countersample.errors import ParameterError
-from countersample.study.design.claims import TESTS
-from countersample.study.design.grids import Claim
-from countersample.study.findings.claims import judge
+from countersample.study.design.grids import TESTS, Claim
+from countersample.study.findings.claims import evaluate_claims
 
 NOISE = np.array([0.00, 0.01, -0.01, 0.02, -0.02])  # regret ×100, by run
 WOBBLE = np.array([0.01, -0.01, 0.02, -0.02, 0.00])  # with another order: differences vary
@@ -24,7 +23,7 @@ def made(regrets, claim, values=THREE, *, final=None, noise=1.0, **options):
             wobble = np.roll(WOBBLE if position else NOISE, column)
             end = final[method][column] + noise * wobble / 100 if final else None
             cells["mq2008", method, value] = make_cell(regret + noise * wobble, end, **options)
-    (verdict,) = judge(make_result(cells, claims=[claim]))
+    (verdict,) = evaluate_claims(make_result(cells, claims=[claim]))
     return verdict
 
 
@@ -81,7 +80,7 @@ def test_p_values_are_corrected_within_the_claim():
     cells = {("a", "CounterSample", v): ours for v in THREE}
     cells |= {("a", "IPS-SGD", v): other for v in THREE}
     claims = [claim("lower", at=(0.5,)), claim("lower")]
-    outcomes = [verdict.outcome for verdict in judge(make_result(cells, claims=claims))]
+    outcomes = [verdict.outcome for verdict in evaluate_claims(make_result(cells, claims=claims))]
     assert outcomes == ["confirmed", "open"]
 
 
@@ -226,7 +225,7 @@ def test_mostly_best_is_one_verdict_over_all_datasets():
         for place, (value, regret) in enumerate(zip(THREE, (1, 2, 3), strict=True))
     }
     asked = claim("mostly-best-at", "all", "", at=(0.5,))
-    (verdict,) = judge(make_result(cells, claims=[asked]))
+    (verdict,) = evaluate_claims(make_result(cells, claims=[asked]))
     assert (verdict.dataset, verdict.outcome) == ("", "confirmed")
     assert "is lower at 0.5 than elsewhere in 8 of 8 cases, significantly at 8" in verdict.evidence
 
@@ -259,7 +258,7 @@ def test_a_claim_on_a_dataset_of_the_paper():
         for dataset in ("yahoo-like", "istella-like", "mq2008")
         for method, regret, noise in (("CounterSample", 1, NOISE), ("IPS-SGD", 2, WOBBLE))
     }
-    (verdict,) = judge(make_result(cells, claims=[claim("lower", on="istella-s")]))
+    (verdict,) = evaluate_claims(make_result(cells, claims=[claim("lower", on="istella-s")]))
     assert (verdict.dataset, verdict.outcome) == ("istella-like", "confirmed")
 
 
@@ -342,9 +341,9 @@ def test_folds_are_what_is_compared():
     other = make_cell([*(2 + WOBBLE), *(2 + WOBBLE)], folds=folds)
     cells = {("a", "CounterSample", 1): ours, ("a", "IPS-SGD", 1): other}
     for test in ("lower", "higher"):
-        (verdict,) = judge(make_result(cells, claims=[claim(test)]))
+        (verdict,) = evaluate_claims(make_result(cells, claims=[claim(test)]))
         assert verdict.outcome == "open"
-    (verdict,) = judge(make_result(cells, claims=[claim("comparable")]))
+    (verdict,) = evaluate_claims(make_result(cells, claims=[claim("comparable")]))
     assert verdict.outcome == "open"
 
 
@@ -372,7 +371,7 @@ def test_one_run_confirms_nothing(test):
             {"CounterSample": 1, "IPS-SGD": 2}.items(), THREE
         )
     }
-    (verdict,) = judge(make_result(cells, claims=[example_of(test)]))
+    (verdict,) = evaluate_claims(make_result(cells, claims=[example_of(test)]))
     assert verdict.outcome == "open"
     assert "One run is too few for a test." in verdict.evidence
     assert "nan" not in verdict.evidence
@@ -385,7 +384,7 @@ def test_a_verdict_for_every_dataset_and_claim(test):
         (dataset, method, value): make_cell(1 + NOISE)
         for dataset, method, value in itertools.product("ab", ("CounterSample", "IPS-SGD"), THREE)
     }
-    verdicts = judge(make_result(cells, claims=[example_of(test)] * 2))
+    verdicts = evaluate_claims(make_result(cells, claims=[example_of(test)] * 2))
     pooled = TESTS[test].compares == "cases"  # one verdict over all datasets
     assert [verdict.dataset for verdict in verdicts] == (["", ""] if pooled else [*"abab"])
     # Nothing differs anywhere, so only one kind of claim holds.
@@ -431,7 +430,7 @@ def test_what_a_test_needs(wrong, message):
     with pytest.raises(ParameterError, match=message):
         check(wrong, make_grid())
     with pytest.raises(ParameterError, match=message):
-        judge(make_result(make_cells(THREE), claims=[wrong]))
+        evaluate_claims(make_result(make_cells(THREE), claims=[wrong]))
 
 
 @pytest.mark.parametrize("test", ["grows", "lead-shrinks", "best-at"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from chances import ALPHA, surprise
 
-from countersample.study.findings.deciding import State, outcome_of, states_of
+from countersample.study.findings.claims import State, outcome_of, states_of
 from countersample.study.findings.statistics import PairedTest, paired_test
 
 MARGIN = 1.0

@@ -6,7 +6,7 @@ import pytest
 
 from countersample.errors import ParameterError
 from countersample.study.design import grids
-from countersample.study.design.config import PAPER, ExperimentConfig, checked
+from countersample.study.design.config import PAPER, ExperimentConfig, check_setting
 from countersample.study.kinds import grid_of, load_grid
 
 GOOD = """
@@ -213,10 +213,10 @@ def test_unknown_names_have_hints():
     with pytest.raises(ParameterError, match=r"no scale 'smal' \(did you mean small\?\)"):
         grids.config_of("smal")
     with pytest.raises(ParameterError, match="no setting 'x'"):
-        checked("x", 1)
+        check_setting("x", 1)
 
 
 @pytest.mark.parametrize(("name", "value"), [("epochs", 1e300), ("clicks", 10**30)])
 def test_a_study_that_would_never_end(name, value):
     with pytest.raises(ParameterError, match=f"^{name} is .*, expected a (whole )?number"):
-        checked(name, value)
+        check_setting(name, value)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from countersample.cli.app import app
 from countersample.errors import DataError
-from countersample.study.judging import judge_file
+from countersample.study.artifacts import evaluate_file
 
 PUBLISHED = ROOT / "docs" / "results" / "medium.parquet"
 STUDIES = ("optimizers", "clicks")  # values that are texts; numbers that a scale changes
@@ -90,7 +90,7 @@ def test_values_without_every_method_are_left_out(rows, tmp_path):
         not (method == "IPS-SGD" and value == "adam")
         for method, value in zip(rows["method"].to_pylist(), rows["value"].to_pylist(), strict=True)
     ]
-    judged = judge_file(written(rows.filter(kept), tmp_path))
+    judged = evaluate_file(written(rows.filter(kept), tmp_path))
     assert judged.tables[0].columns == ("SGD", "Adagrad")
     assert judged.left_out == (
         "optimizers at adam is left out: it lacks runs of a method or dataset",
@@ -100,26 +100,26 @@ def test_values_without_every_method_are_left_out(rows, tmp_path):
 
 def test_files_that_are_none(rows, tmp_path):
     with pytest.raises(DataError, match=r"no file .*: expected the results\.parquet of a study"):
-        judge_file(tmp_path / "none.parquet")
+        evaluate_file(tmp_path / "none.parquet")
     with pytest.raises(DataError, match="has not the rows of a study"):
-        judge_file(ROOT / "README.md")
+        evaluate_file(ROOT / "README.md")
     with pytest.raises(DataError, match="has not the rows of a study"):
-        judge_file(written(rows.drop_columns("regret").drop_columns("drawn"), tmp_path))
+        evaluate_file(written(rows.drop_columns("regret").drop_columns("drawn"), tmp_path))
     texts = pa.array(["many"] * len(rows))
     at = rows.column_names.index("drawn")
     with pytest.raises(DataError, match="has not the rows of a study"):
-        judge_file(written(rows.set_column(at, "drawn", texts), tmp_path))
+        evaluate_file(written(rows.set_column(at, "drawn", texts), tmp_path))
     none = pa.array([None] * len(rows), pa.int64())
     with pytest.raises(DataError, match="has rows without drawn"):
-        judge_file(written(rows.set_column(at, "drawn", none), tmp_path))
+        evaluate_file(written(rows.set_column(at, "drawn", none), tmp_path))
     with pytest.raises(DataError, match="has no rows of mq2008: it has yahoo-like"):
-        judge_file(written(rows, tmp_path), ["mq2008"])
+        evaluate_file(written(rows, tmp_path), ["mq2008"])
     with pytest.raises(DataError, match="different points: expected whole runs"):
-        judge_file(written(rows.slice(7), tmp_path))
+        evaluate_file(written(rows.slice(7), tmp_path))
     with pytest.raises(DataError, match="optimizers: no value of optimizer has runs of every"):
-        judge_file(written(rows.slice(0, 300), tmp_path))
+        evaluate_file(written(rows.slice(0, 300), tmp_path))
     mine = pa.array(["mine"] * len(rows))
     with pytest.raises(DataError, match="has no study of the package"):
-        judge_file(written(rows.set_column(0, "study", mine), tmp_path))
+        evaluate_file(written(rows.set_column(0, "study", mine), tmp_path))
     with pytest.raises(DataError, match="has no rows of runs: it has none"):
-        judge_file(written(rows.slice(0, 0), tmp_path))
+        evaluate_file(written(rows.slice(0, 0), tmp_path))

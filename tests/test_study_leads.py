@@ -7,14 +7,9 @@ import pytest
 from study_results import METHODS, make_runs
 
 from countersample.study.design.grids import COMPARED, Grid
-from countersample.study.findings.leads import (
-    draw_leads,
-    has_leads,
-    lead,
-    leads_table,
-    point_at,
-)
-from countersample.study.report.data import curves_data
+from countersample.study.findings.figures import draw_leads
+from countersample.study.findings.statistics import has_leads, lead, point_at
+from countersample.study.findings.tables import leads_table
 from countersample.study.results import Cell, StudyResult
 
 DRAWN = np.array([10, 100, 200, 500, 1000])
@@ -73,17 +68,6 @@ def test_figure_and_its_data(tmp_path):
     assert [float(row["drawn"]) for row in rows[:5]] == DRAWN.tolist()
 
 
-def test_the_page_has_it():
-    shown = curves_data(made())["lead"]
-    (row,) = shown["rows"]
-    assert [panel["title"] for panel in row["panels"]] == ["γ = 0.5", "γ = 1"]
-    (line,) = row["panels"][0]["lines"]
-    assert line["mean"] == pytest.approx([6, 5.5, 5, 4.5, 4])
-    assert line["half"] == pytest.approx([4.303 / np.sqrt(3)] * 5, rel=1e-3)
-    assert shown["methods"][0]["style"] == "countersample-click"
-
-
 def test_a_study_without_one_of_the_two_has_none():
     without = made(tuple(method for method in METHODS if method.name != "IPS-SGD"))
     assert not has_leads(without)
-    assert curves_data(without)["lead"] is None

@@ -9,8 +9,8 @@ from study_runs import GRID, finish
 
 from countersample import CounterSampleRanker, evaluate
 from countersample.study.experiment import plan
-from countersample.study.findings.nothing_set import USERS, nothing_set_table
-from countersample.study.running.gather import gather
+from countersample.study.findings.tables import DEFAULT_RANKER, nothing_set_table
+from countersample.study.running.rows import gather
 from countersample.study.running.store import Store
 
 
@@ -26,7 +26,7 @@ def test_differences_are_paired_by_run():
     }
     users = {("tiny", "sgd"): np.array([0.71, 0.74, 0.77])}
     rows = rows_of(nothing_set_table(replace(make_result(cells), nothing_set=users)))
-    assert list(rows) == [USERS, "less IPS-SGD", "less CounterSample"]
+    assert list(rows) == [DEFAULT_RANKER, "less IPS-SGD", "less CounterSample"]
     (own,), (ips,), (sampled,) = rows.values()
     assert own.value == pytest.approx((0.71 + 0.74 + 0.77) / 3)
     assert ips.value == pytest.approx((0.01 + 0.02 + 0.03) / 3)

@@ -3,8 +3,7 @@
 import pytest
 from conftest import ROOT
 
-from countersample.errors import ParameterError
-from countersample.study.design.published import load_published
+from countersample.study.design.grids import load_published
 
 
 @pytest.fixture(scope="module")
@@ -54,28 +53,3 @@ def test_settings_are_compared_as_numbers(published):
 )
 def test_what_the_paper_has_not(published, name):
     assert published.number(*name) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[a]\ncolumns = [1, 2]\nyahoo.x = [1]", r"p\.toml:3: \[1\], expected 2 numbers"),
-        ("[a]\ncolumns = [1]\nyahoo.x = 1", r"p\.toml:3: 1, expected 1 numbers"),
-        ("[a]\ncolumns = [1]\n\nyahoo.x = ['0.3w']", r"p\.toml:4: '0.3w', expected a number"),
-        ("[a]\ncolumns = [1]\nyahoo = [true]", r"p\.toml:3: True, expected a number"),
-        ("[a]\ncolumns = [1]\nyahoo = [nan]", r"p\.toml:3: nan, expected a number"),
-        ("[a]\nyahoo.x = [1]", r"p\.toml:1: a has no columns"),
-        ("a = 3", r"p\.toml:1: a has no columns"),
-        ("[a\n", r"p\.toml: is not TOML.*line 1"),
-    ],
-)
-def test_a_wrong_file_says_where(tmp_path, text, message):
-    path = tmp_path / "p.toml"
-    path.write_text(text)
-    with pytest.raises(ParameterError, match=message):
-        load_published(path)
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(ParameterError, match="cannot be read"):
-        load_published(tmp_path / "none.toml")

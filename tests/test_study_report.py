@@ -2,23 +2,20 @@
 
 import base64
 import hashlib
-import json
 import re
 from dataclasses import replace
-from importlib.resources import files
 from itertools import pairwise
 
-import html_pages
 import numpy as np
 import pytest
 from conftest import SEED
+from html_pages import Page
 from made_report import made_report
 
 from countersample.errors import CounterSampleError
-from countersample.pages.drawing import STYLES
 from countersample.study.findings.claims import Verdict, summarize
 from countersample.study.findings.tables import Entry, Group, Row, Table
-from countersample.study.report.page import (
+from countersample.study.report import (
     Figure,
     Link,
     Report,
@@ -27,13 +24,6 @@ from countersample.study.report.page import (
     render_report,
     write_report,
 )
-
-
-class Page(html_pages.Page):
-    @property
-    def data(self):
-        (script,) = self.all("script", id="page-data")
-        return json.loads(script["text"])
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +44,7 @@ def section_with(**parts):
 class TestPage:
     def test_nothing_is_fetched(self, page):
         assert not page.all("link")
-        assert all("src" not in script for script in page.all("script"))
+        assert not page.all("script")
         assert all(
             image["src"].startswith("data:image/svg+xml;base64,") for image in page.all("img")
         )
@@ -62,12 +52,12 @@ class TestPage:
         assert "url(" not in css
         assert "@import" not in css
 
-    def test_the_policy_allows_this_style_and_program_only(self, page):
+    def test_the_policy_allows_this_style_and_no_program(self, page):
         (meta,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
-        (program,) = [s for s in page.all("script") if "type" not in s]
-        for kind, text in (("style", page.all("style")[0]["text"]), ("script", program["text"])):
-            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-            assert f"{kind}-src 'sha256-{digest}'" in meta["content"]
+        text = page.all("style")[0]["text"]
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"style-src 'sha256-{digest}'" in meta["content"]
+        assert "script-src" not in meta["content"]
         assert meta["content"].startswith("default-src 'none'")
         assert "unsafe" not in meta["content"]
         assert all("style" not in element for element in page.elements)  # the policy forbids them
@@ -89,7 +79,6 @@ class TestPage:
         assert page.all("html")[0]["lang"] == "en"
         assert len(page.all("caption")) == len(page.all("table")) > 3
         assert all(image["alt"] for image in page.all("img"))
-        assert len(page.all("noscript")) == 1
 
     def test_every_part_is_there(self, report, page):
         titles = [h["text"] for h in page.all("h2")]
@@ -117,7 +106,6 @@ class TestPage:
         page = Page(render_report(section_with()))
         assert [h["text"] for h in page.all("h2")] == ["Summary", "My study", "How it was run"]
         assert not page.all("table")
-        assert page.data == {"curves": {}, "toys": {}}
 
     def test_texts_are_escaped(self):
         nasty = '<b onclick="x">&</b></script><!--'
@@ -130,7 +118,6 @@ class TestPage:
             tables=(Table(nasty, nasty, nasty, (nasty,), (group,), (nasty,)),),
             notes=(nasty,),
             files=(Link(nasty, nasty),),
-            toy={"x": [nasty]},
         )
         report = Report(
             nasty,
@@ -143,12 +130,7 @@ class TestPage:
         )
         page = Page(render_report(report))  # balanced, so nothing broke out
         assert not [e for e in page.elements if "onclick" in e]
-        assert page.data["toys"]["mine"]["x"] == [nasty]
         assert page.all("h1")[0]["text"] == nasty
-
-    def test_a_number_that_json_has_not_is_refused(self):
-        with pytest.raises(ValueError, match="not JSON compliant"):
-            render_report(section_with(toy={"x": [float("nan")]}))
 
 
 class TestVerdicts:
@@ -161,7 +143,7 @@ class TestVerdicts:
         assert all(sign == signs[outcome] for sign, outcome in chips)
 
     def test_tally_adds_up(self, report, page):
-        tallies = [d["text"] for d in page.all("div", **{"class": "tally"})]
+        tallies = [d["text"] for d in page.all("ul", **{"class": "tally"})]
         for tally, source in zip(tallies, ("paper", "beyond"), strict=True):
             outcomes = [v.outcome for v in report.verdicts if v.source == source]
             for outcome in set(outcomes):
@@ -236,8 +218,8 @@ class TestTables:
 
 class TestHowItWasRun:
     def test_differences_from_the_paper_are_marked(self, page):
-        rows = {tr["text"]: tr.get("class") for tr in page.all("tr") if "100,000" in tr["text"]}
-        assert rows == {"clicks of a log100,0001,000,000 ≠the paper": "differs"}
+        (row,) = [tr["text"] for tr in page.all("tr") if "100,000" in tr["text"]]
+        assert row == "clicks of a log100,0001,000,000 ≠the paper"
         assert "1 of 5 settings differs from the paper’s" in page.all("main")[0]["text"]
 
     def test_no_difference_is_said_too(self):
@@ -282,9 +264,3 @@ class TestWriting:
     def test_a_folder_that_is_not_there_is_a_sentence(self, tmp_path):
         with pytest.raises(CounterSampleError, match="cannot be written"):
             write_report(section_with(), tmp_path / "none" / "report.html")
-
-
-def test_every_style_of_a_figure_has_one_here():
-    css = files("countersample.study.report").joinpath("report.css").read_text()
-    for plan, unit in STYLES:
-        assert f".style-{plan}-{unit} {{" in css

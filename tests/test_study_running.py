@@ -18,13 +18,12 @@ from countersample.data.hashing import kept_arrays
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.study.experiment import no_longer_shown, plan, read_experiment
 from countersample.study.results import RateFlag
-from countersample.study.running import estimate, rates, stages
-from countersample.study.running.gather import gather, write_results
+from countersample.study.running import estimate, references, stages
 from countersample.study.running.jobs import Job
-from countersample.study.running.runner import Tally, run, state_of
+from countersample.study.running.rows import gather, write_results
+from countersample.study.running.runner import Tally, Workbench, run, state_of
+from countersample.study.running.stages import versions
 from countersample.study.running.store import Store
-from countersample.study.running.versions import versions
-from countersample.study.running.workbench import Workbench
 from countersample.training import train_many
 
 
@@ -323,18 +322,18 @@ class TestTheRateThatIsChosen:
 
     def test_is_the_middle_of_equal_ones(self):
         values = np.array([[0.5, 0.7]] * 5 + [[0.1, 0.2]])
-        assert rates.choose(values, np.ones(6, bool)) == (2, 0, 4)
+        assert references.choose(values, np.ones(6, bool)) == (2, 0, 4)
 
     def test_is_not_one_that_diverged(self):
         values = np.array([[0.5, 0.7], [0.9, 0.9], [0.2, 0.3]])
-        assert rates.choose(values, np.array([True, False, True])) == (0, 0, 0)
+        assert references.choose(values, np.array([True, False, True])) == (0, 0, 0)
 
     def test_has_a_plateau_as_far_as_noise(self, rng):
         """Differences of 0.001 in noise of 0.1 (its error is 0.003), and one of 0.05."""
         noise = 0.1 * rng.standard_normal((4, 1000))
         noise -= noise.mean(axis=1, keepdims=True)
         values = 0.5 + noise + np.array([[0.001], [0.002], [0.0], [-0.05]])
-        assert rates.choose(values, np.ones(4, bool)) == (1, 0, 2)
+        assert references.choose(values, np.ones(4, bool)) == (1, 0, 2)
 
     @pytest.mark.parametrize(
         ("chosen", "alike", "words"),
@@ -372,7 +371,7 @@ class TestGathering:
             if job.stage == "tuning":
                 found = store.read(job)
                 quality = dict(zip(found["learning_rates"], found["ndcg"], strict=True))
-                assert quality[found["learning_rate"]] >= max(quality.values()) - rates.EQUAL
+                assert quality[found["learning_rate"]] >= max(quality.values()) - references.EQUAL
                 assert found["alike"][0] <= found["learning_rate"] <= found["alike"][1]
 
     def test_several_logs_choose_together(self, tmp_path):
@@ -426,7 +425,7 @@ class TestGathering:
             trained.append((options["methods"], options["beta1"], "bounds" in options))
             return train_many(*args, **options)
 
-        monkeypatch.setattr("countersample.study.running.stages.training.train_many", noted)
+        monkeypatch.setattr("countersample.study.running.stages.train_many", noted)
         store = Store(tmp_path / "out")
         work = finish(experiment, store)
         assert set(map(repr, trained)) == {"(['ips'], 0.5, False)", "(['bounded'], 0.5, True)"}
@@ -451,7 +450,7 @@ class TestGathering:
             trained.append((options["optimizer"], options["learning_rates"]))
             return train_many(*args, **options)
 
-        monkeypatch.setattr("countersample.study.running.stages.training.train_many", counted)
+        monkeypatch.setattr("countersample.study.running.stages.train_many", counted)
         work = finish(experiment, store)
         of_dog = [rates for optimizer, rates in trained if optimizer == "dog"]
         assert of_dog == [None] * (2 * 2)  # methods × seeds: runs only
@@ -491,7 +490,7 @@ class TestGathering:
         def exploding(*args, **options):
             return [_exploded(run) for run in train_many(*args, **options)]
 
-        monkeypatch.setattr("countersample.study.running.stages.training.train_many", exploding)
+        monkeypatch.setattr("countersample.study.running.stages.train_many", exploding)
         work = finish(experiment, store)
         result = gather(experiment.studies[0], work, store)
         for cell in result.cells.values():

@@ -16,8 +16,16 @@ from scipy import stats
 from study_results import make_cell, make_result
 
 from countersample.errors import CounterSampleError
-from countersample.study.design.published import load_published
+from countersample.study.design.grids import load_published
 from countersample.study.findings.statistics import contrasts, independent
+from countersample.study.findings.table_formats import (
+    RENDERERS,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_text,
+    write_table,
+)
 from countersample.study.findings.tables import (
     Entry,
     Group,
@@ -29,14 +37,6 @@ from countersample.study.findings.tables import (
     regret_table,
     show_number,
     significance_table,
-)
-from countersample.study.findings.write_tables import (
-    RENDERERS,
-    to_csv,
-    to_latex,
-    to_markdown,
-    to_text,
-    write_table,
 )
 
 FOLDS = ("Fold1", "Fold2", "Fold3")

@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -11,19 +10,21 @@ from scipy import stats
 from scipy.optimize import approx_fprime
 
 from countersample.study.design.grids import COMPARED
-from countersample.study.findings.toy import (
+from countersample.study.kinds.toy import (
     OPTIMUM,
     RATES,
+    RUNS,
     START,
     STEPS,
     ToyResult,
     descend,
+    draw_toy,
     make_toy,
     run_toy,
-    toy_for_page,
+    toy_table,
+    toy_verdicts,
     trajectories,
 )
-from countersample.study.kinds.toy import RUNS, draw_toy, toy_table, toy_verdicts
 from countersample.theory import step_size, suboptimality_bound
 
 PLANS = [method.plan for method in COMPARED]
@@ -157,42 +158,6 @@ def test_weights_that_explode_are_no_error():
 
 
 # -- for a page ----------------------------------------------------------------------------------
-
-
-def test_a_page_can_compute_the_paths(toy, rng):
-    data = json.loads(json.dumps(toy_for_page(toy, rng)))
-    assert len(data["draws"]) == 5
-    assert data["mean_weight"] == pytest.approx(np.mean([1 / p for p in data["p"]]))
-    for drawn in data["draws"]:
-        assert set(drawn) == {"ips", "countersample"}
-        assert len(drawn["ips"]) == len(drawn["countersample"]) == STEPS
-        for name, scales in (
-            ("ips", [1 / p for p in data["p"]]),
-            ("countersample", [data["mean_weight"]] * 50),
-        ):
-            w = [0.0, 0.0]
-            for i in drawn[name]:
-                x1, x2 = data["x"][i]
-                step = 0.02 * scales[i] * 2 * (x1 * w[0] + x2 * w[1] - data["y"][i])
-                w = [w[0] - step * x1, w[1] - step * x2]
-            plan = toy.plan(name)
-            expected = slow_path(toy, drawn[name], plan.multipliers, 0.02)[-1]
-            assert w == pytest.approx(expected.tolist(), rel=1e-9)
-
-
-def test_the_page_begins_with_a_common_draw(toy, rng):
-    """Of all 101 sets as many have a smaller ratio of distances as a larger one."""
-    data = toy_for_page(toy, rng, n_sets=101)
-    assert len(data["draws"]) == 101
-    ratios = []
-    for drawn in data["draws"]:
-        ends = [
-            slow_path(toy, drawn[name], toy.plan(name).multipliers, data["rate"])[-1]
-            for name in ("ips", "countersample")
-        ]
-        weighted, sampled = (np.linalg.norm(end - toy.optimum) for end in ends)
-        ratios.append(weighted / sampled)
-    assert ratios[0] == pytest.approx(np.median(ratios))
 
 
 def test_averages_are_what_the_algorithms_return():

@@ -10,7 +10,7 @@ from scipy import stats
 
 from countersample import simulate_clicks, synthetic
 from countersample.clicks import PositionBias
-from countersample.study.design.published import load_published
+from countersample.study.design.grids import load_published
 from countersample.study.kinds.datasets import shapes_table
 from countersample.study.kinds.propensities import draw_weights, weights_table, weights_verdicts
 

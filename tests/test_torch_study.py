@@ -19,9 +19,9 @@ from countersample.plans import Examples, make_plan
 from countersample.study.artifacts import write_artifacts
 from countersample.study.experiment import plan
 from countersample.study.running.estimate import estimate
-from countersample.study.running.gather import gather
+from countersample.study.running.rows import gather
 from countersample.study.running.runner import state_of
-from countersample.study.running.stages.network import NetworkRun
+from countersample.study.running.stages import NetworkRun
 from countersample.study.running.store import Store
 from countersample.torch._side_by_side import train_networks
 from countersample.training import TrainingOptions, train_many

@@ -184,21 +184,21 @@ def judge(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Hold a file of results against the claims of its studies again: nothing is run."""
+    """Test the claims of studies on the rows of a results.parquet: nothing is run."""
     from dataclasses import asdict
 
+    from countersample.study.artifacts import evaluate_file
     from countersample.study.findings.claims import summarize
-    from countersample.study.judging import judge_file
 
-    judged = judge_file(results, data or (), out)
-    for text in judged.left_out:
+    evaluation = evaluate_file(results, data or (), out)
+    for text in evaluation.left_out:
         _show.note(text)
     if json:
-        _show.as_json(asdict(judged))
+        _show.as_json(asdict(evaluation))
         return
-    _tell_tables(each for each in judged.tables if not each.name.endswith("-significance"))
-    _tell_verdicts(judged.verdicts)
-    for text in summarize(judged.verdicts):
+    _tell_tables(each for each in evaluation.tables if not each.name.endswith("-significance"))
+    _tell_verdicts(evaluation.verdicts)
+    for text in summarize(evaluation.verdicts):
         _show.paragraph(text)
     if out is not None:
         _show.line(f"Tables and figures are in {out}")
@@ -317,7 +317,7 @@ def _in_words(n_jobs: int, expected: Estimate, workers: int) -> str:
 def _work(state: State, store: Store, workers: int) -> None:
     compile_ahead()
     from countersample._progress import share_progress
-    from countersample.study.running.gather import warnings_of
+    from countersample.study.running.rows import warnings_of
     from countersample.study.running.runner import run
 
     if not state.missing:
@@ -362,7 +362,7 @@ def _tell_tables(tables: Iterable[Table]) -> None:
     """Print tables, each note once."""
     from dataclasses import replace
 
-    from countersample.study.findings.write_tables import to_text
+    from countersample.study.findings.table_formats import to_text
 
     told: set[str] = set()
     for table in tables:
