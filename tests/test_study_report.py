@@ -13,7 +13,7 @@ from html_pages import Page
 from made_report import made_report
 
 from countersample.errors import CounterSampleError
-from countersample.study.findings.claims import Verdict, summarize
+from countersample.study.findings.claims import Verdict
 from countersample.study.findings.tables import Entry, Group, Row, Table
 from countersample.study.report import (
     Figure,
@@ -142,35 +142,11 @@ class TestVerdicts:
         signs = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗", "open": "○"}
         assert all(sign == signs[outcome] for sign, outcome in chips)
 
-    def test_tally_adds_up(self, report, page):
-        tallies = [d["text"] for d in page.all("ul", **{"class": "tally"})]
-        for tally, source in zip(tallies, ("paper", "beyond"), strict=True):
-            outcomes = [v.outcome for v in report.verdicts if v.source == source]
-            for outcome in set(outcomes):
-                assert re.search(rf"{outcomes.count(outcome)} \S {outcome}", tally)
-
-    def test_summary_counts_claims_datasets_and_outcomes(self):
-        verdicts = [
-            Verdict("a", dataset, claim, "paper", outcome, "")
-            for claim in ("one", "two")
-            for dataset, outcome in (("d1", "confirmed"), ("d2", "in part"))
-        ]
-        verdicts.append(Verdict("b", "d1", "one", "paper", "not confirmed", ""))  # another study
-        (sentence,) = summarize(verdicts)
-        assert "3 claims" in sentence
-        assert "2 datasets (d1, d2)" in sentence
-        assert sentence.endswith("5 verdicts: 2 confirmed, 2 in part, 1 not confirmed, 0 open.")
-        assert summarize([]) == ()
-
     def test_a_verdict_may_be_about_no_dataset(self):
         toy = Verdict("toy", "", "It is nearer.", "paper", "confirmed", "By 2.")
         page = Page(render_report(replace(section_with(), verdicts=(toy,))))
         (item,) = [li["text"] for li in page.all("li") if li["text"].startswith("✓ confirmed ")]
         assert item == "✓ confirmed By 2."
-        (sentence,) = summarize([toy])
-        assert sentence.endswith("1 verdict: 1 confirmed, 0 in part, 0 not confirmed, 0 open.")
-        on_data = replace(toy, dataset="yahoo")
-        assert "against 1 dataset (yahoo) that gives 2 verdicts" in summarize([toy, on_data])[0]
 
 
 class TestTables:
@@ -221,14 +197,6 @@ class TestHowItWasRun:
         (row,) = [tr["text"] for tr in page.all("tr") if "100,000" in tr["text"]]
         assert row == "clicks of a log100,0001,000,000 ≠the paper"
         assert "1 of 5 settings differs from the paper’s" in page.all("main")[0]["text"]
-
-    def test_no_difference_is_said_too(self):
-        report = replace(section_with(), settings=(SettingLine("seeds", "5", "5"),))
-        text = Page(render_report(report)).all("main")[0]["text"]
-        assert (
-            "Every setting is the paper’s, or its authors’ code’s where the paper has none." in text
-        )
-        assert "≠" not in text
 
     def test_links_to_files_are_relative_and_quoted(self, page):
         hrefs = {a["text"]: a["href"] for a in page.all("a")}

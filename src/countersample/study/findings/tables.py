@@ -21,7 +21,7 @@ from countersample.study.findings.statistics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from countersample._arrays import Floats
     from countersample.study.design.grids import Grid, Published, Value
@@ -168,14 +168,19 @@ def _measure_table(
     groups = tuple(
         Group(dataset, _rows(grid, partial(entry, dataset))) for dataset in result.datasets
     )
-    return Table(
-        f"{grid.name}-{measure}",
-        f"{grid.title}: {what}",
-        grid.axis_title,
-        tuple(map(column_title, grid.values)),
-        groups,
+    return _table_of(
+        grid, measure, what, groups,
         (*_interval_notes(result), *_mark_notes(grid, tests), *_entry_notes(groups)),
-    )
+    )  # fmt: skip
+
+
+def _table_of(
+    grid: Grid, name: str, caption: str, groups: Iterable[Group], notes: tuple[str, ...]
+) -> Table:
+    """Return a table of a study with one column per value of its setting."""
+    columns = tuple(map(column_title, grid.values))
+    title = f"{grid.title}: {caption}"
+    return Table(f"{grid.name}-{name}", title, grid.axis_title, columns, tuple(groups), notes)
 
 
 def _rows(grid: Grid, entry: Callable[[str, Value], Entry]) -> tuple[Row, ...]:
@@ -255,14 +260,9 @@ def rates_table(result: StudyResult) -> Table:
             several = len(some_cell.learning_rates) > 1
             title = f"{dataset}, {fold}" if several else dataset
             groups.append(Group(title, _rows(grid, entry)))
-    return Table(
-        f"{grid.name}-learning-rates",
-        f"{grid.title}: learning rates chosen on validation data",
-        grid.axis_title,
-        tuple(map(column_title, grid.values)),
-        tuple(groups),
-        ("–: the optimizer needs none.",) if without else (),
-    )
+    notes = ("–: the optimizer needs none.",) if without else ()
+    caption = "learning rates chosen on validation data"
+    return _table_of(grid, "learning-rates", caption, groups, notes)
 
 
 def significance_table(result: StudyResult) -> Table:
@@ -317,18 +317,12 @@ def leads_table(result: StudyResult) -> Table:
         label = "T" if part == 1 else f"T/{part}"
         return Row(label, tuple(entry(dataset, value, part) for value in grid.values))
 
-    return Table(
-        f"{grid.name}-lead",
-        f"{grid.title}: lead of {_SAMPLED} over {_IPS}, the difference of their average "
-        "regret ×100",
-        grid.axis_title,
-        tuple(map(column_title, grid.values)),
-        tuple(
-            Group(dataset, tuple(row(dataset, part) for part in LEAD_PARTS))
-            for dataset in result.datasets
-        ),
-        (_LEAD_NOTE,),
+    groups = (
+        Group(dataset, tuple(row(dataset, part) for part in LEAD_PARTS))
+        for dataset in result.datasets
     )
+    caption = f"lead of {_SAMPLED} over {_IPS}, the difference of their average regret ×100"
+    return _table_of(grid, "lead", caption, groups, (_LEAD_NOTE,))
 
 
 def nothing_set_table(result: StudyResult) -> Table:
@@ -352,11 +346,6 @@ def nothing_set_table(result: StudyResult) -> Table:
             rows.append(Row(f"less {method.name}", entries))
         return Group(dataset, tuple(rows))
 
-    return Table(
-        f"{grid.name}-nothing-set",
-        f"{grid.title}: {result.metric} with nothing set, beside methods at their best",
-        grid.axis_title,
-        tuple(map(column_title, grid.values)),
-        tuple(map(group, result.datasets)),
-        (_DEFAULTS_NOTE, _PAIRED_NOTE),
-    )
+    caption = f"{result.metric} with nothing set, beside methods at their best"
+    groups = map(group, result.datasets)
+    return _table_of(grid, "nothing-set", caption, groups, (_DEFAULTS_NOTE, _PAIRED_NOTE))

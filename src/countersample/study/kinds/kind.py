@@ -60,7 +60,7 @@ class Done:
         for drawing in drawings:
             files += sorted(self.figures.glob(f"{escape(drawing.name)}.*"))
         figures = tuple(
-            Figure(self.figures / f"{name}.svg", alt, caption)
+            Figure(self.figures / f"{name}.png", alt, caption)
             for name, alt, caption in drawings
             if caption
         )

@@ -98,7 +98,6 @@ class Speed:
         train_set = sample.parts[0]
         self._labels = ClickLog.from_labels(train_set)
         self._a_draw = cache(self._measure_draw)
-        self._a_network_draw = cache(self._measure_network_draw)
         self._an_evaluation = cache(self._measure_evaluation)
         self._a_log = cache(self._measure_log)
         self._overhead = cache(self._measure_overhead)
@@ -118,23 +117,18 @@ class Speed:
         return job.draws * self._a_draw("click", "sgd", 1, 1)
 
     def _of_training(self, job: Job, n_rates: int, part: int) -> float:
-        """Seconds of the draws, of what is made once a log, and of the evaluations."""
+        """Return the seconds of the draws, of what is done once per log, and of evaluations."""
         config = job.config
         steps, points = length_of(job)
         n_passes = -(-n_rates // _BATCHED)
-        batched = min(n_rates, _BATCHED)
-        if is_network(config):
-            a_draw = self._a_network_draw(
-                config["unit"], config["batch_size"], config["hidden"], batched
-            )
-        else:
-            a_draw = self._a_draw(
-                config["unit"], config["optimizer"], config["batch_size"], batched
-            )
+        draw = self._a_draw(
+            config["unit"], config["optimizer"], config["batch_size"], min(n_rates, _BATCHED),
+            config["hidden"] if is_network(config) else None,
+        )  # fmt: skip
         n_draws: int = steps * config["batch_size"]
         once = float(job.needs[-1].config["clicks"]) * self._overhead(config["unit"])
-        evaluated = n_rates * len(points) * self._an_evaluation(part)
-        return n_passes * n_draws * a_draw + once + evaluated
+        evaluation = n_rates * len(points) * self._an_evaluation(part)
+        return n_passes * n_draws * draw + once + evaluation
 
     def _of_references(self) -> float:
         n_queries = round(self._sample.scale * self._sample.parts[0].n_queries)
@@ -143,35 +137,33 @@ class Speed:
 
     # -- measurements
 
-    def _measure_draw(self, unit: str, optimizer: str, batch_size: int, n_rates: int) -> float:
-        """Seconds of one draw for so many learning rates together."""
-        n_steps = max(1, _DRAWS // batch_size)
+    def _measure_draw(
+        self, unit: str, optimizer: str, batch_size: int, n_rates: int, hidden: int | None = None
+    ) -> float:
+        """Return the seconds of one draw for so many scorers together, networks if `hidden`."""
+        train_set, rates = self._sample.parts[0], [1e-9] * n_rates
+        n_steps = max(2, (_DRAWS if hidden is None else _NETWORK_DRAWS) // batch_size)
 
-        def work(seed: int, steps: int = n_steps) -> None:
-            train_many(
-                self._sample.parts[0], self._labels, learning_rates=[1e-9] * n_rates, seeds=[seed],
-                unit=unit, optimizer=optimizer, batch_size=batch_size, steps=steps, workers=1,
-            )  # fmt: skip
+        def train(seed: int, steps: int = n_steps) -> None:
+            options = TrainingOptions(
+                unit=unit, optimizer=optimizer, batch_size=batch_size, steps=steps
+            )
+            if hidden is None:
+                train_many(
+                    train_set, self._labels, learning_rates=rates, seeds=[seed], workers=1,
+                    options=options,
+                )  # fmt: skip
+            else:
+                from countersample.torch._side_by_side import (  # noqa: PLC0415 (torch)
+                    train_networks,
+                )
 
-        whole = self._time(work)
-        setup = self._time(lambda seed: work(seed, 1))
-        return max(0.0, whole - setup) / (n_steps * batch_size)
+                train_networks(
+                    train_set, self._labels, learning_rates=rates, hidden=hidden, seed=seed,
+                    options=options, progress=Progress.of(None),
+                )  # fmt: skip
 
-    def _measure_network_draw(self, unit: str, batch_size: int, hidden: int, n_rates: int) -> float:
-        """Seconds of one draw for so many networks together."""
-        from countersample.torch._side_by_side import train_networks  # noqa: PLC0415 (torch)
-
-        n_steps = max(2, _NETWORK_DRAWS // batch_size)
-
-        def work(seed: int, steps: int = n_steps) -> None:
-            options = TrainingOptions(unit=unit, batch_size=batch_size, steps=steps)
-            train_networks(
-                self._sample.parts[0], self._labels, learning_rates=[1e-9] * n_rates,
-                hidden=hidden, seed=seed, options=options, progress=Progress.of(None),
-            )  # fmt: skip
-
-        whole = self._time(work)
-        setup = self._time(lambda seed: work(seed, 1))
+        whole, setup = self._time(train), self._time(lambda seed: train(seed, 1))
         return max(0.0, whole - setup) / ((n_steps - 1) * batch_size)
 
     def _measure_overhead(self, unit: str) -> float:
