@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FORMAT = 4  # of the folder: another number when its files are laid out otherwise
 # Raise it when the same configuration and data give other numbers: a results folder then makes its
-# results again. tests/test_study_golden.py fails until that is done.
+# results again. tests/test_study_golden.py fails until this is done.
 RESULTS_VERSION = 1
 IDENTITY = "study.json"
 INTERMEDIATE = ("data", "clicks")  # results that only other jobs read
