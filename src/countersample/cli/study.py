@@ -81,14 +81,14 @@ def reproduce(
 
     excluded = {} if studies else experiment.left_out(scale)
     studies = studies or [name for name in grids.names() if name not in excluded]
-    planned = experiment.plan(
+    work_plan = experiment.plan(
         studies,
         scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
         fold=fold,
     )  # fmt: skip
     for name, reason in excluded.items():  # after the plan, whose errors are one sentence
         _show.note(f"{name} is left out: {reason}")
-    _carry_out(planned, out or Path(f"reproduction-{scale}"), workers, dry_run=dry_run, json=json)
+    _carry_out(work_plan, out or Path(f"reproduction-{scale}"), workers, dry_run=dry_run, json=json)
 
 
 @app.command("run")
@@ -108,11 +108,11 @@ def run_grid(
     """Run a study of your own: a grid in TOML, as the package's own are."""
     from countersample.study import experiment
 
-    planned = experiment.plan(
+    work_plan = experiment.plan(
         [grid], scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
         fold=fold,
     )  # fmt: skip
-    _carry_out(planned, out or Path(grid.stem), workers, dry_run=dry_run, json=json)
+    _carry_out(work_plan, out or Path(grid.stem), workers, dry_run=dry_run, json=json)
 
 
 @app.command("list")
@@ -121,14 +121,14 @@ def list_studies(*, json: Json = False) -> None:
     from countersample.study.design import grids
     from countersample.study.kinds import load_grid
 
-    found = [load_grid(grids.path_of(name)) for name in grids.names()]
+    packaged = [load_grid(grids.path_of(name)) for name in grids.names()]
     if json:
         _show.as_json([
             {"name": grid.name, "title": grid.title, "paper": grid.paper, "about": grid.about}
-            for grid in found
+            for grid in packaged
         ])  # fmt: skip
         return
-    rows = [(grid.name, grid.title, grid.paper or "beyond the paper") for grid in found]
+    rows = [(grid.name, grid.title, grid.paper or "beyond the paper") for grid in packaged]
     _show.table(("study", "title", "in the paper"), rows, text_columns=3)
 
 
@@ -238,8 +238,8 @@ def _carry_out(
     command = shlex.join(["countersample", *sys.argv[1:]])
     store = Store(out)
     before = store.identity() if store.is_begun() else None
-    asked = experiment.identity(command)
-    identity = store.merged(asked) if dry_run else store.claim(asked)
+    identity = experiment.identity(command)
+    identity = store.merge(identity) if dry_run else store.claim(identity)
     for name in no_longer_shown(before, identity) if before else ():
         _show.note(f"{name} is not what it was: results of before are kept, and not shown")
     experiment = read_experiment(identity)
@@ -267,10 +267,10 @@ def _carry_out(
 def _stopped(state: State, store: Store, command: str) -> str:
     """Say how far a study is that is stopped now, by a look at which results are there."""
     damaged = {job.key for job in state.damaged}
-    made = [k for k, j in state.missing.items() if k not in damaged and store.path(j).exists()]
+    new = [k for k, j in state.missing.items() if k not in damaged and store.path(j).exists()]
     n_jobs = len(state.done) + len(state.missing)
     return (
-        f"Stopped: {len(state.done) + len(made)} of {n_jobs} jobs are done and kept. "
+        f"Stopped: {len(state.done) + len(new)} of {n_jobs} jobs are done and kept. "
         f"To go on: {command}"
     )
 
@@ -364,10 +364,10 @@ def _tell_tables(tables: Iterable[Table]) -> None:
 
     from countersample.study.findings.table_formats import to_text
 
-    told: set[str] = set()
+    printed: set[str] = set()
     for table in tables:
-        new = tuple(note for note in table.notes if note not in told)
-        told |= set(new)
+        new = tuple(note for note in table.notes if note not in printed)
+        printed |= set(new)
         _show.line(to_text(replace(table, notes=new)))
 
 
@@ -379,14 +379,14 @@ def _tell_verdicts(verdicts: Sequence[Verdict]) -> None:
         _show.line()
 
 
-def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
+def settings_of(texts: Sequence[str] | None) -> dict[str, Any]:
     """Return settings from name=value, the values as in TOML, or as texts without quotes."""
     import tomllib
 
     from countersample.errors import ParameterError
 
     settings = {}
-    for text in given or ():
+    for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals:
             raise ParameterError(f"--set {text!r}, expected name=value")

@@ -125,10 +125,10 @@ def _remarks(experiment: Experiment) -> Iterator[str]:
         )
     else:
         runs = (study.config for study in experiment.studies if study.grid.methods)
-        drawn = min((config.steps() * config.batch_size for config in runs), default=_MIN_DRAWN)
-        if drawn < _MIN_DRAWN:
+        n_drawn = min((config.steps() * config.batch_size for config in runs), default=_MIN_DRAWN)
+        if n_drawn < _MIN_DRAWN:
             yield (
-                f"By the grid's own settings a run draws {drawn:,} clicks, the paper's "
+                f"By the grid's own settings a run draws {n_drawn:,} clicks, the paper's "
                 f"{PAPER.steps() * PAPER.batch_size:,}: what is compared is the early part of "
                 "training, and nothing is decided about where methods end."
             )
@@ -196,8 +196,8 @@ def evaluate_file(path: Path, datasets: Sequence[str] = (), out: Path | None = N
     if datasets:
         rows = rows.filter([each in datasets for each in of_dataset])
     if not len(rows):
-        known = ", ".join(dict.fromkeys(of_dataset)) or "none"
-        raise DataError(f"{path} has no rows of {' or '.join(datasets) or 'runs'}: it has {known}")
+        names = ", ".join(dict.fromkeys(of_dataset)) or "none"
+        raise DataError(f"{path} has no rows of {' or '.join(datasets) or 'runs'}: it has {names}")
     results, left_out = _studies(rows)
     if not results:
         raise DataError(f"{path} has no study of the package: see countersample study list")

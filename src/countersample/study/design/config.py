@@ -365,8 +365,8 @@ def _choices() -> Mapping[str, Collection[str]]:
     }
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def nearest(name: str, names: Collection[str]) -> str:
     """Return " (did you mean …?), expected one of …", to go after an unknown name."""
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(name, names, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"{hint}, expected one of {', '.join(known)}"
+    return f"{hint}, expected one of {', '.join(names)}"

@@ -276,8 +276,8 @@ class Claim:
         at = list(self.at)
         for value in at:
             if value not in values:
-                known = ", ".join(map(repr, values))
-                raise ParameterError(f"at has {value!r}, expected values of the study: {known}")
+                names = ", ".join(map(repr, values))
+                raise ParameterError(f"at has {value!r}, expected values of the study: {names}")
         if len(set(at)) < len(at):
             raise ParameterError(f"at is {at!r}, expected each value once")
         if test.compares in {"others", "cases"} and len(at) != 1:
@@ -534,10 +534,10 @@ def _check_grid(
             claim.check(method_names, grid.values)
 
 
-def _check_keys(file: TomlFile, key: Key, keys: Iterable[str], known: Collection[str]) -> None:
+def _check_keys(file: TomlFile, key: Key, keys: Iterable[str], names: Collection[str]) -> None:
     for name in keys:
-        if name not in known:
-            raise file.error((*key, name), f"unknown key {name!r}{nearest(name, known)}")
+        if name not in names:
+            raise file.error((*key, name), f"unknown key {name!r}{nearest(name, names)}")
 
 
 def _read_text(file: TomlFile, key: str, default: str | None = None) -> str:

@@ -133,9 +133,9 @@ def find_source(
         title = _recognise(path, name, clip=clip)
         return Source(title, *_folds(title, path, clip=clip, fold=fold))
     if not is_there:
-        known = ", ".join([*SHAPES, *catalogue.known()])
+        names = ", ".join([*SHAPES, *catalogue.known()])
         raise ParameterError(
-            f"no dataset {name!r}: there is no such file or folder, and the names known are {known}"
+            f"no dataset {name!r}: there is no such file or folder, and the names known are {names}"
         )
     if not (path.is_file() or path.is_dir()):
         raise ParameterError(
@@ -155,11 +155,11 @@ def _recognise(path: Path, name: str, *, clip: bool) -> str:
     if layout is not None:
         try:
             fold = next(iter(layout.folds), None)
-            known = catalogue.recognise(load(path, fold=fold, clip=clip))
+            entry = catalogue.recognise(load(path, fold=fold, clip=clip))
         except DataError:  # running the study raises it again
-            known = None
-        if known is not None:
-            return known.name
+            entry = None
+        if entry is not None:
+            return entry.name
     return f"{name} (another)" if name in PAPER_DATASETS else name
 
 
@@ -168,18 +168,18 @@ def _folds(
 ) -> tuple[tuple[Fold, ...], tuple[str, ...]]:
     """Return the folds of a file or folder, or only `fold`, and notes on its files."""
     layout = layout_of(path)
-    known = {"path": str(path.resolve()), "clip": clip}
+    identity = {"path": str(path.resolve()), "clip": clip}
     if layout is None or not layout.folds:
         if fold is not None:
             raise ParameterError(f"fold is {fold}, but {path} has no folds: leave it out")
         files = state_of_files([path] if path.is_file() else path.iterdir())
         notes = () if layout is None else tuple(layout.notes())
-        return (Fold(dataset, "", known | {"files": files}),), notes
+        return (Fold(dataset, "", identity | {"files": files}),), notes
     folds = tuple(
         Fold(
             dataset,
             f"Fold{number}",
-            known
+            identity
             | {"fold": number, "files": state_of_files(chain(*layout.files(number).values()))},
         )
         for number in (layout.folds if fold is None else [fold])

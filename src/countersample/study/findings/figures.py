@@ -80,8 +80,8 @@ def draw_panels(
     for axes, value in zip(panels[0], values, strict=True):
         axes.set_title(panel_title(result.grid, value))
     for axes, value in zip(panels[-1], values, strict=True):
-        drawn = [cell.drawn for _, of_cell, _, cell in _in_order(result) if of_cell == value]
-        first, last = min(points[0] for points in drawn), max(points[-1] for points in drawn)
+        clicks = [cell.drawn for _, of_cell, _, cell in _in_order(result) if of_cell == value]
+        first, last = min(points[0] for points in clicks), max(points[-1] for points in clicks)
         axes.set_xlim(first if log_x else 0, last)
         if log_x:
             set_log(axes, "x")

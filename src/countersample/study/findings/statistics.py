@@ -255,8 +255,8 @@ def holm(p_values: ArrayLike) -> Floats:
     array([0.03, 0.06, 0.06, 0.02])
     """
     adjusted = np.array(p_values, dtype=np.float64)
-    tested = np.flatnonzero(~np.isnan(adjusted))
-    order = tested[np.argsort(adjusted[tested], kind="stable")]
+    is_number = np.flatnonzero(~np.isnan(adjusted))
+    order = is_number[np.argsort(adjusted[is_number], kind="stable")]
     multiplied = np.arange(len(order), 0, -1) * adjusted[order]
     adjusted[order] = np.minimum(1, np.maximum.accumulate(multiplied))
     return adjusted

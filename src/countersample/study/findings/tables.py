@@ -66,8 +66,8 @@ class Entry:
     def of_sample(cls, sample: Floats, digits: int | None = 2, **more: Any) -> Entry:  # noqa: ANN401
         """Return the mean of a sample, with its 95 % interval if there are several values."""
         half_width = interval(sample)
-        known = None if isnan(half_width) else half_width
-        return cls(float(sample.mean()), digits, half_width=known, **more)
+        width = None if isnan(half_width) else half_width
+        return cls(float(sample.mean()), digits, half_width=width, **more)
 
     @property
     def shown(self) -> str:
@@ -154,14 +154,14 @@ def _measure_table(
     def entry(dataset: str, method: str, value: Value) -> Entry:
         cell = result.cells[dataset, method, value]
         mark, paper_mark = marks.get((dataset, method, value), ("", ""))
-        known = published.number(grid.name, dataset, method, value) if published else None
+        number = published.number(grid.name, dataset, method, value) if published else None
         return Entry.of_sample(
             independent(MEASURES[measure](cell), cell.runs),
             digits,
             mark=mark,
             paper_mark=paper_mark,
-            published=known.value if known else None,
-            published_mark=known.mark if known else "",
+            published=number.value if number else None,
+            published_mark=number.mark if number else "",
             note=cell.divergence,
         )
 

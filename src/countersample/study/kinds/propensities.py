@@ -50,8 +50,8 @@ def weights_table(weights: Weights, published: Published) -> Table:
 
     def entry(dataset: str, offset: int, gamma: float, quantity: int) -> Entry:
         sample = np.array(weights[dataset, offset, gamma])[:, quantity]
-        known = _of_paper(published, dataset, QUANTITIES[quantity], gamma)
-        return Entry.of_sample(sample, published=known)
+        number = _of_paper(published, dataset, QUANTITIES[quantity], gamma)
+        return Entry.of_sample(sample, published=number)
 
     groups = tuple(
         Group(
@@ -158,18 +158,18 @@ def largest_reciprocal(
     >>> largest_reciprocal(paper, "yahoo-like", [0.5, 0.75])
     (0.75, 40.7, 140)
     """
-    known = [(gamma, _of_paper(published, dataset, "M", gamma)) for gamma in gammas]
+    numbers = [(gamma, _of_paper(published, dataset, "M", gamma)) for gamma in gammas]
     reciprocal, gamma, largest = max(
-        (round(m ** (1 / gamma)), gamma, m) for gamma, m in known if m is not None
+        (round(m ** (1 / gamma)), gamma, m) for gamma, m in numbers if m is not None
     )
     return gamma, largest, reciprocal
 
 
 def _distance(weights: Weights, published: Published, dataset: str, offset: int) -> float:
     """Return the mean over γ of |M̄ / the paper's − 1|."""
-    known = [_of_paper(published, dataset, "M̄", gamma) for gamma in _gammas(weights)]
+    numbers = [_of_paper(published, dataset, "M̄", gamma) for gamma in _gammas(weights)]
     ours = _means(weights, dataset, offset)[:, 0]
-    off_by = [abs(o / k - 1) for o, k in zip(ours, known, strict=True) if k is not None]
+    off_by = [abs(o / k - 1) for o, k in zip(ours, numbers, strict=True) if k is not None]
     return float(np.mean(off_by))
 
 
@@ -211,8 +211,8 @@ def _draw_weights(axes: Axes, weights: Weights, published: Published, dataset: s
             axes.errorbar(gammas, mean, high - mean, color=colour, ls=dash,
                           lw=1.8 if quantity else 1.0, marker="o", ms=3, capsize=2, elinewidth=0.9,
                           label=f"{name}, {curve}")  # fmt: skip
-        known = np.array([_of_paper(published, dataset, name, g) for g in gammas], np.float64)
-        axes.plot(gammas, known, ls="none", mfc="none", mec="black", ms=7,
+        numbers = np.array([_of_paper(published, dataset, name, g) for g in gammas], np.float64)
+        axes.plot(gammas, numbers, ls="none", mfc="none", mec="black", ms=7,
                   marker=_PAPER_MARKERS[quantity], label=f"{name}, the paper")  # fmt: skip
 
 

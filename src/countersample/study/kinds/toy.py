@@ -228,13 +228,13 @@ def run_toy(*, seed: int = 0, n_draws: int = 1000, rates: Sequence[float] = RATE
     """
     rng = np.random.default_rng(seed)
     by_rate = np.array(rates)[:, np.newaxis]
-    drawn: dict[str, list[tuple[Floats, Floats, Floats]]] = {m.name: [] for m in COMPARED}
+    samples: dict[str, list[tuple[Floats, Floats, Floats]]] = {m.name: [] for m in COMPARED}
     for _ in range(n_draws):
         toy = make_toy(rng)
         for method in COMPARED:
-            drawn[method.name].append(toy.draw(method.plan, (STEPS,), rng))
+            samples[method.name].append(toy.draw(method.plan, (STEPS,), rng))
     distances, averages, farthest = {}, {}, {}
-    for name, runs in drawn.items():
+    for name, runs in samples.items():
         features, targets, multipliers = (np.array(column) for column in zip(*runs, strict=True))
         paths = descend(features, targets, multipliers, by_rate)
         on_the_way = away(paths)

@@ -173,8 +173,8 @@ def run(
         # stage "relevance" tell what others would tell again.
         with threadpool_limits(1, "blas"), told_already():
             while waiting or at_work:
-                ready = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
-                for job in ready[: workers - len(at_work)]:
+                next_jobs = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
+                for job in next_jobs[: workers - len(at_work)]:
                     at_work[pool.submit(do, waiting.pop(job.key))] = job
                 # Now and then awake: a signal is not seen while a thread waits for a lock.
                 over, _ = wait(at_work, _WAIT_SECONDS, return_when=FIRST_COMPLETED)
@@ -237,9 +237,9 @@ class Tally:
     def _report(self) -> None:
         at_work = self._at_work.values()
         done = self._done + sum(self._sizes[job.key] * share for job, share in at_work)
-        drawn = self._drawn + sum(job.draws * share for job, share in at_work)
+        n_drawn = self._drawn + sum(job.draws * share for job, share in at_work)
         words = f"{self.n_done} of {self.n_jobs} jobs"
-        if drawn:
-            words += f", {drawn / max(1e-9, time.monotonic() - self._begin) / 1e6:.2f} M draws/s"
+        if n_drawn:
+            words += f", {n_drawn / max(1e-9, time.monotonic() - self._begin) / 1e6:.2f} M draws/s"
         at_once = "; ".join(f"{job.stage}: {job.title}" for job, _ in at_work)
         self._progress(f"{words}; {at_once}" if at_once else words, done / self._in_all)

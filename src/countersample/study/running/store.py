@@ -48,13 +48,13 @@ class Store:
         DataError
             For a folder of something else, of another format or scale. Nothing is changed.
         """
-        wanted = json.loads(json.dumps(identity))
+        merged = json.loads(json.dumps(identity))
         if is_other(self.folder):
             raise DataError(f"{self.folder}: is a file, expected a folder for the results")
         if self.is_begun():
             before = self.identity()
-            wanted = self.merged(wanted)
-            if wanted == before:
+            merged = self.merge(merged)
+            if merged == before:
                 return before
         elif is_folder(self.folder) and self._has_files():
             raise DataError(
@@ -65,8 +65,8 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CounterSampleError(f"{self.folder}: cannot be made: {error.strerror}") from error
-        self._write(self.folder / IDENTITY, wanted)
-        return dict(wanted)
+        self._write(self.folder / IDENTITY, merged)
+        return dict(merged)
 
     def _has_files(self) -> bool:
         try:
@@ -74,21 +74,21 @@ class Store:
         except OSError as error:
             raise DataError(f"{self.folder}: cannot be read: {error.strerror}") from error
 
-    def merged(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+    def merge(self, identity: Mapping[str, Any]) -> dict[str, Any]:
         """Return the identity of the folder with this one added (see `claim`)."""
-        wanted: dict[str, Any] = json.loads(json.dumps(identity))
+        merged: dict[str, Any] = json.loads(json.dumps(identity))
         if not self.is_begun():
-            return wanted
+            return merged
         before = self.identity()
         scale, grids = before.get("scale"), before.get("grids")
         if not isinstance(grids, dict):
             raise DataError(f"{self.folder / IDENTITY}: is damaged, it names no grids")
-        if scale != wanted["scale"]:
+        if scale != merged["scale"]:
             raise DataError(
-                f"{self.folder}: has results at scale {scale}, now {wanted['scale']}, and "
+                f"{self.folder}: has results at scale {scale}, now {merged['scale']}, and "
                 "a report has one: choose another folder with --out"
             )
-        return wanted | {"grids": grids | wanted["grids"]}
+        return merged | {"grids": grids | merged["grids"]}
 
     def is_begun(self) -> bool:
         """Whether the folder holds results of a study."""
