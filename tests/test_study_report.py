@@ -184,7 +184,7 @@ class TestHowItWasRun:
     def test_differences_from_the_paper_are_marked(self, page):
         (row,) = [tr["text"] for tr in page.all("tr") if "100,000" in tr["text"]]
         assert row == "clicks of a log100,0001,000,000 ≠the paper"
-        assert "1 of 5 settings differs from the paper’s" in page.all("main")[0]["text"]
+        assert "1 of 3 settings differs from the paper’s" in page.all("main")[0]["text"]
 
     def test_links_to_files_are_relative_and_quoted(self, page):
         hrefs = {a["text"]: a["href"] for a in page.all("a")}
