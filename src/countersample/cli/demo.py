@@ -34,23 +34,23 @@ def demo(
     from countersample.study.demo import HEADER, NOTES, run_demo, write_demo
 
     with share_progress("CounterSample demo") as progress:
-        found = run_demo(
+        result = run_demo(
             str(data) if data else None,
             settings_of(settings),
             fold=fold,
             workers=workers or available_cores(),
             progress=progress,
         )
-    for text in (*found.notes, *found.warnings):
+    for text in (*result.notes, *result.warnings):
         _show.note(f"countersample: {text}")
-    write_demo(found, out, command=shlex.join(["countersample", *sys.argv[1:]]))
+    write_demo(result, out, command=shlex.join(["countersample", *sys.argv[1:]]))
     if json:
-        _show.as_json({"page": str(out / "index.html"), **found.to_dict()})
+        _show.as_json({"page": str(out / "index.html"), **result.to_dict()})
         return
-    for text in found.story():
+    for text in result.story():
         _show.paragraph(text)
         _show.line()
-    _show.table(HEADER, found.rows())
+    _show.table(HEADER, result.rows())
     _show.line()
     for note in NOTES:
         _show.paragraph(note)

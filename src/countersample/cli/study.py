@@ -81,14 +81,14 @@ def reproduce(
 
     excluded = {} if studies else experiment.left_out(scale)
     studies = studies or [name for name in grids.names() if name not in excluded]
-    planned = experiment.plan(
+    work_plan = experiment.plan(
         studies,
         scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
         fold=fold,
     )  # fmt: skip
     for name, reason in excluded.items():  # after the plan, whose errors are one sentence
         _show.note(f"{name} is left out: {reason}")
-    _carry_out(planned, out or Path(f"reproduction-{scale}"), workers, dry_run=dry_run, json=json)
+    _carry_out(work_plan, out or Path(f"reproduction-{scale}"), workers, dry_run=dry_run, json=json)
 
 
 @app.command("run")
@@ -108,11 +108,11 @@ def run_grid(
     """Run a study of your own: a grid in TOML, as the package's own are."""
     from countersample.study import experiment
 
-    planned = experiment.plan(
+    work_plan = experiment.plan(
         [grid], scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
         fold=fold,
     )  # fmt: skip
-    _carry_out(planned, out or Path(grid.stem), workers, dry_run=dry_run, json=json)
+    _carry_out(work_plan, out or Path(grid.stem), workers, dry_run=dry_run, json=json)
 
 
 @app.command("list")
@@ -121,14 +121,14 @@ def list_studies(*, json: Json = False) -> None:
     from countersample.study.design import grids
     from countersample.study.kinds import load_grid
 
-    found = [load_grid(grids.path_of(name)) for name in grids.names()]
+    packaged = [load_grid(grids.path_of(name)) for name in grids.names()]
     if json:
         _show.as_json([
             {"name": grid.name, "title": grid.title, "paper": grid.paper, "about": grid.about}
-            for grid in found
+            for grid in packaged
         ])  # fmt: skip
         return
-    rows = [(grid.name, grid.title, grid.paper or "beyond the paper") for grid in found]
+    rows = [(grid.name, grid.title, grid.paper or "beyond the paper") for grid in packaged]
     _show.table(("study", "title", "in the paper"), rows, text_columns=3)
 
 
@@ -184,21 +184,21 @@ def judge(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Hold a file of results against the claims of its studies again: nothing is run."""
+    """Test the claims of studies on the rows of a results.parquet: nothing is run."""
     from dataclasses import asdict
 
+    from countersample.study.artifacts import evaluate_file
     from countersample.study.findings.claims import summarize
-    from countersample.study.judging import judge_file
 
-    judged = judge_file(results, data or (), out)
-    for text in judged.left_out:
+    evaluation = evaluate_file(results, data or (), out)
+    for text in evaluation.left_out:
         _show.note(text)
     if json:
-        _show.as_json(asdict(judged))
+        _show.as_json(asdict(evaluation))
         return
-    _tell_tables(each for each in judged.tables if not each.name.endswith("-significance"))
-    _tell_verdicts(judged.verdicts)
-    for text in summarize(judged.verdicts):
+    _tell_tables(each for each in evaluation.tables if not each.name.endswith("-significance"))
+    _tell_verdicts(evaluation.verdicts)
+    for text in summarize(evaluation.verdicts):
         _show.paragraph(text)
     if out is not None:
         _show.line(f"Tables and figures are in {out}")
@@ -218,7 +218,7 @@ def _table_of_stages(state: State) -> None:
     ]
     _show.table(("stage", "done", "of", "", "stale"), rows)
     if state.stale:
-        _show.line("stale: the code that made it has changed since; it will be made again")
+        _show.line("stale: made by a version with other numbers; it will be made again")
 
 
 def _carry_out(
@@ -238,8 +238,8 @@ def _carry_out(
     command = shlex.join(["countersample", *sys.argv[1:]])
     store = Store(out)
     before = store.identity() if store.is_begun() else None
-    asked = experiment.identity(command)
-    identity = store.merged(asked) if dry_run else store.claim(asked)
+    identity = experiment.identity(command)
+    identity = store.merge(identity) if dry_run else store.claim(identity)
     for name in no_longer_shown(before, identity) if before else ():
         _show.note(f"{name} is not what it was: results of before are kept, and not shown")
     experiment = read_experiment(identity)
@@ -267,10 +267,10 @@ def _carry_out(
 def _stopped(state: State, store: Store, command: str) -> str:
     """Say how far a study is that is stopped now, by a look at which results are there."""
     damaged = {job.key for job in state.damaged}
-    made = [k for k, j in state.missing.items() if k not in damaged and store.path(j).exists()]
+    new = [k for k, j in state.missing.items() if k not in damaged and store.path(j).exists()]
     n_jobs = len(state.done) + len(state.missing)
     return (
-        f"Stopped: {len(state.done) + len(made)} of {n_jobs} jobs are done and kept. "
+        f"Stopped: {len(state.done) + len(new)} of {n_jobs} jobs are done and kept. "
         f"To go on: {command}"
     )
 
@@ -317,7 +317,7 @@ def _in_words(n_jobs: int, expected: Estimate, workers: int) -> str:
 def _work(state: State, store: Store, workers: int) -> None:
     compile_ahead()
     from countersample._progress import share_progress
-    from countersample.study.running.gather import warnings_of
+    from countersample.study.running.rows import warnings_of
     from countersample.study.running.runner import run
 
     if not state.missing:
@@ -326,7 +326,7 @@ def _work(state: State, store: Store, workers: int) -> None:
         _show.note(f"{len(state.damaged)} damaged results are made again")
     if state.stale:
         _show.note(
-            f"{len(state.stale)} results are made again: the code that made them has changed since"
+            f"{len(state.stale)} results are made again: a version with other numbers made them"
         )
     first = ("data", "relevance")
     data = {key: job for key, job in state.missing.items() if job.stage in first}
@@ -362,12 +362,12 @@ def _tell_tables(tables: Iterable[Table]) -> None:
     """Print tables, each note once."""
     from dataclasses import replace
 
-    from countersample.study.findings.write_tables import to_text
+    from countersample.study.findings.table_formats import to_text
 
-    told: set[str] = set()
+    printed: set[str] = set()
     for table in tables:
-        new = tuple(note for note in table.notes if note not in told)
-        told |= set(new)
+        new = tuple(note for note in table.notes if note not in printed)
+        printed |= set(new)
         _show.line(to_text(replace(table, notes=new)))
 
 
@@ -379,14 +379,14 @@ def _tell_verdicts(verdicts: Sequence[Verdict]) -> None:
         _show.line()
 
 
-def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
+def settings_of(texts: Sequence[str] | None) -> dict[str, Any]:
     """Return settings from name=value, the values as in TOML, or as texts without quotes."""
     import tomllib
 
     from countersample.errors import ParameterError
 
     settings = {}
-    for text in given or ():
+    for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals:
             raise ParameterError(f"--set {text!r}, expected name=value")
