@@ -35,6 +35,7 @@ LICENCES = {
     "rich": ("MIT",),
     "scikit-learn": ("BSD-3-Clause",),
     "scipy": ("BSD-3-Clause",),
+    "sqlglot": ("MIT",),
     "threadpoolctl": ("BSD-3-Clause",),
     "torch": ("BSD-3-Clause",),
     "typer": ("MIT",),

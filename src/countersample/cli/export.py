@@ -48,7 +48,7 @@ def export(
     ] = False,
     dialect: Annotated[
         str | None,
-        typer.Option(help="Of SQL: duckdb (if left out), postgresql or spark."),
+        typer.Option(help="SQL: duckdb (default), postgres, spark, bigquery or snowflake."),
     ] = None,
     table: Annotated[
         str | None, typer.Option(help="Of SQL: the table of the features; features, if left out.")

@@ -127,8 +127,9 @@ def export(
         of Elasticsearch and OpenSearch (named in the card's command).
     one_query : bool
         Of ONNX, for a ranker with ``normalize="query-minmax"``: a call has one query's items.
-    dialect : {"duckdb", "postgresql", "spark"}, optional
-        Of SQL: the database that reads the view, by default DuckDB.
+    dialect : {"duckdb", "postgres", "spark", "bigquery", "snowflake"}, optional
+        SQL: the database that reads the view, by default DuckDB. ``"postgresql"`` is
+        ``"postgres"``.
     table : str, optional
         Of SQL: the table that has the features, by default ``features``. Points are between the
         names of a schema and a table; so they are in `name`, which is the view's.
@@ -143,7 +144,7 @@ def export(
     ParameterError
         For what the target cannot express, naming what can be done.
     MissingExtraError
-        For ONNX where the library is not installed.
+        For ONNX and SQL if a library they need is not installed.
 
     Examples
     --------
