@@ -22,6 +22,7 @@ LICENCES = {
     "filelock": ("MIT", "Unlicense"),  # the newer and the older releases
     "lightgbm": ("MIT",),
     "matplotlib": ("PSF-2.0",),  # with matplotlib's names in it
+    "msgspec": ("BSD-3-Clause",),
     "narwhals": ("MIT",),
     "numba": ("BSD-2-Clause",),
     "numpy": ("BSD-3-Clause",),
@@ -35,6 +36,7 @@ LICENCES = {
     "rich": ("MIT",),
     "scikit-learn": ("BSD-3-Clause",),
     "scipy": ("BSD-3-Clause",),
+    "sqlglot": ("MIT",),
     "threadpoolctl": ("BSD-3-Clause",),
     "torch": ("BSD-3-Clause",),
     "typer": ("MIT",),

@@ -17,45 +17,45 @@ def export(
     *,
     to: Annotated[str, typer.Option(help="onnx, elasticsearch, opensearch, solr or sql.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The model to write; its card is beside it.")
+        Path, typer.Option("--out", "-o", help="The file of the model; its card goes beside it.")
     ],
     name: Annotated[
-        str | None, typer.Option(help="What the model is called there; as the file, if left out.")
+        str | None, typer.Option(help="The model's name there; by default that of the file.")
     ] = None,
     feature_names: Annotated[
         str | None,
         typer.Option(
-            help="What features are called there: names with commas, or @FILE with a name a line."
+            help="Names of features there: separated by commas, or @FILE with one name per line."
         ),
     ] = None,
     model_type: Annotated[
         str | None,
         typer.Option(
-            help="Of Elasticsearch and OpenSearch: linear, xgboost+json or ranklib; what fits, if "
-            "left out."
+            help="Elasticsearch, OpenSearch: linear, xgboost+json or ranklib; by default the first "
+            "that fits."
         ),
     ] = None,
     feature_store: Annotated[
         str | None,
-        typer.Option(help="Where features are defined: Solr's store, Elasticsearch's feature set."),
+        typer.Option(help="Solr's feature store, or Elasticsearch's and OpenSearch's feature set."),
     ] = None,
     one_query: Annotated[
         bool,
         typer.Option(
             "--one-query",
-            help="Of ONNX, for query-minmax: the graph is called with one query's items.",
+            help="ONNX, for query-minmax: call the graph with the items of one query.",
         ),
     ] = False,
     dialect: Annotated[
         str | None,
-        typer.Option(help="Of SQL: duckdb (if left out), postgresql or spark."),
+        typer.Option(help="SQL: duckdb (default), postgres, spark, bigquery or snowflake."),
     ] = None,
     table: Annotated[
-        str | None, typer.Option(help="Of SQL: the table of the features; features, if left out.")
+        str | None, typer.Option(help="SQL: the table of the features; by default features.")
     ] = None,
     query: Annotated[
         str | None,
-        typer.Option(help="Of SQL: the column of the query; with it the view has the rank, too."),
+        typer.Option(help="SQL: the column of the query; with it the view also has the rank."),
     ] = None,
     card: Annotated[
         str, typer.Option(help="The card's format: markdown, or html for a browser.")
@@ -66,7 +66,7 @@ def export(
     from countersample.export import export as write
     from countersample.rankers import load_ranker
 
-    written = write(
+    files = write(
         load_ranker(ranker),
         out,
         to=to,
@@ -81,34 +81,34 @@ def export(
         card=card,
     )
     if json:
-        paths: dict[str, str | None] = {"path": str(written.path), "card": str(written.card)}
-        paths["features"] = None if written.features is None else str(written.features)
-        _show.as_json({**vars(written), **paths, "limits": list(written.limits)})
+        paths: dict[str, str | None] = {"path": str(files.path), "card": str(files.card)}
+        paths["features"] = None if files.features is None else str(files.features)
+        _show.as_json({**vars(files), **paths, "limits": list(files.limits)})
         return
     _show.pairs(
         [
-            ("model", f"{written.name}, {written.n_features:,} features"),
-            ("for", f"{written.system}, {written.form}"),
-            ("checked", written.checked),
+            ("model", f"{files.name}, {files.n_features:,} features"),
+            ("for", f"{files.system}, {files.form}"),
+            ("checked", files.checked),
         ],
         indent=0,
     )
-    for limit in written.limits:
+    for limit in files.limits:
         _show.paragraph(f"Note: {limit}")
-    if written.features is not None:
-        _show.line(f"Its features are defined in {written.features}, which is to be filled in")
-    _show.line(f"The model is in {written.path}; how to load it is in {written.card}")
+    if files.features is not None:
+        _show.line(f"Its features are defined in {files.features}: fill it in")
+    _show.line(f"The model is in {files.path}; how to load it is in {files.card}")
 
 
-def _names(given: str | None) -> list[str] | None:
-    """Return the names that were given, with commas or in a file."""
+def _names(option: str | None) -> list[str] | None:
+    """Return the names of an option: separated by commas, or in a file."""
     from countersample.errors import DataError
 
-    if given is None:
+    if option is None:
         return None
-    if not given.startswith("@"):
-        return [name.strip() for name in given.split(",")]
-    path = Path(given[1:])
+    if not option.startswith("@"):
+        return [name.strip() for name in option.split(",")]
+    path = Path(option[1:])
     try:
         return [line.strip() for line in path.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
