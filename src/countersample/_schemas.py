@@ -54,6 +54,9 @@ def check_schema(values: Any, schema: type[Schema], owner: str) -> Schema:  # no
         return msgspec.convert(values, schema)
     except msgspec.ValidationError as error:
         raise DataError(_describe(str(error), values, owner)) from error
+    except UnicodeEncodeError as error:  # half of a character, which JSON can have
+        text = reprlib.repr(error.object)
+        raise DataError(f"{owner} has the text {text}, expected valid Unicode") from error
 
 
 def _describe(message: str, values: Any, owner: str) -> str:  # noqa: ANN401 (JSON)
