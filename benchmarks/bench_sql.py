@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from output import make_parser, output, table
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+import requirements
 import small_postgres
 from made_rankers import NetworkScorer, Normalizer, predict, ranker_of, some_trees
 
@@ -54,7 +55,7 @@ class PostgreSQL:
     """A server that is started here."""
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
-        programs = small_postgres.programs()
+        programs = requirements.find_postgres()
         if programs is None:
             raise SystemExit("no PostgreSQL server is installed")
         self._server = stack.enter_context(small_postgres.serving(programs))
