@@ -157,9 +157,10 @@ def test_an_item_shown_twice_per_page_counts_in_part_with_its_clicks_by_chance()
     """Two pages show it at 1 and 2: ρ = (2·1 + 2·0.8)/2 = 1.8, and sums are divided by that."""
     table = pa.table({"query_id": ["a"] * 4, "item_id": [7] * 4, "position": [1, 2, 1, 2],
                       "click": [1, 1, 1, 0]})  # fmt: skip
-    log = read_impressions(table, engine="polars")
+    connection = duckdb.connect()
+    log = read_impressions(connection.from_arrow(table))
     places = {"position": pa.array([1, 2], pa.int32()), "alpha": [1.0, 0.8], "beta": [0.3, 0.1]}
-    known = nw.from_arrow(pa.table(places), backend="polars").lazy()
+    known = nw.from_native(connection.from_arrow(pa.table(places))).lazy()
     groups = aggregation.group(log.frame)
     sessions = aggregation.group_first_position(groups)
     (pair,) = log.collect(weigh_pairs(groups, sessions, known, worth=2.0)).to_pylist()
