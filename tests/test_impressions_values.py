@@ -192,7 +192,7 @@ def test_an_item_that_changes_only_its_context_has_not_moved():
          "no column 'where' for the context: the columns are session, query_id"),
         ({}, r"no column 'click'.*say what they are worth with values=\{'click': 1\}"),
         ({"values": VALUES, "columns": {"impressions": "timestamp"}},
-         "values are for a log with a row for each event"),
+         "values are for a log with one row per event"),
     ],
 )  # fmt: skip
 def test_columns_that_are_not_there(options, message):

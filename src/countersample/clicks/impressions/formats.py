@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from countersample.clicks.impressions.columns import CANONICAL, IDS
@@ -89,7 +90,8 @@ class Parquet(Format):
         if files.is_remote:
             return {}
         with explained(files.paths[0], (ValueError,)):
-            return parquet.read_schema(files.paths[0]).metadata or {}
+            path = Path(files.paths[0]).absolute()  # a relative name may look like an address
+            return parquet.read_schema(path).metadata or {}
 
     def may_have_numbers(self, files: Files) -> bool:  # noqa: D102 (as in Format)
         return self.metadata(files).get(TEXT_IDS) == b"true"
@@ -125,7 +127,7 @@ class Parquet(Format):
         first: dict[str, tuple[str, str]] = {}
         for path in files.paths:
             with explained(path, (ValueError,)):
-                schema = parquet.read_schema(path)
+                schema = parquet.read_schema(Path(path).absolute())
             there = names.intersection(schema.names)
             first_names = first_names or there
             if there != first_names:  # some engines would take it for a column of nothing
