@@ -22,6 +22,7 @@ from countersample.clicks.impressions.counted.files import BUCKETS, read_part, w
 from countersample.clicks.impressions.counted.tables import bucket_of
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import fit_from_impressions
+from countersample.options import EvaluationOptions
 
 ARRAYS = ("query", "item", "position", "context", "impressions", "clicks", "value", "sessions",
           "query_ids", "item_ids", "context_ids")  # fmt: skip
@@ -160,7 +161,12 @@ def shop(tmp_path_factory):
 def test_the_ranker_of_counts_is_that_of_the_log(shop, judge_by):
     table, features, folder = shop
     raw, counted = (
-        fit_from_impressions(read_impressions(log), features, judge_by=judge_by, seed=SEED)
+        fit_from_impressions(
+            read_impressions(log),
+            features,
+            seed=SEED,
+            evaluation=EvaluationOptions(holdout_by=judge_by),
+        )
         for log in (table, folder)
     )
     assert counted.ranker.coef_.tobytes() == raw.ranker.coef_.tobytes()

@@ -98,7 +98,7 @@ def test_every_day(run, shop):
     newer = table.set_column(at, "since", later).slice(0, 1)
     parquet.write_table(pa.concat_tables([newer, table.slice(1)]), shop / "today.parquet")
     told = json.loads(
-        run("fit", "log.parquet", "--features", "today.parquet", "--from", "first.json",
+        run("fit", "log.parquet", "--features", "today.parquet", "--warm-start", "first.json",
             "-o", "second.json", *GAMMA, "--json")
     )  # fmt: skip
     second = load_ranker(shop / "second.json")

@@ -135,11 +135,11 @@ class TestResult:
     def test_features_are_chosen_by_name(self, run, shop):
         names = [name for name in shop[1].column_names if name not in {"query_id", "item_id"}]
         kept = [name for name in names if name != "label"][1:3]
-        run(*FIT, "--gamma", "1", "--feature-columns", ",".join(kept))
+        run(*FIT, "--gamma", "1", "--include", ",".join(kept))
         first = load_ranker("ranker.json")
         assert first.feature_names_in_.tolist() == kept
         dropped = ", ".join(name for name in names if name not in {*kept, "label"})
-        run(*FIT, "--gamma", "1", "--drop", dropped)
+        run(*FIT, "--gamma", "1", "--exclude", dropped)
         assert (load_ranker("ranker.json").weights_ == first.weights_).all()
 
     def test_rows_left_out_are_told(self, run, shop):
@@ -223,8 +223,8 @@ class TestNothingHalfWritten:
             (["--missing", "drop"], "missing is 'drop', expected one of error, skip"),
             (["--columns", "q"], "--columns has 'q', expected pairs such as query_id=q"),
             (["--engine", "abacus"], "abacus"),
-            (["--drop", "pricy"], "no feature 'pricy'"),
-            (["--drop", "a", "--feature-columns", "b"], "both given, expected one of them"),
+            (["--exclude", "pricy"], "no feature 'pricy'"),
+            (["--exclude", "a", "--include", "b"], "both given, expected one of them"),
         ],
     )
     def test_what_cannot_be_done_is_said_first(self, run, more, told):

@@ -33,7 +33,7 @@ def shop():
 
 def trained(names, march, features):
     """A ranker that knows some of the features, as fit would leave it."""
-    table = read_features(features, features=names)
+    table = read_features(features, include=names)
     weights = dict(zip(MAKE.FEATURES, MAKE.WANTED, strict=True)) | {"ctr": 1.0}
     ranker = CounterSampleRanker(steps=10, learning_rate=0.1, random_state=0, normalize=None)
     dataset = table.dataset
@@ -140,18 +140,18 @@ class TestCompare:
         parquet.write_table(pa.concat_tables(both), "march.parquet")
         log = ("--log", "march.parquet", *BY[2:], "--gamma", "1", "--json")
         alone = json.loads(run("estimate", "a.json", *BY, "--gamma", "1", "--json"))
-        for asked in (["--judge-from", "2026-04-01"], ["--judge-last", "1d"]):
+        for asked in (["--holdout-from", "2026-04-01"], ["--holdout-last", "1d"]):
             found = json.loads(run("estimate", "a.json", *log, *asked))
             assert found["estimates"] == alone["estimates"]
             assert any("trained on a log of this name" in told for told in found["warnings"])
-        told = run("estimate", "a.json", *log, "--judge-from", "tomorrow", fails=True)
+        told = run("estimate", "a.json", *log, "--holdout-from", "tomorrow", fails=True)
         assert "tomorrow" in told
 
     def test_some_days_of_a_log_that_was_learned_from_tell_nothing(self, run, shop):
         march = shop[0]
         days = np.datetime64("2026-03-01") + 10 * np.arange(len(march)) // len(march)
         parquet.write_table(march.append_column("timestamp", pa.array(days)), "march.parquet")
-        log = ("--log", "march.parquet", *BY[2:], "--gamma", "1", "--judge-last", "3d", "--json")
+        log = ("--log", "march.parquet", *BY[2:], "--gamma", "1", "--holdout-last", "3d", "--json")
         found = json.loads(run("estimate", "a.json", *log))
         assert found["join"]["n_clicks"] < march["click"].to_numpy().sum()
         assert found["verdicts"] == {"a.json": "none"}
@@ -176,7 +176,10 @@ class TestCompare:
             (["logged"], "there is nothing to compare 'logged' with"),
             (["c.json"], "c.json: cannot be read: No such file"),
             (["features.parquet"], "features.parquet: not a ranker file"),
-            (["a.json", "--drop", "price"], "a.json: no feature 'price': the features are text_m"),
+            (
+                ["a.json", "--exclude", "price"],
+                "a.json: no feature 'price': the features are text_m",
+            ),
             (
                 ["a.json", "--estimator", "beta-ips"],
                 "one of auto, ips, snips, clipped, dr",
@@ -249,7 +252,7 @@ def test_items_that_were_never_shown_ask_for_a_model(shop):
 def test_a_dataset_without_the_features_is_named(shop):
     march, april, features = shop
     ranker = trained(RANKERS["a.json"], march, features)
-    data = read_features(features, drop=["reviews"])
+    data = read_features(features, exclude=["reviews"])
     with pytest.raises(CounterSampleError, match=r"mine: no feature 'reviews'"):
         compare_from_impressions(read_impressions(april), data, {"mine": ranker})
 

@@ -117,8 +117,8 @@ class TestCommand:
         assert "gain" not in load_ranker("ranker").provenance_
 
     def test_features_are_chosen_by_number(self, run):
-        run(*self.TRAIN, "--drop", "2,4", "--no-judge")
+        run(*self.TRAIN, "--exclude", "2,4", "--no-judge")
         assert load_ranker("ranker").feature_names_in_.tolist() == ["f1", "f3", "f5"]
         assert "ndcg@10" in run("evaluate", "ranker", "data.txt")  # it finds its own
-        told = run(*self.TRAIN, "--drop", "6", fails=True, leaves=[])
+        told = run(*self.TRAIN, "--exclude", "6", fails=True, leaves=[])
         assert "no feature 'f6'" in told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -75,7 +75,7 @@ PositionsFrom = Annotated[int, typer.Option(help="The number of the first positi
 Suspicious = Annotated[
     str,
     typer.Option(
-        help="keep or drop sessions that click everything, clients with very many, and repeated "
+        help="keep or skip sessions that click everything, clients with very many, and repeated "
         "rows."
     ),
 ]
@@ -93,11 +93,11 @@ TempDir = Annotated[
 
 
 # of commands that read features
-FeatureColumns = Annotated[
+Include = Annotated[
     str | None,
     typer.Option(help="The features to use, by name: price,sales (of LETOR text by number)."),
 ]
-Drop = Annotated[
+Exclude = Annotated[
     str | None, typer.Option(help="The features to leave out, by name: title,ctr (or by number).")
 ]
 
@@ -112,7 +112,7 @@ Categorical = Annotated[
 OtherColumns = Annotated[
     str,
     typer.Option(
-        help="leave-out or refuse: what to do with ids, free text and lists among the features."
+        help="skip or error: what to do with ids, free text and lists among the features."
     ),
 ]
 AgeAt = Annotated[
@@ -183,11 +183,11 @@ Metric = Annotated[
     ),
 ]
 
-JudgeFrom = Annotated[
-    str | None, typer.Option(help="The first day that judges, such as 2026-03-31.")
+HoldoutFrom = Annotated[
+    str | None, typer.Option(help="The first day that evaluates, such as 2026-03-31.")
 ]
-JudgeLast = Annotated[
-    str | None, typer.Option(help="Or how many of the last days judge, such as 7d or 2w.")
+HoldoutLast = Annotated[
+    str | None, typer.Option(help="The number of last days that evaluate, such as 7d or 2w.")
 ]
 HalfLife = Annotated[
     str | None,
@@ -203,19 +203,6 @@ AcceptFeatures = Annotated[
         "before them: NAME,NAME. Without that there is no verdict."
     ),
 ]
-
-
-def given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)
-    """Return what is known of propensities, where they are not to be estimated."""
-    from countersample import PositionBias
-    from countersample.errors import ParameterError
-    from countersample.propensity import load_propensities
-
-    if gamma is not None and path is not None:
-        raise ParameterError("--gamma and --propensities are both given, expected one of them")
-    if gamma is not None:
-        return PositionBias(gamma)
-    return None if path is None else load_propensities(path)
 
 
 def parse_columns(text: str | None) -> dict[str, str] | None:

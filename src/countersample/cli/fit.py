@@ -12,7 +12,7 @@ import typer
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
-from countersample.cli._models import LINEAR, From, Model, make_ranker
+from countersample.cli._models import Model, WarmStart
 from countersample.cli._options import (
     NOT_BETTER,
     WORSE,
@@ -22,19 +22,19 @@ from countersample.cli._options import (
     Columns,
     Context,
     Depth,
-    Drop,
     Engine,
+    Exclude,
     Exposure,
-    FeatureColumns,
     Features,
     Gamma,
     HalfLife,
+    HoldoutFrom,
+    HoldoutLast,
     Impute,
+    Include,
     ItemFeatures,
     JoinQueries,
     Json,
-    JudgeFrom,
-    JudgeLast,
     LogFeatures,
     Master,
     MemoryLimit,
@@ -53,7 +53,6 @@ from countersample.cli._options import (
     TempDir,
     Transform,
     Values,
-    given_propensities,
     parse_names,
 )
 from countersample.cli.logs import LOG_HELP, open_log
@@ -79,13 +78,13 @@ def fit(
     item_features: ItemFeatures = None,
     query_features: QueryFeatures = None,
     log_features: LogFeatures = None,
-    feature_columns: FeatureColumns = None,
-    drop: Drop = None,
+    include: Include = None,
+    exclude: Exclude = None,
     categorical: Categorical = None,
-    other_columns: OtherColumns = "leave-out",
+    other_columns: OtherColumns = "skip",
     age_at: AgeAt = None,
     model: Model = None,
-    from_: From = None,
+    warm_start: WarmStart = None,
     impute: Impute = None,
     safety: Safety = None,
     transform: Transform = None,
@@ -115,15 +114,15 @@ def fit(
         ),
     ] = "auto",
     metric: Metric = None,
-    judge_by: Annotated[
+    holdout_by: Annotated[
         str,
         typer.Option(
-            help="time or queries: judge by the last days, or by queries that were held out; auto "
-            "is by time where the log has timestamps."
+            help="time or queries: evaluate on the last days, or on held-out queries; auto is time "
+            "if the log has several days."
         ),
     ] = "auto",
-    judge_from: JudgeFrom = None,
-    judge_last: JudgeLast = None,
+    holdout_from: HoldoutFrom = None,
+    holdout_last: HoldoutLast = None,
     accept_features: AcceptFeatures = None,
     half_life: HalfLife = None,
     show_ids: Annotated[
@@ -145,19 +144,28 @@ def fit(
     from countersample._progress import share_progress
     from countersample.clicks.impressions import read_features
     from countersample.fitting import fit_from_impressions, write_page
+    from countersample.fitting.models import make_ranker
+    from countersample.options import EvaluationOptions, PropensityOptions, RankerOptions
     from countersample.rankers._files import check_name
 
-    ranker = None  # a linear one
-    if model not in {None, LINEAR} or from_ is not None or impute is not None:
-        own = {"metric": metric, "impute": impute, "feature_transform": transform}
-        ranker = make_ranker(model, {n: v for n, v in own.items() if v is not None}, seed, from_)
+    ranker_options = RankerOptions(
+        model=model, warm_start=warm_start, impute=impute, safety=safety, transform=transform
+    )  # type: ignore[arg-type] # checked there
+    ranker = make_ranker(ranker_options, seed=seed)
+    propensity_options = PropensityOptions(
+        method=propensity_method, randomized=randomized, depth=depth, gamma=gamma,
+        file=propensities, missing=missing, exposure=exposure,
+    )  # type: ignore[arg-type] # fmt: skip
+    evaluation = EvaluationOptions(
+        metric=metric, estimator=estimator, holdout_by=holdout_by, holdout_from=holdout_from,
+        holdout_last=holdout_last, accept_features=parse_names(accept_features),
+    )  # type: ignore[arg-type] # fmt: skip
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
     check_name(out)
     for path in (out, page):
         check_writable(path)
-    given = given_propensities(gamma, propensities)
     log = open_log(
         impressions, reader=reader, columns=columns, context=context, values=values,
         join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
@@ -166,18 +174,15 @@ def fit(
     )  # fmt: skip
     with log, share_progress(f"fitting {out.name}") as progress:
         table = read_features(
-            features, features=parse_names(feature_columns), drop=parse_names(drop),
-            categorical=parse_names(categorical) or (), other_columns=other_columns, age_at=age_at,
+            features, include=parse_names(include), exclude=parse_names(exclude),
+            categorical=parse_names(categorical), other_columns=other_columns, age_at=age_at,
             items=item_features, queries=query_features, log=log, join_queries=join_queries,
-            goes_on_from=None if from_ is None else ranker,
+            warm_start=None if warm_start is None else ranker,
         )  # fmt: skip
         found = fit_from_impressions(
-            log, table, ranker=ranker, safety=safety, transform=transform, propensities=given,
-            method=propensity_method, randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
-            exposure=exposure, estimator=estimator, metric=metric,
-            judge_by=judge_by, judge_from=judge_from, judge_last=judge_last,  # type: ignore[arg-type]
-            accept_features=parse_names(accept_features) or (), half_life=half_life, seed=seed,
-            progress=progress,
+            log if half_life is None else log.with_half_life(half_life), table,
+            ranker=ranker_options, propensities=propensity_options, evaluation=evaluation,
+            seed=seed, progress=progress,
         )  # fmt: skip
     command = shlex.join(["countersample", *sys.argv[1:]])
     write_page(page, found, command=command, ranker=out, show_ids=show_ids)
@@ -255,8 +260,8 @@ def _settings_text(found: Fit) -> str:
     before = found.ranker.provenance_.get("previous")
     if before is not None:
         told.append(f"going on from a ranker of {before['n_clicks']:,.0f} clicks")
-    if found.settings["half_life"] is not None:
-        told.append(f"half-life {found.settings['half_life']}")
+    if found.half_life is not None:
+        told.append(f"half-life {found.half_life:g} days")
     clip = chosen["clip"]
     return ", ".join([*told, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
 

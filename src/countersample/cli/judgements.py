@@ -29,10 +29,10 @@ from countersample.cli._options import (
     Suspicious,
     TempDir,
     Values,
-    given_propensities,
     parse_names,
 )
 from countersample.cli.logs import LOG_HELP, open_log
+from countersample.options import CONFIDENCE
 
 if TYPE_CHECKING:
     from countersample.fitting import Judgements
@@ -56,11 +56,13 @@ def judgements(
             "2 times those of the mean."
         ),
     ] = None,
-    least_exposure: Annotated[
+    min_exposure: Annotated[
         float,
         typer.Option(help="Leave out items that were examined less often, as is expected."),
     ] = 10.0,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(help="The confidence level of the intervals.")
+    ] = CONFIDENCE,
     features: Annotated[
         Path | None,
         typer.Option(help="The features of items, by query_id and item_id: for regression-em."),
@@ -90,10 +92,15 @@ def judgements(
     from countersample.clicks.impressions import read_features
     from countersample.fitting import judgements_from_impressions
     from countersample.fitting.judgement_files import JUDGEMENT_FORMATS, check_table_name
+    from countersample.options import PropensityOptions
 
     check_writable(out)
     if choice("to", to, JUDGEMENT_FORMATS) == "table":
         check_table_name(out)
+    options = PropensityOptions(
+        method=propensity_method, randomized=randomized, depth=depth, gamma=gamma,
+        file=propensities, missing=missing,
+    )  # type: ignore[arg-type] # fmt: skip
     table = None if features is None else read_features(features, join_queries=join_queries)
     with open_log(
         log, reader=reader, columns=columns, context=context, values=values,
@@ -101,10 +108,8 @@ def judgements(
         engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
     ) as opened:  # fmt: skip
         found = judgements_from_impressions(
-            opened, features=table, propensities=given_propensities(gamma, propensities),
-            method=propensity_method, randomized=randomized, depth=depth,
-            missing=missing,  # type: ignore[arg-type]
-            confidence=confidence, least_exposure=least_exposure,
+            opened, features=table, propensities=options,
+            confidence=confidence, min_exposure=min_exposure,
             grades=parse_names(grades),  # type: ignore[arg-type] # numbers as text
             seed=seed,
         )  # fmt: skip
@@ -122,7 +127,7 @@ def _show_found(found: Judgements) -> None:
     judged = f"{len(found):,} items of {found.n_queries:,} queries"
     if found.n_left_out:
         judged += (
-            f"; {found.n_left_out:,} were examined less than {found.least_exposure:g} times, and "
+            f"; {found.n_left_out:,} were examined less than {found.min_exposure:g} times, and "
             "are left out"
         )
     if found.n_together:

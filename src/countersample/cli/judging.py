@@ -15,17 +15,17 @@ from countersample.cli._options import (
     Columns,
     Context,
     Depth,
-    Drop,
     Engine,
+    Exclude,
     Exposure,
-    FeatureColumns,
     Features,
     Gamma,
+    HoldoutFrom,
+    HoldoutLast,
+    Include,
     ItemFeatures,
     JoinQueries,
     Json,
-    JudgeFrom,
-    JudgeLast,
     LogFeatures,
     Master,
     MemoryLimit,
@@ -41,7 +41,6 @@ from countersample.cli._options import (
     Suspicious,
     TempDir,
     Values,
-    given_propensities,
     parse_names,
 )
 from countersample.cli.logs import LOG_HELP, open_log
@@ -67,8 +66,8 @@ def estimate(
     item_features: ItemFeatures = None,
     query_features: QueryFeatures = None,
     log_features: LogFeatures = None,
-    feature_columns: FeatureColumns = None,
-    drop: Drop = None,
+    include: Include = None,
+    exclude: Exclude = None,
     reader: Reader = None,
     columns: Columns = None,
     context: Context = None,
@@ -89,8 +88,8 @@ def estimate(
     exposure: Exposure = "policy-aware",
     estimator: Estimator = "auto",
     metric: Metric = None,
-    judge_from: JudgeFrom = None,
-    judge_last: JudgeLast = None,
+    holdout_from: HoldoutFrom = None,
+    holdout_last: HoldoutLast = None,
     accept_features: AcceptFeatures = None,
     fail_unless_better: Annotated[
         bool,
@@ -120,8 +119,8 @@ def compare(
     reference: Annotated[
         str, typer.Option(help="The one that all others are compared with, or what was logged.")
     ] = "logged",
-    feature_columns: FeatureColumns = None,
-    drop: Drop = None,
+    include: Include = None,
+    exclude: Exclude = None,
     reader: Reader = None,
     columns: Columns = None,
     context: Context = None,
@@ -142,8 +141,8 @@ def compare(
     exposure: Exposure = "policy-aware",
     estimator: Estimator = "auto",
     metric: Metric = None,
-    judge_from: JudgeFrom = None,
-    judge_last: JudgeLast = None,
+    holdout_from: HoldoutFrom = None,
+    holdout_last: HoldoutLast = None,
     accept_features: AcceptFeatures = None,
     fail_unless_better: Annotated[
         bool,
@@ -176,8 +175,8 @@ def _judge(
     item_features: Path | None,
     query_features: Path | None,
     log_features: str | None,
-    feature_columns: str | None,
-    drop: str | None,
+    include: str | None,
+    exclude: str | None,
     propensity_method: str,
     randomized: str | None,
     depth: int | None,
@@ -187,8 +186,8 @@ def _judge(
     exposure: str,
     estimator: str,
     metric: str | None,
-    judge_from: str | None,
-    judge_last: str | None,
+    holdout_from: str | None,
+    holdout_last: str | None,
     accept_features: str | None,
     seed: int,
     **of_log: Any,  # noqa: ANN401 (of open_log)
@@ -197,24 +196,29 @@ def _judge(
     from countersample.clicks.impressions import read_features
     from countersample.evaluation.comparing import LOGGED
     from countersample.fitting import compare_from_impressions
+    from countersample.options import EvaluationOptions, PropensityOptions
     from countersample.rankers import load_ranker
 
     candidates = {name: None if name == LOGGED else load_ranker(name) for name in rankers}
-    given = given_propensities(gamma, propensities)
+    propensity_options = PropensityOptions(
+        method=propensity_method, randomized=randomized, depth=depth, gamma=gamma,
+        file=propensities, missing=missing, exposure=exposure,
+    )  # type: ignore[arg-type] # fmt: skip
+    evaluation = EvaluationOptions(
+        metric=metric, estimator=estimator, holdout_from=holdout_from, holdout_last=holdout_last,
+        accept_features=parse_names(accept_features),
+    )  # type: ignore[arg-type] # fmt: skip
     of_log["features"] = parse_names(log_features) or ()
     with open_log(log, **of_log) as opened, share_progress("judging") as progress:
         table = read_features(
-            features, features=parse_names(feature_columns), drop=parse_names(drop),
+            features, include=parse_names(include), exclude=parse_names(exclude),
             items=item_features, queries=query_features, log=opened,
             join_queries=of_log["join_queries"],
             rankers=[each for each in candidates.values() if each is not None],
         )  # fmt: skip
         found = compare_from_impressions(
-            opened, table, candidates, reference=reference, propensities=given,
-            method=propensity_method, randomized=randomized, depth=depth, missing=missing,
-            exposure=exposure, estimator=estimator, metric=metric,
-            judge_from=judge_from, judge_last=judge_last,
-            accept_features=parse_names(accept_features) or (), seed=seed, progress=progress,
+            opened, table, candidates, reference=reference, propensities=propensity_options,
+            evaluation=evaluation, seed=seed, progress=progress,
         )  # fmt: skip
     if json:
         _show.as_json(found.to_dict())

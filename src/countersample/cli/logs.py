@@ -142,22 +142,18 @@ def open_log(
     columns: str | None,
     context: str | None,
     values: str | None,
-    suspicious: str,
-    **settings: Any,  # noqa: ANN401 (of read_impressions)
+    **settings: Any,  # noqa: ANN401 (fields of LogOptions)
 ) -> Impressions:
     """Open a log as the options of a command say."""
-    from countersample._params import choice
     from countersample.clicks.impressions import read_impressions
 
-    choice("--suspicious", suspicious, ("keep", "drop"))
-    log = read_impressions(
+    return read_impressions(
         path,
         columns=parse_columns(columns),
         context=parse_names(context),
         values=parse_values(values),
         **settings,
     )
-    return log.without_suspicious() if suspicious == "drop" else log
 
 
 def _supports(log: Impressions, found: LogCheck, *, declared: bool) -> list[Support]:

@@ -44,7 +44,7 @@ def propensity(
         Path | None,
         typer.Option("--out", "-o", help="Save them (.json): fit --propensities reads that."),
     ] = None,
-    method: PropensityMethod = "auto",
+    propensity_method: PropensityMethod = "auto",
     features: Annotated[
         Path | None,
         typer.Option(help="The features of items, by query_id and item_id: for regression-em."),
@@ -75,22 +75,23 @@ def propensity(
     from countersample.clicks.impressions import read_features
     from countersample.errors import DataError, ParameterError
     from countersample.fitting.setting_up import propensities_of
+    from countersample.options import PropensityOptions
 
-    if plot is not None and method == "trust":
+    if plot is not None and propensity_method == "trust":
         raise ParameterError("--plot draws examination alone, and trust is more: leave it out")
     for path in (out, plot):
         if path is not None:
             check_writable(path)
+    options = PropensityOptions(
+        method=propensity_method, randomized=randomized, depth=depth, missing=missing
+    )  # type: ignore[arg-type]
     table = None if features is None else read_features(features, join_queries=join_queries)
     with open_log(
         log, reader=reader, columns=columns, context=context, values=values,
         join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
         engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
     ) as opened:  # fmt: skip
-        check, found = propensities_of(
-            opened, table, method=method, randomized=randomized, depth=depth, missing=missing,
-            rng=np.random.default_rng(seed),
-        )  # fmt: skip
+        check, found = propensities_of(opened, table, options, rng=np.random.default_rng(seed))
     estimated = found.trust or found.contexts or found.curve
     if estimated is None:
         raise DataError(f"{log}: its propensities are {found.source}, and nothing was estimated")

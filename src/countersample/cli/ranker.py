@@ -11,14 +11,14 @@ import typer
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
-from countersample.cli._models import LINEAR, From, Model, make_ranker, model_of
+from countersample.cli._models import Model, WarmStart
 from countersample.cli._options import (
     Bits,
     Cache,
-    Drop,
-    FeatureColumns,
+    Exclude,
     Fold,
     Impute,
+    Include,
     Json,
     Safety,
     Seed,
@@ -43,7 +43,7 @@ def train(
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write.")],
     model: Model = None,
-    from_: From = None,
+    warm_start: WarmStart = None,
     method: Annotated[
         str | None, typer.Option(help="countersample, ips or naive; boosting: ips or naive.")
     ] = None,
@@ -74,8 +74,8 @@ def train(
     impute: Impute = None,
     transform: Transform = None,
     bits: Bits = None,
-    feature_columns: FeatureColumns = None,
-    drop: Drop = None,
+    include: Include = None,
+    exclude: Exclude = None,
     judge: Annotated[
         bool,
         typer.Option(
@@ -94,32 +94,29 @@ def train(
     from countersample._progress import share_progress
     from countersample.data.load import load_train
     from countersample.fitting import judge_training
+    from countersample.fitting.models import make_ranker, model_of
+    from countersample.options import RankerOptions
     from countersample.rankers._files import check_name
     from countersample.rankers.chosen import chosen_settings
 
-    given = {
-        "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
-        "learning_rate": learning_rate, "steps": steps, "safety": safety, "clip": clip,
-        "normalize": normalize, "impute": impute, "feature_transform": transform,
-    }  # fmt: skip
-    if model in {None, LINEAR} and safety and learning_rate is not None:
-        raise ParameterError(
-            "--safety is given beside --learning-rate, expected one of them: a run with a learning "
-            "rate is trained as asked, and nothing is held out that could tell"
-        )
+    options = RankerOptions(
+        model=model, warm_start=warm_start, method=method, unit=unit, objective=objective,
+        optimizer=optimizer, learning_rate=learning_rate, steps=steps, safety=safety, clip=clip,
+        normalize=normalize, impute=impute, transform=transform,
+    )  # type: ignore[arg-type] # fmt: skip
     check_name(out)
     check_writable(out)
-    ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed, from_)
+    ranker = make_ranker(options, seed=seed)
     model = model_of(ranker)
     note_files(data, fold)
     n_bits = parse_bits(bits)
     roots = ranker.normalize == "root-minmax" or ranker.feature_transform == "root"
     # "auto" looks at the features that are taken; the cache has codes without roots
-    takes_all = feature_columns is None and drop is None and not roots
+    takes_all = include is None and exclude is None and not roots
     whole = load_train(
         data, fold=fold, bits=n_bits if takes_all else None, cache=cache, progress=True
     )
-    dataset = whole.select_features(parse_names(feature_columns), drop=parse_names(drop))
+    dataset = whole.select_features(parse_names(include), drop=parse_names(exclude))
     clicks = ClickLog.load(log, whole).replace(fingerprint=dataset.fingerprint)
     if n_bits is not None and not takes_all:
         dataset = dataset.compact(n_bits, roots=roots)

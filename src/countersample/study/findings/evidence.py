@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countersample.options import CONFIDENCE
 from countersample.study.findings.deciding import State
 from countersample.study.findings.tables import show_number
 
@@ -52,7 +53,7 @@ def _one(finding: Finding, test: ClaimTest) -> str:
     )
     if np.isnan(tested.p):
         return f"{sentence}."
-    confidence = 0.9 if test.direction == "same" else 0.95
+    confidence = 0.9 if test.direction == "same" else CONFIDENCE
     half = tested.half(confidence)
     low, high = (
         show_number(end, quantity.digits)
