@@ -330,7 +330,7 @@ def test_features_of_items_and_of_the_log_on_the_command_line(run, shop):
     ]  # fmt: skip
     assert ranker.provenance_["data"] == "items.parquet"
     assert "own.json" in run(
-        "estimate", "own.json", "--log", "own.parquet", "--item-features", "items.parquet",
+        "compare", "own.json", "--log", "own.parquet", "--item-features", "items.parquet",
         "--log-features", "price", *GAMMA,
     )  # fmt: skip
     said = run("fit", "log.parquet", "-o", "x.json", fails=True)

@@ -59,21 +59,19 @@ COMMANDS = {
     "data info": "data info data.txt",
     "data convert": "data convert data.txt made.parquet",
     "simulate": "simulate data.txt -o made.parquet --clicks 300",
-    "inspect": "inspect clicks.parquet",
-    "train": "train data.txt clicks.parquet -o made.json --no-judge --learning-rate 0.1 --steps 50",
+    "inspect": "log check clicks.parquet",
+    "train": "train data.txt clicks.parquet -o made.json --no-evaluation --learning-rate 0.1 --steps 50",
     "evaluate": "evaluate ranker.json data.txt",
     "rank": "rank ranker.json data.txt -o made.txt",
     "export": "export ranker.json --to solr -o made.json",
     "log check": "log check raw.parquet",
     "log sample": "log sample raw.parquet --queries 5 -o made.parquet",
-    "log sample-size": "log sample-size raw.parquet --features data.txt",
     "propensity": "propensity raw.parquet -o made.json",
     "fit": "fit raw.parquet --features data.txt -o made.json",
-    "estimate": "estimate ranker.json --log raw.parquet --features data.txt",
     "compare": "compare ranker.json ranker.json --log raw.parquet --features data.txt",
     "demo": "demo --out made",
     "reproduce": "reproduce optimizers --scale smoke --out made",
-    "study list": "study list",
+    "reproduce --list": "reproduce --list",
 }
 WRITE = ("data make", "data convert", "simulate", "train", "rank", "log sample")
 
@@ -143,7 +141,7 @@ def test_in_compiled_code_that_would_take_long(folder, number, said):
 
 def test_what_is_ignored_stays_so(folder):
     """As nohup and a script's jobs in the background have it."""
-    done = run(folder, "inspect", signal.SIGHUP, "numpy", signal.SIG_IGN)
+    done = run(folder, "log", "check", signal.SIGHUP, "numpy", signal.SIG_IGN)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -52,7 +52,7 @@ def written(rows, tmp_path):
 
 def test_verdicts_are_those_of_the_run(smoke):
     path, printed = smoke
-    judged = json.loads(invoke("study", "judge", path, "--json").stdout)
+    judged = json.loads(invoke("study", "claims", path, "--json").stdout)
     assert judged["verdicts"] == printed["verdicts"]
     assert len(judged["verdicts"]) > 10
     assert judged["left_out"] == []
@@ -60,14 +60,14 @@ def test_verdicts_are_those_of_the_run(smoke):
 
 def test_tables_are_those_of_the_run(smoke):
     path, printed = smoke
-    judged = json.loads(invoke("study", "judge", path, "--json").stdout)
+    judged = json.loads(invoke("study", "claims", path, "--json").stdout)
     regret = [table for table in judged["tables"] if table["name"].endswith("-regret")]
     assert regret == printed["tables"]
 
 
 def test_figures_and_tables_are_written_from_the_rows(smoke, tmp_path):
     path, _ = smoke
-    found = invoke("study", "judge", path, "--out", tmp_path / "again")
+    found = invoke("study", "claims", path, "--out", tmp_path / "again")
     assert found.stdout.splitlines()[-1] == f"Tables and figures are in {tmp_path / 'again'}"
     for each in ("optimizers.csv", "optimizers-log.csv", "clicks-regret.csv", "clicks-lead.csv"):
         again = (tmp_path / "again" / "figures" / each).read_bytes()
@@ -78,10 +78,10 @@ def test_figures_and_tables_are_written_from_the_rows(smoke, tmp_path):
 
 
 def test_it_is_printed_with_verdicts_and_what_is_left_out():
-    found = invoke("study", "judge", PUBLISHED, "--data", "istella-like")
+    found = invoke("study", "claims", PUBLISHED, "--data", "istella-like")
     assert "CONFIRMED (optimizers, istella-like): CounterSample has lower regret" in found.stdout
     assert "yahoo-like" not in found.stdout
-    found = invoke("study", "judge", PUBLISHED)
+    found = invoke("study", "claims", PUBLISHED)
     assert "ends is left out: it is no study of the package" in found.stderr
 
 

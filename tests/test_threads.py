@@ -33,10 +33,10 @@ data convert data.txt data.parquet
 data convert data.txt folder
 data convert data.txt codes --bits 8
 simulate data.txt -o clicks.parquet --clicks 400
-simulate data.txt -o raw.parquet --impressions 1000 --shuffle 10
+simulate data.txt -o raw.parquet --sessions 1000 --shuffle 10
 inspect clicks.parquet
 train data.txt clicks.parquet -o ranker.json
-train data.txt clicks.parquet -o net.json --model neural --no-judge
+train data.txt clicks.parquet -o net.json --model neural --no-evaluation
 evaluate ranker.json data.txt
 rank net.json data.txt -o scores.txt
 rank ranker.json data.txt -o scores.parquet

@@ -66,7 +66,7 @@ def test_days_that_it_knows_are_told(run):
 
 def test_what_cannot_go_on(run, days):
     assert re.search(
-        "--model is 'neural' where the ranker of --warm-start is 'linear', expected the same",
+        "model is 'neural', expected 'linear' as the ranker of the warm start",
         run(*TODAY, *FROM, "--model", "neural", fails=True),
     )
     assert "missing.json: cannot be read" in run(*TODAY, "--warm-start", "missing.json", fails=True)
@@ -88,7 +88,7 @@ def test_train(run, tmp_path):
     save_letor(dataset, tmp_path / "data.txt")
     run("simulate", "data.txt", "-o", "clicks.parquet", "--clicks", "2000")
     make_ranker("linear").fit_log(dataset, log).save("before.json")
-    given = ("train", "data.txt", "clicks.parquet", "-o", "after.json", "--no-judge")
+    given = ("train", "data.txt", "clicks.parquet", "-o", "after.json", "--no-evaluation")
     figures = json.loads(run(*given, "--warm-start", "before.json", "--json"))
     assert figures["model"] == "linear"
     assert figures["steps"] == 100  # its settings stay

@@ -3,66 +3,58 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Literal
 
 from countersample.cli import _show
-from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
-from countersample.cli.ranker import RankerPath  # noqa: TC001 (typer reads it)
+from countersample.cli._options import Json, Out  # noqa: TC001 (cyclopts reads them)
 
 
 def export(
-    ranker: RankerPath,
+    ranker: Path,
+    /,
     *,
-    to: Annotated[str, typer.Option(help="onnx, elasticsearch, opensearch, solr or sql.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The model to write; its card is beside it.")
-    ],
-    name: Annotated[
-        str | None, typer.Option(help="What the model is called there; as the file, if left out.")
-    ] = None,
-    feature_names: Annotated[
-        str | None,
-        typer.Option(
-            help="What features are called there: names with commas, or @FILE with a name a line."
-        ),
-    ] = None,
-    model_type: Annotated[
-        str | None,
-        typer.Option(
-            help="Of Elasticsearch and OpenSearch: linear, xgboost+json or ranklib; what fits, if "
-            "left out."
-        ),
-    ] = None,
-    feature_store: Annotated[
-        str | None,
-        typer.Option(help="Where features are defined: Solr's store, Elasticsearch's feature set."),
-    ] = None,
-    one_query: Annotated[
-        bool,
-        typer.Option(
-            "--one-query",
-            help="Of ONNX, for query-minmax: the graph is called with one query's items.",
-        ),
-    ] = False,
-    dialect: Annotated[
-        str | None,
-        typer.Option(help="Of SQL: duckdb (if left out), postgresql or spark."),
-    ] = None,
-    table: Annotated[
-        str | None, typer.Option(help="Of SQL: the table of the features; features, if left out.")
-    ] = None,
-    query: Annotated[
-        str | None,
-        typer.Option(help="Of SQL: the column of the query; with it the view has the rank, too."),
-    ] = None,
-    card: Annotated[
-        str, typer.Option(help="The card's format: markdown, or html for a browser.")
-    ] = "markdown",
+    to: Literal["onnx", "elasticsearch", "opensearch", "solr", "sql"],
+    out: Out,
+    name: str | None = None,
+    feature_names: str | None = None,
+    model_type: Literal["linear", "xgboost+json", "ranklib"] | None = None,
+    feature_store: str | None = None,
+    one_query: bool = False,
+    dialect: Literal["duckdb", "postgresql", "spark"] | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    card: Literal["markdown", "html"] = "markdown",
     json: Json = False,
 ) -> None:
-    """Write a ranker for ONNX, Elasticsearch, OpenSearch, Solr or SQL, and its model card."""
+    """Write a ranker for ONNX, Elasticsearch, OpenSearch, Solr or SQL, and its model card.
+
+    Parameters
+    ----------
+    ranker
+        A ranker that fit or train wrote.
+    to
+        The system.
+    out
+        The model to write; its card is beside it.
+    name
+        The name of the model there; that of the file by default.
+    feature_names
+        The names of the features there: with commas, or @FILE with one name per line.
+    model_type
+        For Elasticsearch and OpenSearch; what fits the ranker by default.
+    feature_store
+        The place that defines features: Solr's store, Elasticsearch's feature set.
+    one_query
+        For ONNX and query-minmax: the graph is called with the items of one query.
+    dialect
+        For SQL; duckdb by default.
+    table
+        For SQL: the table of the features; features by default.
+    query
+        For SQL: the column of the query, which adds the rank to the view.
+    card
+        The format of the model card.
+    """
     from countersample.export import export as write
     from countersample.rankers import load_ranker
 

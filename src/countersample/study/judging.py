@@ -56,7 +56,7 @@ def judge_file(path: Path, datasets: Sequence[str] = (), out: Path | None = None
         raise DataError(f"{path} has no rows of {' or '.join(datasets) or 'runs'}: it has {known}")
     results, left_out = _studies(rows)
     if not results:
-        raise DataError(f"{path} has no study of the package: see countersample study list")
+        raise DataError(f"{path} has no study of the package: see countersample reproduce --list")
     published = load_published(grids.folder() / "published.toml")
     tables = [table for result in results for table in tables_of(result, published)]
     verdicts = [verdict for result in results for verdict in verdicts_on(result)]

@@ -67,7 +67,8 @@ def read_impressions(
 def _open_log(source: str | PathLike[str] | Any, options: LogOptions) -> Impressions:  # noqa: ANN401
     reader, engine = options.reader, options.engine
     preparation = Preparation.of(
-        options.columns, options.context, options.values, join_queries=options.join_queries,
+        options.columns, options.context, options.values or None,
+        join_queries=options.join_queries,
         positions_from=options.positions_from, features=options.features,
     )  # fmt: skip
     settings = {
