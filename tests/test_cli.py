@@ -154,7 +154,8 @@ class TestVerify:
         folder = tmp_path / "mq2008"
         (folder / "Fold1").mkdir(parents=True)
         (folder / "Fold1" / "train.txt").write_text(SMALL)
-        command = [sys.executable, "-m", "countersample", "data", "info", str(folder), "--verify", "--json"]
+        words = ["data", "info", str(folder), "--verify", "--json"]
+        command = [sys.executable, "-m", "countersample", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert json.loads(done.stdout)["ok"] is False

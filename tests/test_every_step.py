@@ -3,16 +3,15 @@
 import json
 
 import duckdb
+import invoking
 import numpy as np
 import pyarrow as pa
 import pytest
 import shops
 from conftest import SEED
 from pyarrow import parquet
-from typer.testing import CliRunner
 
 from countersample import load_ranker
-from countersample.cli.app import app
 
 GAMMA = ("--gamma", "1")
 
@@ -42,7 +41,7 @@ def run(shop, monkeypatch):
     monkeypatch.chdir(shop)
 
     def invoke(*arguments, fails=False):
-        found = CliRunner().invoke(app, [str(each) for each in arguments])
+        found = invoking.invoke(*arguments)
         assert (found.exit_code != 0) == fails, found.output
         return str(found.exception) if fails else found.stdout
 

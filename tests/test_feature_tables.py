@@ -4,16 +4,15 @@ import gzip
 import json
 import re
 
+import invoking
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import shops
 from pyarrow import compute, csv, parquet
-from typer.testing import CliRunner
 
 from countersample import CounterSampleRanker, RankingDataset, load_ranker
-from countersample.cli.app import app
 from countersample.clicks import ClickLog
 from countersample.clicks.impressions import read_features, read_impressions
 from countersample.data.encoding import EncodedColumn
@@ -244,7 +243,7 @@ def run(shop, monkeypatch):
     monkeypatch.chdir(shop)
 
     def invoke(*arguments, fails=False):
-        found = CliRunner().invoke(app, [str(each) for each in arguments])
+        found = invoking.invoke(*arguments)
         assert (found.exit_code != 0) == fails, found.output
         return str(found.exception) if fails else found.stdout
 

@@ -211,7 +211,10 @@ class TestNothingHalfWritten:
             (["--gamma", "1", "--propensities", "x.json"], "both given, expected one of them"),
             (["--propensities", "x.json"], "x.json: no such file"),
             (["--gamma", "-1"], "gamma is -1.0, expected a number of at least 0"),
-            (["--propensity-method", "guess"], "--propensity-method is 'guess', expected one of auto"),
+            (
+                ["--propensity-method", "guess"],
+                "--propensity-method is 'guess', expected one of auto",
+            ),
             (["--model", "svm"], "--model is 'svm', expected one of linear, neural, lightgbm"),
             (["--transform", "square"], "--transform is 'square', expected one of log, root, q"),
             (["--missing", "drop"], "--missing is 'drop', expected one of error, skip"),

@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
-from typer.testing import CliRunner
+from invoking import invoke
 
 from countersample import PositionBias, synthetic
-from countersample.cli import logs
 from countersample.clicks import Shuffled, simulate_impressions
 from countersample.clicks.impressions import FeatureTable, read_impressions
 from countersample.errors import DataError
@@ -64,7 +63,7 @@ def test_it_is_believed_in_each_context(log, table):
 @pytest.mark.parametrize(("asked", "answer"), [(["--randomized", "random"], True), ([], False)])
 def test_the_check_answers_as_the_fit(log, tmp_path, asked, answer):
     log.to_parquet(tmp_path / "log.parquet")
-    shown = CliRunner().invoke(logs.app, ["check", str(tmp_path / "log.parquet"), "--json", *asked])
+    shown = invoke("log", "check", tmp_path / "log.parquet", "--json", *asked)
     found = {each["method"]: each for each in json.loads(shown.stdout)["propensities"]}
     assert found["randomized"]["is_supported"] == answer
 

@@ -71,8 +71,8 @@ def test_with_trust(run):
 
 
 def test_by_features_down_to_a_depth(run):
-    found = json.loads(run(*LOG, "--propensity-method", "regression-em", "--features", "features.parquet",
-                           "--depth", 3, "--json"))  # fmt: skip
+    found = json.loads(run(*LOG, "--propensity-method", "regression-em", "--features",
+                           "features.parquet", "--depth", 3, "--json"))  # fmt: skip
     assert found["source"] == "estimated by regression-em"
     assert len(found["curve"]["value"]) == 3
 
@@ -82,7 +82,10 @@ def test_by_features_down_to_a_depth(run):
     [
         (["--propensity-method", "guess"], "--propensity-method is 'guess', expected one of auto"),
         (["--propensity-method", "logged"], "method is 'logged', which estimates nothing"),
-        (["--propensity-method", "regression-em"], "regression-em needs the features of items: give them"),
+        (
+            ["--propensity-method", "regression-em"],
+            "regression-em needs the features of items: give them",
+        ),
         (["--propensity-method", "trust", "--plot", "x.png"], "--plot draws examination alone"),
         (["-o", "nowhere/x.json"], "the folder nowhere is not there"),
         (["--missing", "drop"], "missing is 'drop', expected one of error, skip"),

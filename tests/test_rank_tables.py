@@ -8,16 +8,15 @@ import sys
 from itertools import pairwise
 
 import duckdb
+import invoking
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
-from typer.testing import CliRunner
 
 from countersample import CounterSampleRanker, RankingDataset, load_ranker
-from countersample.cli.app import app
 from countersample.clicks import ClickLog
 from countersample.clicks.impressions import formats, read_features
 from countersample.data.encoding import FeatureEncoder
@@ -94,7 +93,7 @@ def run(tmp_path, monkeypatch, ranker):
     ranker.save("ranker.json")
 
     def invoke(*arguments, fails=False):
-        found = CliRunner().invoke(app, ["rank", "ranker.json", *map(str, arguments)])
+        found = invoking.invoke("rank", "ranker.json", *arguments)
         assert (found.exit_code != 0) == fails, found.output
         return str(found.exception) if fails else found.stdout
 

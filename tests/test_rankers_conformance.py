@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
+from countersample.cli._models import MODELS
 from every_ranker import (
     LIBRARIES,
     RANKERS,
@@ -29,7 +30,6 @@ from countersample import (
     synthetic,
 )
 from countersample._extras import MissingExtraError
-from countersample.cli._models import MODELS
 from countersample.data.imputing import Imputer
 from countersample.data.normalize import METHODS as NORMALIZATIONS
 from countersample.errors import DataError, ParameterError

@@ -1,6 +1,5 @@
 """Samples of queries: the weights of clicks stay as they are."""
 
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -2,13 +2,12 @@
 
 import json
 
+import invoking
 import pyarrow as pa
 import pytest
 from conftest import ROOT
 from pyarrow import parquet
-from typer.testing import CliRunner
 
-from countersample.cli.app import app
 from countersample.errors import DataError
 from countersample.study.judging import judge_file
 
@@ -17,7 +16,7 @@ STUDIES = ("optimizers", "clicks")  # values that are texts; numbers that a scal
 
 
 def invoke(*arguments):
-    found = CliRunner().invoke(app, [str(each) for each in arguments])
+    found = invoking.invoke(*arguments)
     assert found.exit_code == 0, found.output
     return found
 
