@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
-from countersample.cli._models import MODELS
 from every_ranker import (
     LIBRARIES,
     RANKERS,
@@ -33,6 +32,7 @@ from countersample._extras import MissingExtraError
 from countersample.data.imputing import Imputer
 from countersample.data.normalize import METHODS as NORMALIZATIONS
 from countersample.errors import DataError, ParameterError
+from countersample.fitting.models import MODELS
 from countersample.rankers import OneQueryWarning, UnfittedRankerError
 from countersample.rankers._parameters import CHECKS
 from countersample.rankers.loading import KINDS, load_ranker, load_scorer

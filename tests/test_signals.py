@@ -60,7 +60,7 @@ COMMANDS = {
     "data convert": "data convert data.txt made.parquet",
     "simulate": "simulate data.txt -o made.parquet --clicks 300",
     "log check of clicks": "log check clicks.parquet",
-    "train": "train data.txt clicks.parquet -o made.json --no-evaluation --learning-rate 1 --steps 9",
+    "train": "train data.txt clicks.parquet -o made.json --no-evaluation --steps 9",
     "evaluate": "evaluate ranker.json data.txt",
     "rank": "rank ranker.json data.txt -o made.txt",
     "export": "export ranker.json --to solr -o made.json",
