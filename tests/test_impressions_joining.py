@@ -168,7 +168,7 @@ def test_features_that_are_chosen(tmp_path):
         {"query_id": [1, 1], "item_id": [7, 8], "label": [0, 2], "a": [0.5, 1.5], "b": [3, 4],
          "name": ["n", "m"]}
     )  # fmt: skip
-    for options in ({"features": ["b"]}, {"drop": ["name", "a"]}):
+    for options in ({"include": ["b"]}, {"exclude": ["name", "a"]}):
         table = read_features(frame, **options)
         assert table.has_labels
         assert table.dataset.feature_names == ("b",)

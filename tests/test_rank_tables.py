@@ -222,7 +222,7 @@ def test_arguments_that_are_refused(run, table):
             "o.onnx",
         ): "scores are not written as .onnx, expected .parquet, .csv, .tsv or .jsonl",
         ("-o", "o.csv", "--fold", 1): "is a table: leave out --fold and --cache, of LETOR text",
-        ("-o", "o.csv", "--columns", "click=c"): "--columns has 'click', expected query_id=… and",
+        ("-o", "o.csv", "--columns", "clik=c"): "--columns has 'clik', expected query_id=… and",
         ("-o", "o.csv", "--columns", "item_id=no"): "no column 'no'",
         ("-o", "no/o.csv"): "the folder no is not there",
     }.items():

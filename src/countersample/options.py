@@ -21,10 +21,6 @@ from countersample._params import choice, number, whole_number
 from countersample.errors import ParameterError
 
 __all__ = [
-    "CONFIDENCE",
-    "HOLDOUT",
-    "METRIC",
-    "TIES",
     "EvaluationOptions",
     "FeatureOptions",
     "LogOptions",
@@ -89,7 +85,7 @@ class LogOptions(Options):
     """Your column names: query_id=q,item_id=doc,position=rank."""
     context: tuple[str, ...] = ()
     """Columns that position bias depends on: device,layout."""
-    values: dict[str, float] = field(default_factory=dict)
+    values: dict[str, float] | None = None
     """The value of each event, for a log with a column 'event': click=1,cart=3."""
     join_queries: bool = False
     """Treat queries that differ only in case and blanks as one."""
@@ -110,8 +106,7 @@ class LogOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("columns", "values"):
-            object.__setattr__(self, name, dict(getattr(self, name) or {}))
+        object.__setattr__(self, "columns", dict(self.columns or {}))
 
 
 @dataclass(frozen=True, kw_only=True)

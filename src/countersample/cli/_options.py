@@ -100,7 +100,7 @@ def _adapt(cls: Any) -> None:  # noqa: ANN401 (an option class)
         changes: list[Parameter] = []
         if hint == tuple[str, ...]:
             changes.append(COMMAS)
-        elif hint in {dict[str, str], dict[str, float]}:
+        elif hint in {dict[str, str], dict[str, float] | None}:
             changes.append(PAIRS)
         if (cls, name) in _NAMES:
             changes.append(Parameter(name=_NAMES[cls, name]))

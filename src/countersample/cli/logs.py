@@ -296,7 +296,7 @@ def _options_for(path: str, other: str, options: LogOptions) -> LogOptions:
     if not counts_at(path) or counts_at(other):
         return options
     defaults: dict[str, Any] = {
-        "reader": None, "columns": {}, "context": (), "values": {}, "engine": None,
+        "reader": None, "columns": {}, "context": (), "values": None, "engine": None,
         "master": None, "positions_from": 1, "suspicious": "keep",
     }  # fmt: skip
     return replace(options, **defaults)

@@ -241,7 +241,7 @@ def rank(
     check_writable(out)
     check_form(out)
     loaded = load_scorer(ranker)
-    ids = {name: columns[name] for name in ("query_id", "item_id") if columns and name in columns}
+    ids = _id_columns(columns or {})
     if is_labelled_data(data):
         if ids:
             raise ParameterError(
@@ -258,6 +258,16 @@ def rank(
         _show.as_json({"out": str(out), "rows": n_rows})
     else:
         _show.line(f"{n_rows:,} scores are in {out}")
+
+
+def _id_columns(columns: dict[str, str]) -> dict[str, str]:
+    """Return the names of the ids; names of other columns of a log are for other commands."""
+    from countersample.clicks.impressions.columns import CANONICAL, IDS
+
+    for name in columns:
+        if name not in CANONICAL:
+            raise ParameterError(f"--columns has {name!r}, expected query_id=… and item_id=…")
+    return {name: columns[name] for name in IDS if name in columns}
 
 
 def _rank_dataset(

@@ -67,7 +67,7 @@ def read_impressions(
 def _open_log(source: str | PathLike[str] | Any, options: LogOptions) -> Impressions:  # noqa: ANN401
     reader, engine = options.reader, options.engine
     preparation = Preparation.of(
-        options.columns, options.context, options.values or None,
+        options.columns, options.context, options.values,
         join_queries=options.join_queries,
         positions_from=options.positions_from, features=options.features,
     )  # fmt: skip
@@ -83,7 +83,7 @@ def _open_log(source: str | PathLike[str] | Any, options: LogOptions) -> Impress
         if folders:
             only_raw = {
                 "reader": reader, "columns": options.columns or None,
-                "context": options.context or None, "values": options.values or None,
+                "context": options.context or None, "values": options.values,
                 "positions_from": None if options.positions_from == 1 else options.positions_from,
                 "engine": None if engine == _DEFAULT else engine, "master": options.master,
                 "features": options.features or None,
