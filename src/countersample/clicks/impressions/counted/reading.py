@@ -72,7 +72,7 @@ class CountedImpressions(Impressions):
         """Refuse: rows that look wrong are told apart only while a day is counted."""
         raise DataError(
             f"{self.source}: counts do not tell which rows look wrong: leave them out when a day "
-            "is counted (countersample log count --suspicious drop)"
+            "is counted (countersample log count --suspicious skip)"
         )
 
     def sample_queries(self, n: int, *, seed: int = 0) -> Impressions:  # noqa: ARG002 (as a log)
