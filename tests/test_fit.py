@@ -192,7 +192,7 @@ class TestAnyRanker:
         assert fit.ranker.random_state == 5
 
     def test_what_is_no_ranker(self, shop):
-        with pytest.raises(ParameterError, match="ranker is 'linear', expected a ranker of this"):
+        with pytest.raises(ParameterError, match="ranker is 'linear', expected RankerOptions, or a ranker"):
             fit_from_impressions(*opened(*shop), ranker="linear")
 
 
