@@ -223,7 +223,7 @@ class TestSimulateAndInspect:
         log = ClickLog.load(tmp_path / "log.parquet", load_letor(data))
         assert log.n_clicks == 500
 
-    def test_inspect(self, run, data):
+    def test_check_of_a_click_log(self, run, data):
         made = run("simulate", data, "-o", "log.parquet", "--clicks", 500, "--json")
         figures = json.loads(run("log", "check", "log.parquet", "--json"))
         assert figures["n_clicks"] == 500
