@@ -23,6 +23,7 @@ LICENCES = {
     "filelock": ("MIT", "Unlicense"),  # the newer and the older releases
     "lightgbm": ("MIT",),
     "matplotlib": ("PSF-2.0",),  # with matplotlib's names in it
+    "msgspec": ("BSD-3-Clause",),
     "narwhals": ("MIT",),
     "numba": ("BSD-2-Clause",),
     "numpy": ("BSD-3-Clause",),
@@ -36,6 +37,7 @@ LICENCES = {
     "rich": ("MIT",),
     "scikit-learn": ("BSD-3-Clause",),
     "scipy": ("BSD-3-Clause",),
+    "sqlglot": ("MIT",),
     "threadpoolctl": ("BSD-3-Clause",),
     "torch": ("BSD-3-Clause",),
     "xgboost": ("Apache-2.0",),

@@ -1,13 +1,13 @@
-"""A day added to counts beside many days and beside none; a fit from counts and from the raw log.
+"""Add a day to an aggregated log of many days and of none; fit from it and from the raw log.
 
     .venv/bin/python benchmarks/bench_days.py [--rows N] [--days 30] [--earlier N] [--json]
 
 A day of N impressions (a million by default) is counted into an empty folder, and into one that has
-`--days` days already (of `--earlier` impressions each): the ratio of the two times says whether
-adding a day depends on what is there. Then the counts of all days are read and checked as `fit`
-does, and a ranker is fitted, from the counts and from the Parquet files they were made of. Each is
-timed twice, in turn, and the better time counts. Times are of the CPU, on all its cores, which
-other work on the machine changes little.
+`--days` days already (of `--earlier` impressions each): the ratio of the two times shows whether
+adding a day depends on the number of days. Then the aggregated log and the raw Parquet files are
+checked as `fit` does, and a ranker is fitted from each. Each is timed twice, in turn, and the
+better time counts. Times are CPU seconds on all cores, which other work on the machine changes
+little.
 """
 
 from __future__ import annotations

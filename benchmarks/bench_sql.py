@@ -1,6 +1,6 @@
 """Score rows in a database by the view of a ranker with 700 features, and as `predict` does.
 
-    .venv/bin/python benchmarks/bench_sql.py [--rows 100_000] [--dialects duckdb postgresql spark]
+    .venv/bin/python benchmarks/bench_sql.py [--rows 100_000] [--dialects duckdb postgres spark]
 
 Rankers: linear; 500 trees of 32 leaves; a network of 700, 32, 16 and 1; all with ``minmax``. "all"
 is a query for the sum of all scores, "one query" is one for scores and ranks of 100 items.
@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from output import make_parser, output, table
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+import requirements
 import small_postgres
 from made_rankers import NetworkScorer, Normalizer, predict, ranker_of, some_trees
 
@@ -54,7 +55,7 @@ class PostgreSQL:
     """A server that is started here."""
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
-        programs = small_postgres.programs()
+        programs = requirements.find_postgres()
         if programs is None:
             raise SystemExit("no PostgreSQL server is installed")
         self._server = stack.enter_context(small_postgres.serving(programs))
@@ -87,7 +88,7 @@ class Spark:
         self._session.sql(statement.rstrip().removesuffix(";")).collect()
 
 
-DATABASES = {"duckdb": DuckDB, "postgresql": PostgreSQL, "spark": Spark}
+DATABASES = {"duckdb": DuckDB, "postgres": PostgreSQL, "spark": Spark}
 
 
 def rankers(rng: np.random.Generator) -> dict[str, Any]:

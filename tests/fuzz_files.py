@@ -417,7 +417,7 @@ def results_folder(rng, folder):
         if len(experiment.grids) and sum(1 for g in experiment.grids for _ in g.blocks()) < 50:
             for job in experiment.work().jobs.values():
                 assert folder in store.path(job).parents
-        store.merged(identities()[0])
+        store.merge(identities()[0])
         assert all(Path(each.name).name == each.name for each in experiment.grids)
         return 1
     return 0

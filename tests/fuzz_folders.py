@@ -1,11 +1,10 @@
-"""Fuzz dataset folders, counts of days and group files: bits flipped, bytes changed, for a time.
+"""Fuzz dataset folders and group files: bits flipped, bytes changed, for a time.
 
     python tests/fuzz_folders.py SECONDS [SEED]
 
 What was damaged must give the same values as before or one `CounterSampleError`; another value, and
 any other exception, ends it with the damage shown. Of a folder that the cache keeps the values must
-be the same in any case: it is made again. Of counts, half of the time the header is made to fit
-what was changed, as a stranger would: whatever is read then, no other exception may come of it.
+be the same in any case: it is made again.
 """
 
 import json
@@ -18,11 +17,8 @@ import traceback
 from pathlib import Path
 
 import numpy as np
-from day_logs import day_log
 
 from countersample import RankingDataset, load_letor
-from countersample.clicks.impressions import count_days, forget_counts, read_impressions
-from countersample.clicks.impressions.counted import files
 from countersample.data import _letor_reader
 from countersample.data.groups import read_groups
 from countersample.data.store import open_stored
@@ -145,63 +141,6 @@ class Entries:
             raise Wrong("other values from the cache")
 
 
-def all_counts(folder: Path) -> tuple:
-    """Return all that counts say, in a form that can be compared."""
-    with read_impressions(folder) as log:
-        found = log.check(most_groups=10**6)
-        counts, visits = found.counts, log.visits(found.counts)
-        told = {**found.to_dict(), "source": ""}
-        weights = log.logged_propensities(counts).value
-        pages, days = log.pages().num_rows, log.days()
-    arrays = [counts.query, counts.item, counts.impressions, counts.value, counts.sessions, weights]
-    arrays += [] if visits is None else [visits.query, visits.row, visits.value]
-    return told, [array.tolist() for array in map(np.nan_to_num, arrays)], pages, days
-
-
-class Counts:
-    """Counts of two days, damaged; half of the time with a header that fits."""
-
-    def __init__(self, base: Path) -> None:
-        self.base, self.whole, self.folder = base, base / "counts", base / "damaged"
-        count_days(read_impressions(day_log(0, sessions=30, days=2)), self.whole, keep_users=True)
-        self.expected = all_counts(self.whole)
-
-    def check(self, rng: random.Random) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.copytree(self.whole, self.folder)
-        day = rng.choice(sorted(self.folder.iterdir()))
-        path = rng.choice(sorted(day.iterdir()))
-        content = path.read_bytes()
-        is_header = path.name == files.HEADER
-        change = with_other_header if is_header and rng.random() < 0.7 else damaged
-        path.write_bytes(change(content, rng))
-        is_fitting = rng.random() < 0.5 and self._fit(day, path)
-        try:
-            found = all_counts(self.folder)
-            forget_counts(self.folder, queries=["q1"], users=["u3"])
-        except CounterSampleError as error:
-            if len(str(error).splitlines()) != 1:
-                raise Wrong(f"not one sentence: {error}") from error
-        else:
-            is_gone = not files.is_part(day)  # a header that says nothing is no day
-            if found != self.expected and not is_fitting and not is_gone:
-                raise Wrong("other values")
-
-    def _fit(self, day: Path, changed: Path) -> bool:
-        """Make the header fit; return whether it could be."""
-        path = day / files.HEADER
-        try:
-            header = json.loads(path.read_bytes())
-            if changed.name != files.HEADER:
-                header["files"][changed.stem] = files.hash_of(changed.read_bytes())
-            header.pop("checksum", None)
-            header["checksum"] = files.checksum_of(header)
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            return False
-        path.write_text(json.dumps(header))
-        return True
-
-
 class Groups:
     """A group file: the sizes that its plain reading has, or an error."""
 
@@ -240,13 +179,12 @@ def main() -> None:
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     base = Path(tempfile.mkdtemp())
     try:
-        targets = {kind.__name__: kind(base) for kind in (Folders, Entries, Groups, Counts)}
+        targets = {kind.__name__: kind(base) for kind in (Folders, Entries, Groups)}
         end = time.monotonic() + seconds
         number = 0
         while time.monotonic() < end:
             rng = random.Random(f"{seed} {number}")  # noqa: S311 (no secrets)
             name = "Entries" if number % CACHED == 0 else rng.choice(["Folders", "Groups"])
-            name = "Counts" if number % CACHED in (1, 26) else name
             try:
                 targets[name].check(rng)
             except Exception:  # noqa: BLE001 (any is a finding)

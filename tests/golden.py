@@ -91,7 +91,7 @@ from countersample.plans import PLANS, UNITS, Examples, make_plan
 from countersample.propensity.methods import needs_features
 from countersample.scorers import LinearScorer
 from countersample.study.experiment import plan
-from countersample.study.running.gather import write_results
+from countersample.study.running.rows import write_results
 from countersample.study.running.store import Store
 from countersample.training.risk import risk
 

@@ -1,6 +1,5 @@
 """Rankers of every kind that nobody trained, and rows to score with them."""
 
-import contextlib
 import json
 from dataclasses import replace
 from itertools import pairwise
@@ -69,10 +68,9 @@ def some_trees(rng, thresholds, n_trees=20, depth=4):
         return node
 
     roots = [grow(depth if tree else 0) for tree in range(n_trees)]
-    return TreesScorer.from_dict(
-        {"n_features": len(thresholds), "roots": roots, "feature": feature, "threshold": threshold,
-         "left": left, "right": right, "value": value}
-    )  # fmt: skip
+    lists = {"roots": roots, "feature": feature, "threshold": np.array(threshold).tolist(),
+             "left": left, "right": right, "value": np.array(value, float).tolist()}  # fmt: skip
+    return TreesScorer.from_dict({"n_features": len(thresholds), **lists})
 
 
 def ranker_of(kind, scorer, *, names, normalizer=None, imputer=None):
@@ -205,8 +203,6 @@ def with_encoder(content):
 def as_file(content):
     """Return the bytes of the file of a ranker that has this, with the checksum of it."""
     text = _files._as_text(content)
-    version = _files.VERSION
-    with contextlib.suppress(LookupError, TypeError, AttributeError):  # of what was changed
-        version = _files.version_of(content)
-    header = {"format": _files.FORMAT, "version": version, "checksum": _files._checksum(text)}
+    checksum = _files._checksum(text)
+    header = {"format": _files.FORMAT, "version": _files.VERSION, "checksum": checksum}
     return (json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n").encode()

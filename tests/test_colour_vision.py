@@ -123,5 +123,3 @@ def test_no_grey_is_filled():
         (outline,) = drawn.get_edgecolor()
         assert to_hex(outline) == style_of(*method).colour.lower()
         assert outline[3] == OUTLINED
-    css = files("countersample.study.report").joinpath("report.css").read_text()
-    assert ".band.style-naive-click, .band.style-other { fill: none; }" in css

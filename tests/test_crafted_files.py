@@ -1,6 +1,6 @@
-"""Files that somebody made up, checksum and all: refused with one sentence, before they count.
+"""Files that somebody made up, checksum and all: rejected with one sentence, before they count.
 
-What is here was found by tests/fuzz_files.py, or by hand.
+One case per kind of check; tests/fuzz_files.py tries everything else.
 """
 
 import json
@@ -37,8 +37,8 @@ DEEP = [
 
 def put(value, path, new):
     """Set a value within a value; `path` is its keys with dots."""
-    *way, last = path.split(".")
-    for key in way:
+    *keys, last = (int(key) if key.isdecimal() else key for key in path.split("."))
+    for key in keys:
         value = value[key]
     if new is ...:
         del value[last]
@@ -46,144 +46,50 @@ def put(value, path, new):
         value[last] = new
 
 
-# -- encoders of rankers -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", made_rankers.KINDS)
-@pytest.mark.parametrize(
-    ("path", "new", "message"),
-    [
-        ("encoder", [], "the encoder is .., expected one with columns"),
-        ("encoder.columns.0.kind", "text", "expected one of number, date, category"),
-        ("encoder.columns.0.name", "other", "its encoder makes other features than those that it"),
-        ("encoder.columns.3.reference", "2026-02-30", "expected YYYY-MM-DD"),
-        ("encoder.columns.4.values", ["a", "a", "a"], "two values are called 'a'"),
-        ("encoder.columns.4.values", ["a", "c"], "its encoder makes other features"),
-        ("feature_names", None, "its encoder makes other features"),
-    ],
-)
-def test_encoders_that_do_not_fit_their_ranker(tmp_path, kind, path, new, message):
-    content = made_rankers.with_encoder(made_rankers.content(kind))
-    file = tmp_path / "ranker.json"
-    file.write_bytes(made_rankers.as_file(content))
-    assert load_scorer(file).encoder == load_ranker(file).encoder_ is not None
-    *way, last = path.split(".")
-    within = content
-    for key in way:
-        within = within[int(key) if key.isdecimal() else key]
-    within[last] = new
-    file.write_bytes(made_rankers.as_file(content))
-    for load in (load_ranker, load_scorer):
-        with pytest.raises(DataError, match=message):
-            load(file)
-
-
 # -- rankers -------------------------------------------------------------------------------------
 
 NAN = float("nan")
-OF_ANY = [
-    ("kind", ["linear"]),
-    ("kind", {}),
-    ("kind", "forest"),
-    ("params", []),
-    ("params", {"no_such": 1}),
-    ("statistics", None),
-    ("statistics.n_features_in_", 2**31 - 1),
-    ("statistics.n_features_in_", "7"),
-    ("statistics.n_queries_", "4"),
-    ("statistics.n_queries_", ...),
-    ("statistics.fingerprint_", ["a"]),
-    ("statistics.provenance_", []),
-    ("statistics.provenance_", {}),
-    ("statistics.provenance_.n_items", "many"),
-    ("statistics.provenance_.max_weight", 10**400),
-    ("statistics.provenance_.gain", {"relative": 1}),
-    ("statistics.provenance_.warnings", 3),
-    ("statistics.provenance_.warnings", ...),
-    ("statistics.provenance_.log", "l"),
-    ("statistics.provenance_.log", {"last_day": 3}),
-    ("statistics.provenance_.previous", {"n_clicks": 3}),
-    ("statistics.provenance_.previous", {"n_clicks": 3, "updates": float("nan")}),
-    ("statistics.provenance_.previous", {"n_clicks": -1, "updates": 1}),
-    ("statistics.provenance_.previous", [1]),
-    ("statistics.provenance_.log.clicks", "3"),
-    ("statistics.provenance_.versions", ["numpy"]),
-    ("feature_names", ["a", "b"]),
-    ("feature_names", [1, 2, 3, 4, 5, 6, 7]),
-    ("feature_names", "abcdefg"),
-    ("normalizer", []),
-    ("normalizer", {"version": 1, "how": "query-minmax", "n_features": 3}),
-    ("imputer", []),
-    ("imputer", {}),
-    ("imputer", {"version": 1, "n_features": 6, "fill": [0.0] * 6, "indicators": []}),
-    ("imputer", {"version": 1, "n_features": 7, "fill": [0.0] * 7, "indicators": [0]}),
-    ("imputer", {"version": 1, "n_features": 7, "fill": [NAN] * 7, "indicators": []}),
-    ("imputer", {"version": 1, "n_features": 7, "fill": [0.0] * 7, "indicators": [2**40]}),
-    ("learned", None),
-    ("learned.scorer", None),
-    ("learned.scorer", []),
-    ("learned.clip", "0.1"),
-    ("learned.clip", 10**400),
-]
-OF_KIND = {
-    "linear": [
-        ("learned.scorer.weights", [1.0, 2.0]),
-        ("learned.scorer.weights", [[1.0] * 7]),
-        ("learned.scorer.weights", [NAN] * 7),
-        ("learned.scorer.weights", [1e999] * 7),
-        ("learned.scorer.weights", [None] * 7),
-        ("learned.scorer.weights", ["1"] * 7),
-        ("learned.scorer.weights", [10**400] * 7),
-        ("learned.scorer.weights", 1.0),
-        ("learned.coef", [1.0]),
-        ("learned.average_coef", "abc"),
-        ("learned.n_steps", -1),
-        ("learned.learning_rate", "fast"),
-    ],
-    "neural": [
-        ("learned.scorer.weights", []),
-        ("learned.scorer.weights", {}),
-        ("learned.scorer.weights", [[[1.0] * 7]]),
-        ("learned.scorer.weights", [[1.0] * 7]),
-        ("learned.scorer.biases", [[0.0] * 6]),
-        ("learned.scorer.biases", [[0.0] * 6, [0.0] * 4, [NAN]]),
-        ("learned.scorer.biases", [[0.0] * 6, [0.0] * 4, [1e300]]),
-        ("learned.scorer.biases", [[[0.0] * 6], [0.0] * 4, [0.0]]),
-        ("learned.start", "anywhere"),
-        ("params", {"hidden": 3}),
-    ],
-    "boosted": [
-        ("learned.scorer.n_features", 2**31 - 1),
-        ("learned.scorer.n_features", 8),
-        ("learned.scorer.n_features", 7.0),
-        ("learned.scorer.roots", [[0]]),
-        ("learned.scorer.roots", [0.5]),
-        ("learned.scorer.roots", [2**40]),
-        ("learned.scorer.roots", [-1]),
-        ("learned.scorer.roots", []),
-        ("learned.scorer.base", [1.0]),
-        ("learned.scorer.base", [NAN] * 7),
-        ("learned.scorer.missing_left", [True]),
-        ("learned.scorer.missing_left", "yes"),
-        ("learned.scorer.missing_left", [0] * 301),
-        ("learned.scorer.base_missing", [1.0] * 7),
-        ("learned.n_trees", None),
-    ],
-}  # fmt: skip
-CRAFTED = [(kind, *change) for kind in OF_KIND for change in OF_ANY + OF_KIND[kind]]
+IMPUTER = {"version": 1, "n_features": 7, "fill": [0.0] * 7, "indicators": []}
+BY_QUERY = {"version": 1, "how": "query-minmax", "n_features": 3}
+RANKERS = [
+    ("linear", "kind", ["linear"], "kind ['linear'], expected one of linear, neural, boosted"),
+    ("linear", "params", {"no_such": 1}, "no_such"),
+    ("linear", "statistics.n_features_in_", "7", "n_features_in_ of the ranker is '7', expected a"),
+    ("linear", "statistics.n_queries_", ..., "the ranker has no statistics.n_queries_, expected"),
+    ("linear", "statistics.provenance_.max_weight", 10**400, "max_weight of the ranker is 1000"),
+    ("linear", "statistics.provenance_.warnings", ..., "a verdict without warnings, expected"),
+    ("linear", "statistics.provenance_.log.clicks", "3", "log.clicks of the ranker is '3', expe"),
+    ("linear", "feature_names", ["a", "b"], "list of feature names is for 2 features, expected 7"),
+    ("linear", "normalizer", BY_QUERY, "its normalizer is for 3 features, expected 7"),
+    ("linear", "imputer", IMPUTER | {"indicators": [2**40]}, "indicators of a saved imputer is"),
+    ("linear", "encoder.columns.3.reference", "2026-02-30", "expected YYYY-MM-DD"),
+    ("linear", "encoder.columns.4.values", ["a", "c"], "its encoder makes other features"),
+    ("linear", "learned.scorer.weights", [1.0, NAN], "weights[1] of a scorer is nan, expected a f"),
+    ("linear", "learned.scorer.weights", [1.0, 2.0], "its scorer is for 2 features, expected 7"),
+    ("linear", "learned.coef", [1.0], "coef_ has another number of weights than the scorer"),
+    ("neural", "learned.scorer.weights", [[[1.0] * 7]], "layers of a network have shapes"),
+    ("neural", "learned.scorer.biases.2", [1e300], "biases[2][0] of a scorer is 1e+300, expected"),
+    ("neural", "learned.start", "anywhere", "start_ is 'anywhere', expected one of"),
+    ("boosted", "learned.scorer.n_features", 2**31 - 1, "n_features of a scorer is 2147483647, e"),
+    ("boosted", "learned.scorer.roots", [2**40], "roots[0] of a scorer is 1099511627776, expect"),
+    ("boosted", "learned.scorer.missing_left", "yes", "missing_left of a scorer is 'yes', exp"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "path", "new"), CRAFTED)
-def test_crafted_rankers(kind, path, new, tmp_path):
+@pytest.mark.parametrize(("kind", "path", "new", "message"), RANKERS)
+def test_crafted_rankers(kind, path, new, message, tmp_path):
     content, file = made_rankers.content(kind), tmp_path / "ranker.json"
+    if path.startswith("encoder"):
+        content = made_rankers.with_encoder(content)
     file.write_bytes(made_rankers.as_file(content))
     load_ranker(file)
     put(content, path, new)
     file.write_bytes(made_rankers.as_file(content))
     with pytest.raises(DataError, match=r"ranker\.json: ") as raised:
         load_ranker(file)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
-    if not path.startswith(("params", "statistics.", "learned.")) or "scorer" in path:
+    if not path.startswith(("params", "learned.")) or "scorer" in path:
         with pytest.raises(DataError, match=r"ranker\.json: "):
             load_scorer(file)
 
@@ -198,35 +104,22 @@ TREE = {
 @pytest.mark.parametrize(
     "change",
     [
-        {"feature": [2, -1, -1, 0, -1, -1]},
-        {"feature": [2**31 - 1, -1, -1, 0, -1, -1]},
-        {"feature": [2**40, -1, -1, 0, -1, -1]},
-        {"feature": [-(2**63), -1, -1, 0, -1, -1]},
-        {"feature": [2**63, -1, -1, 0, -1, -1]},
+        {"feature": [2, -1, -1, 0, -1, -1]},  # of two features
         {"feature": [-2, -1, -1, 0, -1, -1]},
-        {"feature": [[1], [-1], [-1], [0], [-1], [-1]]},
-        {"feature": [True, -1, -1, 0, -1, -1.0]},
         {"left": [0, 0, 0, 4, 0, 0]},  # a circle
-        {"left": [2**40, 0, 0, 4, 0, 0]},
-        {"left": [-1, 0, 0, 4, 0, 0]},
         {"left": [2, 0, 0, 4, 0, 0]},  # a node with two parents
         {"right": [4, 0, 0, 5, 0, 0]},  # into the other tree
         {"right": [6, 0, 0, 5, 0, 0]},
         {"roots": [3, 0]},
-        {"roots": [0, 0]},
-        {"roots": [0]},
         {"value": [0, 2, 7, 0, 1]},
-        {"value": [0, 2, 7, 0, 1, 1e999]},
         {"threshold": [NAN, 0, 0, 0.5, 0, 0]},
-        {"threshold": ...},
     ],
     ids=str,
 )
 def test_crafted_trees(change):
     TreesScorer.from_dict(TREE)
-    values = {name: value for name, value in (TREE | change).items() if value is not ...}
-    with pytest.raises(DataError):
-        TreesScorer.from_dict(values)
+    with pytest.raises(DataError, match=r"leads nowhere|one tree after the other|has NaN"):
+        TreesScorer.from_dict(TREE | change)
 
 
 def test_a_scorer_never_reads_beside_a_row():
@@ -331,78 +224,36 @@ def test_deep_json_in_every_file(deep, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"shift": [10**400]},
-        {"scale": [1e999]},
-        {"scale": [-1]},
-        {"how": ["minmax"]},
+        {"scale": [1e999, 1.0]},
         {"n_features": 2**70},
-    ],
-    ids=str,
-)
-def test_crafted_normalizers(change):
-    kept = Normalizer("minmax", 1, (0.0,), (1.0,)).to_dict()
-    assert Normalizer.from_dict(kept)
-    with pytest.raises(DataError, match="of a saved normalizer is"):
-        Normalizer.from_dict(kept | change)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
         {"logs": [1.0]},
         {"logs": [0, 0]},
-        {"logs": [-1.0, 1.0]},
         {"logs": [1e-300, 1.0]},
-        {"logs": [1e300, 1.0]},
-        {"logs": [float("nan"), 1.0]},
-        {"logs": "12"},
-        {"logs": None, "knots": [[], []]},
-        {"logs": None, "knots": [[], [[0, 1]]]},
-        {"logs": None, "knots": [[], [[0], [0]]]},
         {"logs": None, "knots": [[], [[0, 0], [0, 1]]]},
-        {"logs": None, "knots": [[], [[0, 1], [1, 0]]]},
-        {"logs": None, "knots": [[], [[0, 1], [0, 2]]]},
         {"logs": None, "knots": [[], [[0, 1, 2], [0, 1]]]},
-        {"logs": None, "knots": [[], [[0, 1e-300], [0, 1]]]},
-        {"logs": None, "knots": [[], [0, 1]]},
         {"logs": None, "knots": [[], [list(range(33)), [k / 33 for k in range(33)]]]},
-        {"logs": None, "knots": [{}, [[0, 1], [0, 1]]]},
-        {"logs": None},
         {"roots": [1, 0]},
         {"how": "root-minmax"},
         {"version": 2},
-        {"version": 4},
-        {"version": [3]},
+        {"how": "\ud800"},
     ],
-    ids=str,
+    ids=ascii,
 )
-def test_crafted_transforms(change):
-    kept = Normalizer("minmax", 2, (0.0, 0.0), (1.0, 1.0), logs=(0.0, 2.0)).to_dict()
-    assert kept["version"] == 3
-    assert Normalizer.from_dict(kept)
-    with pytest.raises(DataError, match="of a saved normalizer is"):
-        Normalizer.from_dict(kept | change)
-
-
-@pytest.mark.parametrize("values", [None, [], "minmax"])
-def test_normalizers_that_are_no_object(values):
-    with pytest.raises(DataError, match="of a saved normalizer is"):
-        Normalizer.from_dict(values)
+def test_crafted_normalizers(change):
+    values = Normalizer("minmax", 2, (0.0, 0.0), (1.0, 1.0), logs=(0.0, 2.0)).to_dict()
+    assert Normalizer.from_dict(values)
+    with pytest.raises(DataError, match=r"a saved normalizer (is|has the text)"):
+        Normalizer.from_dict(values | change)
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"kind": ["by context"]},
-        {"kind": {}},
         {"schema_version": [1]},
         {"value": [1, 10**400]},
         {"n_impressions": [1, 10**40]},
-        {"n_impressions": [1, -1]},
-        {"notes": 3},
         {"notes": [3]},
-        {"method": None},
-        {"confidence": "0.95"},
         {"confidence": [0.95]},
         {"reference": 1.5},
     ],
@@ -434,14 +285,11 @@ def write_log(path, columns, **note):
     [
         {"session": [[1], [2, 3]]},
         {"propensity": [0.5, None]},
-        {"query": [None, None]},
-        {"query": ["0", "1"]},
         {"query": [2**40, 0]},
-        {"item": [-1, 0]},
         {"propensity": [float("inf"), 1.0]},
         {"query": pa.nulls(2, pa.dictionary(pa.int32(), pa.string()))},
     ],
-    ids=range(8),
+    ids=range(5),
 )
 def test_crafted_click_logs(columns, tmp_path):
     write_log(tmp_path / "log.parquet", COLUMNS)
@@ -506,13 +354,8 @@ than = "IPS-SGD"
         ("gamma = [0.5", "gamma = [" + "[" * 5000),
         ("gamma = [0.5", "gamma = [" + "9" * 5000),
         ("[[claims]]", "[claims]"),
-        ('title = "t"', 'title = "t"\nscale = 3'),
         ('than = "IPS-SGD"', "than = 3"),
-        ('than = "IPS-SGD"', "at = 3"),
-        ('than = "IPS-SGD"', "at = [[1]]"),
         ('methods = ["IPS-SGD"', "methods = [{ name = [], plan = [], unit = [] }"),
-        ('methods = ["IPS-SGD"', 'methods = [{ name = 1, plan = "ips", unit = "pair" }'),
-        ("gamma = [0.5", "gamma = [inf"),
         ("gamma = [0.5", "gamma = [1979-05-27"),
     ],
     ids=lambda text: text[:30],
@@ -555,25 +398,16 @@ def test_a_study_cannot_be_called_as_a_place(name, tmp_path):
     ("path", "new"),
     [
         ("grids", []),
-        ("grids", ...),
-        ("scale", ...),
         ("scale", "large"),
         ("grids.own", 3),
-        ("grids.own.folds", ...),
         ("grids.own.folds", [3]),
-        ("grids.own.folds", [{"dataset": [], "name": "", "config": {}}]),
-        ("grids.own.folds", [{"dataset": "a", "name": "", "config": 3}]),
-        ("grids.own.config", 3),
         ("grids.own.config", {"no_such": 1}),
         ("grids.own.command", ["rm"]),
         ("grids.own.grid", None),
         ("grids.own.grid.kind", "no such"),
-        ("grids.own.grid.title", 3),
         ("grids.own.grid.methods", [{"name": "a", "plan": "no such", "unit": "pair"}]),
-        ("grids.own.grid.methods", [3]),
         ("grids.own.grid.claims", [{"at": 3}]),
         ("grids.own.grid.axis", "no such"),
-        ("grids.own.grid.outer", [3]),
         ("grids.own.grid.name", "other"),
     ],
 )

@@ -481,16 +481,18 @@ class TestOnnx:
         export(ranker, tmp_path / "r.onnx", to="onnx")
         assert onnx_scores(tmp_path / "r.onnx", rows[:0]).shape == (0,)
 
-    @pytest.mark.parametrize("library", ["onnx", "onnxruntime"])
-    def test_a_missing_library(self, library, rng, tmp_path, monkeypatch):
+    def test_without_onnxruntime_the_graph_is_not_run(self, rng, tmp_path, monkeypatch):
+        ranker, _ = made("linear", None, rng)
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        written = export(ranker, tmp_path / "r.onnx", to="onnx")
+        assert "onnxruntime is not installed" in written.checked
+
+    @pytest.mark.parametrize(("library", "to"), [("onnx", "onnx"), ("sqlglot", "sql")])
+    def test_a_missing_library(self, library, to, rng, tmp_path, monkeypatch):
         ranker, _ = made("linear", None, rng)
         monkeypatch.setitem(sys.modules, library, None)
-        if library == "onnxruntime":
-            written = export(ranker, tmp_path / "r.onnx", to="onnx")
-            assert "onnxruntime is not installed" in written.checked
-            return
         with pytest.raises(MissingExtraError) as error:
-            export(ranker, tmp_path / "r.onnx", to="onnx")
+            export(ranker, tmp_path / "model", to=to)
         assert 'pip install "countersample[export]"' in str(error.value)
         assert not any(tmp_path.iterdir())
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import SEED
 from html_pages import Page
-from made_rankers import KINDS, NAMES, made, predict
+from made_rankers import KINDS, NAMES, made, predict, ranker_of, some_trees
 from markdown_it import MarkdownIt
 from readers_export import elasticsearch_scores, solr_scores
 from shops import make, opened
@@ -16,6 +16,7 @@ from countersample import CounterSampleRanker
 from countersample.export import export
 from countersample.fitting import fit_from_impressions
 from countersample.rankers import load_ranker
+from countersample.scorers import LinearScorer, NetworkScorer
 
 GAIN = {
     "metric": "dcg@10", "per": "session", "relative": 0.162, "relative_low": 0.146,
@@ -37,6 +38,14 @@ def card_of(ranker, tmp_path, **options):
     return export(ranker, tmp_path / "shop.json", **options).card.read_text()
 
 
+def tables(card, title):
+    """Return the tables of a section, as lists of rows of cells."""
+    section = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", card, re.MULTILINE | re.DOTALL)[1]
+    found = re.findall(r"(?:^\|.*\|$\n?)+", section, re.MULTILINE)
+    cells = [[re.split(r"(?<!\\)\|", line)[1:-1] for line in each.splitlines()] for each in found]
+    return section, [[[cell.strip() for cell in row] for row in each] for each in cells]
+
+
 class TestCard:
     def test_numbers_of_its_origin(self, rng, tmp_path):
         ranker, _ = made("linear", "minmax", rng)
@@ -54,8 +63,8 @@ class TestCard:
             "| weight of a click | 2.84 on average, 10.3 at most |",
             "| propensities | estimated by all-pairs |",
             "| fingerprint of the data | `0123` |",
-            "**+16.2% dcg@10** over what was logged (95% interval +14.6% to +17.8%)",
-            "2.124 a session instead of 1.827.",
+            "**+16.2% dcg@10** over the current ranker (95% interval +14.6% to +17.8%)",
+            "2.124 per session instead of 1.827.",
             "| `normalize` | `'minmax'` |",
             "for Solr (LinearModel): [shop.json](shop.json)",
         ]:  # fmt: skip
@@ -73,7 +82,7 @@ class TestCard:
         features = rng.random((8, 2))
         ranker.fit(features, np.arange(8) % 3, qid=np.arange(8) // 4)
         card = card_of(ranker, tmp_path, to="onnx")
-        found = "| `n_steps_ (found)` | `5000` |" if steps is None else "| `n_steps_` | `20` |"
+        found = "| `n_steps_ (chosen)` | `5000` |" if steps is None else "| `n_steps_` | `20` |"
         assert found in card
         assert "| `learning_rate_` | `0.01` |" in card
         assert "n_features_in_" not in card
@@ -146,6 +155,68 @@ class TestCard:
         assert "boosted ranker" in card_of(made("boosted", None, rng)[0], tmp_path, to="solr")
 
 
+class TestMany:
+    @pytest.fixture(params=KINDS)
+    def ranker(self, request, rng):
+        n = 700
+        scorer = {
+            "linear": lambda: LinearScorer(rng.standard_normal(n)),
+            "neural": lambda: NetworkScorer(
+                (rng.standard_normal((4, n)).astype(np.float32),
+                 rng.standard_normal((1, 4)).astype(np.float32)),
+                (np.ones(4, np.float32), np.ones(1, np.float32)),
+            ),
+            "boosted": lambda: some_trees(rng, [np.array([0.3, 0.6], np.float32)] * n),
+        }[request.param]()  # fmt: skip
+        return ranker_of(request.param, scorer, names=None)
+
+    def test_are_summarised(self, ranker, tmp_path):
+        card = card_of(ranker, tmp_path, to="onnx")
+        section, (*_, table) = tables(card, "Features")
+        assert "700 features without names" in section
+        assert len(table) == 2 + 10
+        assert len(card.splitlines()) < 200
+        page = export(ranker, tmp_path / "shop.onnx", to="onnx", card="html").card
+        assert len(Page(page.read_text()).all("td")) < 300
+
+    def test_those_with_names_are_listed(self, rng, tmp_path):
+        names = [f"f{index}" for index in range(60)]
+        ranker = ranker_of("linear", LinearScorer(rng.standard_normal(60)), names=names)
+        _, (table,) = tables(card_of(ranker, tmp_path, to="onnx"), "Features")
+        assert [row[1] for row in table[2:]] == names
+
+    def test_the_heaviest_of_a_linear_ranker(self, tmp_path):
+        weights = np.full(50, 0.1)
+        weights[[3, 40]] = -5, 2
+        ranker = ranker_of("linear", LinearScorer(weights), names=None)
+        _, (ranges, table) = tables(card_of(ranker, tmp_path, to="onnx"), "Features")
+        assert ranges[2:] == [["weight", "-5 to 2"]]
+        assert {"3", "40"} <= {row[0] for row in table[2:]}
+
+
+class TestNeeds:
+    def test_of_a_ranker_that_normalises(self, rng, tmp_path):
+        ranker, _ = made("linear", "minmax", rng)
+        _, (table,) = tables(card_of(ranker, tmp_path, to="onnx"), "What it needs")
+        facts = dict(table[2:])
+        assert facts["features"] == "7 numbers per item, with the names below"
+        assert facts["missing values"].startswith("rejected by the ranker")
+        assert facts["normalisation"] == (
+            "minmax, which is a part of the model: send features as they are; each is (value − "
+            "less) / divided by; 1 that did not vary are left out"
+        )
+
+    @pytest.mark.parametrize(
+        ("how", "sentence"),
+        [(None, "none: features count as they are"), ("query-minmax", "within each query")],
+    )
+    def test_of_others(self, how, sentence, rng, tmp_path):
+        ranker, _ = made("linear", how, rng)
+        card = card_of(ranker, tmp_path, to="onnx", one_query=how is not None)
+        _, (table,) = tables(card, "What it needs")
+        assert sentence in dict(table[2:])["normalisation"]
+
+
 def test_a_fit_remembers_its_origin(tmp_path):
     """Through the file, to the card."""
     log, features = make(SEED, sessions=1000)
@@ -160,9 +231,9 @@ def test_a_fit_remembers_its_origin(tmp_path):
     assert (origin["gain"]["logged"], origin["gain"]["new"]) == (gain.logged.value, gain.new.value)
     names = [f"f{index}" for index in range(ranker.n_features_in_)]
     card = card_of(ranker, tmp_path, to="solr", feature_names=names)
-    assert f"**{gain.relative:+.1%} dcg@10** over what was logged" in card
+    assert f"**{gain.relative:+.1%} dcg@10** over the current ranker" in card
     assert f"| propensities | {fit.propensity_source.source} |" in card
-    assert f"What was said when it was trained: {fit.verdict}" in card
+    assert f"Verdict of the training: {fit.verdict}" in card
     assert all(f"Warning: {text}" in card for text in fit.warnings)
 
 

@@ -33,8 +33,8 @@ ONE_QUERY = (
     "with normalize='minmax' or 'standard'"
 )
 NO_QUERY = (
-    "this ranker normalises by query (normalize='query-minmax'), so the view has to know which "
-    "items belong together: name the column of the query with query (--query)"
+    "this ranker normalises by query (normalize='query-minmax'), so the view needs the "
+    "column of the query: name it with query (--query)"
 )
 NOT_ONE_QUERY = (
     "one_query is True, expected it only for a ranker with normalize='query-minmax': leave it out, "

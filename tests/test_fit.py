@@ -118,12 +118,6 @@ class TestTruth:
 
 
 class TestRepeatable:
-    def test_same_seed_same_ranker_on_another_engine(self, fit, shop):
-        again = fit_from_impressions(*opened(*shop, engine="polars"), seed=SEED)
-        assert (again.ranker.weights_ == fit.ranker.weights_).all()
-        assert again.gain == fit.gain
-        assert again.warnings == fit.warnings
-
     def test_another_order_of_rows_is_the_same_log(self, fit, shop):
         log, features = shop
         shuffled = log.take(np.random.default_rng(SEED).permutation(len(log)))
@@ -192,7 +186,7 @@ class TestAnyRanker:
         assert fit.ranker.random_state == 5
 
     def test_what_is_no_ranker(self, shop):
-        with pytest.raises(ParameterError, match="ranker is 'linear', expected RankerOptions, or a ranker"):
+        with pytest.raises(ParameterError, match="ranker is 'linear', expected RankerOptions, or"):
             fit_from_impressions(*opened(*shop), ranker="linear")
 
 

@@ -90,26 +90,32 @@ def test_arrays_that_cannot_be_counted(columns, message):
 
 
 @pytest.mark.parametrize(
-    ("frame_of", "engine"),
+    "frame_of",
     [
-        (lambda t: t.to_pandas(), "pandas"),
-        (lambda t: t.to_pandas(types_mapper=pd.ArrowDtype), "pandas"),
-        (pl.from_arrow, "polars"),
-        (lambda t: pl.from_arrow(t).lazy(), "polars"),
-        (lambda t: t, "duckdb"),
-        (lambda t: duckdb.connect().from_arrow(t), "duckdb"),
+        lambda t: t.to_pandas(),
+        lambda t: t.to_pandas(types_mapper=pd.ArrowDtype),
+        pl.from_arrow,
+        lambda t: pl.from_arrow(t).lazy(),
+        lambda t: t,
+        lambda t: duckdb.connect().from_arrow(t),
     ],
+    ids=["pandas", "pandas-arrow", "polars", "polars-lazy", "pyarrow", "duckdb"],
 )
 @pytest.mark.parametrize("text", [False, True])
-def test_a_frame_is_counted_where_it_is(rng, frame_of, engine, text):
+def test_duckdb_counts_frames_of_other_libraries(rng, frame_of, text):
     table = random_log(rng, 500, text=text)
     log = read_impressions(frame_of(table))
-    assert log.engine == engine
-    assert as_dict(log.counts()) == count(rows_of(table))
-    for other in ("duckdb", "polars", "pandas"):
-        moved = read_impressions(frame_of(table), engine=other)
-        assert moved.engine == other
-        assert as_dict(moved.counts()) == count(rows_of(table))
+    counts = log.counts()
+    assert log.engine == "duckdb"
+    assert as_dict(counts) == count(rows_of(table))
+    assert counts.query_ids.dtype.kind == ("U" if text else "i")
+
+
+def test_a_lazy_frame_that_cannot_be_read_is_a_sentence(tmp_path):
+    (tmp_path / "log.parquet").write_bytes(b"PAR1 and no more")
+    frame = pl.scan_parquet(tmp_path / "log.parquet", schema=pl.DataFrame(GOOD).schema)
+    with pytest.raises(DataError, match="the polars frame: cannot be read or counted: "):
+        read_impressions(frame)
 
 
 def test_categories_and_unsigned_ids_are_ids():
@@ -174,24 +180,23 @@ def test_files_that_are_no_log(tmp_path):
             read_impressions(path)
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "polars", "pandas"])
-def test_mixed_ids_in_json_are_refused(tmp_path, engine):
+def test_mixed_ids_in_json_are_refused(tmp_path):
     path = tmp_path / "log.jsonl"
     rows = [dict(zip(GOOD, row, strict=True)) for row in ((1, 1, 1, 0), ("a", 1, 1, 0))]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match=r"mixed types|changed from number to string"):
-        read_impressions(path, engine=engine).counts()
+    with pytest.raises(DataError, match="mixed types"):
+        read_impressions(path).counts()
 
 
 def test_an_unknown_engine_and_bad_settings():
-    with pytest.raises(ParameterError, match="engine is 'dask', expected one of duckdb, polars"):
+    with pytest.raises(ParameterError, match="engine is 'dask', expected one of duckdb, spark"):
         read_impressions(pa.table(GOOD), engine="dask")
     with pytest.raises(ParameterError, match="DuckDB does not take memory_limit='much'"):
         read_impressions(pa.table(GOOD), memory_limit="much")
     with pytest.raises(ParameterError, match="master is a setting of spark, not of duckdb"):
         read_impressions(pa.table(GOOD), master="local[1]")
     with pytest.raises(ParameterError, match="are for files, not for a frame"):
-        read_impressions(pl.DataFrame(GOOD).lazy(), memory_limit="1GB")
+        read_impressions(duckdb.connect().from_arrow(pa.table(GOOD)), memory_limit="1GB")
 
 
 def test_duckdb_spills_to_disk_beyond_its_memory(tmp_path, rng):
@@ -358,9 +363,9 @@ def test_the_command_describes_a_log(tmp_path, rng):
     table = random_log(rng)
     parquet.write_table(table.rename_columns({"query_id": "q"}), path)
     picture = tmp_path / "rates.png"
-    said = run(path, "--columns", "query_id=q", "--plot", picture, "--engine", "polars")
+    said = run(path, "--columns", "query_id=q", "--plot", picture, "--engine", "duckdb")
     assert said.exit_code == 0, said.output
-    assert f"{path} (polars)" in said.output
+    assert f"{path} (duckdb)" in said.output
     assert "2,000, of which 0 impossible" in said.output
     assert "down to position 7, from the rows of random." in said.output
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -67,8 +67,8 @@ def test_without_pyspark(monkeypatch):
 def test_settings_of_another_engine_are_refused():
     with pytest.raises(ParameterError, match="memory_limit is a setting of duckdb, not of spark"):
         read_impressions(TABLE, engine="spark", memory_limit="2GB")
-    with pytest.raises(ParameterError, match="master is a setting of spark, not of polars"):
-        read_impressions(TABLE, engine="polars", master="local[1]")
+    with pytest.raises(ParameterError, match="master is a setting of spark, not of duckdb"):
+        read_impressions(TABLE, engine="duckdb", master="local[1]")
 
 
 def test_every_address_of_a_master_is_tried(monkeypatch):

@@ -77,8 +77,7 @@ class TestDays:
 
     @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
     @pytest.mark.parametrize("here", ["Asia/Tokyo", "America/New_York"])
-    @pytest.mark.parametrize("engine", ["duckdb", "polars", "pandas"])
-    def test_days_are_of_utc_whatever_the_zones(self, engine, zone, here, monkeypatch):
+    def test_days_are_of_utc_whatever_the_zones(self, zone, here, monkeypatch):
         """Of the column, and of the machine, by which DuckDB shows times."""
         stamps = [datetime(2026, 3, 1, hour, tzinfo=UTC) for hour in (0, 2, 23)]
         when = pa.array([*stamps, None], pa.timestamp("us", zone))
@@ -88,7 +87,7 @@ class TestDays:
             with monkeypatch.context() as patch:
                 patch.setenv("TZ", here)
                 tzset()
-                found = read_impressions(log, engine=engine)
+                found = read_impressions(log)
                 days = found.days()
                 assert days == Days((date(2026, 3, 1),), (3,))
                 assert found.of_days(since=days.days[0]).counts().n_impressions == 3
@@ -151,8 +150,8 @@ class TestDays:
 
 
 class TestVisits:
-    def test_as_counted_session_by_session(self, engine, shop):
-        log = read_impressions(shop[0].slice(0, 2000), engine=engine)
+    def test_as_counted_session_by_session(self, shop):
+        log = read_impressions(shop[0].slice(0, 2000))
         counts = log.counts()
         found = visits_of(log, counts)
         seen = {(row["session"], row["query_id"]) for row in shop[0].slice(0, 2000).to_pylist()}

@@ -22,7 +22,7 @@ from countersample.objectives import (
     score_space,
 )
 from countersample.rankers import load_ranker
-from countersample.study.design.config import checked
+from countersample.study.design.config import check_setting
 
 K = 4  # a number that the functions below take from outside of them
 
@@ -133,13 +133,13 @@ def test_precision_by_name(clicks):
     data, log = clicks
     result = train(data, log, learning_rate=1e-3, steps=100, objective="precision@3", rng=0)
     assert result.options.to_dict()["objective"] == "precision@3"
-    assert checked("objective", "precision@3") == "precision@3"
+    assert check_setting("objective", "precision@3") == "precision@3"
     assert get_loss("smooth-precision@3").identity == "smooth-precision@3"
     for name in ("precision", "precision@0", "precision@-1", "precision@2.5", "Precision@2"):
         with pytest.raises(ParameterError, match=r"expected one of rank, .* precision@k with a k"):
             get_objective(name)
         with pytest.raises(ParameterError, match="precision@k"):
-            checked("objective", name)
+            check_setting("objective", name)
 
 
 # -- of one's own

@@ -36,7 +36,7 @@ def test_errors_of_a_command(run, tmp_path):
     (tmp_path / "ranker.json").write_text(json.dumps(content))
     (tmp_path / "data.txt").write_text("1 qid:1 1:0.5\n")
     said = run("evaluate", "ranker.json", "data.txt", fails=True)
-    assert r"of format version \u001b[2J" in said
+    assert r"version of the file is '\x1b[2J" in said
 
 
 def test_names_with_brackets_on_a_bar(monkeypatch, capsys):

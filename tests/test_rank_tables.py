@@ -368,14 +368,12 @@ def test_the_file_of_a_ranker_has_its_encoder(ranker, table, tmp_path):
     ranker.save(tmp_path / "ranker.json")
     with open(tmp_path / "ranker.json") as file:  # noqa: PTH123
         kept = json.load(file)
-    assert kept["version"] == 4
     assert FeatureEncoder.from_dict(kept["ranker"]["encoder"]) == ranker.encoder_
     assert load_ranker(tmp_path / "ranker.json").encoder_ == ranker.encoder_
     ranker = fitted(table.select(["query_id", "item_id", "price", "used"]))
     ranker.save(tmp_path / "numbers.json")
     with open(tmp_path / "numbers.json") as file:  # noqa: PTH123
         kept = json.load(file)
-    assert kept["version"] == 3
     assert "encoder" not in kept["ranker"]
 
 

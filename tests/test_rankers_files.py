@@ -94,7 +94,7 @@ def test_files_that_are_refused(kind, tmp_path):
     refused('{"some": "json"}', "not a ranker file")
     refused(text[: len(text) // 2], "a damaged ranker file")
     refused(text.replace('"n_queries_": 40', '"n_queries_": 41'), "damaged .*it was changed")
-    refused(text.replace('"version": 3', '"version": 2', 1), "version 2, expected 3 or 4")
+    refused(text.replace('"version": 1', '"version": 2', 1), "format version 2, expected 1")
     path.unlink()
     with pytest.raises(DataError, match="No such file"):
         load_ranker(path)

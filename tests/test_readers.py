@@ -37,20 +37,20 @@ def test_a_log_is_counted_by_every_engine(engine, reader, tmp_path):
         assert sessions_of(counts) == known.sessions
 
 
-def test_own_columns_can_be_mapped(engine, reader, tmp_path):
+def test_own_columns_can_be_mapped(reader, tmp_path):
     known = LOGS[reader]
     path = known.write(tmp_path)
     mapped = {"columns": {"context": known.context}}, {"context": [known.context]}
     for asked in mapped:
-        counts = read_impressions(path, reader=reader, engine=engine, **asked).counts()
+        counts = read_impressions(path, reader=reader, **asked).counts()
         assert tuple(counts.context_ids) == known.contexts
         assert counts.impressions.sum() == sum(shown for shown, _ in known.counts.values())
 
 
 @pytest.mark.parametrize("reader", [name for name, log in LOGS.items() if log.values])
-def test_events_have_values(engine, reader, tmp_path):
+def test_events_have_values(reader, tmp_path):
     known = LOGS[reader]
-    log = read_impressions(known.write(tmp_path), reader=reader, engine=engine, values=known.values)
+    log = read_impressions(known.write(tmp_path), reader=reader, values=known.values)
     counts = log.counts()
     worth = {key[:3]: value for key, (_, _, value) in in_full(counts).items() if value}
     assert worth == known.worth
@@ -89,12 +89,12 @@ def test_a_reader_is_of_files_and_has_a_name(tmp_path):
         read_impressions(pa.table({"srch_id": [1]}), reader="expedia")
 
 
-def test_compressed_logs_are_read(engine, tmp_path):
+def test_compressed_logs_are_read(tmp_path):
     for name in ("metarank", "yandex", "expedia"):
         path = LOGS[name].write(tmp_path)
         packed = path.with_name(path.name + ".gz")
         packed.write_bytes(gzip.compress(path.read_bytes()))
-        with read_impressions(packed, reader=name, engine=engine) as log:
+        with read_impressions(packed, reader=name) as log:
             assert as_dict(log.counts()) == LOGS[name].counts
 
 
@@ -163,8 +163,8 @@ def test_metarank_clicks_on_what_was_not_shown_are_reported(tmp_path):
 # -- Baidu-ULTR
 
 
-def test_baidu_files_have_a_row_for_each_document(engine, tmp_path):
-    log = read_impressions(write_baidu_parts(tmp_path), reader="baidu-ultr", engine=engine)
+def test_baidu_files_have_a_row_for_each_document(tmp_path):
+    log = read_impressions(write_baidu_parts(tmp_path), reader="baidu-ultr")
     counts = log.counts()
     assert as_dict(counts) == {("10", "u", 1): (4, 1), ("10", "v", 2): (2, 1)}
     assert sessions_of(counts) == {"10": 4}  # query_no starts anew in each file
@@ -191,9 +191,9 @@ def test_baidu_queries_by_their_text(tmp_path):
 # -- Open Bandit
 
 
-def test_open_bandit_policies_come_from_folders(engine, tmp_path):
+def test_open_bandit_policies_come_from_folders(tmp_path):
     folder = LOGS["open-bandit"].write(tmp_path)
-    log = read_impressions(folder, reader="open-bandit", engine=engine)
+    log = read_impressions(folder, reader="open-bandit")
     assert log.check().policies == {"bts": 2, "random": 3}
     assert as_dict(log.of_policy("bts").counts()) == {("all", 0, 1): (1, 1), ("men", 0, 2): (1, 0)}
     one = read_impressions(folder / "random" / "all" / "all.csv", reader="open-bandit")
@@ -217,8 +217,8 @@ def test_open_bandit_scores_are_read_where_asked(tmp_path):
 # -- Expedia
 
 
-def test_expedia_random_rows_are_a_policy_that_says_so(engine, tmp_path):
-    log = read_impressions(LOGS["expedia"].write(tmp_path), reader="expedia", engine=engine)
+def test_expedia_random_rows_are_a_policy_that_says_so(tmp_path):
+    log = read_impressions(LOGS["expedia"].write(tmp_path), reader="expedia")
     found = log.check()
     assert found.policies == {"expedia": 3, "random": 2}
     assert found.shuffled == ("random",)  # by the name

@@ -23,8 +23,8 @@ def positions(folder, queries, **asked):
     return {item: position for _, item, position in as_dict(log.counts())}
 
 
-def test_a_folder_with_exports_needs_no_reader(engine, tmp_path):
-    with read_impressions(LOGS["ubi"].write(tmp_path), engine=engine) as log:
+def test_a_folder_with_exports_needs_no_reader(tmp_path):
+    with read_impressions(LOGS["ubi"].write(tmp_path)) as log:
         assert as_dict(log.counts()) == LOGS["ubi"].counts
 
 
@@ -87,10 +87,10 @@ def test_an_event_on_an_item_of_two_pages_of_a_session_is_at_its_place_on_one(tm
     }  # fmt: skip
 
 
-def test_values_of_events_on_an_item_that_is_listed_twice_are_at_one_position(engine, tmp_path):
+def test_values_of_events_on_an_item_that_is_listed_twice_are_at_one_position(tmp_path):
     events = [event("u1", "a", ordinal=3), event("u1", "a", "cart", ordinal=3)]
     exported(tmp_path, [query("u1", "x", ["a", "b", "a"])], events)
-    log = read_impressions(tmp_path, values={"click": 1, "cart": 3}, engine=engine)
+    log = read_impressions(tmp_path, values={"click": 1, "cart": 3})
     assert in_full(log.counts()) == {
         ("x", "a", 1, ""): (1, 0, 0), ("x", "a", 3, ""): (1, 1, 4), ("x", "b", 2, ""): (1, 0, 0),
     }  # fmt: skip
@@ -150,7 +150,7 @@ def without_hits(document):
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["an empty list", "no such field"])
-def test_impressions_come_from_events_where_no_hits_are_listed(engine, tmp_path, listed):
+def test_impressions_come_from_events_where_no_hits_are_listed(tmp_path, listed):
     asked = query("u1", "x", [], page=2, size=10)
     exported(
         tmp_path,
@@ -162,7 +162,7 @@ def test_impressions_come_from_events_where_no_hits_are_listed(engine, tmp_path,
             event("u1", "b", "click", 2),
         ],
     )
-    counts = read_impressions(tmp_path, engine=engine).counts()
+    counts = read_impressions(tmp_path).counts()
     assert as_dict(counts) == {("x", "a", 11): (1, 0), ("x", "b", 12): (1, 1)}
 
 
@@ -177,7 +177,7 @@ def test_listed_hits_go_before_events(tmp_path):
 # -- attributes
 
 
-def test_attributes_are_context_policy_and_kind_of_event(engine, tmp_path):
+def test_attributes_are_context_policy_and_kind_of_event(tmp_path):
     exported(
         tmp_path,
         [
@@ -188,7 +188,6 @@ def test_attributes_are_context_policy_and_kind_of_event(engine, tmp_path):
     )
     log = read_impressions(
         tmp_path,
-        engine=engine,
         columns={"policy": "query_attributes.ranker", "event": "message_type"},
         context=["query_attributes.device", "query_attributes.layout"],
         values={"CONVERSION": 5},

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 
+import duckdb
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
@@ -118,17 +119,18 @@ def assert_same_pairs(found, expected):
     ],
 )
 def test_weights_made_where_the_log_is_are_those_of_the_path_in_memory(columns, propensities, rng):
-    """The formula on another engine than Spark, which has it through narwhals as well."""
+    """Compare the formula on DuckDB, which shares it with Spark through narwhals."""
     features = make_features(rng)
     table = make_log(rng, features, **dict.fromkeys(columns, True))
-    log = read_impressions(table, engine="polars")
+    connection = duckdb.connect()
+    log = read_impressions(connection.from_arrow(table))
     counts = log.counts()
     found = examination_of_rows(propensities, counts)
     places = pa.table(
         {"position": counts.position, "alpha": found.alpha, "beta": found.beta}
         | ({"context": counts.context_ids[counts.context]} if "context" in columns else {})
     ).filter(pa.array(~np.isnan(found.alpha)))
-    known = nw.from_arrow(places, backend="polars").unique().lazy()
+    known = nw.from_native(connection.from_arrow(places)).lazy().unique()
     groups = aggregation.group(log.frame)
     sessions = aggregation.group_first_position(groups)
     if "without session" not in columns:

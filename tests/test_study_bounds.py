@@ -15,9 +15,11 @@ from twins_plans import risk
 from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic, train
 from countersample.errors import DataError
 from countersample.plans import Examples
-from countersample.study.kinds.bounds import bounds_table, bounds_verdicts, draw_bounds
-from countersample.study.running.stages.bounds import (
+from countersample.study.kinds.bounds import (
     Bounds,
+    bounds_table,
+    bounds_verdicts,
+    draw_bounds,
     hinges,
     measure_bounds,
     minimiser,
@@ -63,16 +65,6 @@ def test_the_minimiser_solves_the_primal_too(problem):
     assert part.risk(minimiser(part)) == pytest.approx(part.constant + primal.fun)
 
 
-def test_nothing_near_the_minimiser_is_better(problem, rng):
-    part = hinges(*small_problem(*problem))
-    best = minimiser(part)
-    least = part.risk(best)
-    for scale in (1e-3, 0.1, 10):
-        for _ in range(50):
-            near = best + scale * rng.standard_normal(len(best))
-            assert part.risk(near) >= least * (1 - 1e-9)
-
-
 @pytest.mark.parametrize("solution", ["none", "wrong"])
 def test_a_solver_that_fails(problem, monkeypatch, solution):
     part = hinges(*small_problem(*problem, n_queries=3, n_features=2))
@@ -103,15 +95,6 @@ def test_features_that_vary_within_queries_are_kept():
     log = ClickLog([0, 1], [0, 0], [1.0, 1.0])
     part, _ = small_problem(data, log, n_features=1)
     assert part.features[:, 0].tolist() == [0, 1, 1, 0]
-
-
-def test_counts_are_kept(problem):
-    data, log = problem
-    merged = log.merge("pair")
-    part, clicks = small_problem(data, merged, n_queries=7, n_features=3)
-    plain, rows = small_problem(data, log, n_queries=7, n_features=3)
-    w = np.ones(3)
-    assert hinges(part, clicks).risk(w) == pytest.approx(hinges(plain, rows).risk(w))
 
 
 # -- what is measured ----------------------------------------------------------------------------
@@ -147,20 +130,6 @@ def test_steps_are_of_the_size_that_the_theorems_ask(problem, measured, name, me
     run = train(part, clicks, method=method, learning_rate=eta, steps=1000, rng=3)
     excess = hinges(part, clicks).risk(run.average_coef) - measured.best
     assert measured.excess[name][1, 3] == pytest.approx(excess, rel=1e-6)
-
-
-def test_runs_start_at_zero_and_descend(problem, measured):
-    start = risk(*small_problem(*problem), np.zeros(measured.n_features))
-    assert measured.start == pytest.approx(start)
-    ends = measured.excess["CounterSample"].mean(axis=1)
-    assert measured.start - measured.best > ends[0] > ends[-1]
-
-
-def test_runs_differ_by_seed_and_are_repeated(problem, measured):
-    assert len(np.unique(measured.excess["IPS-SGD"][0])) == 5
-    again = measure_bounds(*problem, steps=(100,), seeds=range(5))
-    for name, excess in again.excess.items():
-        assert excess[0].tolist() == measured.excess[name][0].tolist()
 
 
 def test_plain_values_and_back(measured):

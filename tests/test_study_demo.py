@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from study_results import make_result
 
-from countersample.study.demo import HEADER, USERS, Demo, Users, run_demo, write_demo
+from countersample.study.demo import DEFAULT_RANKER, HEADER, Demo, Users, run_demo, write_demo
 from countersample.study.design.config import PAPER
 from countersample.study.results import Cell
 
@@ -63,7 +63,7 @@ class TestTheTable:
             "Biased-SGD": [[0.1, 0.1, 0.1], [0.1, 0.1, 0.1]],
         }
         rows = [dict(zip(HEADER, row, strict=True)) for row in made(curves).rows()]
-        assert [row["method"] for row in rows] == [*curves, USERS]
+        assert [row["method"] for row in rows] == [*curves, DEFAULT_RANKER]
         assert [row["nDCG@10"] for row in rows] == ["0.7000", "0.7000", "0.1000", "0.7100"]
         # 100 · ((0.3 + 0.2 + 0.1)/3 + 0.1)/2; t with one degree of freedom is 12.706: · 10/2
         assert rows[0]["regret ×100"] == "15.00 ± 63.53"
@@ -88,7 +88,7 @@ def test_the_page_has_everything_and_needs_no_network(tmp_path):
     assert not re.search(r"(src|href)=\"http", page)
     rows = (tmp_path / "out" / "curves.csv").read_text().splitlines()
     assert len(rows) == 1 + 2 * 3 + 1
-    assert rows[-1] == f"mine,sgd,{USERS},25,0.71,0.71,0.71"
+    assert rows[-1] == f"mine,sgd,{DEFAULT_RANKER},25,0.71,0.71,0.71"
 
 
 @pytest.mark.parametrize(("end", "is_told"), [(0.75, False), (0.749, False), (0.74, True)])

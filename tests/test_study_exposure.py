@@ -22,11 +22,11 @@ def write_exposures(folder, second_share):
     return path
 
 
-def ndcg_by_exposure(folder, second_share):
-    """What the runs of each kind of weights come to."""
+def run_exposures(folder, second_share):
+    """Jobs, store, and the curves of the runs of each kind of weights."""
     experiment, store = plan([write_exposures(folder, second_share)], scale="paper"), Store(folder)
     work = finish(experiment, store)
-    return [
+    curves = [
         [
             store.read(job)["ndcg"]
             for job in work.jobs.values()
@@ -34,35 +34,25 @@ def ndcg_by_exposure(folder, second_share):
         ]
         for exposure in ("policy-aware", "position-only")
     ]
-
-
-def test_other_weights_are_another_run_on_the_same_logs(tmp_path):
-    work = plan([write_exposures(tmp_path, 0.5)], scale="paper").work()
-    stages = [job.stage for job in work.jobs.values()]
-    assert (stages.count("clicks"), stages.count("run")) == (2 * 2, 2 * 2 * 2)
+    return work, store, curves
 
 
 def test_one_policy_has_one_kind_of_weights(tmp_path):
     """Where every session shows an item in the same place, ρ is θ."""
-    for one, other in zip(*ndcg_by_exposure(tmp_path, 0.0), strict=True):
-        assert one == other
+    _, _, (policy_aware, position_only) = run_exposures(tmp_path, 0.0)
+    assert policy_aware == position_only
 
 
-def test_two_policies_have_two(tmp_path):
-    policy_aware, position_only = ndcg_by_exposure(tmp_path, 0.5)
+def test_two_policies_have_two_kinds_in_the_same_logs(tmp_path):
+    work, store, (policy_aware, position_only) = run_exposures(tmp_path, 0.5)
     assert policy_aware != position_only
-
-
-def test_logs_have_both(tmp_path):
-    experiment = plan([write_exposures(tmp_path, 0.5)], scale="paper")
-    store = Store(tmp_path / "out")
-    work = finish(experiment, store)
-    for job in work.jobs.values():
-        if job.stage == "clicks":
-            log, top = store.clicks(job), job.config["top"]
-            assert len(np.unique(log.examination)) <= top
-            np.testing.assert_allclose(1 / log.examination, np.rint(1 / log.examination))
-            assert (log.propensity < log.examination).any()
+    logs = [job for job in work.jobs.values() if job.stage == "clicks"]
+    assert (len(logs), len(policy_aware)) == (2 * 2, 2 * 2)
+    for job in logs:
+        log = store.clicks(job)
+        assert len(np.unique(log.examination)) <= job.config["top"]
+        np.testing.assert_allclose(1 / log.examination, np.rint(1 / log.examination))
+        assert (log.propensity < log.examination).any()
 
 
 def test_a_wrong_gamma_needs_one_policy(tmp_path):

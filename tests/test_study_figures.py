@@ -12,8 +12,8 @@ from scipy import stats
 from countersample.pages.drawing import OTHER, style_of
 from countersample.study.design.grids import METHODS, Grid
 from countersample.study.findings import figures
-from countersample.study.findings.figures import draw_panels, draw_versus
-from countersample.study.findings.statistics import band
+from countersample.study.findings.figures import draw_leads, draw_panels, draw_versus
+from countersample.study.findings.statistics import lead
 from countersample.study.results import Cell, StudyResult
 
 NAMES = ("Biased-SGD", "IPS-SGD", "CounterSample")
@@ -99,31 +99,13 @@ class TestFiles:
             assert found == pytest.approx(expected, rel=1e-5)
 
     def test_the_same_results_give_the_same_bytes(self, rng, tmp_path):
-        result = make_result(rng)
+        result, before = make_result(rng), dict(mpl.rcParams)
         for stem in ("first", "second"):
             draw_versus(result, tmp_path / stem)
         for suffix in ("png", "svg", "pdf", "csv"):
             first, second = (tmp_path / f"{stem}.{suffix}" for stem in ("first", "second"))
             assert first.read_bytes() == second.read_bytes()
-
-    def test_settings_of_matplotlib_stay_as_they_were(self, rng, drawn):
-        before = dict(mpl.rcParams)
-        draw_versus(make_result(rng), drawn.get("stem"))
         assert dict(mpl.rcParams) == before
-
-
-class TestBand:
-    def test_one_run_has_no_width(self):
-        mean, low, high = band(np.array([[0.5, 0.25]]), [("", 0)])
-        assert mean.tolist() == low.tolist() == high.tolist() == [0.5, 0.25]
-
-    def test_folds_count_as_one_each(self, rng):
-        values = rng.random((9, 1))
-        runs = [(fold, seed) for fold in FOLDS for seed in range(3)]
-        found = [limit[0] for limit in band(values, runs)]
-        sample = values.reshape(3, 3).mean(axis=1)
-        low, high = stats.t.interval(0.95, 2, sample.mean(), stats.sem(sample))
-        assert found == pytest.approx([sample.mean(), low, high])
 
 
 class TestStyles:
@@ -159,15 +141,9 @@ class TestPanels:
         (legend,) = drawn["figure"].legends
         labels = [text.get_text() for text in legend.get_texts()]
         assert labels == [*NAMES, "w* (all labels)", "logging policy"]
-
-    def test_colours_are_those_of_the_methods(self, rng, drawn):
-        draw_panels(make_result(rng), "stem")
+        colours = {line.get_label(): to_hex(line.get_color()).upper() for line in axes.lines}
         for name in NAMES:
-            (line,) = (x for x in drawn["figure"].axes[0].lines if x.get_label() == name)
-            assert (
-                to_hex(line.get_color()).upper()
-                == style_of(METHODS[name].plan, METHODS[name].unit).colour
-            )
+            assert colours[name] == style_of(*METHODS[name].look).colour
 
     @pytest.mark.parametrize(("log_x", "first"), [(False, 0), (True, 100)])
     def test_the_axis_of_clicks(self, rng, drawn, log_x, first):
@@ -194,10 +170,17 @@ class TestPanels:
         low, _ = second.get_ylim()
         assert low > 0.5  # the fall to 0 does not squeeze what is of interest
 
-    def test_names_as_values(self, rng, drawn):
-        result = make_result(rng, values=("sgd", "adam"), axis="optimizer", title="Optimizer")
-        draw_panels(result, "stem")
-        assert [axes.get_title() for axes in drawn["figure"].axes[:2]] == ["SGD", "Adam"]
+
+def test_the_lead_is_drawn_with_its_data(rng, drawn):
+    """Names as values, too."""
+    result = make_result(rng, values=("sgd", "adam"), axis="optimizer", title="Optimizer")
+    draw_leads(result, "stem")
+    assert [axes.get_title() for axes in drawn["figure"].axes[:2]] == ["SGD", "Adam"]
+    assert len(drawn["rows"]) == 2 * 2 * 4
+    for dataset, value, clicks, *found in drawn["rows"]:
+        cell = result.cells[dataset, "CounterSample", value]
+        leads = lead(result, dataset, value)[:, cell.drawn.tolist().index(clicks)]
+        assert found == pytest.approx(expected_band(cell, leads))
 
 
 class TestVersus:

@@ -1,12 +1,18 @@
 """Grids as data: those of the package, those of a user, and what is said of bad ones."""
 
+import re
 import textwrap
+from dataclasses import asdict
 
 import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
 
 from countersample.errors import ParameterError
 from countersample.study.design import grids
-from countersample.study.design.config import PAPER, ExperimentConfig, checked
+from countersample.study.design.config import PAPER, ExperimentConfig, check_setting
+from countersample.study.experiment import plan
 from countersample.study.kinds import grid_of, load_grid
 
 GOOD = """
@@ -34,6 +40,9 @@ gamma = [1]
 """
 
 
+ROW = r"\| .+? \| `([\w-]+)` \| (.+) \|"  # of the table of claims in docs/study.md
+
+
 def write(folder, text):
     path = folder / "my.toml"
     path.write_text(textwrap.dedent(text))
@@ -51,27 +60,27 @@ class TestThePaper:
         assert PAPER.steps() == 5_000_000
         assert PAPER.points() == list(range(10_000, 5_000_001, 10_000))
 
-    @pytest.mark.parametrize("batch_size", [10, 20, 50])
-    def test_looks_as_often_whatever_the_batch_size(self, batch_size):
-        config = PAPER.with_settings({"batch_size": batch_size})
-        assert config.steps() * batch_size == 5_000_000
-        assert len(config.points()) == 500
-
-    @pytest.mark.parametrize("clicks", [10, 100, 10_000, 10_000_000])
+    @given(clicks=st.integers(10, 10**7))
     def test_looks_20_to_500_times_however_many_clicks(self, clicks):
         config = PAPER.with_settings({"clicks": clicks})
         assert 20 <= len(config.points()) <= 501
         assert config.points()[-1] == config.steps()
 
+    @pytest.mark.parametrize("batch_size", [10, 50])
+    def test_looks_as_often_whatever_the_batch_size(self, batch_size):
+        config = PAPER.with_settings({"batch_size": batch_size})
+        assert config.steps() * batch_size == 5_000_000
+        assert len(config.points()) == 500
 
-@pytest.mark.parametrize("scale", grids.SCALES)
+
 @pytest.mark.parametrize("name", grids.names())
-def test_the_grids_of_the_package_are_sound(name, scale):
-    grid = load_grid(grids.path_of(name), scale)
-    assert grid.title
-    assert grid.about
-    for config in grid.configs(grids.config_of(scale).with_settings(grid.settings)):
-        config.check()
+def test_the_grids_of_the_package_are_sound_at_every_scale(name):
+    for scale in grids.SCALES:
+        grid = load_grid(grids.path_of(name), scale)
+        assert grid.title
+        assert grid.about
+        for config in grid.configs(grids.config_of(scale).with_settings(grid.settings)):
+            config.check()
 
 
 def test_all_studies_of_the_issue_are_there():
@@ -91,17 +100,13 @@ def test_medium_draws_a_million_clicks_a_run():
     assert (config.steps(), config.clicks, len(config.points())) == (1_000_000, 1_000_000, 100)
 
 
-@pytest.mark.parametrize("scale", grids.SCALES)
-def test_a_scale_never_changes_the_data_that_was_asked_for(tmp_path, scale):
-    from countersample.study.experiment import plan
-
+def test_a_scale_never_changes_the_data_that_was_asked_for(tmp_path):
     path = write(tmp_path, GOOD.replace('["tiny"]', '["yahoo-like"]'))
-    assert plan([path], scale=scale).datasets == ["yahoo-like"]
+    for scale in grids.SCALES:
+        assert plan([path], scale=scale).datasets == ["yahoo-like"]
 
 
 def test_several_settings_are_crossed(tmp_path):
-    from dataclasses import asdict
-
     text = GOOD.replace("[vary]", '[vary]\ntop = [5, 0]\nclick_model = ["position-based", "dbn"]')
     grid = load_grid(write(tmp_path, text))
     assert grid.outer == (("top", (5, 0)), ("click_model", ("position-based", "dbn")))
@@ -131,13 +136,6 @@ def test_a_method_may_have_other_weights(tmp_path):
     usual, mine = load_grid(write(tmp_path, text)).methods
     assert (usual.exposure, usual.look) == ("policy-aware", ("ips", "click"))
     assert (mine.exposure, mine.look) == ("position-only", ("position-only", "pair"))
-
-
-def test_a_grid_survives_plain_values(tmp_path):
-    from dataclasses import asdict
-
-    grid = load_grid(write(tmp_path, GOOD))
-    assert grid_of(asdict(grid)) == grid
 
 
 @pytest.mark.parametrize(
@@ -213,10 +211,79 @@ def test_unknown_names_have_hints():
     with pytest.raises(ParameterError, match=r"no scale 'smal' \(did you mean small\?\)"):
         grids.config_of("smal")
     with pytest.raises(ParameterError, match="no setting 'x'"):
-        checked("x", 1)
+        check_setting("x", 1)
 
 
 @pytest.mark.parametrize(("name", "value"), [("epochs", 1e300), ("clicks", 10**30)])
 def test_a_study_that_would_never_end(name, value):
     with pytest.raises(ParameterError, match=f"^{name} is .*, expected a (whole )?number"):
-        checked(name, value)
+        check_setting(name, value)
+
+
+# -- the paper's numbers and claims ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published():
+    return grids.load_published()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (("optimizers", "yahoo-set1", "CounterSample", "adam"), (0.35, "▽")),
+        (("optimizers", "istella-s", "Biased-SGD", "adam"), (2.04, "▽")),  # the one of its kind
+        (("position-bias", "istella-s", "Biased-SGD", 1.5), (2.53, "△")),
+        (("position-bias", "yahoo-set1", "CounterSample", 0.5), (0.30, "")),
+        (("batch-sizes", "yahoo-set1", "IPS-SGD", 50), (0.44, "")),
+        (("propensities", "yahoo-set1", "M̄", 1.0), (7.92, "")),
+        (("datasets", "istella-s", "", "queries"), (33118, "")),
+    ],
+)
+def test_numbers_of_the_paper(published, name, expected):
+    assert published.number(*name) == expected
+
+
+def test_settings_are_compared_as_numbers_and_shapes_stand_for_sets(published):
+    assert published.number("batch-sizes", "yahoo-like", "IPS-SGD", 10) == (0.41, "")
+    assert published.number("batch-sizes", "yahoo-set1", "IPS-SGD", 10.0) == (0.41, "")
+    assert published.number("position-bias", "yahoo-set1", "IPS-SGD", 1) == (0.41, "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ("clipping", "yahoo-set1", "IPS-SGD", 10),
+        ("batch-sizes", "mq2008", "IPS-SGD", 10),
+        ("batch-sizes", "yahoo-set1", "CounterSample by query", 10),
+        ("batch-sizes", "yahoo-set1", "IPS-SGD", 11),
+    ],
+)
+def test_what_the_paper_has_not(published, name):
+    assert published.number(*name) is None
+
+
+@pytest.fixture(scope="module")
+def listed():
+    """Study and claim of each row of the table."""
+    text = (ROOT / "docs" / "study.md").read_text("utf-8")
+    section = text.split("## Every claim of the paper")[1].split("\n## ")[0]
+    return [found.groups() for line in section.splitlines() if (found := re.fullmatch(ROW, line))]
+
+
+def claims_of(study):
+    grid = load_grid(grids.path_of(study))
+    return {claim.text: claim.source for claim in grid.claims}
+
+
+def test_every_row_is_a_claim_of_its_study(listed):
+    assert len(listed) > 25
+    for study, claim in listed:
+        known = claims_of(study)
+        assert not known or claim in known, f"{study}: {claim}"
+
+
+def test_every_claim_of_the_paper_has_its_row(listed):
+    for study in grids.names():
+        for claim, source in claims_of(study).items():
+            assert source == "beyond" or (study, claim) in listed, f"{study}: {claim}"

@@ -12,7 +12,6 @@ from countersample.study.design import grids
 from countersample.study.design.config import PAPER
 from countersample.study.experiment import left_out, plan, read_experiment
 from countersample.study.kinds import load_grid
-from countersample.study.running import code, stages
 
 
 @pytest.fixture
@@ -87,16 +86,6 @@ def test_a_plan_with_bounds_of_linear_scorers_is_refused_at_its_line(tmp_path):
     path.write_text(text)
     with pytest.raises(ParameterError, match=r"mine\.toml:12: scorer is network, but .* bounded"):
         load_grid(path)
-
-
-def test_linear_runs_do_not_hang_on_networks_and_networks_do_on_what_trains_them():
-    of_linear, of_networks = (
-        set(code.modules_of(work.__module__)) for work in (stages.run, stages.network.run)
-    )
-    trains = {"countersample.torch._side_by_side", "countersample.torch._layers",
-              "countersample.torch.data", "countersample.plans"}  # fmt: skip
-    assert trains <= of_networks
-    assert not {name for name in of_linear if name.startswith("countersample.torch")}
 
 
 def test_linear_runs_are_known_by_what_they_were_before_there_were_networks():

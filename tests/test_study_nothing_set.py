@@ -1,53 +1,11 @@
-"""What a user gets with nothing set, beside methods at their best learning rate."""
+"""What a user gets with nothing set: a study trains it on the logs of its methods."""
 
-from dataclasses import replace
-
-import numpy as np
-import pytest
-from study_results import make_cell, make_result
 from study_runs import GRID, finish
 
 from countersample import CounterSampleRanker, evaluate
 from countersample.study.experiment import plan
-from countersample.study.findings.nothing_set import USERS, nothing_set_table
-from countersample.study.running.gather import gather
+from countersample.study.running.rows import gather
 from countersample.study.running.store import Store
-
-
-def rows_of(table):
-    (group,) = table.groups
-    return {row.label: row.entries for row in group.rows}
-
-
-def test_differences_are_paired_by_run():
-    cells = {
-        ("tiny", "IPS-SGD", "sgd"): make_cell([0, 0, 0], [0.70, 0.72, 0.74]),
-        ("tiny", "CounterSample", "sgd"): make_cell([0, 0, 0], [0.71, 0.73, 0.75]),
-    }
-    users = {("tiny", "sgd"): np.array([0.71, 0.74, 0.77])}
-    rows = rows_of(nothing_set_table(replace(make_result(cells), nothing_set=users)))
-    assert list(rows) == [USERS, "less IPS-SGD", "less CounterSample"]
-    (own,), (ips,), (sampled,) = rows.values()
-    assert own.value == pytest.approx((0.71 + 0.74 + 0.77) / 3)
-    assert ips.value == pytest.approx((0.01 + 0.02 + 0.03) / 3)
-    assert ips.half_width == pytest.approx(4.302653 * 0.01 / np.sqrt(3))  # t of 2 degrees
-    assert sampled.value == pytest.approx((0.00 + 0.01 + 0.02) / 3)
-
-
-def test_folds_are_the_pairs_where_there_are_several():
-    folds = ("Fold1", "Fold2")
-    cells = {("tiny", "IPS-SGD", "sgd"): make_cell([0] * 4, [0.5, 0.5, 0.6, 0.6], folds=folds)}
-    users = {("tiny", "sgd"): np.array([0.4, 0.8, 0.6, 0.8])}  # means 0.6 and 0.7
-    rows = rows_of(nothing_set_table(replace(make_result(cells), nothing_set=users)))
-    (entry,) = rows["less IPS-SGD"]
-    assert (entry.value, entry.half_width) == (pytest.approx(0.1), pytest.approx(0.0, abs=1e-12))
-
-
-def test_one_run_has_no_interval():
-    cells = {("tiny", "IPS-SGD", "sgd"): make_cell([0], [0.5])}
-    result = replace(make_result(cells), nothing_set={("tiny", "sgd"): np.array([0.6])})
-    (entry,) = rows_of(nothing_set_table(result))["less IPS-SGD"]
-    assert (entry.value, entry.half_width) == (pytest.approx(0.1), None)
 
 
 def test_a_study_trains_it_on_each_log_of_each_setting(tmp_path):

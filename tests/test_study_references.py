@@ -26,7 +26,9 @@ def w_star(monkeypatch, *ways):
     """w* where the four ways end in these weights."""
     found = dict(zip(references.WAYS, ways, strict=True))
     monkeypatch.setattr(
-        references, "_tuned", lambda _data, _vali, gain, objective, **_: found[gain, objective]
+        references,
+        "_train_tuned",
+        lambda _data, _vali, gain, objective, **_: found[gain, objective],
     )
     return supervised(DATA, DATA, steps=1, seed=0)
 

@@ -12,19 +12,20 @@ import pytest
 from study_runs import GRID, finish
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from countersample import evaluate
+from countersample import evaluate, save_letor, synthetic
 from countersample._progress import Progress
 from countersample.data.hashing import kept_arrays
 from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.study.design.config import SETTINGS
+from countersample.study.design.sources import find_source
 from countersample.study.experiment import no_longer_shown, plan, read_experiment
 from countersample.study.results import RateFlag
-from countersample.study.running import code, estimate, rates, stages
-from countersample.study.running.gather import gather, write_results
+from countersample.study.running import estimate, references, stages
 from countersample.study.running.jobs import Job
-from countersample.study.running.runner import Tally, run, state_of
+from countersample.study.running.rows import gather, write_results
+from countersample.study.running.runner import Tally, Workbench, run, state_of
+from countersample.study.running.stages import versions
 from countersample.study.running.store import Store
-from countersample.study.running.versions import versions
-from countersample.study.running.workbench import Workbench
 from countersample.training import train_many
 
 
@@ -43,6 +44,24 @@ def finished(tmp_path_factory):
     store = Store(folder / "out")
     store.claim(experiment.identity())
     return experiment, store, finish(experiment, store)
+
+
+def copy_of(store, folder):
+    shutil.copytree(store.folder, folder / "copy")
+    return Store(folder / "copy")
+
+
+def run_study(folder, grid, **settings):
+    """Run a grid to its end; return its jobs, where its results are, what was found, its rows."""
+    (folder / "mine.toml").write_text(grid)
+    experiment, store = (
+        plan([folder / "mine.toml"], scale="paper", settings=settings),
+        Store(folder),
+    )
+    work = finish(experiment, store)
+    write_results(experiment.studies, work, store, folder / "results.parquet")
+    table = pq.read_table(folder / "results.parquet").to_pandas()
+    return work, store, gather(experiment.studies[0], work, store), table
 
 
 def results(work, store):
@@ -78,24 +97,23 @@ class TestTheWorkList:
         assert sum(apart[0].jobs[key].stage == "run" for key in shared) == 3 * 3 * 2
         assert set(together.jobs) == set(apart[0].jobs) | set(apart[1].jobs)
 
-    @pytest.mark.parametrize(
-        "settings",
-        [{"clicks": 401}, {"noise": 0.2}, {"epochs": 2.0}, {"batch_size": 2}, {"clip": 0.1},
-         {"variance": 3.0},
-         {"trained_gamma": 0.5}, {"optimizer": "adam"}, {"objective": "dcg"}, {"bias_offset": 1},
-         {"policy_fraction": 0.5}, {"normalization": "minmax"}, {"queries": 61},
-         {"learning_rates": [1e-3]}, {"evaluate_every": 10}, {"relevant": 2}, {"tuning_logs": 2},
-         {"no_relevant": "zero"}, {"bits": 8}, {"top": 3}, {"second_share": 0.5},
-         {"click_model": "dbn"}, {"policy": "swapped"}, {"metric": "mrr"}, {"momentum": 0.9}],
-        ids=lambda settings: next(iter(settings)),
-    )  # fmt: skip
-    def test_any_other_setting_is_another_run(self, tmp_path, experiment, settings):
-        other = plan([tmp_path / "mine.toml"], scale="paper", settings=settings)
-        runs = [
-            {key for key, job in each.work().jobs.items() if job.stage == "run"}
-            for each in (experiment, other)
-        ]
-        assert not runs[0] & runs[1]
+    def test_any_other_setting_is_another_run(self, tmp_path, experiment):
+        others = {
+            "clicks": 401, "noise": 0.2, "epochs": 2.0, "batch_size": 2, "clip": 0.1,
+            "variance": 3.0, "trained_gamma": 0.5, "optimizer": "adam", "objective": "dcg",
+            "bias_offset": 1, "policy_fraction": 0.5, "normalization": "minmax", "queries": 61,
+            "learning_rates": [1e-3], "evaluate_every": 10, "relevant": 2, "tuning_logs": 2,
+            "no_relevant": "zero", "bits": 8, "top": 3, "second_share": 0.5, "metric": "mrr",
+            "click_model": "dbn", "policy": "swapped", "momentum": 0.9,
+        }  # fmt: skip
+        of_optimizers = {"beta1", "beta2", "epsilon", "first_distance"}
+        elsewhere = {"gamma", "seeds", "scorer", "hidden"}  # varied, not of a run, of networks
+        assert {*others} == {*SETTINGS} - of_optimizers - elsewhere
+        before = {job.content for job in experiment.work().jobs.values() if job.stage == "run"}
+        for name, value in others.items():
+            other = plan([tmp_path / "mine.toml"], scale="paper", settings={name: value})
+            runs = {job.content for job in other.work().jobs.values() if job.stage == "run"}
+            assert not runs & before, name
 
     @pytest.mark.usefixtures("experiment")
     def test_features_are_codes_where_asked(self, tmp_path):
@@ -113,31 +131,12 @@ class TestTheWorkList:
         with pytest.raises(ParameterError, match="bits is 9, expected one of 8, 16, 32"):
             plan([tmp_path / "mine.toml"], scale="paper", settings={"bits": 9})
 
-    def test_a_key_hangs_on_what_is_needed(self):
-        def clicks(title, n):
-            data = Job("data", "", {"n": n}, stages.prepare_data)
-            return Job("clicks", title, {}, stages.simulate, (data,))
-
-        assert clicks("", 1).key != clicks("", 2).key
-        assert clicks("a", 1).key == clicks("b", 1).key
-
-    def test_other_code_is_another_result_of_the_same_content(self, finished, monkeypatch):
-        """A change of a plan: what is tuned and run with it is stale, the data is not."""
+    def test_results_of_another_version_are_stale(self, finished, monkeypatch):
         experiment, store, work = finished
-        real = code._source
-        edited = replace(real("countersample.plans"), text="what it is now")
-        code._hash_of.cache_clear()
-        monkeypatch.setattr(
-            code, "_source", lambda name: edited if name == "countersample.plans" else real(name)
-        )
+        monkeypatch.setattr("countersample.study.running.jobs.RESULTS_VERSION", "next")
         state = state_of(experiment.work(), store)
-        code._hash_of.cache_clear()
-        assert {job.stage for job in state.stale} == {
-            "references", "levels", "clicks", "diagnosis", "tuning", "run"
-        }  # fmt: skip
-        assert {job.content for job in state.stale} == {
-            job.content for job in work.jobs.values() if job.stage not in {"data", "relevance"}
-        }
+        contents = {job.content for job in work.jobs.values()}
+        assert {job.content for job in state.stale} == contents
         assert [stale for stage, *_, stale in state.by_stage() if stage == "run"] == [8]
 
 
@@ -177,32 +176,16 @@ class TestRunning:
         assert set(store.read(job)["threads"]) == {1}
         assert set(after["threads"]) == {2}
 
-    @pytest.mark.parametrize(("workers", "reverse"), [(3, True), (8, False)])
-    def test_results_do_not_depend_on_workers_or_order(self, finished, tmp_path, workers, reverse):
+    def test_results_do_not_depend_on_workers_or_order(self, finished, tmp_path):
         experiment, store, work = finished
         other = Store(tmp_path / "other")
-        finish(experiment, other, workers, reverse)
+        finish(experiment, other, workers=3, reverse=True)
         assert results(work, other) == results(work, store)
-
-    def test_a_second_call_does_nothing(self, finished):
-        experiment, store, _ = finished
-        assert not state_of(experiment.work(), store).missing
-
-    def test_what_is_missing_is_done_again_the_same(self, finished, tmp_path):
-        experiment, store, work = finished
-        copy = Store(tmp_path / "copy")
-        shutil.copytree(store.folder, copy.folder)
-        removed = [job for job in work.jobs.values() if job.stage == "run"][::2]
-        for job in removed:
-            copy.path(job).unlink()
-        assert set(state_of(work, copy).missing) == {job.key for job in removed}
-        finish(experiment, copy)
-        assert results(work, copy) == results(work, store)
+        assert not state_of(experiment.work(), other).missing  # a second call does nothing
 
     def test_data_and_logs_may_go_once_nothing_needs_them(self, finished, tmp_path):
         _, store, work = finished
-        copy = Store(tmp_path / "copy")
-        shutil.copytree(store.folder, copy.folder)
+        copy = copy_of(store, tmp_path)
         shutil.rmtree(copy.folder / "work" / "data")
         shutil.rmtree(copy.folder / "work" / "clicks")
         assert not state_of(work, copy).missing
@@ -211,23 +194,22 @@ class TestRunning:
         needed = {job.stage for job in state_of(work, copy).missing.values()}
         assert needed == {"run", "clicks", "data"}
 
-    @pytest.mark.parametrize("stage", ["data", "references", "clicks", "tuning", "run"])
-    def test_a_damaged_result_is_found_and_made_again(self, finished, tmp_path, stage):
+    def test_damaged_results_are_found_and_made_again(self, finished, tmp_path):
+        """A folder, a Parquet file and a text file that are cut in half."""
         experiment, store, work = finished
-        copy = Store(tmp_path / "copy")
-        shutil.copytree(store.folder, copy.folder)
-        job = next(job for job in work.jobs.values() if job.stage == stage)
-        path = copy.path(job)
-        victim = path / "train" / "features.npy" if path.is_dir() else path
-        victim = victim if victim.exists() else max(path.rglob("*"), key=lambda p: p.stat().st_size)
-        victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
-        if stage in {"data", "clicks"}:  # only looked at where something needs it
-            run_job = next(
-                each for each in work.jobs.values()
-                if each.stage == "run" and (stage == "data" or each.needs[1] is job)
-            )  # fmt: skip
-            copy.path(run_job).unlink()
-        assert [each.key for each in state_of(work, copy).damaged] == [job.key]
+        copy = copy_of(store, tmp_path)
+        jobs = list(work.jobs.values())
+        run_job = next(job for job in jobs if job.stage == "run")
+        tuning, clicks = run_job.needs
+        damaged = [jobs[0], clicks, tuning]
+        for job in damaged:
+            path = copy.path(job)
+            files = path.rglob("*") if path.is_dir() else [path]
+            victim = max(files, key=lambda file: file.stat().st_size)
+            victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
+        copy.path(run_job).unlink()  # which needs data and clicks: else they are not looked at
+        state = state_of(work, copy)
+        assert {job.key for job in state.damaged} == {job.key for job in damaged}
         finish(experiment, copy)
         assert results(work, copy) == results(work, store)
 
@@ -261,24 +243,6 @@ class TestRunning:
         kept = [job.stage for job in state_of(experiment.work(), store).done.values()]
         assert "run" not in kept
         assert "tuning" in kept
-
-    def test_jobs_at_once_count_to_the_end_together(self, finished):
-        _, _, work = finished
-        jobs = list(work.jobs.values())
-        jobs = jobs[: len(jobs) // 2 * 2]  # two at a time
-        told = []
-        tally = Tally(jobs, Progress(lambda what, share: told.append((what, share))))
-        for first, second in zip(jobs[::2], jobs[1::2], strict=True):
-            parts = tally.begin(first), tally.begin(second)
-            parts[0].update(0.5)
-            assert all(f"{job.stage}: {job.title}" in told[-1][0] for job in (first, second))
-            parts[1].update(0.5)
-            tally.end(second)
-            tally.end(first)
-        shares = [share for _, share in told]
-        assert shares == sorted(shares)
-        assert shares[-1] == pytest.approx(1.0)
-        assert told[-1][0].startswith(f"{len(jobs)} of {len(jobs)} jobs, ")
 
     def test_is_measured_in_the_seconds_that_are_expected(self, finished):
         """A job that draws nothing may take long: what is left is told by seconds, not by draws."""
@@ -334,18 +298,16 @@ class TestTheRateThatIsChosen:
 
     def test_is_the_middle_of_equal_ones(self):
         values = np.array([[0.5, 0.7]] * 5 + [[0.1, 0.2]])
-        assert rates.choose(values, np.ones(6, bool)) == (2, 0, 4)
-
-    def test_is_not_one_that_diverged(self):
-        values = np.array([[0.5, 0.7], [0.9, 0.9], [0.2, 0.3]])
-        assert rates.choose(values, np.array([True, False, True])) == (0, 0, 0)
+        assert references.choose(values, np.ones(6, bool)) == (2, 0, 4)
+        first_diverged = np.array([False, *[True] * 5])
+        assert references.choose(values, first_diverged) == (2, 1, 4)
 
     def test_has_a_plateau_as_far_as_noise(self, rng):
         """Differences of 0.001 in noise of 0.1 (its error is 0.003), and one of 0.05."""
         noise = 0.1 * rng.standard_normal((4, 1000))
         noise -= noise.mean(axis=1, keepdims=True)
         values = 0.5 + noise + np.array([[0.001], [0.002], [0.0], [-0.05]])
-        assert rates.choose(values, np.ones(4, bool)) == (1, 0, 2)
+        assert references.choose(values, np.ones(4, bool)) == (1, 0, 2)
 
     @pytest.mark.parametrize(
         ("chosen", "alike", "words"),
@@ -377,24 +339,11 @@ class TestGathering:
             ]
             assert cell.regrets == pytest.approx(expected)
 
-    def test_the_chosen_rate_is_the_best_on_validation_data(self, finished):
-        _, store, work = finished
-        for job in work.jobs.values():
-            if job.stage == "tuning":
-                found = store.read(job)
-                quality = dict(zip(found["learning_rates"], found["ndcg"], strict=True))
-                assert quality[found["learning_rate"]] >= max(quality.values()) - rates.EQUAL
-                assert found["alike"][0] <= found["learning_rate"] <= found["alike"][1]
-
     def test_several_logs_choose_together(self, tmp_path):
         """The mean over two logs is that of each alone."""
-        path = tmp_path / "mine.toml"
-        path.write_text(GRID.replace("[0.5, 1.0]", "[1.0]"))
-        values = {}
-        for seeds, logs in ((1, 1), (2, 2)):
-            experiment = plan([path], scale="paper", settings={"seeds": seeds, "tuning_logs": logs})
-            store = Store(tmp_path / f"out{logs}")
-            work = finish(experiment, store)
+        grid, values = GRID.replace("[0.5, 1.0]", "[1.0]"), {}
+        for logs in (1, 2):
+            work, store, _, _ = run_study(tmp_path, grid, seeds=logs, tuning_logs=logs)
             tunings = [job for job in work.jobs.values() if job.stage == "tuning"]
             assert all(len(job.needs) == logs for job in tunings)
             values[logs] = np.array([store.read(job)["ndcg"] for job in tunings])
@@ -407,17 +356,10 @@ class TestGathering:
         np.testing.assert_allclose(values[2], (values[1] + second) / 2, rtol=1e-9)
 
     def test_several_settings_have_their_rows_each(self, tmp_path):
-        path = tmp_path / "mine.toml"
-        text = GRID.replace("[vary]", "[vary]\ntop = [2, 0]")
-        path.write_text(text.replace("[0.5, 1.0]", "[0.5, 1.0]"))
-        experiment = plan([path], scale="paper", settings={"seeds": 1})
-        store = Store(tmp_path / "out")
-        work = finish(experiment, store)
-        result = gather(experiment.studies[0], work, store)
+        grid = GRID.replace("[vary]", "[vary]\ntop = [2, 0]")
+        _, _, result, table = run_study(tmp_path, grid, seeds=1)
         assert result.datasets == ("tiny, Items shown: 2", "tiny, Items shown: 0")
         assert len(result.cells) == 2 * 2 * 2
-        write_results(experiment.studies, work, store, tmp_path / "results.parquet")
-        table = pq.read_table(tmp_path / "results.parquet").to_pandas()
         assert set(table.dataset) == {"tiny"}
         assert set(zip(table.beside, table.top, strict=True)) == {("top=2", 2), ("top=0", 0)}
         assert set(table.value) == {"0.5", "1.0"}
@@ -425,23 +367,19 @@ class TestGathering:
     def test_metric_policy_plan_and_optimizer_settings_reach_what_they_name(
         self, tmp_path, monkeypatch
     ):
-        path = tmp_path / "mine.toml"
         method = '{ name = "bounded", plan = "bounded", unit = "click" }'
-        path.write_text(GRID.replace('"CounterSample"', method).replace("[0.5, 1.0]", "[1.0]"))
+        grid = GRID.replace('"CounterSample"', method).replace("[0.5, 1.0]", "[1.0]")
         settings = {"metric": "mrr@5", "policy": "shuffled", "click_model": "cascade", "seeds": 1,
                     "optimizer": "adam", "beta1": 0.5, "top": 4}  # fmt: skip
-        experiment = plan([path], scale="paper", settings=settings)
         trained = []
 
         def noted(*args, **options):
             trained.append((options["methods"], options["beta1"], "bounds" in options))
             return train_many(*args, **options)
 
-        monkeypatch.setattr("countersample.study.running.stages.training.train_many", noted)
-        store = Store(tmp_path / "out")
-        work = finish(experiment, store)
+        monkeypatch.setattr("countersample.study.running.stages.train_many", noted)
+        work, store, result, _ = run_study(tmp_path, grid, **settings)
         assert set(map(repr, trained)) == {"(['ips'], 0.5, False)", "(['bounded'], 0.5, True)"}
-        result = gather(experiment.studies[0], work, store)
         assert result.metric == "MRR@5"
         log = store.clicks(next(job for job in work.jobs.values() if job.stage == "clicks"))
         assert log.examination is not None  # sessions of a query differ
@@ -452,29 +390,23 @@ class TestGathering:
         assert result.best["tiny"] == pytest.approx(expected, abs=1e-3)
 
     def test_an_optimizer_without_learning_rate_has_nothing_to_tune(self, tmp_path, monkeypatch):
-        path = tmp_path / "mine.toml"
-        path.write_text(GRID.replace("gamma = [0.5, 1.0]", 'optimizer = ["dog", "sgd"]'))
-        experiment = plan([path], scale="paper")
-        store = Store(tmp_path / "out")
+        grid = GRID.replace("gamma = [0.5, 1.0]", 'optimizer = ["dog", "sgd"]')
         trained = []
 
         def counted(*args, **options):
             trained.append((options["optimizer"], options["learning_rates"]))
             return train_many(*args, **options)
 
-        monkeypatch.setattr("countersample.study.running.stages.training.train_many", counted)
-        work = finish(experiment, store)
+        monkeypatch.setattr("countersample.study.running.stages.train_many", counted)
+        work, _, result, table = run_study(tmp_path, grid, seeds=1)
         of_dog = [rates for optimizer, rates in trained if optimizer == "dog"]
-        assert of_dog == [None] * (2 * 2)  # methods × seeds: runs only
-        result = gather(experiment.studies[0], work, store)
+        assert of_dog == [None] * 2  # one per method: runs only
         for (_, _, optimizer), cell in result.cells.items():
             assert (cell.learning_rates == (None,)) == (optimizer == "dog")
             assert cell.ndcg[:, -1].min() > 0
         assert {job.config["optimizer"] for job in work.jobs.values() if job.stage == "tuning"} == {
             "sgd"
         }
-        write_results(experiment.studies, work, store, tmp_path / "results.parquet")
-        table = pq.read_table(tmp_path / "results.parquet").to_pandas()
         assert table[table.value == "dog"].learning_rate.isna().all()
         assert set(table[table.value == "dog"].rates_tried) == {0}
         assert set(table[table.value == "sgd"].rates_tried) == {3}
@@ -494,27 +426,21 @@ class TestGathering:
         assert all(len(set(table[name])) == 1 for name in ("train_fingerprint", "axis"))
 
     def test_a_run_that_diverges_counts_with_ndcg_0(self, tmp_path, monkeypatch):
-        path = tmp_path / "mine.toml"
-        path.write_text(GRID.replace("[1e-3, 1e-2, 1e-1]", "[1e300]"))
-        experiment = plan([path], scale="paper", settings={"optimizer": "adagrad"})
-        store = Store(tmp_path / "out")
+        grid = GRID.replace("[1e-3, 1e-2, 1e-1]", "[1e300]").replace("[0.5, 1.0]", "[1.0]")
 
         def exploding(*args, **options):
             return [_exploded(run) for run in train_many(*args, **options)]
 
-        monkeypatch.setattr("countersample.study.running.stages.training.train_many", exploding)
-        work = finish(experiment, store)
-        result = gather(experiment.studies[0], work, store)
+        monkeypatch.setattr("countersample.study.running.stages.train_many", exploding)
+        _, _, result, _ = run_study(tmp_path, grid, optimizer="adagrad", seeds=1)
         for cell in result.cells.values():
-            assert cell.n_diverged == 2
+            assert cell.n_diverged == 1
             assert (cell.ndcg[:, :9] > 0).all()  # up to 180 clicks
             assert (cell.ndcg[:, 9:] == 0).all()
 
 
 def _exploded(run):
     """The run as it comes out when its weights explode at step 200."""
-    from dataclasses import replace
-
     average = run.history.average_coef.copy()
     average[:] = np.linspace(1, 2, average.size).reshape(average.shape)
     average[run.history.steps >= 200] = np.nan
@@ -522,90 +448,53 @@ def _exploded(run):
 
 
 class TestTheFolder:
-    def test_is_known_again(self, experiment, tmp_path):
-        store = Store(tmp_path / "out")
-        store.claim(experiment.identity())
-        store.claim(experiment.identity())
-        assert read_experiment(store.identity()) == experiment
-        assert set(read_experiment(store.identity()).work().jobs) == set(experiment.work().jobs)
-
     def test_grows_and_only_what_is_new_is_done(self, finished, tmp_path):
         _, store, _ = finished
-        copy = Store(tmp_path / "copy")
-        shutil.copytree(store.folder, copy.folder)
-        for change in (
-            {'CounterSample"]': 'CounterSample", "Biased-SGD"]'},  # a method: 2 γ × 2 seeds
-            {"[0.5, 1.0]": "[0.5, 0.7, 1.0]"},  # a γ: 3 methods × 2 seeds
-        ):
-            ((old, new),) = change.items()
-            path = tmp_path / "mine.toml"
-            path.write_text((path.read_text() if path.exists() else GRID).replace(old, new))
-            before = copy.identity()
-            grown = plan([path], scale="paper")
-            identity = copy.claim(grown.identity())
-            assert not no_longer_shown(before, identity)
-            state = state_of(read_experiment(identity).work(), copy)
-            runs = [job for job in state.missing.values() if job.stage == "run"]
-            assert len(runs) == {"Bias": 4, "0.7": 6}["Bias" if "Bias" in new else "0.7"]
-            finish(grown, copy)
-        smaller = tmp_path / "mine.toml"
-        smaller.write_text(GRID)  # nothing is removed from the folder
+        copy = copy_of(store, tmp_path)
+        path = tmp_path / "mine.toml"
+        # A method and a γ: 3 γ × 2 seeds of the new method, 2 × 2 of the others.
+        grown = GRID.replace('SGD", "', 'SGD", "Biased-SGD", "').replace("0.5, ", "0.5, 0.7, ")
+        path.write_text(grown)
+        before, experiment = copy.identity(), plan([path], scale="paper")
+        identity = copy.claim(experiment.identity())
+        assert not no_longer_shown(before, identity)
+        missing = state_of(read_experiment(identity).work(), copy).missing.values()
+        assert sum(job.stage == "run" for job in missing) == 3 * 2 + 2 * 2
+        finish(experiment, copy)
+        path.write_text(GRID)  # nothing is removed from the folder
         before = copy.identity()
-        identity = copy.claim(plan([smaller], scale="paper").identity())
+        identity = copy.claim(plan([path], scale="paper").identity())
         assert no_longer_shown(before, identity) == ["mine"]
         assert not state_of(read_experiment(identity).work(), copy).missing
-        assert not state_of(grown.work(), copy).missing
+        assert not state_of(experiment.work(), copy).missing
 
-    def test_holds_several_grids(self, finished, tmp_path):
-        _, store, work = finished
-        copy = Store(tmp_path / "copy")
-        shutil.copytree(store.folder, copy.folder)
-        (tmp_path / "second.toml").write_text(GRID.replace("[0.5, 1.0]", "[1.0, 2.0]"))
-        second = plan([tmp_path / "second.toml"], scale="paper")
-        identity = copy.claim(second.identity())
-        assert not no_longer_shown(store.identity(), identity)
-        both = read_experiment(identity)
-        assert [grid.name for grid in both.grids] == ["mine", "second"]
-        missing = state_of(both.work(), copy).missing
-        assert sum(job.stage == "run" for job in missing.values()) == 2 * 2  # γ = 1 is there
-        finish(both, copy)
-        write_results(both.studies, both.work(), copy, tmp_path / "results.parquet")
-        table = pq.read_table(tmp_path / "results.parquet").to_pandas()
-        assert set(table.study) == {"mine", "second"}
-        assert set(work.jobs) <= set(both.work().jobs)
-
-    def test_of_another_scale_is_refused_and_kept(self, experiment, tmp_path):
+    def test_of_another_scale_or_format_is_refused_and_kept(self, experiment, tmp_path):
         store = Store(tmp_path / "out")
         store.claim(experiment.identity())
-        before = (store.folder / "study.json").read_text()
+        path = store.folder / "study.json"
+        before = path.read_text()
         small = plan([tmp_path / "mine.toml"], scale="small")
         with pytest.raises(DataError, match="has results at scale paper, now small"):
             store.claim(small.identity())
-        assert (store.folder / "study.json").read_text() == before
-
-    def test_of_another_format_is_refused(self, experiment, tmp_path):
-        store = Store(tmp_path / "out")
-        store.claim(experiment.identity())
-        known = json.loads((store.folder / "study.json").read_text())
-        (store.folder / "study.json").write_text(json.dumps(known | {"format": 3}))
+        assert path.read_text() == before
+        path.write_text(json.dumps(json.loads(before) | {"format": 3}))
         with pytest.raises(DataError, match=r"has results in format 3, and this version reads"):
             store.claim(experiment.identity())
 
-    def test_with_other_files_is_left_alone(self, experiment, tmp_path):
+    def test_that_is_something_else_is_left_alone(self, experiment, tmp_path):
         (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "letter.txt").write_text("dear")
+        letter = tmp_path / "out" / "letter.txt"
+        letter.write_text("dear")
         with pytest.raises(DataError, match=r"has files but no study\.json"):
             Store(tmp_path / "out").claim(experiment.identity())
-        assert [path.name for path in (tmp_path / "out").iterdir()] == ["letter.txt"]
-
-    def test_that_is_a_file_is_refused(self, experiment, tmp_path):
-        (tmp_path / "out").write_text("")
         with pytest.raises(DataError, match="is a file, expected a folder"):
-            Store(tmp_path / "out").claim(experiment.identity())
+            Store(letter).claim(experiment.identity())
+        assert letter.read_text() == "dear"
 
     def test_takes_one_run_at_a_time(self, experiment, tmp_path):
         store = Store(tmp_path / "out")
         store.claim(experiment.identity())
+        assert read_experiment(store.identity()) == experiment
         with store.lock():
             assert Store(store.folder).is_locked()
             with (
@@ -632,29 +521,15 @@ class TestTheFolder:
 
 class TestSources:
     def test_files_that_have_changed_since_are_not_read(self, tmp_path):
-        from countersample import save_letor, synthetic
-        from countersample.study.design.sources import find_source
-
         path = tmp_path / "all.txt"
         save_letor(synthetic("tiny", n_queries=50, rng=0), path)
         (fold,) = find_source(str(path)).folds
-        fold.load()
+        assert [part.n_queries for part in fold.load()] == [35, 5, 10]  # one file is split
         save_letor(synthetic("tiny", n_queries=60, rng=0), path)
         with pytest.raises(DataError, match=r"all\.txt is not the file that this study was"):
             fold.load()
 
-    def test_a_dataset_that_is_not_there(self):
-        with pytest.raises(ParameterError, match=r"no dataset 'nowhere': .* the names known are"):
-            plan(["optimizers"], scale="smoke", datasets=["nowhere"])
-
-    def test_a_known_one_that_is_not_there_says_how_to_get_it(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("COUNTERSAMPLE_DATA", str(tmp_path))
-        with pytest.raises(DataError, match="to get it, go to"):
-            plan(["optimizers"], scale="smoke", datasets=["istella-s"])
-
     def test_folds_are_found(self, tmp_path):
-        from countersample import save_letor, synthetic
-
         data = synthetic("tiny", n_queries=60, rng=0)
         for fold in ("Fold1", "Fold2"):
             (tmp_path / "set" / fold).mkdir(parents=True)
@@ -663,8 +538,11 @@ class TestSources:
             ):
                 save_letor(part, tmp_path / "set" / fold / f"{name}.txt")
         path = tmp_path / "mine.toml"
-        path.write_text(GRID)
-        experiment = plan([path], scale="paper", datasets=[str(tmp_path / "set")])
+        path.write_text(GRID.replace("[0.5, 1.0]", "[1.0]"))
+        settings = {"learning_rates": [1e-2]}
+        experiment = plan(
+            [path], scale="paper", datasets=[str(tmp_path / "set")], settings=settings
+        )
         (source,) = experiment.studies[0].sources
         assert [fold.name for fold in source.folds] == ["Fold1", "Fold2"]
         store = Store(tmp_path / "out")
@@ -672,14 +550,6 @@ class TestSources:
         cell = gather(experiment.studies[0], work, store).cells["set", "IPS-SGD", 1.0]
         assert cell.runs == (("Fold1", 0), ("Fold1", 1), ("Fold2", 0), ("Fold2", 1))
         assert len(cell.learning_rates) == 2
-
-    def test_one_file_is_split(self, tmp_path):
-        from countersample import save_letor, synthetic
-        from countersample.study.design.sources import find_source
-
-        save_letor(synthetic("tiny", n_queries=50, rng=0), tmp_path / "all.txt")
-        parts = find_source(str(tmp_path / "all.txt")).folds[0].load()
-        assert [part.n_queries for part in parts] == [35, 5, 10]
 
     def test_data_without_relevant_items_is_refused(self, tmp_path):
         path = tmp_path / "all.txt"

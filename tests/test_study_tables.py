@@ -10,27 +10,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from requirements import skip_without
 from scipy import stats
-from study_results import make_cell, make_result
+from study_results import METHODS, make_cell, make_result, make_runs
 
 from countersample.errors import CounterSampleError
-from countersample.study.design.published import load_published
-from countersample.study.findings.statistics import contrasts, independent
-from countersample.study.findings.tables import (
-    Entry,
-    Group,
-    Row,
-    Table,
-    column_title,
-    final_table,
-    rates_table,
-    regret_table,
-    show_number,
-    significance_table,
+from countersample.study.design.grids import COMPARED, Grid, load_published
+from countersample.study.findings.statistics import (
+    contrasts,
+    has_leads,
+    independent,
+    interval,
+    lead,
+    point_at,
 )
-from countersample.study.findings.write_tables import (
+from countersample.study.findings.table_formats import (
     RENDERERS,
     to_csv,
     to_latex,
@@ -38,8 +35,25 @@ from countersample.study.findings.write_tables import (
     to_text,
     write_table,
 )
+from countersample.study.findings.tables import (
+    DEFAULT_RANKER,
+    Entry,
+    Group,
+    Row,
+    Table,
+    column_title,
+    final_table,
+    leads_table,
+    nothing_set_table,
+    rates_table,
+    regret_table,
+    show_number,
+    significance_table,
+)
+from countersample.study.results import Cell, StudyResult
 
 FOLDS = ("Fold1", "Fold2", "Fold3")
+DRAWN = np.array([10, 100, 200, 500, 1000])
 REGRETS = {"Biased-SGD": 2.6, "IPS-SGD": 0.5, "CounterSample": 0.3}
 
 
@@ -74,14 +88,6 @@ def entries_of(table):
 
 
 class TestRegretTable:
-    def test_layout_is_that_of_the_paper(self, result):
-        table = regret_table(result)
-        assert (table.name, table.axis, table.columns) == (
-            "optimizers-regret", "Optimizer", ("SGD", "Adam"),
-        )  # fmt: skip
-        assert [group.title for group in table.groups] == ["yahoo-like", "mq2008"]
-        assert [[row.label for row in group.rows] for group in table.groups] == [[*REGRETS]] * 2
-
     def test_mean_and_interval(self, result):
         entry = entries_of(regret_table(result))["yahoo-like", "CounterSample", "Adam"]
         regrets = 100 * result.cells["yahoo-like", "CounterSample", "adam"].regrets
@@ -89,21 +95,22 @@ class TestRegretTable:
         low, high = stats.t.interval(0.95, 3, regrets.mean(), stats.sem(regrets))
         assert entry.half_width == pytest.approx((high - low) / 2)
 
-    def test_interval_is_over_folds_where_there_are_some(self, result):
-        entry = entries_of(regret_table(result))["mq2008", "CounterSample", "Adam"]
+    def test_interval_is_over_folds_if_there_are_some(self, result):
+        table = regret_table(result)
+        entry = entries_of(table)["mq2008", "CounterSample", "Adam"]
         cell = result.cells["mq2008", "CounterSample", "adam"]
-        means = 100 * cell.regrets.reshape(3, 4).mean(axis=1)
-        low, high = stats.t.interval(0.95, 2, means.mean(), stats.sem(means))
-        assert entry.half_width == pytest.approx((high - low) / 2)
-        assert "over folds" in " ".join(regret_table(result).notes)
-
-    def test_marks(self, result):
-        marks = {
-            place: (entry.mark, entry.paper_mark)
-            for place, entry in entries_of(regret_table(result)).items()
-        }
-        by_method = {"Biased-SGD": ("△", "△"), "IPS-SGD": ("", ""), "CounterSample": ("▽", "▽")}
-        assert marks == {place: by_method[place[1]] for place in marks}
+        means = independent(100 * cell.regrets, cell.runs)
+        assert entry.half_width == pytest.approx(interval(means))
+        notes = " ".join(table.notes)
+        # two datasets, two methods, two settings
+        for text in (
+            "over folds",
+            "than IPS-SGD",
+            "the 8 tests",
+            "p < 0.05 after Holm",
+            "p < 0.01",
+        ):
+            assert text in notes
 
     def test_marks_are_those_of_the_contrasts(self, result, rng):
         """In a table where some differences are significant and some are not."""
@@ -142,13 +149,6 @@ class TestRegretTable:
         for entry in entries_of(table).values():
             assert (entry.half_width, entry.mark, entry.paper_mark) == (None, "", "")
         assert table.notes == ("There is one run of each, so there are no intervals and no tests.",)
-
-    def test_notes_say_which_test_and_how_many(self, result):
-        notes = " ".join(regret_table(result).notes)
-        assert "than IPS-SGD" in notes
-        assert "the 8 tests" in notes  # two datasets, two methods, two settings
-        assert "p < 0.05 after Holm" in notes
-        assert "population standard deviations, p < 0.01" in notes
 
 
 class TestOtherTables:
@@ -208,17 +208,6 @@ def test_numbers_as_they_are_shown(value, digits, shown):
     assert show_number(value, digits) == shown
 
 
-@pytest.mark.parametrize(
-    ("value", "title"),
-    [
-        ("sgd", "SGD"), ("query", "query"), (1.0, "1"), (0.75, "0.75"), (10, "10"), (-0.5, "-0.5"),
-        (1000, "1000"), (10_000, "10,000"), (1e7, "10,000,000"),
-    ],
-)  # fmt: skip
-def test_settings_as_heads_of_columns(value, title):
-    assert column_title(value) == title
-
-
 # -- formats -------------------------------------------------------------------------------------
 
 
@@ -261,27 +250,17 @@ class TestText:
             "three  −3.12 ±10.50†",
         ]
 
-    def test_the_papers_numbers_stand_beside_where_there_is_room(self):
-        text = to_text(make_table(2))
-        assert "0.33 ±0.03▽ t▽† (paper 0.35▽)" in text
-        assert "in the paper" not in text
-
-    def test_and_below_where_there_is_none(self):
-        text = to_text(make_table(5))
-        assert "(paper" not in text
-        below = [line for line in text.splitlines() if "in the paper" in line]
-        assert [line.split()[3:] for line in below] == [["0.35▽"], ["1,234.50"]] * 2
-
-    @pytest.mark.parametrize("n_columns", [1, 2, 3, 5, 8, 20])
+    @given(n_columns=st.integers(1, 20))
     def test_never_wider_than_100_columns_and_nothing_is_lost(self, n_columns):
         text = to_text(make_table(n_columns))
         assert max(map(len, text.splitlines())) <= 100
         assert text.count("−12.50") == 4 * (n_columns - 1)
         assert text.count("∞") == 2 * n_columns
-
-    def test_notes_name_their_entry(self):
-        text = to_text(make_table())
         assert "† set_1, M̄ | a_b, 0: 2 of 5 runs diverged." in text
+        # The paper's numbers stand beside ours if there is room, else below.
+        assert (text.count("0.35▽"), text.count("1,234.50")) == (2, 2)
+        assert ("(paper 0.35▽)" in text) != ("in the paper" in text)
+        assert "in the paper" in text or n_columns < 5
 
 
 def test_markdown_is_a_table_to_a_parser():
@@ -335,14 +314,6 @@ class TestLatex:
         assert r"\quad \quad in the paper & 0.35\rlap{$^{\triangledown}$} &  \\" in text
         assert r"\{x\}\textasciicircum{}2 \textasciitilde{} \textbackslash{}y \#1 \$" in text
 
-    @pytest.mark.parametrize("n_columns", [1, 5])
-    def test_only_ascii_is_left(self, n_columns):
-        assert to_latex(make_table(n_columns)).isascii()
-
-    def test_of_a_study_too(self, result, published):
-        for table in (regret_table(result, published), significance_table(result)):
-            assert to_latex(table).isascii()
-
     @skip_without("latex")
     def test_it_compiles(self, tmp_path):
         (tmp_path / "all.tex").write_text(
@@ -354,34 +325,98 @@ class TestLatex:
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
 
 
-class TestFiles:
-    def test_every_format_is_written(self, tmp_path):
-        table = make_table()
-        paths = write_table(table, tmp_path)
-        assert sorted(path.name for path in paths) == sorted(
-            f"made-up{ending}" for ending in (".txt", ".md", ".csv", ".tex")
-        )
-        assert sorted(tmp_path.iterdir()) == sorted(paths)
-        for path in paths:
-            assert path.read_text(encoding="utf-8") == RENDERERS[path.suffix](table)
-
-    def test_a_folder_that_is_not_there(self, tmp_path):
-        with pytest.raises(CounterSampleError, match="cannot be written"):
-            write_table(make_table(), tmp_path / "none")
-
-
 @pytest.mark.parametrize("make", [regret_table, final_table, rates_table, significance_table])
-@pytest.mark.parametrize("ending", RENDERERS)
-def test_every_format_has_every_number_of_a_study(result, make, ending):
+def test_every_format_is_written_with_every_number_of_a_study(result, make, tmp_path):
     table = make(result)
-    text = RENDERERS[ending](table)
-    for (title, _, _), entry in entries_of(table).items():
-        shown = str(entry.value) if ending == ".csv" else entry.shown
-        assert (shown.replace("−", "$-$") if ending == ".tex" else shown) in text
-        assert title in text
+    paths = write_table(table, tmp_path)
+    assert [path.suffix for path in paths] == list(RENDERERS)
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        for (title, _, _), entry in entries_of(table).items():
+            shown = str(entry.value) if path.suffix == ".csv" else entry.shown
+            assert (shown.replace("−", "$-$") if path.suffix == ".tex" else shown) in text
+            assert title in text
+        assert path.suffix != ".tex" or text.isascii()
+    with pytest.raises(CounterSampleError, match="cannot be written"):
+        write_table(table, tmp_path / "none")
 
 
-def test_means_over_folds_are_means_of_runs(result):
-    """Folds have as many seeds each, so the table's mean is that of all runs."""
-    cell = result.cells["mq2008", "IPS-SGD", "sgd"]
-    assert independent(cell.regrets, cell.runs).mean() == pytest.approx(cell.regrets.mean())
+# -- the lead, and what users get ----------------------------------------------------------------
+
+
+def leading(methods=METHODS, values=(0.5, 1.0)):
+    """IPS-SGD stays at 0.6; CounterSample is 0.05, 0.04, … 0.01 ahead, by run a little more."""
+    cells = {}
+    for method in methods:
+        ahead = np.array([5, 4, 3, 2, 1]) / 100 if method.name == "CounterSample" else 0.0
+        by_run = np.array([[0.0], [0.01], [0.02]]) if method.name == "CounterSample" else 0.0
+        for value in values:
+            cells["a", method.name, value] = Cell(
+                (1e-3,), DRAWN, 0.6 + ahead + by_run + np.zeros((3, 5)), np.full(3, 0.8),
+                make_runs(), 0, np.ones(3),
+            )  # fmt: skip
+    grid = Grid(
+        "mine", "Mine", "", "regret", methods=methods, reference="IPS-SGD", axis="gamma",
+        axis_title="Position bias (γ)", values=values,
+    )  # fmt: skip
+    return StudyResult(grid, ("a",), cells, {"a": 0.8}, {"a": 0.5})
+
+
+def test_the_lead_is_the_difference_of_regrets_up_to_there():
+    """Means of 5; 5, 4; 5, 4, 3; … and 1 more from run to run."""
+    result = leading()
+    leads = lead(result, "a", 1.0)
+    assert leads[0] == pytest.approx([5, 4.5, 4, 3.5, 3])
+    assert leads[2] - leads[0] == pytest.approx([2] * 5)
+    ips, sampled = (result.cells["a", method.name, 1.0].regrets for method in COMPARED)
+    assert leads[:, -1] == pytest.approx(100 * (ips - sampled))
+
+
+def test_where_the_table_looks():
+    """T is 1000: 10 is T/100, 100 is T/10."""
+    assert [point_at(DRAWN, part) for part in (100, 10, 1)] == [0, 1, 4]
+    assert point_at(DRAWN[1:], 100) is None
+
+
+def test_table():
+    table = leads_table(leading())
+    (group,) = table.groups
+    assert [row.label for row in group.rows] == ["T/100", "T/10", "T"]
+    assert [row.entries[1].value for row in group.rows] == pytest.approx([6, 5.5, 4])
+    # Runs are 1 apart: s = 1, and t with 2 degrees of freedom is 4.303.
+    assert group.rows[0].entries[0].half_width == pytest.approx(4.303 / np.sqrt(3), rel=1e-3)
+
+
+def test_a_study_without_one_of_the_two_has_none():
+    without = leading(tuple(method for method in METHODS if method.name != "IPS-SGD"))
+    assert not has_leads(without)
+
+
+def rows_of(table):
+    (group,) = table.groups
+    return {row.label: row.entries for row in group.rows}
+
+
+def test_differences_are_paired_by_run():
+    cells = {
+        ("tiny", "IPS-SGD", "sgd"): make_cell([0, 0, 0], [0.70, 0.72, 0.74]),
+        ("tiny", "CounterSample", "sgd"): make_cell([0, 0, 0], [0.71, 0.73, 0.75]),
+    }
+    users = {("tiny", "sgd"): np.array([0.71, 0.74, 0.77])}
+    rows = rows_of(nothing_set_table(replace(make_result(cells), nothing_set=users)))
+    assert list(rows) == [DEFAULT_RANKER, "less IPS-SGD", "less CounterSample"]
+    (own,), (ips,), (sampled,) = rows.values()
+    assert own.value == pytest.approx((0.71 + 0.74 + 0.77) / 3)
+    assert ips.value == pytest.approx((0.01 + 0.02 + 0.03) / 3)
+    assert ips.half_width == pytest.approx(4.302653 * 0.01 / np.sqrt(3))  # t of 2 degrees
+    assert sampled.value == pytest.approx((0.00 + 0.01 + 0.02) / 3)
+
+
+def test_folds_are_the_pairs_where_there_are_several():
+    folds = ("Fold1", "Fold2")
+    cells = {("tiny", "IPS-SGD", "sgd"): make_cell([0] * 4, [0.5, 0.5, 0.6, 0.6], folds=folds)}
+    users = {("tiny", "sgd"): np.array([0.4, 0.8, 0.6, 0.8])}  # means 0.6 and 0.7
+    rows = rows_of(nothing_set_table(replace(make_result(cells), nothing_set=users)))
+    (entry,) = rows["less IPS-SGD"]
+    assert (entry.value, entry.half_width) == (pytest.approx(0.1), pytest.approx(0.0, abs=1e-12))

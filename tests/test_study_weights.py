@@ -10,7 +10,7 @@ from scipy import stats
 
 from countersample import simulate_clicks, synthetic
 from countersample.clicks import PositionBias
-from countersample.study.design.published import load_published
+from countersample.study.design.grids import load_published
 from countersample.study.kinds.datasets import shapes_table
 from countersample.study.kinds.propensities import draw_weights, weights_table, weights_verdicts
 
@@ -69,11 +69,6 @@ class TestTable:
         assert yahoo.rows[3].entries[1].published == 40.70
         assert all(entry.published is None for row in tiny.rows for entry in row.entries)
 
-    def test_one_log_has_no_interval(self, published):
-        weights = {place: pairs[:1] for place, pairs in flat("tiny", GAMMAS).items()}
-        entry = weights_table(weights, published).groups[0].rows[0].entries[0]
-        assert (entry.value, entry.half_width) == (2.0, None)
-
 
 class TestVerdicts:
     def test_only_the_law_of_the_code_has_the_papers_largest_weight(self, weights, published):
@@ -83,13 +78,6 @@ class TestVerdicts:
         assert "40.70 = 140^0.75" in curve.evidence
         assert "139 items" in curve.evidence
         assert round(139**0.75, 2) < 40.70 == round(140**0.75, 2)
-
-    def test_every_largest_weight_of_the_paper_is_of_a_whole_rank(self, published):
-        for dataset in ("yahoo-like", "istella-like"):
-            for gamma in GAMMAS:
-                largest = published.number("propensities", dataset, "M", gamma).value
-                rank = round(largest ** (1 / gamma))
-                assert round(rank**gamma, 2) == pytest.approx(largest, abs=0.011)
 
     def test_istella_does_not_tell(self, published):
         """177 ≤ 182, its longest list: a rank under both curves."""

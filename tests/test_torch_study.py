@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,15 +20,18 @@ from countersample.plans import Examples, make_plan
 from countersample.study.artifacts import write_artifacts
 from countersample.study.experiment import plan
 from countersample.study.running.estimate import estimate
-from countersample.study.running.gather import gather
+from countersample.study.running.rows import gather
 from countersample.study.running.runner import state_of
-from countersample.study.running.stages.network import NetworkRun
+from countersample.study.running.stages import NetworkRun
 from countersample.study.running.store import Store
 from countersample.torch._side_by_side import train_networks
 from countersample.training import TrainingOptions, train_many
 
 RATES = (0.003, 0.01)
 STEPS = 40
+PAIRS = pytest.mark.parametrize(
+    ("method", "unit"), list(zip(METHODS, cycle(["click", "query"]), strict=False))
+)
 NETWORKS = GRID.replace("gamma = [0.5, 1.0]", "hidden = [0, 3]").replace(
     "[settings]", '[settings]\nscorer = "network"\nbatch_size = 4'
 )
@@ -47,8 +51,7 @@ def options_of(method, unit, **more):
     )
 
 
-@pytest.mark.parametrize("unit", ["click", "query"])
-@pytest.mark.parametrize("method", METHODS)
+@PAIRS
 def test_without_a_hidden_layer_it_is_the_linear_kernel(rng, method, unit):
     data, log = random_problem(rng)
     options = options_of(method, unit)
@@ -113,8 +116,7 @@ def twin_network(data, log, first, rate, method, unit):
         yield weight, bias, last
 
 
-@pytest.mark.parametrize("unit", ["click", "query"])
-@pytest.mark.parametrize("method", METHODS)
+@PAIRS
 def test_with_a_hidden_layer_it_is_backpropagation_by_hand(rng, method, unit):
     compared = 0
     while compared < 30:  # steps; problems end at a kink

@@ -19,6 +19,7 @@ EXTRAS = {
     "polars": "polars",
     "py4j": "spark",
     "pyspark": "spark",
+    "sqlglot": "export",
     "torch": "torch",
     "xgboost": "gbdt",
 }

@@ -95,7 +95,7 @@ class LogOptions(Options):
     """Sessions that click everything, clients with very many sessions, and repeated rows."""
     features: tuple[str, ...] = ()
     """Numeric columns of the log that are features, averaged per query and item: price,stock."""
-    engine: Literal["duckdb", "polars", "pandas", "spark"] | None = None
+    engine: Literal["duckdb", "spark"] | None = None
     """The engine that counts the log; DuckDB for files by default."""
     master: str | None = None
     """The Spark master: spark://host:7077."""

@@ -20,7 +20,7 @@ def export(
     model_type: Literal["linear", "xgboost+json", "ranklib"] | None = None,
     feature_store: str | None = None,
     one_query: bool = False,
-    dialect: Literal["duckdb", "postgresql", "spark"] | None = None,
+    dialect: Literal["duckdb", "postgres", "spark", "bigquery", "snowflake"] | None = None,
     table: str | None = None,
     query: str | None = None,
     card: Literal["markdown", "html"] = "markdown",
@@ -58,7 +58,7 @@ def export(
     from countersample.export import export as write
     from countersample.rankers import load_ranker
 
-    written = write(
+    files = write(
         load_ranker(ranker),
         out,
         to=to,
@@ -73,34 +73,34 @@ def export(
         card=card,
     )
     if json:
-        paths: dict[str, str | None] = {"path": str(written.path), "card": str(written.card)}
-        paths["features"] = None if written.features is None else str(written.features)
-        _show.as_json({**vars(written), **paths, "limits": list(written.limits)})
+        paths: dict[str, str | None] = {"path": str(files.path), "card": str(files.card)}
+        paths["features"] = None if files.features is None else str(files.features)
+        _show.as_json({**vars(files), **paths, "limits": list(files.limits)})
         return
     _show.pairs(
         [
-            ("model", f"{written.name}, {written.n_features:,} features"),
-            ("for", f"{written.system}, {written.form}"),
-            ("checked", written.checked),
+            ("model", f"{files.name}, {files.n_features:,} features"),
+            ("for", f"{files.system}, {files.form}"),
+            ("checked", files.checked),
         ],
         indent=0,
     )
-    for limit in written.limits:
+    for limit in files.limits:
         _show.paragraph(f"Note: {limit}")
-    if written.features is not None:
-        _show.line(f"Its features are defined in {written.features}, which is to be filled in")
-    _show.line(f"The model is in {written.path}; how to load it is in {written.card}")
+    if files.features is not None:
+        _show.line(f"Its features are defined in {files.features}: fill it in")
+    _show.line(f"The model is in {files.path}; how to load it is in {files.card}")
 
 
-def _names(given: str | None) -> list[str] | None:
-    """Return the names that were given, with commas or in a file."""
+def _names(option: str | None) -> list[str] | None:
+    """Return the names of an option: separated by commas, or in a file."""
     from countersample.errors import DataError
 
-    if given is None:
+    if option is None:
         return None
-    if not given.startswith("@"):
-        return [name.strip() for name in given.split(",")]
-    path = Path(given[1:])
+    if not option.startswith("@"):
+        return [name.strip() for name in option.split(",")]
+    path = Path(option[1:])
     try:
         return [line.strip() for line in path.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:

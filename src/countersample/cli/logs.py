@@ -143,27 +143,24 @@ def count(
     /,
     *,
     out: Out,
-    name: str | None = None,
+    day: str | None = None,
     replace_days: Annotated[bool, Parameter(name="--replace")] = False,
-    keep_users: bool = False,
     missing: Literal["error", "skip"] = "error",
     json: Json = False,
     log_options: LogOptions = LOG_OPTIONS,
 ) -> None:
-    """Count a log by day; fit, compare and other commands read the counts as a log.
+    """Aggregate a log by day: Parquet that every command reads as a log.
 
     Parameters
     ----------
     log
-        The log of one day, or of several.
+        The log of a day, or of several days.
     out
-        The folder of counts, with one folder per day.
-    name
-        The name of the counts, if the log has no timestamps.
+        The folder of the aggregated log, with one folder per day.
+    day
+        The day of a log without timestamps: 2026-03-31.
     replace_days
-        Replace days that were counted before.
-    keep_users
-        Keep counts per client, so that one can be forgotten: personal data.
+        Replace days that exist.
     missing
         Rows that are impossible: raise an error, or skip them.
     """
@@ -171,37 +168,29 @@ def count(
 
     with read_impressions(log, log_options) as opened:
         days = count_days(
-            opened, out, name=name, replace=replace_days, keep_users=keep_users,
-            skip_impossible=missing == "skip", settings=_settings_of_rows(log_options),
-        )  # fmt: skip
+            opened, out, day=day, replace=replace_days, skip_impossible=missing == "skip"
+        )
     if json:
-        _show.as_json({"out": str(out), "days": [asdict(day) for day in days]})
+        _show.as_json(
+            {"out": str(out), "days": [{**asdict(each), "day": str(each.day)} for each in days]}
+        )
         return
     _show.table(
         ("day", "impressions", "clicks", "sessions", "size"),
         [
             (
-                day.label,
-                f"{day.n_impressions:,}",
-                f"{day.n_clicks:,}",
-                "not logged" if day.n_sessions is None else f"{day.n_sessions:,}",
-                _show.size(day.n_bytes),
+                str(each.day),
+                f"{each.n_impressions:,}",
+                f"{each.n_clicks:,}",
+                "not logged" if each.n_sessions is None else f"{each.n_sessions:,}",
+                _show.size(each.n_bytes),
             )
-            for day in days
+            for each in days
         ],
     )
-    for day in days:
-        for warning in day.warnings:
-            _show.paragraph(f"Warning: {day.label}: {warning}")
-    _show.line(f"The counts are in {out}")
-
-
-def _settings_of_rows(options: LogOptions) -> dict[str, Any]:
-    """Return how rows are read, which has to be the same on all days."""
-    names = ("reader", "columns", "context", "values", "join_queries", "positions_from",
-             "suspicious")  # fmt: skip
-    settings = options.to_dict()
-    return {name: settings[name] if settings[name] not in ([], {}) else None for name in names}
+    for each in days:
+        _show.warnings(f"{each.day}: {warning}" for warning in each.warnings)
+    _show.line(f"The aggregated log is in {out}")
 
 
 def _click_log(path: str) -> ClickLog | None:
@@ -291,9 +280,9 @@ def _check_drift(
 
 def _options_for(path: str, other: str, options: LogOptions) -> LogOptions:
     """Return how a log is read: the options are about raw rows, if only the other one is raw."""
-    from countersample.clicks.impressions.counted.reading import counts_at
+    from countersample.clicks.impressions.aggregated import is_aggregated
 
-    if not counts_at(path) or counts_at(other):
+    if not is_aggregated(path) or is_aggregated(other):
         return options
     defaults: dict[str, Any] = {
         "reader": None, "columns": {}, "context": (), "values": None, "engine": None,
@@ -335,7 +324,8 @@ def _show_check(check: LogCheck, supports: list[Support]) -> None:
         rows.append(("duplicates", f"{check.suspicious.duplicates:,}"))
         rows.append(("sessions that clicked all", f"{check.suspicious.sessions:,}"))
     if check.policies is not None:
-        served = ", ".join(f"{name} ({count:,} rows)" for name, count in check.policies.items())
+        unit = "impressions" if "impressions" in check.columns else "rows"
+        served = ", ".join(f"{name} ({n:,} {unit})" for name, n in check.policies.items())
         rows.append(("policies", served))
     if check.n_mixed:
         rows.append(("interleaved", f"{check.n_mixed:,} sessions show items of several policies"))
@@ -359,9 +349,7 @@ def _show_check(check: LogCheck, supports: list[Support]) -> None:
 
 
 def _sessions_text(check: LogCheck) -> str:
-    if check.n_sessions is not None:
-        return f"{check.n_sessions:,}"
-    return "not known" if "session" in check.columns else "not logged"
+    return "not logged" if check.n_sessions is None else f"{check.n_sessions:,}"
 
 
 def _contexts_text(counts: PositionCounts) -> str:

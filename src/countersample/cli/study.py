@@ -229,18 +229,18 @@ def claims(
     """
     from dataclasses import asdict
 
+    from countersample.study.artifacts import evaluate_file
     from countersample.study.findings.claims import summarize
-    from countersample.study.judging import judge_file
 
-    judged = judge_file(results, data, out)
-    for text in judged.left_out:
+    evaluation = evaluate_file(results, data, out)
+    for text in evaluation.left_out:
         _show.note(text)
     if json:
-        _show.as_json(asdict(judged))
+        _show.as_json(asdict(evaluation))
         return
-    _tell_tables(each for each in judged.tables if not each.name.endswith("-significance"))
-    _tell_verdicts(judged.verdicts)
-    for text in summarize(judged.verdicts):
+    _tell_tables(each for each in evaluation.tables if not each.name.endswith("-significance"))
+    _tell_verdicts(evaluation.verdicts)
+    for text in summarize(evaluation.verdicts):
         _show.paragraph(text)
     if out is not None:
         _show.line(f"Tables and figures are in {out}")
@@ -260,7 +260,7 @@ def _table_of_stages(state: State) -> None:
     ]
     _show.table(("stage", "done", "of", "", "stale"), rows)
     if state.stale:
-        _show.line("stale: the code that made it has changed since; it will be made again")
+        _show.line("stale: made by a version with other numbers; it will be made again")
 
 
 def _carry_out(
@@ -280,8 +280,8 @@ def _carry_out(
     command = command_line()
     store = Store(out)
     before = store.identity() if store.is_begun() else None
-    asked = experiment.identity(command)
-    identity = store.merged(asked) if dry_run else store.claim(asked)
+    identity = experiment.identity(command)
+    identity = store.merge(identity) if dry_run else store.claim(identity)
     for name in no_longer_shown(before, identity) if before else ():
         _show.note(f"{name} is not what it was: results of before are kept, and not shown")
     experiment = read_experiment(identity)
@@ -359,7 +359,7 @@ def _in_words(n_jobs: int, expected: Estimate, workers: int) -> str:
 def _work(state: State, store: Store, workers: int) -> None:
     compile_ahead()
     from countersample._progress import share_progress
-    from countersample.study.running.gather import warnings_of
+    from countersample.study.running.rows import warnings_of
     from countersample.study.running.runner import run
 
     if not state.missing:
@@ -368,7 +368,7 @@ def _work(state: State, store: Store, workers: int) -> None:
         _show.note(f"{len(state.damaged)} damaged results are made again")
     if state.stale:
         _show.note(
-            f"{len(state.stale)} results are made again: the code that made them has changed since"
+            f"{len(state.stale)} results are made again: a version with other numbers made them"
         )
     first = ("data", "relevance")
     data = {key: job for key, job in state.missing.items() if job.stage in first}
@@ -404,7 +404,7 @@ def _tell_tables(tables: Iterable[Table]) -> None:
     """Print tables, each note once."""
     from dataclasses import replace
 
-    from countersample.study.findings.write_tables import to_text
+    from countersample.study.findings.table_formats import to_text
 
     told: set[str] = set()
     for table in tables:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from countersample._files import remove
 from countersample.data.groups import find_groups
 from countersample.data.store import (
-    COMPACT,
     OTHERS_WRITE,
     VERSION,
     is_dataset_folder,
@@ -67,7 +66,7 @@ def read_cached(
     groups = options["groups"] or find_groups(paths[0])
     files = [*paths, Path(groups)] if groups else paths
     bits = options["bits"]
-    state = [VERSION if bits is None else COMPACT, *map(source_state, files)]
+    state = [VERSION, *map(source_state, files)]
     _make_folder(cache)
 
     def fill(tape: Tape) -> tuple[RankingDataset, dict[str, Any]]:

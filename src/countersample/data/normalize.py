@@ -301,7 +301,7 @@ class Normalizer:
         """
         numbers = {each.field: getattr(self, each.field) for each in TRANSFORMS.values()}
         return {
-            "version": saved.version_of(self.how, self.transform_name),
+            "version": saved.VERSION,
             "how": self.how,
             "n_features": self.n_features,
             "shift": None if self.shift is None else list(self.shift),
@@ -311,8 +311,8 @@ class Normalizer:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Normalizer:
-        """Make the normalizer that `to_dict` wrote; anything else is refused."""
-        return cls(**saved.checked(values, [*METHODS]))
+        """Return the normalizer that `to_dict` wrote; anything else raises an error."""
+        return cls(**saved.checked_fields(values, [*METHODS]))
 
     def __repr__(self) -> str:
         return f"Normalizer(how={self.how!r}, n_features={self.n_features})"

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 FORMAT = "countersample-dataset"
 VERSION = 1
-COMPACT = 2  # the version of folders with codes, which releases before could not read
 FEATURES = "features.npy"
 HEADER = "header.json"
 _ARRAYS = (FEATURES, "labels.npy", "offsets.npy", "query_ids.npy")
@@ -141,7 +140,7 @@ def _write_rest(folder: Path, dataset: RankingDataset, notes: dict[str, Any]) ->
     states = {name: _state(folder / name) for name in _files(is_compact=is_compact)}
     header: dict[str, Any] = {
         "format": FORMAT,
-        "version": COMPACT if is_compact else VERSION,
+        "version": VERSION,
         "written_by": f"countersample {__version__}",
         "n_queries": dataset.n_queries,
         "n_items": dataset.n_items,
@@ -151,9 +150,7 @@ def _write_rest(folder: Path, dataset: RankingDataset, notes: dict[str, Any]) ->
         "content": dataset.content_hash(),
         "notes": notes,
         "files": {name: state[:2] for name, state in states.items()},
-        "changed": {
-            name: state[2] for name, state in states.items()
-        },  # readers of before pass over
+        "changed": {name: state[2] for name, state in states.items()},
     }
     header[_CHECKSUM] = _checksum(header)
     (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n")
@@ -186,24 +183,20 @@ def open_stored(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
         header = {}
     if header.get("format") != FORMAT:
         raise DataError(f"{folder}: not a dataset folder (no {HEADER} of one)")
-    if header.get("version") not in (VERSION, COMPACT):
+    if header.get("version") != VERSION:
         raise DataError(
             f"{folder}: written in format version {header.get('version')}, expected {VERSION}: "
             "convert the source again"
         )
     try:
-        checksum = header.pop(_CHECKSUM, None)
-        if checksum not in (None, _checksum(header)):
+        if header.pop(_CHECKSUM, None) != _checksum(header):
             raise DataError(f"{HEADER} is not what was written")
         dataset, is_as_written = _open_arrays(folder, header)
-        is_as_written = is_as_written and checksum is not None
-        written = header.get("content", header["fingerprint"])
-        if not is_as_written and dataset.content_hash() != written:
+        if not is_as_written and dataset.content_hash() != header["content"]:
             raise DataError("its content is not what was written")
-        if checksum is not None or dataset.bits is not None:
-            # What was hashed when written need not be hashed again; of codes it cannot be.
-            dataset.__dict__["fingerprint"] = str(header["fingerprint"])
-        return dataset, {} if checksum is None else dict(header["notes"])
+        # The fingerprint was computed when written; from codes it cannot be.
+        dataset.__dict__["fingerprint"] = str(header["fingerprint"])
+        return dataset, dict(header["notes"])
     except _DAMAGE as error:
         why = f"{error}".partition("\n")[0] or type(error).__name__
         raise DataError(f"{folder}: a damaged dataset folder ({why}): make it again") from error
@@ -224,13 +217,13 @@ def _checksum(header: dict[str, Any]) -> str:
 
 def _open_arrays(folder: Path, header: dict[str, Any]) -> tuple[RankingDataset, bool]:
     """Open the arrays; say whether each file's size and times are as the header has them."""
-    is_as_written, is_compact = True, header["version"] == COMPACT
+    is_as_written, is_compact = True, CODES in header["files"]
     for name in _files(is_compact=is_compact):
         size, time = header["files"][name]
         found_size, *found_times = _state(folder / name)
         if size != found_size:
             raise DataError(f"{name} has {found_size:,} bytes, expected {size:,}")
-        times = [time, header["changed"][name] if "changed" in header else None]
+        times = [time, header["changed"][name]]
         is_as_written = is_as_written and times == found_times
     labels, offsets, query_ids = (_load_array(folder / name) for name in _ARRAYS[1:])
     if labels.dtype != np.float32:

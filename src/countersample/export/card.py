@@ -1,6 +1,6 @@
-"""The model card: what a ranker is, where it comes from, what it promises, how to load it.
+"""The model card: what a ranker is, its training data, its expected gain, and how to load it.
 
-`card_of` gathers it once; `Card` writes it as Markdown or as a page.
+`card_of` collects the content once; `Card` writes it as Markdown or as a page.
 """
 
 from __future__ import annotations
@@ -8,23 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
 
 from countersample import pages
-from countersample.export.blocks import Block, Code, Grid, Mono
-from countersample.export.serving import (
-    HEAVIEST,
-    MOST_LISTED,
-    example,
-    heaviest,
-    linear_weights,
-    needs,
-    splits,
-    time_of_query,
-)
+from countersample.export.specification import Code
 from countersample.rankers._files import versions
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.scorers.trees import LEAF
@@ -32,17 +22,42 @@ from countersample.scorers.trees import LEAF
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from countersample.export.specification import ModelSpecification, Translation
     from countersample.rankers import ClickRanker
 
 MARK = "<!-- model card by countersample export: written anew with every export -->"
 _UNKNOWN = "not recorded"
-_SIZES = ("n_queries_", "n_features_in_")  # told with the data
+_SIZES = ("n_queries_", "n_features_in_")  # listed with the data
+_MAX_LISTED = 20  # unnamed features that are listed one by one
+_N_HEAVIEST = 10  # features that are listed if there are more
+_BY_COLUMN = ("minmax", "standard", "root-minmax")  # (value − shift) / scale, after roots
+
+
+class Mono(str):
+    """Text that is shown as code."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of plain texts with a caption; without a header, names and values."""
+
+    rows: Sequence[tuple[str, ...]]
+    header: tuple[str, ...] = ()
+    caption: str = ""
+
+
+# A str is a paragraph, with `, ** and [](…) as in Markdown; a tuple is a list of sentences.
+# Texts from elsewhere, such as the name of a file, are escaped in it (`escape_markdown`).
+Block: TypeAlias = "str | Code | Grid | tuple[str, ...]"
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a card says: a name, a first paragraph, and sections by title."""
+    """The content of a card: a name, a first paragraph, and sections by title."""
 
     name: str
     lead: str
@@ -71,7 +86,7 @@ CARDS: dict[str, tuple[str, Callable[[Card], str]]] = {  # the ending of the fil
 
 
 def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translation) -> Card:
-    """Gather what the card says."""
+    """Collect the content of the card."""
     origin = ranker.provenance_
     lead = (
         f"A {spec.kind} ranker learned from clicks, for {spec.system} "
@@ -83,9 +98,7 @@ def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translat
         lead,
         {
             "How to load it": translation.loading,
-            "What it needs": [needs(spec)],
-            "An example to check by hand": example(spec),
-            "Time": [time_of_query(spec)],
+            "What it needs": [Grid(list(_needs(spec)))],
             "What it was learned from": [Grid(list(_sources(ranker, origin)))],
             "Gain to expect": [_gain(origin.get("gain"), origin.get("verdict")), *_doubts(origin)],
             "Method": [Grid(list(_method(ranker, spec)))],
@@ -96,7 +109,53 @@ def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translat
     )
 
 
-# -- what it says --------------------------------------------------------------------------------
+# -- content ---------------------------------------------------------------------------------------
+
+
+def _needs(spec: ModelSpecification) -> Iterable[tuple[str, str]]:
+    n = spec.n_features
+    names = "without names" if spec.feature_names is None else "with the names below"
+    yield "features", f"{n:,} numbers per item, {names}"
+    yield "units", "as in training; they are not recorded"
+    for column in () if spec.encoder is None else spec.encoder.columns:
+        if column.kind == "date":
+            yield f"{column.name}", f"a date, as its age in days before {column.reference}"
+        elif column.kind == "category":
+            yield (
+                f"{column.name}",
+                f"a category: a feature of 0 or 1 for {len(column.values):,} values",
+            )
+    yield "missing values", _missing(spec)
+    yield "normalisation", _normalisation(spec)
+    yield "score", "higher is better; compare only scores of items of one query"
+
+
+def _missing(spec: ModelSpecification) -> str:
+    if spec.imputer is not None:
+        filled = "each is replaced by the number in the column “if missing”"
+        n = len(spec.imputer.indicators)
+        more = f"{n:,} more features are" if n > 1 else "one more feature is"
+        return f"{filled}, and {more} 1 if a value is missing" if n else filled
+    if spec.takes_missing:
+        return "each split of a tree has a branch for them"
+    return (
+        "rejected by the ranker, as there were none in training; for what "
+        f"{spec.system} does see the limits below"
+    )
+
+
+def _normalisation(spec: ModelSpecification) -> str:
+    normalizer = spec.normalizer
+    if normalizer is None:
+        return "none: features count as they are"
+    if spec.is_by_query:
+        return f"{normalizer.label}: within each query, so score all its items together"
+    text = f"{normalizer.label}, which is a part of the model: send features as they are"
+    if normalizer.how in _BY_COLUMN:
+        value = "value" if normalizer.transform_name is None else normalizer.transform_name
+        text += f"; each is ({value} − less) / divided by"
+    n_constant = int(spec.is_constant.sum())
+    return f"{text}; {n_constant:,} that did not vary are left out" if n_constant else text
 
 
 def _sources(ranker: ClickRanker, origin: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -107,9 +166,9 @@ def _sources(ranker: ClickRanker, origin: Mapping[str, Any]) -> Iterable[tuple[s
     yield "data", f"{origin.get('data', _UNKNOWN)}: {size}"
     yield "fingerprint of the data", Mono(ranker.fingerprint_)
     log = origin.get("log", {})
-    counted = [f"{log[part]:,} {part}" for part in ("impressions", "clicks", "sessions")
-               if log.get(part) is not None]  # fmt: skip
-    yield "log", ": ".join([log.get("file", _UNKNOWN), *([", ".join(counted)] if counted else [])])
+    counts = [f"{log[part]:,} {part}" for part in ("impressions", "clicks", "sessions")
+              if log.get(part) is not None]  # fmt: skip
+    yield "log", ": ".join([log.get("file", _UNKNOWN), *([", ".join(counts)] if counts else [])])
     yield "clicks used", f"{origin['n_clicks']:,.0f}"
     yield (
         "weight of a click",
@@ -126,26 +185,28 @@ def _gain(gain: Mapping[str, Any] | None, verdict: str | None) -> str:
             "Not estimated. `countersample fit` and `countersample.estimate_gain` estimate it from "
             "a log, without labels."
         )
-    told = (
-        f"{gain['relative']:+.1%} {pages.escape_markdown(gain['metric'])}** over what was logged "
+    metric, unit = pages.escape_markdown(gain["metric"]), pages.escape_markdown(gain["per"])
+    text = (
+        f"{gain['relative']:+.1%} {metric}** over the current ranker "
         f"({gain['confidence']:.0%} interval {gain['relative_low']:+.1%} to "
-        f"{gain['relative_high']:+.1%}): {gain['new']:.4g} a {pages.escape_markdown(gain['per'])} "
-        "instead of "
-        f"{gain['logged']:.4g}. Estimated from the log, by clicks held out of training."
+        f"{gain['relative_high']:+.1%}): {gain['new']:.4g} per {unit} "
+        f"instead of {gain['logged']:.4g}. Estimated from held-out clicks of the log."
     )
     if not gain.get("is_identified", True):
-        told = told.replace("**", "")
-        return f"**Not known**: the log does not identify the propensities. Were they right: {told}"
-    return f"**{told}"
+        text = text.replace("**", "")
+        return (
+            "**Not known**: the log does not identify the propensities. If they are right, it is "
+            f"{text}"
+        )
+    return f"**{text}"
 
 
 def _doubts(origin: Mapping[str, Any]) -> list[str]:
-    """Return what `countersample fit` concluded, and what it warned of."""
+    """Return the verdict and the warnings of `countersample fit`."""
     if "verdict" not in origin:
         return []
-    warned = [f"Warning: {pages.escape_markdown(text)}" for text in origin["warnings"]]
-    verdict = pages.escape_markdown(origin["verdict"])
-    return [f"What was said when it was trained: {verdict}", *warned]
+    warnings = [f"Warning: {pages.escape_markdown(text)}" for text in origin["warnings"]]
+    return [f"Verdict of the training: {pages.escape_markdown(origin['verdict'])}", *warnings]
 
 
 def _method(ranker: ClickRanker, spec: ModelSpecification) -> Iterable[tuple[str, str]]:
@@ -158,8 +219,8 @@ def _method(ranker: ClickRanker, spec: ModelSpecification) -> Iterable[tuple[str
         yield Mono(name), Mono(repr(value))
     for name, value in vars(ranker).items():
         if name.endswith("_") and name not in _SIZES and isinstance(value, int | float):
-            asked = params.get(name[:-1].removeprefix("n_"), value)
-            yield Mono(f"{name} (found)" if asked is None else name), Mono(repr(value))
+            parameter = params.get(name[:-1].removeprefix("n_"), value)
+            yield Mono(f"{name} (chosen)" if parameter is None else name), Mono(repr(value))
 
 
 def _shape(spec: ModelSpecification) -> str:
@@ -170,42 +231,43 @@ def _shape(spec: ModelSpecification) -> str:
         widths = [scorer.n_features, *(len(bias) for bias in scorer.biases)]
         return "a network of " + " → ".join(f"{width:,}" for width in widths)
     n_leaves = int((scorer.feature == LEAF).sum())
-    told = f"{scorer.n_trees:,} trees with {n_leaves:,} leaves together"
-    return told if scorer.base is None else f"{scorer.n_features:,} weights, and {told}"
+    trees = f"{scorer.n_trees:,} trees with {n_leaves:,} leaves together"
+    return trees if scorer.base is None else f"{scorer.n_features:,} weights, and {trees}"
 
 
 def _features(spec: ModelSpecification) -> list[Block]:
-    """Return the table of features, in their order, with what the ranker makes of each.
+    """Return the table of features, in the order of training.
 
-    Many that have no names are told of together, and the heaviest alone.
+    If there are many without names, return their ranges and the heaviest ones.
     """
     columns = _columns_of_features(spec)
     rows = list(zip(*columns.values(), strict=True))
     caption = "Features, in the order of training"
-    if spec.feature_names is not None or len(rows) <= MOST_LISTED:
+    if spec.feature_names is not None or len(rows) <= _MAX_LISTED:
         return [Grid(rows, tuple(columns), caption)]
-    told = (
+    summary = (
         f"{len(rows):,} features without names, in the order of training, counted from 0. Their "
-        f"ranges, and the {HEAVIEST} that count most:"
+        f"ranges, and the {_N_HEAVIEST} that count most:"
     )
-    most = sorted(heaviest(spec)[:HEAVIEST].tolist())
+    heaviest = sorted(_heaviest(spec)[:_N_HEAVIEST].tolist())
+    title = f"The {_N_HEAVIEST} heaviest features"
     return [
-        told,
+        summary,
         Grid(list(_ranges(spec))),
-        Grid([rows[index] for index in most], tuple(columns), f"The {HEAVIEST} heaviest features"),
+        Grid([rows[index] for index in heaviest], tuple(columns), title),
     ]
 
 
 def _ranges(spec: ModelSpecification) -> Iterable[tuple[str, str]]:
-    """Return the least and the largest of what is known of features."""
+    """Return the smallest and the largest number per column of the table of features."""
     normalizer, scorer = spec.normalizer, spec.scorer
-    known: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
-        known |= {"less": normalizer.shift, "divided by": normalizer.scale}
-    known["weight"] = linear_weights(spec)
+        columns |= {"less": normalizer.shift, "divided by": normalizer.scale}
+    columns["weight"] = _linear_weights(spec)
     if isinstance(scorer, TreesScorer):
-        known["splits"] = splits(scorer)
-    for name, values in known.items():
+        columns["splits"] = _splits(scorer)
+    for name, values in columns.items():
         if values is not None:
             n_zero = int((np.array(values) == 0).sum())
             zeros = f"; {n_zero:,} are 0" if n_zero else ""
@@ -221,10 +283,10 @@ def _columns_of_features(spec: ModelSpecification) -> dict[str, Sequence[str]]:
         "name": spec.column_names or ["–"] * spec.n_features,
     }
     if spec.imputer is not None:
-        told = [f"{index} is missing" for index in spec.imputer.indicators]
-        columns["name"] = [*columns["name"], *told][:n_columns]
-        of_indicators = ["–"] * len(spec.imputer.indicators)
-        columns["if missing"] = [*(f"{value:.9g}" for value in spec.imputer.fill), *of_indicators]
+        indicators = [f"{index} is missing" for index in spec.imputer.indicators]
+        columns["name"] = [*columns["name"], *indicators][:n_columns]
+        fill = [f"{value:.9g}" for value in spec.imputer.fill]
+        columns["if missing"] = [*fill, *["–"] * len(indicators)]
     normalizer = spec.normalizer
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
         if normalizer.roots is not None:
@@ -239,12 +301,38 @@ def _columns_of_features(spec: ModelSpecification) -> dict[str, Sequence[str]]:
     if isinstance(scorer, LinearScorer):
         columns["weight"] = [f"{weight:.6g}" for weight in scorer.weights]
     elif isinstance(scorer, TreesScorer):
-        columns["splits"] = [f"{count:,}" for count in splits(scorer)]
+        columns["splits"] = [f"{count:,}" for count in _splits(scorer)]
         if scorer.base is not None:
             columns["weight"] = [f"{weight:.6g}" for weight in scorer.base]
         if scorer.base_missing is not None:
             columns["if missing"] = [f"{value:.6g}" for value in scorer.base_missing]
     return columns
+
+
+def _heaviest(spec: ModelSpecification) -> NDArray[np.int64]:
+    """Return the features by how much they count: by weights, or splits."""
+    scorer = spec.scorer
+    if isinstance(scorer, NetworkScorer):
+        load = np.abs(scorer.weights[0]).sum(axis=0).astype(np.float64)
+    else:
+        weights = _linear_weights(spec)
+        load = np.zeros(scorer.n_features) if weights is None else np.abs(weights)
+        if isinstance(scorer, TreesScorer):  # by splits, then by weight
+            load = _splits(scorer) + load / (load.max(initial=0.0) * 2 + 1e-300)
+    load = np.where(spec.is_constant, 0.0, load)
+    return np.argsort(-load, kind="stable")
+
+
+def _splits(trees: TreesScorer) -> NDArray[np.int64]:
+    """Return the number of splits on each feature."""
+    return np.bincount(trees.feature[trees.feature != LEAF], minlength=trees.n_features)
+
+
+def _linear_weights(spec: ModelSpecification) -> NDArray[np.float64] | None:
+    """Return the weights of a linear scorer, or of the linear part of trees."""
+    if isinstance(spec.scorer, LinearScorer):
+        return spec.scorer.weights
+    return None if isinstance(spec.scorer, NetworkScorer) else spec.scorer.base
 
 
 def _ends_of(knots: tuple[tuple[float, ...], ...]) -> str:
@@ -254,11 +342,11 @@ def _ends_of(knots: tuple[tuple[float, ...], ...]) -> str:
 def _versions(trained_with: Mapping[str, str] | None) -> Grid:
     if not trained_with:
         return Grid(list(versions().items()))
-    told = ", ".join(f"{name} {version}" for name, version in trained_with.items())
-    return Grid([("trained with", told)])
+    text = ", ".join(f"{name} {version}" for name, version in trained_with.items())
+    return Grid([("trained with", text)])
 
 
-# -- how it is written ---------------------------------------------------------------------------
+# -- Markdown and HTML -----------------------------------------------------------------------------
 
 
 def _markdown(block: Block) -> str:
@@ -306,17 +394,17 @@ def _inline(text: str) -> str:
     '**not bold**'
     """
     parts, end = [], 0
-    for found in _INLINE.finditer(text):
-        parts += [escape(text[end : found.start()]), _marked(found)]
-        end = found.end()
+    for match in _INLINE.finditer(text):
+        parts += [escape(text[end : match.start()]), _markup(match)]
+        end = match.end()
     return "".join([*parts, escape(text[end:])])
 
 
-def _marked(found: re.Match[str]) -> str:
-    if found["escaped"]:
-        return escape(found["escaped"])
-    if found["code"]:
-        return f"<code>{escape(found['code'])}</code>"
-    if found["bold"]:
-        return f"<b>{_inline(found['bold'])}</b>"
-    return f'<a href="{escape(found["link"])}">{_inline(found["text"])}</a>'
+def _markup(match: re.Match[str]) -> str:
+    if match["escaped"]:
+        return escape(match["escaped"])
+    if match["code"]:
+        return f"<code>{escape(match['code'])}</code>"
+    if match["bold"]:
+        return f"<b>{_inline(match['bold'])}</b>"
+    return f'<a href="{escape(match["link"])}">{_inline(match["text"])}</a>'

@@ -1,4 +1,4 @@
-"""A ranker to another system, with its card beside it: `export`."""
+"""Write a ranker for another system, with a model card: `export`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from countersample._params import choice
 from countersample.errors import ParameterError
 from countersample.export import elasticsearch, onnx, solr, sql
 from countersample.export.card import CARDS, MARK, card_of
-from countersample.export.feature_sets import is_kept
+from countersample.export.feature_sets import has_definition
 from countersample.export.specification import ModelSpecification, check_name
 from countersample.rankers._files import BEGINNING
 
@@ -30,7 +30,7 @@ _SEARCH = frozenset({"model_type", "feature_store"})
 
 @dataclass(frozen=True)
 class Target:
-    """A system to export to: how it is written, the options it takes, the rankers it can express.
+    """A system to export to, with the options it takes and the kinds of rankers it can express.
 
     ``translate`` is a function of a `ModelSpecification` and those options.
     """
@@ -54,23 +54,23 @@ TARGETS = {
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """The files of an export.
 
     Attributes
     ----------
     path, card : Path
-        The model, and its card.
+        The model and its card.
     features : Path, optional
-        The definition of its features, to be filled in: of Elasticsearch, OpenSearch and Solr.
+        The definition of its features, to be filled in (Elasticsearch, OpenSearch and Solr).
     name : str
-        What the model is called.
+        The model's name.
     system, form : str
-        Who reads it, and as what: ``Elasticsearch``, ``model/linear``.
+        The system that reads it, and its format there: ``Elasticsearch``, ``model/linear``.
     n_features : int
     limits : tuple of str
-        What that system does otherwise, a sentence each.
+        Differences between that system and the ranker, one sentence each.
     checked : str
-        How it was checked, in a sentence.
+        How the file was checked, in a sentence.
     """
 
     path: Path
@@ -101,49 +101,50 @@ def export(
 ) -> Exported:
     """Write a ranker for another system, and a model card beside it (``<stem>.md`` or ``.html``).
 
-    For Elasticsearch, OpenSearch and Solr also a definition of its features, to be filled in
-    (``<stem>.features.json``); one that is there already stays as it is.
+    For Elasticsearch, OpenSearch and Solr it also writes a definition of the features, to be filled
+    in (``<stem>.features.json``), unless there is one.
 
-    Its scores there are the ranker's, up to the arithmetic of that system. What cannot be expressed
-    is refused before anything is written; files are written whole or not at all.
+    The scores there are the ranker's, up to the arithmetic of that system. A ranker that the system
+    cannot express raises an error before anything is written. Files are written atomically.
 
     Parameters
     ----------
     ranker : ClickRanker
         Fitted, of any kind.
     path : path
-        The file to write; an older one is replaced.
+        The file to write; an existing export is replaced.
     to : {"onnx", "elasticsearch", "opensearch", "solr", "sql"}
     name : str, optional
-        What the model is called there; by default the stem of the file's name.
+        The model's name there; by default the stem of the file's name.
     feature_names : sequence of str, optional
-        What features are called there, in the order of training; by default as they were in
-        training. ONNX does without.
+        The names of the features there, in the order of training; by default those of training.
+        ONNX needs none.
     model_type : {"linear", "xgboost+json", "ranklib"}, optional
-        Of Elasticsearch and OpenSearch, where two fit: boosted rankers are ``xgboost+json`` (the
-        default) or ``ranklib``.
+        Elasticsearch and OpenSearch: boosted rankers are ``xgboost+json`` (the default) or
+        ``ranklib``.
     feature_store : str, optional
         Where features are defined: Solr's feature store (written into the model) or the feature set
         of Elasticsearch and OpenSearch (named in the card's command).
     one_query : bool
-        Of ONNX, for a ranker with ``normalize="query-minmax"``: a call has one query's items.
-    dialect : {"duckdb", "postgresql", "spark"}, optional
-        Of SQL: the database that reads the view, by default DuckDB.
+        ONNX, for a ranker with ``normalize="query-minmax"``: a call has one query's items.
+    dialect : {"duckdb", "postgres", "spark", "bigquery", "snowflake"}, optional
+        SQL: the database that reads the view, by default DuckDB. ``"postgresql"`` is
+        ``"postgres"``.
     table : str, optional
-        Of SQL: the table that has the features, by default ``features``. Points are between the
-        names of a schema and a table; so they are in `name`, which is the view's.
+        SQL: the table that has the features, by default ``features``. A point separates a schema
+        from a table, also in `name`, which is the name of the view.
     query : str, optional
-        Of SQL: the column that says which query an item is of; with it the view has the rank, too.
-        A ranker with ``normalize="query-minmax"`` needs it.
+        SQL: the column of the query; with it the view also has the rank. A ranker with
+        ``normalize="query-minmax"`` needs it.
     card : {"markdown", "html"}
-        The format of the card: Markdown, for a repository, or a page for a browser.
+        The format of the card: Markdown, or a page for a browser.
 
     Raises
     ------
     ParameterError
-        For what the target cannot express, naming what can be done.
+        If the target cannot express the ranker, with the remedy.
     MissingExtraError
-        For ONNX where the library is not installed.
+        For ONNX and SQL if a library they need is not installed.
 
     Examples
     --------
@@ -165,8 +166,8 @@ def export(
         "model_type": model_type, "feature_store": feature_store, "one_query": one_query,
         "dialect": dialect, "table": table, "query": query,
     }  # fmt: skip
-    given = {option: value for option, value in options.items() if value not in (None, False)}
-    for option in given.keys() - target.options:
+    options = {option: value for option, value in options.items() if value not in (None, False)}
+    for option in options.keys() - target.options:
         raise ParameterError(f"{option} is given, expected it left out: {to} has no such choice")
     if feature_store is not None:
         check_name(feature_store, option="feature_store")
@@ -180,12 +181,12 @@ def export(
         feature_names=feature_names,
     )
     _check_kind(spec.kind, target)
-    translation = target.translate(spec, **given)
+    translation = target.translate(spec, **options)
     text = render(card_of(ranker, spec, translation))
     files, features = {card_path: text.encode(), path: translation.content}, None
     if translation.features is not None:
         features = path.with_name(spec.features_file)
-        if not is_kept(features, translation.features):
+        if not has_definition(features, translation.features):
             files[features] = translation.features
     _write(files)
     logger.info(
@@ -214,16 +215,16 @@ def _write(files: Mapping[Path, bytes]) -> None:
 
 def _check_kind(kind: str, target: Target) -> None:
     if kind not in target.kinds:
-        able = {name: other.system for name, other in TARGETS.items() if kind in other.kinds}
+        others = {name: other.system for name, other in TARGETS.items() if kind in other.kinds}
         raise ParameterError(
             f"{target.system} cannot express a {kind} ranker: export it to "
-            f"{' or '.join(able.values())} ({', '.join(f'--to {name}' for name in able)}), or "
+            f"{' or '.join(others.values())} ({', '.join(f'--to {name}' for name in others)}), or "
             f"train a {' or '.join(target.kinds)} one"
         )
 
 
 def _card_path(path: Path, ending: str) -> Path:
-    """Return where the card goes; refuse what cannot be written, or is neither model nor card."""
+    """Return the path of the card; reject paths that cannot be written, or have another file."""
     try:
         if path.is_dir():
             raise ParameterError(f"{path} is a folder, expected the name of a file")

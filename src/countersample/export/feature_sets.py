@@ -1,8 +1,8 @@
-"""Definitions of features for search engines, to be filled in: what a model asks for by name.
+"""Definitions of features for search engines, to be filled in.
 
-A ranker knows the names of its features, and not how an engine computes them. So each feature is
-defined as the value of the document's field of its name, which is to be replaced where it is
-something else: a match of the words of the query, a distance.
+A ranker has the names of its features, but not how an engine computes them. So each feature is
+defined as the value of the document's field of its name. Replace it if the feature is something
+else, such as a match of the words of the query or a distance.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENDING = ".features.json"
-INDEX = "MY_INDEX"  # which the user's own replaces
-PARAM = "keywords"  # what requests call the words of the query
+INDEX = "MY_INDEX"  # to be replaced by the user
+PARAM = "keywords"  # the name of the words of the query in requests
 _MOST_BYTES = 1 << 26
 
 
 def search_features(names: Sequence[str]) -> dict[str, Any]:
     """Return the body of ``POST _ltr/_featureset/NAME`` of Elasticsearch and OpenSearch.
 
-    It validates itself with a query before it is stored, so that a field that is not there is an
-    error at once. A document without the field does not match, which leaves its feature missing.
+    The engine validates it with a query before it stores it, so a missing field is an error at
+    once. A document without the field does not match, which leaves its feature missing.
     """
     features = [
         {
@@ -54,11 +54,11 @@ def search_features(names: Sequence[str]) -> dict[str, Any]:
 
 
 def solr_features(names: Sequence[str], store: str | None) -> list[dict[str, Any]]:
-    """Return what is uploaded to ``schema/feature-store`` of Solr."""
-    where = {} if store is None else {"store": store}
+    """Return the body of ``PUT schema/feature-store`` of Solr."""
+    place = {} if store is None else {"store": store}
     return [
         {
-            **where,
+            **place,
             "name": name,
             "class": "org.apache.solr.ltr.feature.FieldValueFeature",
             "params": {"field": name},
@@ -77,24 +77,23 @@ def link(file: str) -> str:
     return f"[{pages.escape_markdown(file)}]({quote(file)})"
 
 
-def is_kept(path: Path, definition: bytes) -> bool:
-    """Whether a definition is there already, and stays, as a person may have filled it in.
+def has_definition(path: Path, definition: bytes) -> bool:
+    """Return whether there is a definition already, which stays: a person may have filled it in.
 
-    One that does not have the features of this ranker is refused, for a model would ask for what is
-    not there.
+    A definition that lacks a feature of this ranker raises an error.
     """
     if is_folder(path):
         raise ParameterError(f"{path} is a folder, expected the name of a file")
     if not is_other(path):
         return False
-    wanted = names_of(json.loads(definition))
+    needed = names_of(json.loads(definition))
     try:
-        found = names_of(parse_json(read_at_most(path, _MOST_BYTES)))
+        defined = names_of(parse_json(read_at_most(path, _MOST_BYTES)))
     except (DataError, OSError, UnicodeDecodeError, ValueError):
-        found = []
-    lacking = [name for name in wanted if name not in set(found)]
-    if not found or lacking:
-        what = f"has no feature {lacking[0]!r}" if found else "is no definition of features"
+        defined = []
+    lacking = [name for name in needed if name not in set(defined)]
+    if not defined or lacking:
+        what = f"has no feature {lacking[0]!r}" if defined else "is no definition of features"
         raise ParameterError(
             f"{path}: {what}, expected one of the features of this ranker, for the model to be "
             "beside it: move it away, and it is written anew, or give the model another name"
@@ -103,11 +102,11 @@ def is_kept(path: Path, definition: bytes) -> bool:
 
 
 def names_of(definition: Any) -> list[str]:  # noqa: ANN401 (JSON)
-    """Return the names of the features of a definition; none where it is not one."""
-    if isinstance(definition, dict):  # of Elasticsearch and OpenSearch
+    """Return the names of the features of a definition; none if it is not a definition."""
+    if isinstance(definition, dict):  # Elasticsearch and OpenSearch
         inner = definition.get("featureset")
         definition = inner.get("features") if isinstance(inner, dict) else None
     if not isinstance(definition, list):
         return []
-    named = [each.get("name") for each in definition if isinstance(each, dict)]
-    return [name for name in named if isinstance(name, str)]
+    names = [each.get("name") for each in definition if isinstance(each, dict)]
+    return [name for name in names if isinstance(name, str)]

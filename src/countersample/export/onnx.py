@@ -99,7 +99,7 @@ def _model(spec: ModelSpecification) -> Any:  # noqa: ANN401 (onnx has no types)
 
 
 class _Graph:
-    """Nodes and constants under construction; each node's output is known by its name."""
+    """Nodes and constants under construction; each node's output has a name."""
 
     def __init__(self) -> None:
         self._onnx = need("onnx")
@@ -151,12 +151,12 @@ def _metadata(spec: ModelSpecification) -> dict[str, str]:
     how = "none" if spec.normalizer is None else f"{spec.normalizer.label}, inside the graph"
     if spec.is_by_query:
         how += ": call it with all items of one query"
-    known = {"kind": spec.kind, "normalization": how, "data_fingerprint": spec.fingerprint}
+    metadata = {"kind": spec.kind, "normalization": how, "data_fingerprint": spec.fingerprint}
     if spec.takes_missing:
-        known["missing_values"] = "NaN, taken care of inside the graph"
+        metadata["missing_values"] = "NaN, taken care of inside the graph"
     if spec.feature_names is not None:
-        known["feature_names"] = json.dumps(spec.feature_names, ensure_ascii=False)
-    return known
+        metadata["feature_names"] = json.dumps(spec.feature_names, ensure_ascii=False)
+    return metadata
 
 
 def _imputed(graph: _Graph, spec: ModelSpecification) -> str:

@@ -1,4 +1,4 @@
-"""Models of Solr's learning-to-rank module: what is uploaded to ``schema/model-store``.
+"""Models of Solr's learning-to-rank module: the body of ``PUT schema/model-store``.
 
 Solr computes in float32. It reads numbers of trees and normalizers as text, and weights of linear
 models and networks as JSON numbers, which have to have a point or an exponent.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SLACK = np.float32(1e-6)  # Solr adds it to the threshold of every node
 _LEAST = np.finfo(np.float32).smallest_normal
-_MOST_SHIFT = 126  # 2^−126 is the smallest normal float32
+_MAX_SHIFT = 126  # 2^−126 is the smallest normal float32
 
 _RELEASES = "Meant for the module ltr of Solr 9 and later."
 _FILL = (
@@ -135,15 +135,15 @@ def _layers(network: NetworkScorer, spec: ModelSpecification) -> list[dict[str, 
 
 def _trees(trees: TreesScorer, thresholds: Floats, names: Sequence[str]) -> list[dict[str, Any]]:
     def split(node: int, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-        found = {
+        node_values = {
             "feature": names[trees.feature[node]],
             "threshold": repr(float(thresholds[node])).replace("inf", "Infinity"),
             "left": left,
             "right": right,
         }
         if trees.missing_left is not None:
-            found["missing"] = "left" if trees.missing_left[node] else "right"
-        return found
+            node_values["missing"] = "left" if trees.missing_left[node] else "right"
+        return node_values
 
     roots = fold(trees, lambda node: {"value": repr(as_float32(trees.value[node]))}, split)
     return [{"weight": "1.0", "root": root} for root in roots]
@@ -172,10 +172,10 @@ def _thresholds(
 
 def _before_slack(thresholds: Floats, name: str) -> tuple[int, Floats]:
     """Return k, which is 0 if it can be, and t′ with float32(t′ + 10⁻⁶) = 2^k·t for each t."""
-    tiny = (np.abs(thresholds) < _LEAST) & (thresholds != 0)  # only such values are told otherwise
+    tiny = (np.abs(thresholds) < _LEAST) & (thresholds != 0)  # only such values go another way
     thresholds = np.where(tiny, np.where(thresholds < 0, -_LEAST, np.float32(0)), thresholds)
     room = 127 - int(np.frexp(np.abs(thresholds).max())[1])
-    for power in (0, *range(min(room, _MOST_SHIFT), 0, -1)):
+    for power in (0, *range(min(room, _MAX_SHIFT), 0, -1)):
         shifted = np.ldexp(thresholds, power)
         near = shifted - _SLACK
         tried = np.stack([near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)])

@@ -1,4 +1,8 @@
-"""What every target starts from, `ModelSpecification`, and what it comes to, `Translation`."""
+"""The input of every target, `ModelSpecification`, and its output, `Translation`.
+
+What systems cannot express of preprocessing (transforms, by query, missing values) is checked here,
+once for all of them.
+"""
 
 from __future__ import annotations
 
@@ -32,23 +36,23 @@ _NAME = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True, eq=False)
 class ModelSpecification:
-    """score = scorer(normalizer(imputer(x))): what is to be computed elsewhere, under which name.
+    """score = scorer(normalizer(imputer(x))): a ranker to be computed by another system.
 
     Attributes
     ----------
     system : str
-        Where it is going, as it is called in errors and in the card.
+        The other system, for errors and the card.
     name : str
-        Of the model, there.
+        The model's name there.
     file : str
-        The name of the file it is written to.
+        The name of the file.
     kind : {"linear", "neural", "boosted"}
-        A boosted ranker that has no tree is as good as a linear one, and is told as such.
+        A boosted ranker without a tree is exported as a linear one.
     scorer : Scorer
     normalizer : Normalizer or None
     feature_names : tuple of str, optional
     fingerprint : str
-        That of the data the ranker was trained on.
+        The fingerprint of the training data.
     imputer : Imputer or None
     """
 
@@ -73,7 +77,7 @@ class ModelSpecification:
         file: str,
         feature_names: Sequence[str] | None,
     ) -> ModelSpecification:
-        """Take what is served out of a fitted ranker; names that are given replace its own."""
+        """Return the specification of a fitted ranker; `feature_names` replace its own."""
         ranker._check_fitted()  # noqa: SLF001 (the same error everywhere)
         check_name(name, option="name")
         if isinstance(feature_names, str):
@@ -104,7 +108,7 @@ class ModelSpecification:
 
     @property
     def n_features(self) -> int:
-        """How many features it takes."""
+        """The number of features, without indicators."""
         return self.scorer.n_features if self.imputer is None else self.imputer.n_features
 
     @property
@@ -114,12 +118,12 @@ class ModelSpecification:
 
     @property
     def is_linear_with_missing(self) -> bool:
-        """Whether it is what trees were boosted from, where features were missing."""
+        """Whether it is the linear start of trees that were trained with missing features."""
         return isinstance(self.scorer, LinearScorer) and self.scorer.missing is not None
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """The names of what the scorer is given: the features and their indicators."""
+        """The names of the scorer's inputs: the features and their indicators."""
         if self.feature_names is None or self.imputer is None:
             return self.feature_names
         return self.imputer.names(self.feature_names)
@@ -136,9 +140,9 @@ class ModelSpecification:
 
     @property
     def names_by_item(self) -> tuple[str, ...]:
-        """The names by which a system that scores item by item knows features and indicators.
+        """The names of features and indicators for a system that scores item by item.
 
-        An indicator is a feature of its own there.
+        There an indicator is a feature of its own.
         """
         if self.is_by_query:
             raise ParameterError(
@@ -161,7 +165,7 @@ class ModelSpecification:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the features, for a system that knows them by name."""
+        """The names of the features, for a system that needs them."""
         if self.feature_names is None:
             raise ParameterError(
                 f"{self.system} knows features by name, and this ranker has none: give the "
@@ -172,7 +176,7 @@ class ModelSpecification:
 
     @property
     def trees_alone(self) -> TreesScorer:
-        """The trees, for a system that has nothing to add a linear part to them with."""
+        """The trees, for a system that cannot add a linear part to them."""
         if not isinstance(self.scorer, TreesScorer):
             raise TypeError(f"{self.kind} rankers have no trees")
         if self.scorer.base is not None:
@@ -185,15 +189,15 @@ class ModelSpecification:
 
     @property
     def ranges(self) -> list[tuple[float, float] | None]:
-        """(shift, scale) by feature; None where nothing is to be done.
+        """(shift, scale) per feature; None for a feature that is not normalised.
 
-        That is all features of a ranker that does not normalise, and those that were constant in
-        training: they count nothing, and the scorer's weights on them have to be 0 instead.
+        Those are all features of a ranker that does not normalise, and features that were constant
+        in training: the scorer's weights on them have to be 0.
         """
         if self.normalizer is None or self.normalizer.shift is None:
             return [None] * self.scorer.n_features
         self._check_no_transform(self.normalizer)
-        found: list[tuple[float, float] | None] = []
+        ranges: list[tuple[float, float] | None] = []
         scales = self.normalizer.scale or ()
         for index, (shift, scale) in enumerate(zip(self.normalizer.shift, scales, strict=True)):
             if scale > 0 and not 0 < as_float32(scale) < np.inf:
@@ -202,19 +206,19 @@ class ModelSpecification:
                     f"float32 can tell from 0 and from infinity, as {self.system} computes in "
                     "that: rescale that feature before training, or leave it out"
                 )
-            found.append((shift, scale) if scale > 0 else None)
-        return found
+            ranges.append((shift, scale) if scale > 0 else None)
+        return ranges
 
     def _check_no_transform(self, normalizer: Normalizer) -> None:
-        """Refuse what is done to features beside scaling."""
+        """Reject transforms of features before scaling."""
         numbers = normalizer.roots or normalizer.logs or normalizer.knots
         if numbers is None:
             return
         first, *others = (index for index, each in enumerate(numbers) if each)
         more = f" and {len(others):,} more" if others else ""
-        done = {"root": "square roots", "log": "logarithms", "quantile": "quantiles"}
+        names = {"root": "square roots", "log": "logarithms", "quantile": "quantiles"}
         raise ParameterError(
-            f"{self.system} cannot take the {done[normalizer.transform_name or 'root']} that this "
+            f"{self.system} cannot take the {names[normalizer.transform_name or 'root']} that this "
             f"ranker takes of feature {self.names_by_item[first]!r}{more} ({normalizer.label}): "
             "export to ONNX (--to onnx) or SQL (--to sql), or take them in your own pipeline and "
             "train on that with normalize='minmax', or train with normalize='minmax' or 'standard' "
@@ -222,19 +226,19 @@ class ModelSpecification:
         )
 
     def norms(self, minmax: Norm, standard: Norm) -> list[dict[str, Any] | None]:
-        """Return what one of both makes of (minimum, maximum) or (mean, deviation), by feature."""
+        """Return `minmax` of (minimum, maximum) or `standard` of (mean, deviation) per feature."""
         if self.normalizer is not None and self.normalizer.how != "standard":
             return [None if each is None else minmax(each[0], sum(each)) for each in self.ranges]
         return [None if each is None else standard(*each) for each in self.ranges]
 
     def weights_by_name(self, scorer: LinearScorer) -> dict[str, float]:
-        """Return the weight of each feature, as it comes after the norms."""
+        """Return the weight of each normalised feature."""
         weights = np.where(self.is_constant, 0, scorer.weights)
         return dict(zip(self.names_by_item, map(as_float32, weights), strict=True))
 
     @property
     def is_constant(self) -> NDArray[np.bool_]:
-        """Whether each feature was constant in training, so that it counts nothing."""
+        """Whether each feature was constant in training, so that it does not count."""
         if self.normalizer is None or self.normalizer.scale is None:
             return np.zeros(self.scorer.n_features, np.bool_)
         constant: NDArray[np.bool_] = np.array(self.normalizer.scale) == 0
@@ -242,7 +246,7 @@ class ModelSpecification:
 
     @property
     def limits(self) -> list[str]:
-        """What holds for every system that computes in float32, a sentence each."""
+        """The limits of every system that computes in float32, one sentence each."""
         digits = "scores differ from the ranker's in the last digits"
         limits = [f"{self.system} computes in float32, so {digits}."]
         if self.kind == "boosted" and self.normalizer is not None:
@@ -275,12 +279,12 @@ class Code:
 
 @dataclass(frozen=True)
 class Translation:
-    """A ranker in the format of another system, and what a person should know about it.
+    """A ranker in the format of another system, with the texts of its card.
 
     Attributes
     ----------
     content : bytes
-        What the file has.
+        The content of the file.
     loading : tuple of str and Code
         How to load it.
     features : bytes, optional
@@ -294,7 +298,7 @@ class Translation:
     loading: tuple[str | Code, ...]
     limits: tuple[str, ...]
     features: bytes | None = None
-    checked: str = "The file was written to the documented format; no server was asked."
+    checked: str = "It is written in the documented format and was not run in a server."
 
 
 def as_float32(value: float) -> float:
@@ -303,7 +307,7 @@ def as_float32(value: float) -> float:
 
 
 def check_name(name: str, *, option: str) -> None:
-    """Refuse a name that would need quoting in a request or a command."""
+    """Reject a name that would need quoting in a request or a command."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         what = {"name": "model", "feature_store": "feature store"}[option]
         raise ParameterError(

@@ -66,12 +66,11 @@ class Units:
         n_units = min(visits.n_sessions, MOST_GROUPS)
         unit = (np.arange(visits.n_sessions) % n_units)[rng.permutation(visits.n_sessions)]
         value = np.maximum(counts.value[visits.row], 1e-300)
-        times = np.ones(len(visits.query)) if visits.times is None else visits.times
         clicks = sparse.coo_array(
             (visits.value / value, (visits.row, unit[visits.clicking])), (len(counts), n_units)
         )
         sessions = sparse.coo_array(
-            (times, (visits.query, unit[visits.session])),
+            (np.ones(len(visits.query)), (visits.query, unit[visits.session])),
             (len(counts.query_ids), n_units),
         )
         draws = QueryDraws(np.ones(n_units, np.bool_), n, int(rng.integers(2**63)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from countersample.tuning import PathChoice
 
 N_FEATURES = 15  # the largest weights that are shown
-_ENGINES = ("duckdb", "polars", "pandas", "pyspark")
+_ENGINES = ("duckdb", "pyspark")
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "narwhals", "pyarrow")
 WITHHELD = (
     "Ask where the feature comes from that is named above. If it was computed from these clicks, "

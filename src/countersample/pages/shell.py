@@ -36,7 +36,7 @@ _PAGE = """<!doctype html>
 {body}
 </main>
 </div>
-{scripts}</body>
+</body>
 </html>
 """
 
@@ -49,8 +49,6 @@ def render_page(
     lead: str = "",
     contents: Mapping[str, str] | None = None,
     css: str = "",
-    data: str = "",
-    js: str = "",
 ) -> str:
     """Return a whole page.
 
@@ -65,11 +63,9 @@ def render_page(
         HTML below the title.
     contents : mapping of anchors to titles, optional
         The sections that a list beside the text leads to.
-    css, js : str
-        What this kind of page needs beside the common style. A policy in the page allows these
-        and nothing else.
-    data : str
-        JSON for the program, in an element with the id ``page-data``.
+    css : str
+        What this kind of page needs beside the common style. A policy in the page allows this
+        style, and no program.
 
     Examples
     --------
@@ -79,14 +75,8 @@ def render_page(
     True
     """
     style = files(__package__).joinpath("style.css").read_text("utf-8") + css
-    scripts = ""
-    if data:
-        safe = data.replace("<", "\\u003c")  # cannot end the element it stands in
-        scripts += f'<script type="application/json" id="page-data">{safe}</script>\n'
-    if js:
-        scripts += f"<script>{js}</script>\n"
     return _PAGE.format(
-        policy=_policy(style, js),
+        policy=_policy(style),
         title=escape(title),
         css=style,
         kind=escape(kind),
@@ -95,7 +85,6 @@ def render_page(
         layout=" beside" if contents else "",
         contents=_contents(contents) if contents else "",
         body="\n".join(part for part in content if part),
-        scripts=scripts,
     )
 
 
@@ -113,12 +102,10 @@ def _contents(contents: Mapping[str, str]) -> str:
     return f'<nav aria-label="Contents">\n<ul>\n{items}\n</ul>\n</nav>\n'
 
 
-def _policy(css: str, js: str) -> str:
-    """Return a policy that allows this style and this program, pictures in the page, no more."""
-    allowed = {"style-src": css, "script-src": js}
-    hashes = "".join(
-        f"{kind} 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'; "
-        for kind, text in allowed.items()
-        if text
+def _policy(css: str) -> str:
+    """Return a policy that allows this style and pictures in the page, and no more."""
+    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; "
+        "form-action 'none'"
     )
-    return f"default-src 'none'; img-src data:; {hashes}base-uri 'none'; form-action 'none'"

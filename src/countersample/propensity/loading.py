@@ -1,4 +1,4 @@
-"""Propensities of any kind, read from a file that says which it is."""
+"""Read propensities of any kind from a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from countersample.errors import DataError
 from countersample.propensity.contexts import KIND as BY_CONTEXT
 from countersample.propensity.contexts import ContextPropensities
 from countersample.propensity.curve import Propensities
-from countersample.propensity.saving import MOST_BYTES
+from countersample.propensity.saving import MAX_BYTES
 from countersample.propensity.trust import KIND as WITH_TRUST
 from countersample.propensity.trust import TrustPropensities
 
@@ -30,7 +30,7 @@ _KINDS: dict[str | None, type[Propensities | ContextPropensities | TrustPropensi
 def load_propensities(
     path: str | PathLike[str],
 ) -> Propensities | ContextPropensities | TrustPropensities:
-    """Read propensities that `save` wrote, of whichever kind they are.
+    """Read propensities of any kind that `save` wrote.
 
     Examples
     --------
@@ -43,11 +43,11 @@ def load_propensities(
     array([1. , 0.5])
     """
     with reading(path, "not propensities in JSON ({})", ValueError):
-        kept = parse_json(read_at_most(Path(path), MOST_BYTES))
-        kind = kept.get("kind") if isinstance(kept, dict) else None
+        values = parse_json(read_at_most(Path(path), MAX_BYTES))
+        kind = values.get("kind") if isinstance(values, dict) else None
         if not (kind is None or isinstance(kind, str)) or kind not in _KINDS:
             raise DataError(
                 f"propensities of the kind {reprlib.repr(kind)}, which this release does not know: "
                 "read them with the release that wrote them"
             )
-        return _KINDS[kind].from_dict(kept)
+        return _KINDS[kind].from_dict(values)

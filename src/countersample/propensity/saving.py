@@ -1,4 +1,4 @@
-"""Propensities in files: JSON, with the number of its format."""
+"""Propensities in JSON files, with a version. The classes check the values on construction."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from os import PathLike
 
 SCHEMA_VERSION = 1
-MOST_BYTES = 2**28  # of a file: a million positions take 100 MB
+MAX_BYTES = 2**28  # of a file: a million positions take 100 MB
 
 
 class Saved:
-    """What has plain values: `save` writes them, and `load` reads them again."""
+    """A class with plain values: `save` writes them, and `load` reads them again."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         raise NotImplementedError
 
     @classmethod
-    def from_dict(cls, kept: dict[str, Any]) -> Self:
-        """Return what `to_dict` gave these values of."""
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the object that `to_dict` wrote."""
         raise NotImplementedError
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -40,29 +40,29 @@ class Saved:
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read what `save` wrote."""
         with reading(path, "not propensities in JSON ({})", ValueError):
-            return cls.from_dict(parse_json(read_at_most(Path(path), MOST_BYTES)))
+            return cls.from_dict(parse_json(read_at_most(Path(path), MAX_BYTES)))
 
 
-def entries(kept: dict[str, Any], names: tuple[str, ...], kind: str | None = None) -> list[Any]:
-    """Return the entries of these names; refuse another format, or another kind of propensities."""
+def entries(values: dict[str, Any], names: tuple[str, ...], kind: str | None = None) -> list[Any]:
+    """Return the entries of these names; reject another version or another kind of propensities."""
     try:
-        version, found = kept["schema_version"], kept.get("kind")
+        version, saved_kind = values["schema_version"], values.get("kind")
         if version != SCHEMA_VERSION:
             raise DataError(
                 f"propensities of schema version {reprlib.repr(version)}, expected "
                 f"{SCHEMA_VERSION}: read them with the release that wrote them"
             )
-        if found != kind:
+        if saved_kind != kind:
             raise DataError(
-                f"propensities {_told(found)}, expected those "
-                f"{_told(kind)}: read them with load_propensities"
+                f"propensities {_describe(saved_kind)}, expected those {_describe(kind)}: read "
+                "them with load_propensities"
             )
-        return [kept[name] for name in names]
+        return [values[name] for name in names]
     except (LookupError, TypeError, AttributeError) as error:
         raise DataError(f"not propensities of this package: no entry {error}") from error
 
 
-def _told(kind: object) -> str:
+def _describe(kind: object) -> str:
     if kind is None:
         return "of positions alone"
     return kind if isinstance(kind, str) else reprlib.repr(kind)

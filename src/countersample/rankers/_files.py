@@ -1,4 +1,4 @@
-"""A ranker as one JSON file: written whole, checked before it is trusted, never executed."""
+"""A ranker as one JSON file: written atomically, checked when it is read, never executed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from countersample._files import atomic_path
 from countersample._json import parse_json
+from countersample._schemas import check_schema
 from countersample._version import __version__
-from countersample.data._saved_normalizer import WITH_TRANSFORMS as FIRST_WITH_TRANSFORMS
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.objectives import Loss, Objective
 
@@ -24,23 +25,28 @@ if TYPE_CHECKING:
     from os import PathLike
 
 FORMAT = "countersample-ranker"
-VERSION = 3
-# The version of those that take missing values or columns of tables, or transform features, which
-# releases before would misread.
-WITH_MORE = 4
+VERSION = 1
 BEGINNING = f'{{"format": "{FORMAT}"'.encode()  # of every such file
 
 
-# Endings of files that are something else, which a ranker under such a name would be taken for.
-_OF_EXPORTS = (".onnx",)
-_OF_OTHERS = (
+# Endings of other files, which a ranker of such a name would be taken for.
+_EXPORT_ENDINGS = (".onnx",)
+_OTHER_ENDINGS = (
     ".csv", ".feather", ".gz", ".html", ".joblib", ".jsonl", ".md", ".ndjson", ".parquet",
     ".pickle", ".pkl", ".pq", ".pt", ".pth", ".safetensors", ".sql", ".tsv", ".ubj", ".xml", ".zip",
 )  # fmt: skip
 
 
+class FileSchema(msgspec.Struct):
+    """A ranker file: the ranker is beside the checksum of its text."""
+
+    version: int
+    checksum: str
+    ranker: dict[str, Any]
+
+
 def check_name(path: str | PathLike[str]) -> None:
-    """Refuse a name that says that a ranker's file is something else than JSON.
+    """Reject a name with the ending of another format than JSON.
 
     Examples
     --------
@@ -49,13 +55,13 @@ def check_name(path: str | PathLike[str]) -> None:
     """
     path = Path(path)
     ending = path.suffix.lower()
-    if ending in _OF_EXPORTS:
+    if ending in _EXPORT_ENDINGS:
         raise ParameterError(
             f"{path}: a ranker is written as JSON, and {ending} is what export writes: write it to "
             f"{path.with_suffix('.json')}, then: countersample export {path.with_suffix('.json')} "
             f"--to {ending[1:]} -o {path}"
         )
-    if ending in _OF_OTHERS:
+    if ending in _OTHER_ENDINGS:
         raise ParameterError(
             f"{path}: a ranker is written as JSON, expected a name such as "
             f"{path.with_suffix('.json')}"
@@ -63,8 +69,8 @@ def check_name(path: str | PathLike[str]) -> None:
 
 
 def versions(*libraries: str) -> dict[str, str]:
-    """Return the versions of what rankers are made with, and of these libraries."""
-    import sklearn  # noqa: PLC0415 (takes a second, and reading does without)
+    """Return the versions of Python, of the libraries that rankers use, and of these libraries."""
+    import sklearn  # noqa: PLC0415 (takes a second to import, and is not needed to read a file)
 
     return {
         "countersample": __version__,
@@ -75,28 +81,16 @@ def versions(*libraries: str) -> dict[str, str]:
 
 
 def write_ranker(path: str | PathLike[str], content: Mapping[str, Any]) -> None:
-    """Write plain values, with the versions of what made them and a checksum, atomically."""
+    """Write plain values, with the versions of the libraries and a checksum, atomically."""
     check_name(path)
     text = _as_text({"written_by": versions(), **content})
-    header = {"format": FORMAT, "version": version_of(content), "checksum": _checksum(text)}
+    header = {"format": FORMAT, "version": VERSION, "checksum": _checksum(text)}
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n", "utf-8")
 
 
-def version_of(content: Mapping[str, Any]) -> int:
-    """Return the number of the format that these values need."""
-    normalizer = content.get("normalizer")
-    has_more = (
-        content.get("imputer") is not None
-        or content.get("encoder") is not None
-        or "missing_left" in content.get("learned", {}).get("scorer", {})
-        or (normalizer is not None and normalizer["version"] >= FIRST_WITH_TRANSFORMS)
-    )
-    return WITH_MORE if has_more else VERSION
-
-
 def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the values that `write_ranker` wrote; any other file is a DataError."""
+    """Return the values that `write_ranker` wrote; any other file raises DataError."""
     path = Path(path)
     try:
         with path.open("rb") as file:
@@ -107,24 +101,22 @@ def read_ranker(path: str | PathLike[str]) -> dict[str, Any]:
     if begin != BEGINNING:
         raise DataError(f"{path}: not a ranker file, expected one written by a ranker's save")
     try:
-        kept = parse_json(begin + rest)
-        version, content = kept["version"], dict(kept["ranker"])
-        is_whole = kept["checksum"] == _checksum(_as_text(content))
-    except (ValueError, KeyError, TypeError) as error:
+        saved = check_schema(parse_json(begin + rest), FileSchema, "the file")
+    except DataError as error:
         raise DataError(f"{path}: a damaged ranker file ({error}): save it again") from error
-    if type(version) is not int or version not in (VERSION, WITH_MORE):
+    if saved.version != VERSION:
         raise DataError(
-            f"{path}: of format version {version}, expected {VERSION} or {WITH_MORE}: read it with "
-            "the release that wrote it"
+            f"{path}: has the format version {saved.version}, expected {VERSION}: read it with the "
+            "release that wrote it"
         )
-    if not is_whole:
+    if saved.checksum != _checksum(_as_text(saved.ranker)):
         raise DataError(f"{path}: a damaged ranker file (it was changed): save it again")
-    return content
+    return saved.ranker
 
 
 @contextmanager
 def readable(path: str | PathLike[str]) -> Iterator[None]:
-    """Say in errors raised within that the file is whole, but has no ranker of this release."""
+    """Name the file in errors raised within: it is whole, but has no ranker of this release."""
     try:
         yield
     except (CounterSampleError, TypeError) as error:  # an unknown parameter is a TypeError

@@ -1,14 +1,15 @@
-"""What a ranker's file says, checked before it scores: its parts have to fit together."""
+"""The content of a ranker file: its schema, and the scorer in it."""
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
-from countersample._params import number, whole_number
+from countersample._schemas import Figure, NotNegative, PositiveCount, check_schema
 from countersample.data.encoding import FeatureEncoder
 from countersample.data.imputing import Imputer
 from countersample.data.normalize import Normalizer
@@ -23,12 +24,96 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.scorers import Scorer
 
+Part = TypeVar("Part")
+OptionalText = str | UnsetType
+
+
+class GainSchema(msgspec.Struct):
+    """The estimated gain, as the model card reports it."""
+
+    metric: str
+    per: str
+    relative: Figure
+    confidence: Figure
+    relative_low: Figure
+    relative_high: Figure
+    new: Figure
+    logged: Figure
+
+
+class LogSchema(msgspec.Struct):
+    """The log of the training clicks."""
+
+    file: OptionalText = UNSET
+    last_day: OptionalText = UNSET
+    impressions: Figure | None = None
+    clicks: Figure | None = None
+    sessions: Figure | None = None
+
+
+class PreviousSchema(msgspec.Struct):
+    """The training before a warm start."""
+
+    n_clicks: NotNegative
+    updates: PositiveCount
+
+
+class ProvenanceSchema(msgspec.Struct):
+    """The training data and the verdict of a ranker."""
+
+    n_clicks: Figure
+    n_items: Figure
+    mean_weight: Figure
+    max_weight: Figure
+    choice: OptionalText = UNSET
+    data: OptionalText = UNSET
+    propensities: OptionalText = UNSET
+    verdict: OptionalText = UNSET
+    warnings: list[str] | UnsetType = UNSET
+    versions: dict[str, str] | UnsetType = UNSET
+    log: LogSchema | UnsetType = UNSET
+    gain: GainSchema | UnsetType = UNSET
+    previous: PreviousSchema | UnsetType = UNSET
+
+
+class StatisticsSchema(msgspec.Struct):
+    """Attributes of every fitted ranker."""
+
+    n_features_in_: PositiveCount
+    n_queries_: PositiveCount
+    fingerprint_: str
+    provenance_: ProvenanceSchema
+
+
+class RankerSchema(msgspec.Struct):
+    """The content of a ranker file.
+
+    Each scorer, normalizer, imputer and encoder has a schema of its own; ``learned`` and ``params``
+    are checked by the class of the ranker.
+    """
+
+    kind: str
+    params: dict[str, Any]
+    statistics: StatisticsSchema
+    feature_names: list[str] | None
+    normalizer: dict[str, Any] | None
+    learned: dict[str, Any]
+    imputer: dict[str, Any] | None = None
+    encoder: Any = None
+
+
+def check_content(content: Mapping[str, Any]) -> None:
+    """Reject content of a file that `save` never writes, up to the parts with their own checks."""
+    provenance = check_schema(content, RankerSchema, "the ranker").statistics.provenance_
+    if provenance.verdict is not UNSET and provenance.warnings is UNSET:
+        raise DataError("the ranker has a verdict without warnings, expected a list of them")
+
 
 @dataclass(frozen=True)
 class SavedScorer:
-    """What serves of a ranker's file: it scores and ranks datasets as the ranker does, to the bit.
+    """The scorer of a ranker file: it scores and ranks datasets as the ranker does, to the bit.
 
-    It needs nothing of scikit-learn, which takes a second to import.
+    It does without scikit-learn, which takes a second to import.
     """
 
     scorer: Scorer
@@ -40,14 +125,17 @@ class SavedScorer:
 
     @classmethod
     def of(cls, content: Mapping[str, Any], scorer_type: type[Scorer]) -> SavedScorer:
-        """Take what serves out of a file's content; whatever is not as `save` writes is refused."""
-        kept, names = entry(content, "normalizer"), entry(content, "feature_names")
-        n_features = entry(entry(content, "statistics"), "n_features_in_")
-        whole_number("n_features_in_", n_features, least=1)
-        scorer = scorer_type.from_dict(entry(entry(content, "learned"), "scorer"))
-        normalizer = None if kept is None else Normalizer.from_dict(kept)
-        filling = content.get("imputer")
-        imputer = None if filling is None else Imputer.from_dict(filling)
+        """Return the scorer in a file's content; content that `save` never writes is rejected."""
+        check_content(content)
+        n_features = content["statistics"]["n_features_in_"]
+        if "scorer" not in content["learned"]:
+            raise DataError("the ranker has no learned.scorer, expected one")
+        scorer = scorer_type.from_dict(content["learned"]["scorer"])
+        parts = {"imputer": None, "encoder": None} | dict(content)
+        normalizer = _restore(Normalizer.from_dict, parts["normalizer"])
+        imputer = _restore(Imputer.from_dict, parts["imputer"])
+        encoder = _restore(FeatureEncoder.from_dict, parts["encoder"])
+        names = None if content["feature_names"] is None else tuple(content["feature_names"])
         n_outputs = n_features if imputer is None else imputer.n_outputs
         counts = {"scorer": (scorer.n_features, n_outputs)}
         if imputer is not None:
@@ -55,17 +143,12 @@ class SavedScorer:
         if normalizer is not None:
             counts["normalizer"] = normalizer.n_features, n_outputs
         if names is not None:
-            texts("feature_names", names)
             counts["list of feature names"] = len(names), n_features
         for part, (count, expected) in counts.items():
             if count != expected:
                 raise DataError(f"its {part} is for {count} features, expected {expected}")
-        names = None if names is None else tuple(names)
-        encoder = None
-        if content.get("encoder") is not None:
-            encoder = FeatureEncoder.from_dict(content["encoder"])
-            if encoder.feature_names != names:
-                raise DataError("its encoder makes other features than those that it names")
+        if encoder is not None and encoder.feature_names != names:
+            raise DataError("its encoder makes other features than those that it names")
         return cls(scorer, normalizer, n_features, names, imputer, encoder)
 
     def predict(self, dataset: RankingDataset) -> Floats:
@@ -75,8 +158,9 @@ class SavedScorer:
 
     def scores(self, features: Any, offsets: Ints) -> Floats:  # noqa: ANN401 (array or codes)
         """Return the score of each row of features; the rows of a query are side by side."""
-        is_taken = takes_missing(self.scorer, self.imputer)
-        tables.check_missing(features, self.feature_names, takes_missing=is_taken)
+        tables.check_missing(
+            features, self.feature_names, takes_missing=takes_missing(self.scorer, self.imputer)
+        )
         return scores_by(self.scorer, self.normalizer, self.imputer, features, offsets)
 
     def rank(self, dataset: RankingDataset) -> Ints:
@@ -84,8 +168,12 @@ class SavedScorer:
         return ranks_of(self.predict(dataset), dataset.offsets)
 
 
+def _restore(from_dict: Callable[[Any], Part], values: Any) -> Part | None:  # noqa: ANN401 (JSON)
+    return None if values is None else from_dict(values)
+
+
 def takes_missing(scorer: Scorer, imputer: Imputer | None) -> bool:
-    """Tell whether features may be missing: they are filled in, or the scorer's trees take them."""
+    """Return whether features may be missing: an imputer fills them in, or trees take them."""
     return imputer is not None or getattr(scorer, "missing_left", None) is not None
 
 
@@ -97,7 +185,7 @@ def scores_by(
     offsets: Ints,
 ) -> Floats:
     """Return scorer(normalizer(imputer(x))) of each row, float64 (n_rows,); all are finite."""
-    with np.errstate(over="ignore", invalid="ignore"):  # told below
+    with np.errstate(over="ignore", invalid="ignore"):  # reported below
         if imputer is not None:
             features = imputer.features(features)
         if normalizer is not None:
@@ -110,89 +198,3 @@ def scores_by(
             "its features, or the ranker's weights, are too large to be multiplied"
         )
     return scores
-
-
-def entry(values: Any, name: str) -> Any:  # noqa: ANN401 (JSON)
-    """Return the entry of this name."""
-    if not isinstance(values, dict) or name not in values:
-        raise DataError(f"it has no entry {name}")
-    return values[name]
-
-
-def text(name: str, value: object) -> None:
-    """Refuse what is not text."""
-    _check(name, value, isinstance(value, str), "text")
-
-
-def texts(name: str, value: object) -> None:
-    """Refuse what is not a list of texts."""
-    good = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
-    _check(name, value, good, "a list of texts")
-
-
-def _texts_by_name(name: str, value: object) -> None:
-    good = isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
-    _check(name, value, good, "texts by name")
-
-
-def _figure(name: str, value: object) -> None:
-    """Refuse what is not a number; a file may say that one is not known, or infinite."""
-    good = isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
-    _check(name, value, good, "a number")
-
-
-def _figures(*, texts: tuple[str, ...], figures: tuple[str, ...]) -> Callable[[str, Any], None]:
-    """Return a check of an object that has these texts and numbers."""
-
-    def check(name: str, value: object) -> None:
-        _check(name, value, isinstance(value, dict), "an object")
-        for each in (*texts, *figures):
-            (text if each in texts else _figure)(f"{each} of {name}", entry(value, each))
-
-    return check
-
-
-def _log(name: str, value: object) -> None:
-    _check(name, value, isinstance(value, dict), "an object")
-    for each, said in value.items():  # type: ignore[attr-defined] # checked
-        if each in {"file", "last_day"}:
-            text(f"{each} of {name}", said)
-        elif said is not None:
-            _figure(f"{each} of {name}", said)
-
-
-def _previous(name: str, value: object) -> None:
-    _check(name, value, isinstance(value, dict), "an object")
-    number(f"n_clicks of {name}", entry(value, "n_clicks"), least=0)
-    whole_number(f"updates of {name}", entry(value, "updates"), least=1)
-
-
-_NEEDED = ("n_clicks", "n_items", "mean_weight", "max_weight")
-_PROVENANCE: dict[str, Callable[[str, Any], None]] = {
-    **dict.fromkeys(_NEEDED, _figure),
-    **dict.fromkeys(("choice", "data", "propensities", "verdict"), text),
-    "versions": _texts_by_name,
-    "log": _log,
-    "gain": _figures(
-        texts=("metric", "per"),
-        figures=("relative", "confidence", "relative_low", "relative_high", "new", "logged"),
-    ),
-    "warnings": texts,
-    "previous": _previous,
-}
-
-
-def provenance(name: str, value: object) -> None:
-    """Refuse an origin that a model card could not tell."""
-    _check(name, value, isinstance(value, dict), "an object")
-    needed = (*_NEEDED, *(["warnings"] if "verdict" in value else []))  # type: ignore[operator] # checked
-    for each in needed:
-        entry(value, each)
-    for each, check in _PROVENANCE.items():
-        if each in value:  # type: ignore[operator] # checked
-            check(f"{each} of {name}", entry(value, each))
-
-
-def _check(name: str, value: object, is_good: bool, expected: str) -> None:
-    if not is_good:
-        raise DataError(f"{name} is {reprlib.repr(value)}, expected {expected}")

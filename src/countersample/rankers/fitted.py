@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import reprlib
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -13,22 +12,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countersample._logging import get_logger
-from countersample._params import whole_number
 from countersample.data import RankingDataset
-from countersample.data.imputing import METHODS, REFUSE
+from countersample.data.imputing import REFUSE
 from countersample.data.rows import rows_of
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.ranking import rank_values, ranks_of
 from countersample.rankers import _tables as tables
 from countersample.rankers._files import read_ranker, readable, write_ranker
-from countersample.rankers._saved import (
-    SavedScorer,
-    entry,
-    provenance,
-    scores_by,
-    takes_missing,
-    text,
-)
+from countersample.rankers._saved import SavedScorer, scores_by, takes_missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,15 +39,8 @@ if TYPE_CHECKING:
 
 _CHECKS = {"dtype": np.float32, "order": "C", "ensure_all_finite": False}  # finite: by ourselves
 
-# What a file keeps of every fitted ranker, beside its parameters, its normalizer, feature names.
-_STATISTICS: dict[str, Check] = {
-    "n_features_in_": partial(whole_number, least=1),
-    "n_queries_": partial(whole_number, least=1),
-    "fingerprint_": text,
-    "provenance_": provenance,
-}
-# Parameters that files of before do not have: left out where they are as those rankers were trained
-_NEWER = {"impute": METHODS[0], "feature_transform": None, "warm_start": False}
+# Attributes of every fitted ranker in its file, beside parameters, normalizer and feature names.
+_STATISTICS = ("n_features_in_", "n_queries_", "fingerprint_", "provenance_")
 logger = get_logger(__name__)
 
 
@@ -266,7 +250,6 @@ class FittedRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no t
         params = self.get_params()
         if isinstance(self.random_state, np.random.Generator):
             params["random_state"] = None
-        params = {k: v for k, v in params.items() if k not in _NEWER or v != _NEWER[k]}
         content = {
             "kind": self.kind,
             "params": params,
@@ -299,22 +282,21 @@ class FittedRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no t
         return cls._of(content, path)
 
     def _restore(self, kept: Mapping[str, Any]) -> None:
-        """Set what a file keeps as learned, beside the scorer."""
-        older = {"start": "zero"}  # what files of before had no word for
+        """Set the learned attributes of a file, beside the scorer."""
         for name, check in self._learned.items():
-            value = entry(older | dict(kept), name.rstrip("_"))
+            if name.rstrip("_") not in kept:
+                raise DataError(f"the ranker has no learned.{name.rstrip('_')}, expected one")
+            value = kept[name.rstrip("_")]
             check(name, value)
             setattr(self, name, value)
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], path: str | PathLike[str]) -> Self:
         with readable(path):
-            ranker = cls(**entry(content, "params"))
             saved = SavedScorer.of(content, cls._scorer_type)
-            for name, check in _STATISTICS.items():
-                value = entry(content["statistics"], name)
-                check(name, value)
-                setattr(ranker, name, value)
+            ranker = cls(**content["params"])
+            for name in _STATISTICS:
+                setattr(ranker, name, content["statistics"][name])
             ranker._remember_features(saved.n_features, saved.feature_names)
             ranker.normalizer_, ranker.scorer_ = saved.normalizer, saved.scorer
             ranker.imputer_ = saved.imputer

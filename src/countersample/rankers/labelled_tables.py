@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.clicks.impressions.engines import Pandas
-from countersample.clicks.impressions.files import find_files
+from countersample.clicks.impressions.files import open_tables
 from countersample.data import RankingDataset
 from countersample.data.arrow_values import as_floats
 from countersample.data.frames import check_column
@@ -26,8 +24,7 @@ _LABEL = "label"
 def read_labelled(serving: SavedScorer, path: str | PathLike[str]) -> RankingDataset:
     """Read a table with a column ``label`` and the ranker's features, in memory."""
     source = str(path)
-    with ExitStack() as cleanup, Pandas.explained(source):
-        files = find_files(source).unpacked(Pandas.unpacks, cleanup)
+    with open_tables(source) as files:
         categories = [] if serving.encoder is None else serving.encoder.categories
         table = files.format.read(files, as_text=categories)
         reading = TableReading.of(serving, table.column_names, None, None)

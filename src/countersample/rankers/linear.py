@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from countersample._params import choice, number
+from countersample._schemas import Finite, check_schema
 from countersample.data.scoring import linear_scores
 from countersample.data.transforms import CANDIDATES
 from countersample.errors import DataError, ParameterError
@@ -16,7 +17,6 @@ from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.rankers._parameters import COUNT, LEAST_PROPENSITY, either, yes_or_no
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import LinearScorer
-from countersample.scorers._checks import numbers
 from countersample.training import TrainingOptions, train
 from countersample.tuning import TEMPERS, Contender, choose_by, follow_paths, number_of_steps
 from countersample.tuning.paths import FIRST_DISTANCE
@@ -42,6 +42,10 @@ def _as_option(name: str, value: Any) -> None:  # noqa: ANN401 (anything)
     """Have it checked as an option of training; None is the default there."""
     if value is not None:
         TrainingOptions(**{name: value})
+
+
+def _check_weights(name: str, value: object) -> None:
+    check_schema(value, list[Finite], name)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -151,8 +155,8 @@ class CounterSampleRanker(ClickRanker):
     _scorer_type: ClassVar[type[Scorer]] = LinearScorer
     _takes_scale: ClassVar[bool] = True
     _learned: ClassVar[Mapping[str, Check]] = {
-        "coef_": numbers,
-        "average_coef_": numbers,
+        "coef_": _check_weights,
+        "average_coef_": _check_weights,
         "learning_rate_": either(None, check=number, above=0),
         "clip_": LEAST_PROPENSITY,
         "n_steps_": COUNT,
@@ -366,7 +370,7 @@ class CounterSampleRanker(ClickRanker):
 
     def _restore(self, kept: Mapping[str, Any]) -> None:
         super()._restore(kept)
-        self.weights_ = numbers("weights", kept["scorer"]["weights"])
+        self.weights_ = np.array(kept["scorer"]["weights"], np.float64)
         self.coef_, self.average_coef_ = np.array(self.coef_), np.array(self.average_coef_)
         for name in ("coef_", "average_coef_"):
             if getattr(self, name).shape != self.weights_.shape:

@@ -1,4 +1,4 @@
-"""Rankers of any kind from their files: to train on with scikit-learn, or to score only."""
+"""Read rankers of any kind from their files, to train further or only to score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from countersample.rankers.base import ClickRanker
 
-# Where the class of each kind is. To score, none of them needs the library it was trained with.
+# The class of each kind. None of them needs the library of its training to score.
 KINDS = {
     "linear": ("countersample.rankers.linear", "CounterSampleRanker"),
     "neural": ("countersample.torch.ranker", "NeuralRanker"),
@@ -56,14 +56,14 @@ def load_ranker(path: str | PathLike[str]) -> ClickRanker:
 
 
 def load_scorer(path: str | PathLike[str]) -> SavedScorer:
-    """Read what serves of a ranker's file; errors are those of `load_ranker`."""
+    """Read the scorer of a ranker file; errors are the same as in `load_ranker`."""
     kind, content = _read(path)
     with readable(path):
         return SavedScorer.of(content, _SCORERS[kind])
 
 
 def _read(path: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
-    """Return the kind of the ranker in a file, and what the file has."""
+    """Return the kind of the ranker in a file, and the content."""
     content = read_ranker(path)
     kind = content.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:

@@ -7,8 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from countersample._files import atomic_path, temporary_folder
-from countersample.clicks.impressions.engines import Pandas
-from countersample.clicks.impressions.files import find_files
+from countersample.clicks.impressions.files import open_tables
 from countersample.errors import DataError, ParameterError
 from countersample.rankers.grouping import grouped
 from countersample.rankers.serving import NotTogetherError, TableReading, rank_batches
@@ -52,8 +51,7 @@ def rank_file(
     top : int, optional
         How many items of each query are written, the best first; by default all, in their order.
     """
-    with ExitStack() as cleanup, Pandas.explained(source):
-        files = find_files(source).unpacked(Pandas.unpacks, cleanup)
+    with open_tables(source) as files, ExitStack() as cleanup:
         names = files.format.names(files)
         if not names:
             raise DataError("has no rows, expected at least one")

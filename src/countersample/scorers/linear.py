@@ -5,16 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
+from countersample._schemas import Finite, check_schema
 from countersample.data.columns import row_blocks
 from countersample.data.scoring import linear_scores
-from countersample.scorers._checks import check_width, entry, numbers
+from countersample.scorers._checks import check_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+
+class LinearSchema(msgspec.Struct):
+    """A linear scorer in a file."""
+
+    weights: list[Finite]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +33,8 @@ class LinearScorer:
     ----------
     weights : float64 (n_features,)
     missing : float64 (n_features,), optional
-        What a feature that is missing (NaN) adds in place of w·x, where trees are boosted from it;
-        None where features are filled in before.
+        What a missing feature (NaN) adds in place of w·x, if trees are boosted from this scorer;
+        None if features are filled in before.
 
     Examples
     --------
@@ -41,7 +49,7 @@ class LinearScorer:
 
     @property
     def n_features(self) -> int:
-        """How many features it takes."""
+        """The number of features."""
         return len(self.weights)
 
     def predict(self, features: Any) -> NDArray[np.float64]:  # noqa: ANN401 (array or codes)
@@ -53,7 +61,7 @@ class LinearScorer:
             )
             return by_codes
         scores = np.empty(len(features))
-        for rows in row_blocks(features):  # what is multiplied is copied to float64
+        for rows in row_blocks(features):  # the product copies to float64
             block = features[rows]
             scores[rows] = (block if self.missing is None else np.nan_to_num(block)) @ self.weights
             if self.missing is not None:
@@ -61,18 +69,18 @@ class LinearScorer:
         return scores
 
     def arranged(self, order: NDArray[np.int64]) -> LinearScorer:
-        """Return the scorer of other features: `order` says which each was, −1 if it is new.
+        """Return the scorer of other features: `order` has their old indices, −1 for a new one.
 
-        What is new weighs nothing.
+        A new feature has the weight 0.
         """
         missing = None if self.missing is None else np.where(order >= 0, self.missing[order], 0.0)
         return LinearScorer(np.where(order >= 0, self.weights[order], 0.0), missing)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON keeps exactly."""
+        """Return plain values that JSON stores exactly."""
         return {"weights": self.weights.tolist()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LinearScorer:
-        """Make the scorer that `to_dict` wrote."""
-        return cls(numbers("weights", entry(values, "weights")))
+        """Return the scorer that `to_dict` wrote."""
+        return cls(np.array(check_schema(values, LinearSchema, "a scorer").weights, np.float64))

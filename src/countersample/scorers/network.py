@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 
+from countersample._schemas import Float32, check_schema
 from countersample.data.columns import row_blocks
 from countersample.errors import DataError
-from countersample.scorers._checks import check_width, entry, numbers
+from countersample.scorers._checks import check_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +21,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Matrix = NDArray[np.float32]
+
+
+class NetworkSchema(msgspec.Struct):
+    """A network in a file: the weights and biases of each layer."""
+
+    weights: Annotated[list[list[list[Float32]]], msgspec.Meta(min_length=1)]
+    biases: Annotated[list[list[Float32]], msgspec.Meta(min_length=1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +61,12 @@ class NetworkScorer:
         if [matrix.shape for matrix in self.weights] != shapes or widths[-1] != 1:
             raise DataError(
                 f"layers of a network have shapes {[m.shape for m in self.weights]}, expected each "
-                "to take what the one before gives, and the last to give one score"
+                "to fit the output of the one before, and one output of the last"
             )
 
     @property
     def n_features(self) -> int:
-        """How many features it takes."""
+        """The number of features."""
         return int(self.weights[0].shape[1])
 
     def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -105,15 +115,15 @@ class NetworkScorer:
         return NetworkScorer(tuple(weights), (*biases, self.biases[-1]))
 
     def arranged(self, order: NDArray[np.int64]) -> NetworkScorer:
-        """Return the scorer of other features: `order` says which each was, −1 if it is new.
+        """Return the scorer of other features: `order` has their old indices, −1 for a new one.
 
-        What is new weighs nothing.
+        A new feature has the weight 0.
         """
         first = np.where(order >= 0, self.weights[0][:, order], np.float32(0))
         return NetworkScorer((np.ascontiguousarray(first), *self.weights[1:]), self.biases)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON keeps exactly."""
+        """Return plain values that JSON stores exactly."""
         return {
             "weights": [matrix.tolist() for matrix in self.weights],
             "biases": [bias.tolist() for bias in self.biases],
@@ -121,16 +131,17 @@ class NetworkScorer:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkScorer:
-        """Make the scorer that `to_dict` wrote."""
-        weights, biases = (_layers(values, name, ndim) for name, ndim in _PARTS.items())
-        return cls(weights, biases)
+        """Return the scorer that `to_dict` wrote."""
+        layers = check_schema(values, NetworkSchema, "a scorer")
+        return cls(
+            tuple(_as_matrix(rows) for rows in layers.weights),
+            tuple(np.array(bias, np.float32) for bias in layers.biases),
+        )
 
 
-_PARTS = {"weights": 2, "biases": 1}  # and the dimensions of one layer's
-
-
-def _layers(values: Mapping[str, Any], name: str, ndim: int) -> tuple[Matrix, ...]:
-    layers = entry(values, name)
-    if not isinstance(layers, list) or not layers:
-        raise DataError(f"{name} of a network are not a list, expected those of each layer")
-    return tuple(numbers(name, each, np.float32, ndim=ndim) for each in layers)
+def _as_matrix(rows: list[list[float]]) -> Matrix:
+    if len({len(row) for row in rows}) != 1:
+        raise DataError(
+            f"weights of a scorer are {reprlib.repr(rows)}, expected rows of equal length"
+        )
+    return np.array(rows, np.float32)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 
+from countersample._schemas import Finite, check_schema
 from countersample.errors import DataError
-from countersample.scorers._checks import check_width, entry, numbers, whole_numbers, yes_or_no
+from countersample.scorers._checks import check_width
 from countersample.scorers.linear import LinearScorer
 
 if TYPE_CHECKING:
@@ -18,7 +19,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAF = -1  # in place of a feature
-MOST_FEATURES = 2**20  # that a file may speak of: no row of a file backs their number
+MAX_FEATURES = 2**20  # in a file, which has no row of that length
+Index = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+class TreesSchema(msgspec.Struct):
+    """Trees in a file."""
+
+    n_features: Annotated[int, msgspec.Meta(ge=0, le=MAX_FEATURES)]
+    roots: list[Index]
+    feature: list[Index]
+    threshold: list[float]  # may be infinite
+    left: list[Index]
+    right: list[Index]
+    value: list[Finite]
+    base: list[Finite] | None = None
+    missing_left: list[bool] | None = None
+    base_missing: list[Finite] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +134,7 @@ class TreesScorer:
 
     @property
     def n_trees(self) -> int:
-        """How many trees there are."""
+        """The number of trees."""
         return len(self.roots)
 
     def predict(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -222,44 +239,29 @@ class TreesScorer:
         return replace(self, **joined)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON keeps exactly."""
-        names = ("roots", "feature", "threshold", "left", "right", "value")
-        kept = {"n_features": self.n_features} | {n: getattr(self, n).tolist() for n in names}
-        kept["base"] = None if self.base is None else self.base.tolist()
-        newer = ("missing_left", "base_missing")  # not in files without missing values
-        more = {name: getattr(self, name) for name in newer}
-        return kept | {name: each.tolist() for name, each in more.items() if each is not None}
+        """Return plain values that JSON stores exactly."""
+        arrays = {name: getattr(self, name) for name in _TYPES}
+        values = {name: each.tolist() for name, each in arrays.items() if each is not None}
+        return {"n_features": self.n_features} | values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TreesScorer:
-        """Make the scorer that `to_dict` wrote."""
-        n_features = entry(values, "n_features")
-        if type(n_features) is not int or not 0 <= n_features <= MOST_FEATURES:
-            raise DataError(
-                f"n_features of trees is {reprlib.repr(n_features)}, expected a count of at most "
-                f"{MOST_FEATURES:,}"
-            )
-        base, base_missing = values.get("base"), values.get("base_missing")
-        missing_left = values.get("missing_left")
-        names = ("roots", "feature", "left", "right")
-        roots, feature, left, right = (whole_numbers(n, entry(values, n)) for n in names)
-        scorer = cls(
-            n_features,
-            roots.astype(np.int64),
-            feature,
-            numbers("threshold", entry(values, "threshold"), np.float32, infinite=True),
-            left,
-            right,
-            numbers("value", entry(values, "value")),
-            None if base is None else numbers("base", base),
-            None if missing_left is None else yes_or_no("missing_left", missing_left),
-            None if base_missing is None else numbers("base_missing", base_missing),
-        )
-        scorer._check_one_after_the_other()
+        """Return the scorer that `to_dict` wrote."""
+        trees = check_schema(values, TreesSchema, "a scorer")
+        lists = {name: getattr(trees, name) for name in _TYPES}
+        with np.errstate(over="ignore"):  # a large threshold is infinite
+            arrays: dict[str, Any] = {
+                name: None if each is None else np.array(each, _TYPES[name])
+                for name, each in lists.items()
+            }
+        scorer = cls(trees.n_features, **arrays)
+        if np.isnan(scorer.threshold).any():
+            raise DataError("threshold of a scorer has NaN, expected numbers")
+        scorer._check_layout()
         return scorer
 
-    def _check_one_after_the_other(self) -> None:
-        """Refuse nodes that are not those of one tree after the other, with one parent each."""
+    def _check_layout(self) -> None:
+        """Reject nodes that are not one tree after the other, with one parent per node."""
         inner = self.feature != LEAF
         parents = np.flatnonzero(inner)
         below = np.concatenate([self.left[inner], self.right[inner]])
@@ -272,5 +274,12 @@ class TreesScorer:
         )
         if not is_sound:
             raise DataError(
-                "trees share nodes or have nodes of none, expected one tree after the other"
+                "trees share nodes or have nodes without a tree, expected one tree after the other"
             )
+
+
+_TYPES: dict[str, type[np.generic]] = {
+    "roots": np.int64, "feature": np.int32, "threshold": np.float32, "left": np.int32,
+    "right": np.int32, "value": np.float64, "base": np.float64, "missing_left": np.bool_,
+    "base_missing": np.float64,
+}  # fmt: skip

@@ -1,1 +1,1 @@
-"""Experiments: methods compared on labelled (judged) data with simulated clicks."""
+"""Experiments: methods compared on labelled data with simulated clicks."""

@@ -1,4 +1,7 @@
-"""What comes out of an experiment: tables, figures, results.parquet and the report."""
+"""Write what comes out of studies: tables, figures, results.parquet, the report.
+
+`write_artifacts` is for an experiment whose jobs are done, `evaluate_file` for a results.parquet.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +9,50 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from countersample._progress import Progress
-from countersample.study.design import grids as grids_module
+from countersample.errors import DataError
+from countersample.study.design import grids
 from countersample.study.design.config import PAPER, SETTINGS, origin_of, title_of
-from countersample.study.design.published import load_published
 from countersample.study.findings.claims import summarize
-from countersample.study.kinds import KINDS
+from countersample.study.findings.table_formats import write_table
+from countersample.study.kinds import KINDS, load_grid
 from countersample.study.kinds.kind import Done
-from countersample.study.report.page import Link, Report, SettingLine, write_report
-from countersample.study.running.gather import warnings_of, write_results
-from countersample.study.running.versions import versions
+from countersample.study.kinds.regret import draw, tables_of, verdicts_on
+from countersample.study.report import Link, Report, SettingLine, write_report
+from countersample.study.running.rows import (
+    read_results,
+    results_of,
+    warnings_of,
+    write_results,
+)
+from countersample.study.running.stages import versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
+
     from countersample._progress import Show
+    from countersample.study.design.grids import Grid
     from countersample.study.experiment import Experiment
     from countersample.study.findings.claims import Verdict
     from countersample.study.findings.tables import Table
+    from countersample.study.results import StudyResult
     from countersample.study.running.jobs import WorkList
     from countersample.study.running.store import Store
 
 
 _FILES = (
     Link("study.json", "the grids, settings and datasets, whole"),
-    Link("results.parquet", "all learning curves: a row an evaluation point"),
+    Link("results.parquet", "all learning curves: one row per evaluation point"),
 )
 
-_FEW_DRAWN = 1_000_000  # clicks a run, below which it says nothing about where methods end
+_MIN_DRAWN = 1_000_000  # clicks per run; with fewer it is open where methods end
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """What was made, to be shown: the main table of each study, the verdicts, the report."""
+    """The main table of each study, the verdicts, and the path of the report."""
 
     tables: tuple[Table, ...]
     verdicts: tuple[Verdict, ...]
@@ -55,12 +69,12 @@ def write_artifacts(
     commands: tuple[str, ...],
     progress: Progress | Show | None = None,
 ) -> Artifacts:
-    """Write everything that comes out of an experiment whose jobs are done.
+    """Write the tables, figures, rows and report of an experiment whose jobs are done.
 
-    `commands` are what repeats it.
+    `commands` repeat it.
     """
     progress = Progress.of(progress)
-    done = Done(work, store, load_published(grids_module.folder() / "published.toml"))
+    done = Done(work, store, grids.load_published())
     done.figures.mkdir(exist_ok=True)
     (store.folder / "tables").mkdir(exist_ok=True)
     sections = []
@@ -97,7 +111,7 @@ def _as_sentence(warning: str) -> str:
 
 
 def _title(experiment: Experiment) -> str:
-    if all(grid.name in grids_module.names() for grid in experiment.grids):
+    if all(grid.name in grids.names() for grid in experiment.grids):
         return "Weigh clicks or draw by weight? The CounterSample study, repeated"
     return ", ".join(grid.title for grid in experiment.grids)
 
@@ -111,10 +125,10 @@ def _remarks(experiment: Experiment) -> Iterator[str]:
         )
     else:
         runs = (study.config for study in experiment.studies if study.grid.methods)
-        drawn = min((config.steps() * config.batch_size for config in runs), default=_FEW_DRAWN)
-        if drawn < _FEW_DRAWN:
+        n_drawn = min((config.steps() * config.batch_size for config in runs), default=_MIN_DRAWN)
+        if n_drawn < _MIN_DRAWN:
             yield (
-                f"By the grid's own settings a run draws {drawn:,} clicks, the paper's "
+                f"By the grid's own settings a run draws {n_drawn:,} clicks, the paper's "
                 f"{PAPER.steps() * PAPER.batch_size:,}: what is compared is the early part of "
                 "training, and nothing is decided about where methods end."
             )
@@ -128,11 +142,11 @@ def _remarks(experiment: Experiment) -> Iterator[str]:
             "So little data and so few runs show that everything works, and decide nothing: "
             "intervals are wide, and most verdicts are open."
         )
-    made = [name for name in experiment.datasets if name.endswith("-like")]
-    if made:
+    synthetic = [name for name in experiment.datasets if name.endswith("-like")]
+    if synthetic:
         yield (
-            f"{' and '.join(made)}: made-up data of the shape of a real set. The paper's numbers "
-            "beside it are those of the real set."
+            f"{' and '.join(synthetic)}: made-up data of the shape of a real set. The paper's "
+            "numbers beside it are those of the real set."
         )
 
 
@@ -143,10 +157,85 @@ def _settings(experiment: Experiment) -> Iterator[SettingLine]:
         values = {getattr(config, name) for config in configs}
         if len(values) == 1:
             here, paper = values.pop(), getattr(PAPER, name)
-            yield SettingLine(title_of(name), _shown(here), _shown(paper), origin_of(name))
+            yield SettingLine(title_of(name), _as_text(here), _as_text(paper), origin_of(name))
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 (a setting)
+def _as_text(value: Any) -> str:  # noqa: ANN401 (a setting)
     if isinstance(value, tuple):
         return f"{len(value)} values from {value[0]:g} to {value[-1]:g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+# -- results of before ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The tables and verdicts of the studies in a results file."""
+
+    tables: tuple[Table, ...]
+    verdicts: tuple[Verdict, ...]
+    left_out: tuple[str, ...]  # what was not evaluated: one sentence each
+
+
+def evaluate_file(path: Path, datasets: Sequence[str] = (), out: Path | None = None) -> Evaluation:
+    """Test the claims of studies on the rows of a results file: nothing is run.
+
+    Each study is that of the package, at the scale whose values are in the file.
+
+    Parameters
+    ----------
+    path : Path
+    datasets : sequence of str
+        By default all.
+    out : Path, optional
+        A folder for tables and figures.
+    """
+    rows = read_results(path)
+    of_dataset = rows["dataset"].to_pylist()
+    if datasets:
+        rows = rows.filter([each in datasets for each in of_dataset])
+    if not len(rows):
+        names = ", ".join(dict.fromkeys(of_dataset)) or "none"
+        raise DataError(f"{path} has no rows of {' or '.join(datasets) or 'runs'}: it has {names}")
+    results, left_out = _studies(rows)
+    if not results:
+        raise DataError(f"{path} has no study of the package: see countersample study list")
+    published = grids.load_published()
+    tables = [table for result in results for table in tables_of(result, published)]
+    verdicts = [verdict for result in results for verdict in verdicts_on(result)]
+    if out is not None:
+        (out / "tables").mkdir(parents=True, exist_ok=True)
+        (out / "figures").mkdir(exist_ok=True)
+        for table in tables:
+            write_table(table, out / "tables")
+        for result in results:
+            draw(result, out / "figures")
+    return Evaluation(tuple(tables), tuple(verdicts), tuple(left_out))
+
+
+def _studies(rows: pa.Table) -> tuple[list[StudyResult], list[str]]:
+    """Return the results of studies of the package, and sentences about other rows."""
+    of_study = rows["study"].to_pylist()
+    results: list[StudyResult] = []
+    left_out: list[str] = []
+    for name in dict.fromkeys(of_study):
+        if name not in grids.names():
+            left_out.append(f"{name} is left out: it is no study of the package")
+            continue
+        its_rows = rows.filter([each == name for each in of_study])
+        results.append(results_of(its_rows, _grid(name, its_rows)))
+        values = dict.fromkeys(its_rows["value"].to_pylist())
+        complete = {str(value) for value in results[-1].grid.values}
+        if missing := [value for value in values if value not in complete]:
+            left_out.append(
+                f"{name} at {', '.join(missing)} is left out: it lacks runs of a method or dataset"
+            )
+    return results, left_out
+
+
+def _grid(name: str, rows: pa.Table) -> Grid:
+    """Return the grid of a study at the largest scale that has the most of the values."""
+    values = {*rows["value"].to_pylist()}
+    at_scales = [load_grid(grids.path_of(name), scale) for scale in reversed(grids.SCALES)]
+    return max(at_scales, key=lambda grid: len(values & {str(value) for value in grid.values}))

@@ -14,10 +14,9 @@ from countersample.pages.drawing import inline_figure
 from countersample.study.design import grids
 from countersample.study.experiment import plan
 from countersample.study.findings.figures import Mark, draw_panels, whole_band
-from countersample.study.findings.nothing_set import USERS
 from countersample.study.findings.statistics import independent, interval
-from countersample.study.findings.tables import show_number
-from countersample.study.running.gather import gather, warnings_of
+from countersample.study.findings.tables import DEFAULT_RANKER, show_number
+from countersample.study.running.rows import gather, warnings_of
 from countersample.study.running.runner import run
 from countersample.study.running.store import Store
 
@@ -45,8 +44,8 @@ NOTES = (
         "steps of this method (at least, where IPS-SGD never got there)."
     ),
     (
-        f"{USERS} has nothing set, no labels and no learning rate. Held-out clicks of each log "
-        "choose how far to follow which path; it ends where the longest of all does."
+        f"{DEFAULT_RANKER} has nothing set, no labels and no learning rate. Held-out clicks of "
+        "each log choose how far to follow which path; it ends where the longest of all does."
     ),
 )
 _CAPTION = (
@@ -54,12 +53,12 @@ _CAPTION = (
     "nothing set ends; curves.csv has the numbers."
 )
 _BY_QUERY = "CounterSample by query"
-_FALL = 0.002  # of nDCG@10 from a curve's highest point to its end, which is worth a word
+_MIN_FALL = 0.002  # of nDCG@10 from a curve's highest point to its end that is explained
 
 
 @dataclass(frozen=True)
 class Users:
-    """What users get from the click logs: a `CounterSampleRanker` with nothing set."""
+    """What users get from the click logs: a `CounterSampleRanker` with its defaults."""
 
     steps: int  # where it ends
     ndcg: Floats  # (n_runs,): on test data, by fold and log as the runs of a cell
@@ -67,7 +66,7 @@ class Users:
 
 @dataclass(frozen=True)
 class Demo:
-    """What came out of the demo."""
+    """The results of the demo."""
 
     result: StudyResult  # of one dataset and one setting
     config: ExperimentConfig
@@ -112,7 +111,7 @@ class Demo:
         return self.config.steps() / float(self.cells[method].seconds.min())
 
     def story(self) -> list[str]:
-        """Say what was done, in two paragraphs."""
+        """Describe in paragraphs what was done."""
         config = self.config
         data = "your data" if self.is_own else "synthetic data of the shape of Yahoo's"
         rank = f"(r + {config.bias_offset})" if config.bias_offset else "r"
@@ -136,9 +135,9 @@ class Demo:
         ]
 
     def _falls(self) -> list[str]:
-        """Say of training by query why its curve falls after its highest point, if it does."""
+        """Explain why the curve of training by query falls after its highest point, if it does."""
         cell = self.cells.get(_BY_QUERY)
-        if cell is None or cell.mean_curve.max() - cell.mean_curve[-1] < _FALL:
+        if cell is None or cell.mean_curve.max() - cell.mean_curve[-1] < _MIN_FALL:
             return []
         curve = cell.mean_curve
         steps = int(cell.drawn[curve.argmax()]) // self.config.batch_size
@@ -154,12 +153,12 @@ class Demo:
         return [text]
 
     def rows(self) -> list[list[str]]:
-        """Return the table, a row a method: see `HEADER`."""
+        """Return the table: one row per method, with the columns of `HEADER`."""
         users = self.users
         ends = f"ends at {users.steps:,}"
         return [
             *(self._row(method) for method in self.cells),
-            [USERS, f"{users.ndcg.mean():.4f}", "–", ends, "–", "–", "none"],
+            [DEFAULT_RANKER, f"{users.ndcg.mean():.4f}", "–", ends, "–", "–", "none"],
         ]
 
     def _row(self, method: str) -> list[str]:
@@ -180,9 +179,9 @@ class Demo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
-        known = ("n_queries", "n_items", "n_features", "max_weight", "mean_weight", "fingerprint")
+        names = ("n_queries", "n_items", "n_features", "max_weight", "mean_weight", "fingerprint")
         return {
-            "settings": asdict(self.config) | {name: getattr(self, name) for name in known},
+            "settings": asdict(self.config) | {name: getattr(self, name) for name in names},
             "relevance": self.relevance,
             "warnings": list(self.warnings),
             "full_supervision": self.best,
@@ -213,14 +212,18 @@ def run_demo(
     workers: int,
     progress: Progress | Show | None = None,
 ) -> Demo:
-    """Run the study of experiments/demo.toml, in a folder that does not stay.
+    """Run the study of experiments/demo.toml, in a temporary folder.
 
-    `data` is the user's, by name or path, with all of its folds or one; `settings` go over those of
+    `data` is the user's, by name or path, with all of its folds or one; `settings` replace those of
     the grid.
     """
-    own = [data] if data else ()
+    datasets = [data] if data else ()
     experiment = plan(
-        [grids.folder() / "demo.toml"], scale="paper", datasets=own, settings=settings, fold=fold
+        [grids.folder() / "demo.toml"],
+        scale="paper",
+        datasets=datasets,
+        settings=settings,
+        fold=fold,
     )
     (study,), work = experiment.studies, experiment.work()
     rankers = [work.ranker(fold, study.config) for fold in study.sources[0].folds]
@@ -252,7 +255,7 @@ def write_demo(demo: Demo, folder: Path, *, command: str) -> None:
     """Write curves.png (and .svg, .pdf), curves.csv and index.html into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     cell = next(iter(demo.cells.values()))  # all have the same runs
-    mark = Mark(USERS, demo.users.steps, *whole_band(demo.users.ndcg, cell))
+    mark = Mark(DEFAULT_RANKER, demo.users.steps, *whole_band(demo.users.ndcg, cell))
     figure = draw_panels(demo.result, folder / "curves", mark=mark)
     page = pages.render_page(
         demo.result.grid.title,

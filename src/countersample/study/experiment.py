@@ -1,4 +1,4 @@
-"""Studies at a scale, on datasets: planned, known again from a results folder."""
+"""Studies at a scale, on datasets: planned, or read from a results folder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from countersample._extras import MissingExtraError
 from countersample._params import choice
 from countersample.errors import DataError
-from countersample.study.design import grids as grids_module
+from countersample.study.design import grids as packaged
 from countersample.study.design.config import PAPER
-from countersample.study.design.folds import Fold
-from countersample.study.design.sources import Source, Study, find_source
+from countersample.study.design.sources import Fold, Source, Study, find_source
 from countersample.study.kinds import KINDS, grid_of, load_grid
 from countersample.study.running.jobs import WorkList
 from countersample.study.running.store import FORMAT, IDENTITY
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 
     from countersample.study.design.grids import Grid
 
-_SHOWN = ("run", "shape", "bounds", "diagnosis")  # stages whose results are in the tables
+_TABLE_STAGES = ("run", "shape", "bounds", "diagnosis")  # whose results are in the tables
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is studied."""
+    """Some studies at a scale."""
 
     scale: str
     studies: tuple[Study, ...]
@@ -45,21 +44,21 @@ class Experiment:
 
     @property
     def notes(self) -> list[str]:
-        """What is said of the files of the datasets, each once."""
+        """Notes on the files of the datasets, each once."""
         sources = (source for study in self.studies for source in study.sources)
         return list(dict.fromkeys(note for source in sources for note in source.notes))
 
     def work(self) -> WorkList:
-        """Return everything there is to do."""
+        """Return all jobs of the studies."""
         work = WorkList()
         for study in self.studies:
             KINDS[study.grid.kind].plan(study, work)
         return work
 
     def identity(self, command: str = "") -> dict[str, Any]:
-        """Return what tells this experiment from another: plain values, whole.
+        """Return plain values that identify this experiment.
 
-        `command` is what asked for it.
+        `command` is the command that began it.
         """
         return {
             "format": FORMAT,
@@ -77,10 +76,10 @@ class Experiment:
 
 
 def left_out(scale: str) -> dict[str, str]:
-    """Return the studies of the package that cannot be run here, and why not: a sentence each."""
+    """Return the studies of the package that cannot be run here, with the reason of each."""
     reasons = {}
-    for name in grids_module.names():
-        grid = load_grid(grids_module.path_of(name), scale)
+    for name in packaged.names():
+        grid = load_grid(packaged.path_of(name), scale)
         try:
             for config in grid.configs(PAPER.with_settings(grid.settings)):
                 config.need_libraries()
@@ -107,49 +106,49 @@ def plan(
     datasets : sequence of str
         Names or paths, instead of those that the grids name.
     settings : mapping
-        Over those of scale and grid (see `ExperimentConfig`).
+        They replace those of scale and grid (see `ExperimentConfig`).
     data_dir : Path, optional
         Where sets of the catalogue are looked for first.
     fold : int, optional
         The one fold of sets with folds that is used; by default all are.
     """
-    base = grids_module.config_of(scale)
+    base = packaged.config_of(scale)
     source = cache(partial(find_source, data_dir=data_dir, fold=fold))
-    planned = []
+    plans = []
     for name in studies:
-        grid = load_grid(name if isinstance(name, Path) else grids_module.path_of(name), scale)
+        grid = load_grid(name if isinstance(name, Path) else packaged.path_of(name), scale)
         config = base.with_settings(dict(grid.settings) | dict(settings or {}))
-        wanted = (datasets or grid.datasets) if KINDS[grid.kind].takes_data else ()
+        its_datasets = (datasets or grid.datasets) if KINDS[grid.kind].takes_data else ()
         for each in grid.configs(config):
             each.check([method.plan for method in grid.methods])
             each.need_libraries()
-        sources = tuple(source(dataset, queries=config.queries) for dataset in wanted)
-        planned.append(Study(grid, config, sources))
-    return Experiment(scale, tuple(planned))
+        sources = tuple(source(dataset, queries=config.queries) for dataset in its_datasets)
+        plans.append(Study(grid, config, sources))
+    return Experiment(scale, tuple(plans))
 
 
 def no_longer_shown(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the names of the grids of a folder some of whose results of before are not asked now.
+    """Return the names of the grids of a folder that lack some of their earlier results now.
 
-    Both are identities of the folder. A grid that only grew has all that it had.
+    Both are identities of the folder. A grid that only grew lacks none.
     """
 
     def results(identity: Mapping[str, Any], name: str) -> set[str]:
         grids = {name: identity["grids"][name]}
         jobs = read_experiment({**identity, "grids": grids}).work().jobs.values()
-        return {job.content for job in jobs if job.stage in _SHOWN}
+        return {job.content for job in jobs if job.stage in _TABLE_STAGES}
 
     return [name for name in before["grids"] if not results(before, name) <= results(now, name)]
 
 
 def read_experiment(identity: Mapping[str, Any]) -> Experiment:
-    """Return the experiment that a results folder says it holds (see `Experiment.identity`).
+    """Return the experiment of a results folder from its identity (see `Experiment.identity`).
 
-    What it says is checked as a grid is, whoever wrote it; anything else is a DataError.
+    It is checked like a grid, whoever wrote it; errors are a DataError.
     """
     try:
         studies = tuple(_read_study(name, entry) for name, entry in identity["grids"].items())
-        return Experiment(choice("scale", identity["scale"], grids_module.SCALES), studies)
+        return Experiment(choice("scale", identity["scale"], packaged.SCALES), studies)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"{IDENTITY} does not say what was studied ({error}): begin anew, in another folder"

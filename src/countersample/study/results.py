@@ -1,4 +1,4 @@
-"""What came out of a study, in memory: runs by dataset, method and setting."""
+"""The results of a study in memory: runs by dataset, method and setting."""
 
 from __future__ import annotations
 
@@ -10,47 +10,46 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countersample._arrays import Floats, Ints
-    from countersample.study.design.claims import Value
-    from countersample.study.design.grids import Grid
+    from countersample.study.design.grids import Grid, Value
 
 
-_PLATEAU = 3  # rates that are alike, from which on it is said
+_MIN_PLATEAU = 3  # rates that are alike, from which on a plateau is reported
 
 
 class RateFlag(NamedTuple):
-    """What is to be said of a chosen learning rate."""
+    """Whether the choice of a learning rate is clear."""
 
     alike: tuple[float, float] = (nan, nan)  # between these, rates are no worse but for noise
     n_alike: int = 0
-    edge: str = ""  # "smallest" or "largest" where it is at an end of those tried
+    edge: str = ""  # "smallest" or "largest" if it is at an end of those tried
 
     @classmethod
-    def of(cls, tuned: Mapping[str, Any]) -> RateFlag:
+    def of(cls, tuning: Mapping[str, Any]) -> RateFlag:
         """Return the flag of the result of a tuning."""
-        rates, (low, high) = tuned["learning_rates"], tuned["alike"]
+        rates, (low, high) = tuning["learning_rates"], tuning["alike"]
         ends = {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {}
         n_alike = rates.index(high) - rates.index(low) + 1
-        return cls((low, high), n_alike, ends.get(tuned["learning_rate"], ""))
+        return cls((low, high), n_alike, ends.get(tuning["learning_rate"], ""))
 
     @property
     def is_plateau(self) -> bool:
         """Whether several rates are alike."""
-        return self.n_alike >= _PLATEAU
+        return self.n_alike >= _MIN_PLATEAU
 
     @property
     def words(self) -> str:
-        """What is said of it; empty where nothing is to be said."""
-        said = [f"the {self.edge} tried"] if self.edge else []
+        """The flag in words; empty if the choice is clear."""
+        parts = [f"the {self.edge} tried"] if self.edge else []
         if self.is_plateau:
-            said.append(f"{self.alike[0]:g} to {self.alike[1]:g} alike")
-        return ", ".join(said)
+            parts.append(f"{self.alike[0]:g} to {self.alike[1]:g} alike")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
 class Cell:
     """One method at one setting on one dataset: its runs over folds and click logs."""
 
-    # The chosen learning rate of each fold; None where the optimizer needs none.
+    # The learning rate of each fold; None if the optimizer needs none.
     learning_rates: tuple[float | None, ...]
     drawn: Ints  # (n_points,): clicks drawn at each evaluation point, steps times batch size
     # (n_runs, n_points): nDCG@10 on test data of the averaged iterate; 0 from where a run diverged.
@@ -76,7 +75,7 @@ class Cell:
 
     @property
     def divergence(self) -> str:
-        """How many runs diverged, in words; empty where none did."""
+        """How many runs diverged, in words; empty if none did."""
         return f"{self.n_diverged} of {len(self.runs)} runs diverged" if self.n_diverged else ""
 
     @property
@@ -90,13 +89,13 @@ class StudyResult:
     """A study of regret: every method at every setting on every dataset."""
 
     grid: Grid
-    datasets: tuple[str, ...]  # their names as they are shown
+    datasets: tuple[str, ...]  # their names in tables
     # By dataset (and combination, see `Grid.where`), name of a method, and value of the grid.
     cells: Mapping[tuple[str, str, Value], Cell]
     # nDCG@10 on test data of w* and of the logging policy, by dataset, mean over folds.
     best: Mapping[str, float]
     policy: Mapping[str, float]
-    metric: str = "nDCG@10"  # what is called nDCG elsewhere here, where another was asked for
-    # Of a `CounterSampleRanker` with nothing set, on test data, by dataset and value, (n_runs,) in
-    # the order of the runs of a cell; empty where the grid does not ask for it.
+    metric: str = "nDCG@10"  # in place of nDCG@10, if the study has another
+    # The metric of a `CounterSampleRanker` with its defaults on test data, by dataset and value,
+    # (n_runs,) in the order of the runs of a cell; empty if the grid has no such ranker.
     nothing_set: Mapping[tuple[str, Value], Floats] = field(default_factory=dict)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from countersample.plans import Plan
 
 # Another way to make the stream is another version: a state would not go on where it stopped.
-VERSION = 2
+VERSION = 1
 BLOCK = 2**14
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.training.runs import Run
 
-VERSION = 2
+VERSION = 1
 SECONDS_BETWEEN_SAVES = 5.0
 
 # What reading a file that is cut off, overwritten or of another kind may raise

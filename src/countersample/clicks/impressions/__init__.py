@@ -1,9 +1,8 @@
-"""Raw logs of what was shown and clicked: reading, counting, checking, joining to features."""
+"""Logs of results shown and clicked: read, count, check, join to features."""
 
+from countersample.clicks.impressions.aggregated import CountedDay, count_days
 from countersample.clicks.impressions.aggregation import Problems
 from countersample.clicks.impressions.checking import LogCheck
-from countersample.clicks.impressions.counted.counting import CountedDay, count_days
-from countersample.clicks.impressions.counted.forgetting import Forgotten, forget_counts
 from countersample.clicks.impressions.counts import PositionCounts
 from countersample.clicks.impressions.features import FeatureTable, read_features
 from countersample.clicks.impressions.handle import Impressions
@@ -16,7 +15,6 @@ from countersample.clicks.impressions.suspicion import Suspicious
 __all__ = [
     "CountedDay",
     "FeatureTable",
-    "Forgotten",
     "Impressions",
     "JoinReport",
     "LogCheck",
@@ -25,7 +23,6 @@ __all__ = [
     "RowPropensities",
     "Suspicious",
     "count_days",
-    "forget_counts",
     "join_features",
     "join_query_ids",
     "read_features",

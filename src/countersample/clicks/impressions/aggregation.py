@@ -1,7 +1,7 @@
-"""The counting of a log, written once: it runs on every engine through narwhals.
+"""Count a log: one set of expressions, which every engine runs through narwhals.
 
-Rows are counted in groups, of one query, item, position and context. They stay where the log is;
-what is made of them is small, or arrives in pieces (`assembling`).
+Rows are counted in groups of one query, item, position and context. Groups stay in the engine;
+results are small, or arrive in batches (`assembling`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
-from countersample.clicks.impressions.columns import FEATURE, INTEGER
+from countersample.clicks.impressions.columns import FEATURE, INTEGER, NONE
 from countersample.clicks.impressions.counts import MAX_POSITION
 
 if TYPE_CHECKING:
@@ -59,45 +59,46 @@ class Problems:
     is_from_zero: bool = False
 
     def sentence(self, *, has_impressions: bool) -> str | None:
-        """Say what is wrong with the rows, or None where nothing is."""
+        """Describe what is wrong with the rows; None if nothing is."""
         clicks = (
             "more clicks than impressions, no impression, or numbers that are not whole"
             if has_impressions
             else "a click that is not 0 or 1"
         )
-        found = "" if self.position_found is None else f" (such as {self.position_found:g})"
+        example = "" if self.position_found is None else f" (such as {self.position_found:g})"
         parts = [
             (self.no_query_id, "no query_id"),
             (self.no_item_id, "no item_id"),
-            (self.bad_position, f"a position that is not a whole number from 1{found}"),
+            (self.bad_position, f"a position that is not a whole number from 1{example}"),
             (self.bad_click, clicks),
             (self.bad_value, "a click whose value is not a number of at least 0"),
         ]
-        said = [f"{count:,} with {what}" for count, what in parts if count]
-        if not said:
+        reasons = [f"{count:,} with {what}" for count, what in parts if count]
+        if not reasons:
             return None
-        told = f"{self.n_invalid:,} of {self.n_rows:,} rows are impossible: " + ", ".join(said)
+        rows = f"{self.n_invalid:,} of {self.n_rows:,} rows are impossible"
+        sentence = f"{rows}: {', '.join(reasons)}"
         if self.is_from_zero:
-            told += (
+            sentence += (
                 "; the positions seem to count from 0: say so with positions_from=0 "
                 "(--positions-from 0)"
             )
-        return told
+        return sentence
 
 
 def keys(frame: nw.LazyFrame[Any]) -> list[str]:
-    """Return what rows are counted by: query, item, position and, where it is there, context."""
+    """Return the columns of a group: query, item, position and, if the log has it, context."""
     return [*KEYS, *(["context"] if "context" in frame.collect_schema() else [])]
 
 
 def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return impressions, clicks and value of each query, item, position and context, lazily.
 
-    They are of the rows that are possible; `describe_rows` tells of the others.
+    Only possible rows are counted; `describe_rows` counts the others.
     """
     schema = frame.collect_schema()
     by = keys(frame)
-    # Sums are wide in some engines; what is counted row by row fits in 32 bits.
+    # Some engines return wide sums; the number of rows of a log fits in 32 bits.
     fits = nw.Int64 if "impressions" in schema else nw.Int32
     return group_by(frame, by).select(
         *by,
@@ -107,22 +108,35 @@ def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     )
 
 
-def group_by(frame: nw.LazyFrame[Any], by: list[str]) -> nw.LazyFrame[Any]:
-    """Return rows, impressions, clicks and value of each group of possible rows, lazily."""
+def group_by(frame: nw.LazyFrame[Any], by: list[str], *more: str) -> nw.LazyFrame[Any]:
+    """Return impressions, clicks, value and the sums of `more` columns per group, lazily.
+
+    Only possible rows are counted. If rows stand for several impressions, these are added up.
+    """
     schema = frame.collect_schema()
     click = nw.col("click")
-    made = {"position": nw.col("position").cast(nw.Int32), "clicks": click.cast(nw.Int64)}
-    sums = {"clicks": nw.col("clicks").sum()}
-    if "impressions" in schema:
-        made["impressions"] = nw.col("impressions").cast(nw.Int64)
-        sums["impressions"] = nw.col("impressions").sum()
+    shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
+    columns = {
+        "position": nw.col("position").cast(nw.Int32),
+        "clicks": click.cast(nw.Int64),
+        "impressions": shown.cast(nw.Int64),
+    }
     if "value" in schema:
         worth = nw.when(click > 0).then(nw.col("value")).otherwise(nw.lit(0))
-        made["value"] = worth.cast(nw.Float64)
-        sums["value"] = nw.col("value").sum()
-    rows = frame.filter(is_possible(frame)).select(*(k for k in by if k != "position"), **made)
-    groups = rows.group_by(*by).agg(nw.len().alias("rows"), **sums)
-    return groups if "impressions" in schema else groups.with_columns(impressions=nw.col("rows"))
+        columns["value"] = worth.cast(nw.Float64)
+    rows = frame.filter(is_possible(frame)).select(
+        *(key for key in by if key != "position"), *more, **columns
+    )
+    sums = [name for name in ("clicks", "impressions", "value", *more) if name in {*columns, *more}]
+    return rows.group_by(*by).agg(**{name: nw.col(name).sum() for name in sums})
+
+
+def impressions_of(frame: nw.LazyFrame[Any]) -> nw.Expr:
+    """Return the number of impressions of each row: 1 unless the log is aggregated."""
+    schema = frame.collect_schema()
+    if "impressions" not in schema:
+        return nw.lit(1)
+    return whole(has_possible_click(schema), nw.col("impressions"))
 
 
 def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -130,15 +144,41 @@ def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 
     Rows without a session count as the impressions of position 1 among them, and at least once.
     """
-    visits = (
-        frame.filter(is_possible(frame))
-        .select("query_id", "session", top=mark(nw.col("position") == 1))
-        .group_by("query_id", "session")
-        .agg(top=nw.col("top").sum())
+    rows = frame.filter(is_possible(frame))
+    has_counts = "sessions" in frame.collect_schema()
+    session = "sessions" if has_counts else "session"
+    top = nw.when(nw.col("position") == 1).then(impressions_of(frame)).otherwise(nw.lit(0))
+    nameless = (
+        rows.filter(nw.col(session).is_null())
+        .select("query_id", n=top)
+        .group_by("query_id")
+        .agg(nw.col("n").sum())
     )
-    without = nw.when(nw.col("top") > 0).then(nw.col("top")).otherwise(nw.lit(1))
-    n = nw.when(nw.col("session").is_null()).then(without).otherwise(nw.lit(1))
-    return visits.select("query_id", n=n).group_by("query_id").agg(sessions=nw.col("n").sum())
+    at_least_one = nw.when(nw.col("n") > 0).then(nw.col("n")).otherwise(nw.lit(1))
+    if has_counts:
+        with_session = group_visits(frame).select("query_id", n=nw.col("sessions").cast(nw.Int64))
+    else:
+        sessions = rows.filter(~nw.col("session").is_null()).select("query_id", "session").unique()
+        with_session = sessions.group_by("query_id").agg(nw.len().alias("n"))
+        with_session = with_session.select("query_id", n=nw.col("n").cast(nw.Int64))
+    both = [with_session, nameless.select("query_id", n=at_least_one.cast(nw.Int64))]
+    return nw.concat(both).group_by("query_id").agg(sessions=nw.col("n").sum())
+
+
+def group_visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the ``sessions`` of an aggregated log per query, time and set of policies, lazily.
+
+    They are the same in all such rows. ``is_mixed`` is 1 if the sessions saw several policies.
+    """
+    schema = frame.collect_schema()
+    policies = "session_policies" if "session_policies" in schema else "policy"
+    by = [name for name in ("query_id", "timestamp", policies) if name in schema]
+    is_mixed = nw.lit(0)
+    if "session_policies" in schema and "policy" in schema:
+        is_mixed = mark(nw.col("session_policies") != nw.col("policy").fill_null(NONE))
+    rows = frame.filter(is_possible(frame) & ~nw.col("sessions").is_null())
+    visits = rows.select(*by, "sessions", is_mixed=is_mixed).group_by(*by)
+    return visits.agg(nw.col("sessions").max(), nw.col("is_mixed").max())
 
 
 def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -148,26 +188,26 @@ def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     many these are (``n_0``), the least and the largest value (``low_0``, ``high_0``).
     """
     schema = frame.collect_schema()
-    own = [name for name in schema.names() if name.startswith(FEATURE)]
+    features = [name for name in schema.names() if name.startswith(FEATURE)]
     rows = frame.filter(is_possible(frame))
-    if not own:
+    if not features:
         return rows.select(*PAIR).unique()
     shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
-    made: dict[str, nw.Expr] = {}
-    found: dict[str, nw.Expr] = {}
-    for name in own:
+    columns: dict[str, nw.Expr] = {}
+    sums: dict[str, nw.Expr] = {}
+    for name in features:
         number, value = name.removeprefix(FEATURE), nw.col(name).cast(nw.Float64)
         there = ~nw.col(name).is_null()
-        made[f"n_{number}"] = nw.when(there).then(shown).otherwise(nw.lit(0)).cast(nw.Int64)
-        made[f"sum_{number}"] = nw.when(there).then(value * shown).otherwise(nw.lit(0.0))
-        made[f"low_{number}"] = made[f"high_{number}"] = value
-        found |= {
+        columns[f"n_{number}"] = nw.when(there).then(shown).otherwise(nw.lit(0)).cast(nw.Int64)
+        columns[f"sum_{number}"] = nw.when(there).then(value * shown).otherwise(nw.lit(0.0))
+        columns[f"low_{number}"] = columns[f"high_{number}"] = value
+        sums |= {
             f"n_{number}": nw.col(f"n_{number}").sum(),
             f"sum_{number}": nw.col(f"sum_{number}").sum(),
             f"low_{number}": nw.col(f"low_{number}").min(),
             f"high_{number}": nw.col(f"high_{number}").max(),
         }
-    return rows.select(*PAIR, **made).group_by(*PAIR).agg(**found)
+    return rows.select(*PAIR, **columns).group_by(*PAIR).agg(**sums)
 
 
 def group_first_position(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -181,13 +221,10 @@ def visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return frame.filter(is_possible(frame)).select("query_id", "session").unique()
 
 
-def clicks_of_sessions(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any]:
-    """Return what was clicked by each session, lazily, of possible rows, and what it is worth.
-
-    With `more` columns they are told apart by these as well.
-    """
+def clicks_of_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the clicks of each session and their value, lazily, in possible rows."""
     worth = nw.col("value") if "value" in frame.collect_schema() else nw.col("click")
-    by = [*keys(frame), *more, "session"]
+    by = [*keys(frame), "session"]
     clicked = frame.filter(is_possible(frame) & (nw.col("click") > 0))
     rows = clicked.select(
         *(key for key in by if key != "position"),
@@ -197,39 +234,52 @@ def clicks_of_sessions(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any
     return rows.group_by(*by).agg(value=nw.col("value").sum())
 
 
-def group_weights(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any]:
-    """Return Σ value/propensity of each group, lazily, over its possible rows that have clicks.
+def with_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return a log with ``weight`` (value/propensity) of its rows that have clicks, lazily.
 
-    The value of a row is its clicks, where the log does not say more. ``clicked`` counts the rows,
-    ``good`` those among them whose propensity is within (0, 1].
+    The value of a row is its clicks, unless the log has values. ``clicked`` marks possible rows
+    with clicks, ``good`` those whose propensity is within (0, 1].
     """
     click, propensity = nw.col("click"), nw.col("propensity")
     clicked = is_possible(frame) & (click > 0)
     is_good = clicked & (propensity > 0) & (propensity <= 1)
     divisor = nw.when(is_good).then(propensity).otherwise(nw.lit(1.0))
     worth = nw.col("value") if "value" in frame.collect_schema() else click
-    by = [*keys(frame), *more]
-    rows = frame.select(
-        *by,
+    return frame.with_columns(
         weight=nw.when(is_good).then(worth / divisor).otherwise(nw.lit(0.0)),
         clicked=mark(clicked),
         good=mark(is_good),
     )
+
+
+def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return Σ value/propensity of each group, lazily, over its possible rows that have clicks."""
+    rows = with_weights(frame).filter(nw.col("clicked") > 0)
     sums = {name: nw.col(name).sum() for name in ("weight", "clicked", "good")}
-    return rows.filter(nw.col("clicked") > 0).group_by(*by).agg(**sums)
+    return rows.group_by(*keys(frame)).agg(**sums)
 
 
-def total_shown(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return the impressions of all possible rows of a log that was counted before, lazily.
+def describe_totals(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the impressions of all possible rows of an aggregated log, and its bad sessions.
 
-    Their sum is a float, which is exact as far as there may be so many, and wraps nowhere.
+    The impressions are added up as floats, which do not wrap. Sessions are bad if they are not
+    whole numbers from 1; missing ones are rows without a session.
     """
+    schema = frame.collect_schema()
+    is_bad = nw.lit(0)
+    if "sessions" in schema:
+        sessions = nw.col("sessions")
+        is_good = (sessions >= 1) & (sessions <= MOST)
+        if schema["sessions"].is_float():
+            is_good &= sessions.round(0) == sessions
+        is_bad = mark(~is_good & ~sessions.is_null())
     rows = frame.filter(is_possible(frame))
-    return rows.select(shown=nw.col("impressions").cast(nw.Float64)).select(nw.col("shown").sum())
+    columns = rows.select(shown=nw.col("impressions").cast(nw.Float64), bad_sessions=is_bad)
+    return columns.select(nw.col("shown").sum(), nw.col("bad_sessions").sum())
 
 
 def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return what `problems_of` reads, one row, lazily."""
+    """Return the statistics that `problems_of` reads, one row, lazily."""
     schema = frame.collect_schema()
     position = nw.col("position")
     has_place, has_click, has_value = (
@@ -246,16 +296,16 @@ def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         "worthy": mark(has_click & has_value),
         "at_zero": mark(position == 0),
         "at_one": mark(position == 1),
-        "found": nw.when(is_odd).then(position).otherwise(nw.lit(None)),
+        "odd_position": nw.when(is_odd).then(position).otherwise(nw.lit(None)),
     }
-    sums = [nw.col(name).sum() for name in marks if name != "found"]
-    return frame.select(**marks).select(*sums, nw.col("found").min())
+    sums = [nw.col(name).sum() for name in marks if name != "odd_position"]
+    return frame.select(**marks).select(*sums, nw.col("odd_position").min())
 
 
 def problems_of(table: pa.Table) -> Problems:
     """Return what is wrong with the rows."""
     read = {name: table[name][0].as_py() for name in table.column_names}
-    found = read.pop("found")
+    odd_position = read.pop("odd_position")
     n = {name: int(value or 0) for name, value in read.items()}
     bad_position = n["n_rows"] - n["placed"]
     return Problems(
@@ -266,7 +316,7 @@ def problems_of(table: pa.Table) -> Problems:
         bad_position=bad_position,
         bad_click=n["n_rows"] - n["clicked"],
         bad_value=n["clicked"] - n["worthy"],
-        position_found=None if found is None else float(found),
+        position_found=None if odd_position is None else float(odd_position),
         is_from_zero=bool(
             bad_position and bad_position == n["at_zero"] and 2 * n["at_zero"] >= n["at_one"]
         ),
@@ -345,8 +395,7 @@ def has_possible_click(schema: nw.Schema) -> nw.Expr:
     click, shown = nw.col("click"), nw.col("impressions")
     if "impressions" not in schema:
         return (click == 0) | (click == 1)
-    exact = nw.when(shown <= MOST).then(shown)  # larger ones pandas does not compare with floats
-    is_good = (shown >= 1) & (shown <= MOST) & (click >= 0) & (click <= exact)
+    is_good = (shown >= 1) & (shown <= MOST) & (click >= 0) & (click <= shown)
     for name in ("click", "impressions"):
         if schema[name].is_float():
             is_good &= nw.col(name).round(0) == nw.col(name)
@@ -362,10 +411,10 @@ def _has_value(schema: nw.Schema) -> nw.Expr:
 
 
 def mark(condition: nw.Expr) -> nw.Expr:
-    """Return 1 where something is so, else 0."""
+    """Return 1 if a condition holds, else 0."""
     return nw.when(condition).then(nw.lit(1)).otherwise(nw.lit(0))
 
 
 def whole(is_good: nw.Expr, column: nw.Expr) -> nw.Expr:
-    """Return a column as whole numbers, 0 where something is not so."""
+    """Return a column as whole numbers, 0 where a condition does not hold."""
     return nw.when(is_good).then(column).otherwise(nw.lit(0)).cast(nw.Int64)

@@ -1,4 +1,4 @@
-"""What a raw log holds, and what is wrong with it: `check`."""
+"""Describe a log and what is wrong with it: `check`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
+
 from countersample._frames import Tabular
+from countersample.clicks.impressions.aggregation import impressions_of
+from countersample.clicks.impressions.assembling import integers
 from countersample.clicks.impressions.columns import NONE
 from countersample.clicks.impressions.tallying import MOST_GROUPS, check_total, tally
 from countersample.errors import DataError, ParameterError
@@ -39,11 +43,12 @@ class LogCheck(Tabular):
         counted together by query (`PositionCounts.rest`).
     n_sessions, n_without_session, n_mixed : int, optional
         Sessions; rows without one; sessions whose rows are of several policies, as interleaving
-        makes them. None for a log without sessions.
+        makes them. None for a log without sessions. An aggregated log counts a session once per
+        query and day.
     suspicious : Suspicious, optional
-        Sessions, clients and rows that look wrong; None for a log without sessions.
+        Sessions, clients and rows that look wrong; None for a log without ids of sessions.
     policies : dict, optional
-        Rows by policy.
+        Rows by policy; of an aggregated log, impressions.
     n_items, n_pairs, n_moved, n_repeated : int
         Items, query-item pairs, those seen at several positions, and those shown more often than
         their query has sessions.
@@ -77,38 +82,38 @@ class LogCheck(Tabular):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should look at, a sentence each."""
-        said = []
+        """Sentences about what a person should look at."""
+        sentences = []
         wrong = self.problems.sentence(has_impressions="impressions" in self.columns)
         if wrong is not None:
-            said.append(f"{wrong}.")
-        said += [] if self.suspicious is None else self.suspicious.sentences()
+            sentences.append(f"{wrong}.")
+        sentences += [] if self.suspicious is None else self.suspicious.sentences()
         if self.has_events and "session" not in self.columns:
-            said.append(
+            sentences.append(
                 "The log has events and no sessions, so that each row is an impression of its own, "
                 "a click beside the row of what was shown, too: name the column that tells pages "
                 "of results apart with columns={'session': '…'} (--columns session=…)."
             )
         if self.n_without_session:
-            said.append(f"{self.n_without_session:,} rows have no session.")
+            sentences.append(f"{self.n_without_session:,} rows have no session.")
         if self.n_repeated:
-            said.append(
+            sentences.append(
                 f"{self.n_repeated:,} query-item pairs were shown more often than their query has "
                 "sessions: a session seems to be more than one page of results, or a page to show "
                 "an item twice; give each page its own id."
             )
         if self.counts.rest is not None:
-            said.append(
+            sentences.append(
                 "The log has so many query-item pairs that those without a click are counted "
                 "together by query: what clicks tell is the same."
             )
         if self.counts.n_clicks == self.counts.n_impressions:
-            said.append(
+            sentences.append(
                 "Every impression has a click: rows for what was shown and not clicked are missing."
             )
         if not self.counts.n_clicks:
-            said.append("The log has no click: there is nothing to learn from.")
-        return tuple(said)
+            sentences.append("The log has no click: there is nothing to learn from.")
+        return tuple(sentences)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return impressions, clicks and click rate of each position."""
@@ -151,9 +156,9 @@ def check(
     """Validate and describe a log; see `Impressions.check`."""
     columns = log.columns
     policies = _policies(log) if "policy" in columns else None
-    named = [policy for policy in policies or {} if policy != NONE]
-    if randomized is not None and randomized not in named:
-        served = ", ".join(named) if named else "none: the log has no column 'policy'"
+    names = [policy for policy in policies or {} if policy != NONE]
+    if randomized is not None and randomized not in names:
+        served = ", ".join(names) if names else "none: the log has no column 'policy'"
         raise ParameterError(
             f"randomized is {randomized!r}, expected a policy of the log: {served}"
         )
@@ -162,13 +167,17 @@ def check(
     n_sessions = None if sessions is None else sessions.n_sessions
     problems, counts, pairs = tally(
         log,
-        n_sessions=None if "impressions" in columns else n_sessions,
+        n_sessions=None if "impressions" in columns and "sessions" not in columns else n_sessions,
         with_pairs=True,
         most_groups=most_groups,
     )
     if counts is None or pairs is None:
-        said = problems.sentence(has_impressions="impressions" in columns) or "the log has no rows"
-        raise DataError(f"{log.source}: {said}, expected at least one impression that is possible")
+        reason = (
+            problems.sentence(has_impressions="impressions" in columns) or "the log has no rows"
+        )
+        raise DataError(
+            f"{log.source}: {reason}, expected at least one impression that is possible"
+        )
     return LogCheck(
         source=log.source,
         engine=log.engine,
@@ -190,7 +199,7 @@ def check(
 
 
 def _policies(log: Impressions) -> dict[str, int]:
-    rows = log.frame.group_by("policy").agg(log.row_count.alias("rows"))
-    table = log.collect(rows)
-    found = zip(table["policy"].to_pylist(), table["rows"].to_pylist(), strict=True)
-    return dict(sorted((policy or NONE, rows) for policy, rows in found))
+    rows = log.frame.select("policy", rows=impressions_of(log.frame)).group_by("policy")
+    table = log.collect(rows.agg(nw.col("rows").sum()))
+    pairs = zip(table["policy"].to_pylist(), integers(table["rows"]).tolist(), strict=True)
+    return dict(sorted((policy or NONE, n_rows) for policy, n_rows in pairs))

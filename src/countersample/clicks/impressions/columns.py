@@ -1,4 +1,4 @@
-"""The columns of a log: canonical names, other names mapped to them, and types made alike."""
+"""The columns of a log: canonical names, a mapping of other names, and common types."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 REQUIRED = ("query_id", "item_id", "position", "click")
 OPTIONAL = (
     "session", "client", "timestamp", "policy", "impressions", "propensity", "context", "value",
-    "event",
+    "event", "sessions", "session_policies",
 )  # fmt: skip
+#: Columns of an aggregated log alone: ignored in a log without ``impressions``.
+AGGREGATED = ("sessions", "session_policies")
 CANONICAL = (*REQUIRED, *OPTIONAL)
 IDS = ("query_id", "item_id")
 INTEGER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # ids of a text file that may mean numbers: 7, not 07
@@ -26,14 +28,14 @@ _NUMBER = r"^[+-]?(?:[0-9]{1,99}(?:\.[0-9]{0,99})?|\.[0-9]{1,99})(?:e[+-]?[0-9]{
 _BLANKS = " \t\n\r\f\v"
 NONE = "(none)"  # the context, or the policy, of a row that has none
 FEATURE = "feature_"  # what the log's own features are called within, with their numbers
-_NUMBERS = ("position", "click", "impressions", "propensity", "value")
-_TEXTS = ("policy", "event")
+_NUMBERS = ("position", "click", "impressions", "propensity", "value", "sessions")
+_TEXTS = ("policy", "event", "session_policies")
 MIXED = "{name} has values of mixed types, expected all integers or all text: make them one"
 
 
 def resolve(
     columns: Mapping[str, str] | None,
-    found: Sequence[str],
+    present: Sequence[str],
     *,
     context: Sequence[str] = (),
     has_values: bool = False,
@@ -56,24 +58,25 @@ def resolve(
     required += ["event"] if has_values else []
     names = {name: columns.get(name, name) for name in CANONICAL}
     missing = [
-        name for name in CANONICAL if names[name] not in found and name in {*required, *columns}
+        name for name in CANONICAL if names[name] not in present and name in {*required, *columns}
     ]
     if missing:
-        raise DataError(_missing(missing, names, found))
-    unknown = [repr(own) for own in context if own not in found]
+        raise DataError(_missing(missing, names, present))
+    unknown = [repr(own) for own in context if own not in present]
     if unknown:
         raise DataError(
-            f"no column {' and '.join(unknown)} for the context: the columns are {_listed(found)}"
+            f"no column {' and '.join(unknown)} for the context: the columns are {_listed(present)}"
         )
-    if has_values and names["impressions"] in found:
+    if has_values and names["impressions"] in present:
         raise DataError(
-            f"values are for a log with a row for each event, and this one has impressions "
-            f"({names['impressions']!r}), as one that was counted before: leave them out, and give "
-            "what the clicks of a row are worth in a column 'value'"
+            f"values are for a log with one row per event, and this log is aggregated: it has "
+            f"impressions ({names['impressions']!r}). Leave out the values, and give the value of "
+            "the clicks of a row in a column 'value'"
         )
     left_out = {"click", "value"} if has_values else set()
     left_out |= {"context"} if context else set()
-    return {name: own for name, own in names.items() if own in found and name not in left_out}
+    left_out |= set() if names["impressions"] in present else {*AGGREGATED}
+    return {name: own for name, own in names.items() if own in present and name not in left_out}
 
 
 def select(
@@ -83,32 +86,32 @@ def select(
     features: Sequence[str] = (),
 ) -> nw.LazyFrame[Any]:
     """Return the canonical columns of a log under their canonical names, and its features."""
-    made = {name: nw.col(own) for name, own in names.items()}
+    columns = {name: nw.col(own) for name, own in names.items()}
     for number, own in enumerate(features):
-        made[f"{FEATURE}{number}"] = _as_feature(own, frame.collect_schema())
+        columns[f"{FEATURE}{number}"] = _as_feature(own, frame.collect_schema())
     if context:
         schema = frame.collect_schema()
         parts = [_as_context(own, schema[own]) for own in context]
-        made["context"] = parts[0] if len(parts) == 1 else nw.concat_str(*parts, separator=" / ")
-    return frame.select(**made)
+        columns["context"] = parts[0] if len(parts) == 1 else nw.concat_str(*parts, separator=" / ")
+    return frame.select(**columns)
 
 
 def typed(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return the columns with ids as integers or text, and numbers as numbers."""
     schema = frame.collect_schema()
-    made = {}
+    columns = {}
     for name, dtype in schema.items():
         if name in IDS:
-            made[name] = typed_id(name, name, dtype)
+            columns[name] = typed_id(name, name, dtype)
         elif name in _NUMBERS or name.startswith(FEATURE):
-            made[name] = as_number(name, dtype)
+            columns[name] = as_number(name, dtype)
         elif name == "context":
-            made[name] = _as_context(name, dtype)
+            columns[name] = _as_context(name, dtype)
         elif name in _TEXTS:
-            made[name] = _as_text(name, dtype)
+            columns[name] = _as_text(name, dtype)
         else:
-            made[name] = nw.col(name)
-    return frame.select(**made)
+            columns[name] = nw.col(name)
+    return frame.select(**columns)
 
 
 def typed_id(column_name: str, name: str, dtype: nw.dtypes.DType) -> nw.Expr:
@@ -195,22 +198,24 @@ def _as_context(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
     raise DataError(f"the context {name} is {dtype}, expected text or integers: make it text")
 
 
-def _listed(found: Sequence[str]) -> str:
-    return ", ".join(found[:12]) + (", …" if len(found) > 12 else "")
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
 
 
-def _missing(missing: list[str], names: Mapping[str, str], found: Sequence[str]) -> str:
-    said = " and ".join(repr(names[name]) for name in missing)
-    examples = {name: (difflib.get_close_matches(name, found, n=1) or ["…"])[0] for name in missing}
+def _missing(missing: list[str], names: Mapping[str, str], present: Sequence[str]) -> str:
+    quoted = " and ".join(repr(names[name]) for name in missing)
+    examples = {
+        name: (difflib.get_close_matches(name, present, n=1) or ["…"])[0] for name in missing
+    }
     mapped = ",".join(f"{name}={own}" for name, own in examples.items())
     plural = "s" if len(missing) > 1 else ""
     events = (
         "; if its events tell what was clicked, say what they are worth with values={'click': 1} "
         "(--values click=1)"
-        if "click" in missing and names["event"] in found
+        if "click" in missing and names["event"] in present
         else ""
     )
     return (
-        f"no column{plural} {said}: the columns are {_listed(found)}; if it has another name, say "
-        f"so with columns={examples!r} (--columns {mapped}){events}"
+        f"no column{plural} {quoted}: the columns are {_listed(present)}; if it has another name, "
+        f"say so with columns={examples!r} (--columns {mapped}){events}"
     )

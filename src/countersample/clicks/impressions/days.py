@@ -1,4 +1,4 @@
-"""The days of a log: how many rows each has, and the rows of some of them."""
+"""The days of a log: how many rows each has, and the rows of some days."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
 
+from countersample.clicks.impressions.aggregation import impressions_of
 from countersample.clicks.impressions.assembling import integers
 from countersample.errors import DataError, ParameterError
 from countersample.options import HOLDOUT, EvaluationOptions
@@ -39,7 +40,7 @@ class Days:
     ----------
     days : tuple of date
     rows : tuple of int
-        The rows of each.
+        The rows of each; of an aggregated log, the impressions.
     """
 
     days: tuple[date, ...]
@@ -89,12 +90,12 @@ def _as_date(day: str) -> date:
         ) from None
 
 
-def length(given: str, name: str) -> timedelta:
+def length(text: str, name: str) -> timedelta:
     """Read a number of days or weeks."""
-    found = _LAST.fullmatch(given.strip()) if isinstance(given, str) else None
-    if found is None:
-        raise ParameterError(f"{name} is {given!r}, expected days or weeks: '7d' or '2w'")
-    return timedelta(days=int(found[1]) * {"d": 1, "w": 7}[found[2].lower()])
+    match = _LAST.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ParameterError(f"{name} is {text!r}, expected days or weeks: '7d' or '2w'")
+    return timedelta(days=int(match[1]) * {"d": 1, "w": 7}[match[2].lower()])
 
 
 def days_of(log: Impressions) -> Days:
@@ -106,9 +107,9 @@ def days_of(log: Impressions) -> Days:
         Where the log has no timestamps, or they are not times.
     """
     days = log.frame.with_columns(day=_clock(log).day)
-    rows = days.group_by("day").agg(log.row_count.alias("rows"))
-    table = log.collect(rows.filter(~nw.col("day").is_null()))
-    found: dict[date, int] = {}
+    rows = days.select("day", rows=impressions_of(log.frame)).group_by("day")
+    table = log.collect(rows.agg(nw.col("rows").sum()).filter(~nw.col("day").is_null()))
+    n_rows: dict[date, int] = {}
     for value, n in zip(table["day"].to_pylist(), integers(table["rows"]).tolist(), strict=True):
         when = _as_day(value)
         if when is None:
@@ -116,10 +117,10 @@ def days_of(log: Impressions) -> Days:
                 f"{log.source}: the timestamp {value!r} is no time, expected dates and times, text "
                 "such as 2026-03-31T12:00:00, or seconds since 1970"
             )
-        found[when] = found.get(when, 0) + n
-    if not found:
+        n_rows[when] = n_rows.get(when, 0) + n
+    if not n_rows:
         raise DataError(f"{log.source}: no row has a timestamp")
-    return Days(tuple(sorted(found)), tuple(found[each] for each in sorted(found)))
+    return Days(tuple(sorted(n_rows)), tuple(n_rows[each] for each in sorted(n_rows)))
 
 
 def rows_of_days(log: Impressions, *, since: date | None, until: date | None) -> nw.LazyFrame[Any]:
@@ -134,7 +135,7 @@ def rows_of_days(log: Impressions, *, since: date | None, until: date | None) ->
 
 
 class _Clock(NamedTuple):
-    """How the days of a log are told."""
+    """How the day of a row is computed."""
 
     day: nw.Expr  # of each row: a date, text as 2026-03-31, or a number since 1970
     literal: Callable[[date], nw.Expr]  # a day like them
@@ -175,8 +176,6 @@ def _seconds(log: Impressions, stamp: nw.Expr) -> nw.Expr:
     """
     if log.engine == "spark":
         return stamp.cast(nw.Int64)
-    if log.engine != "duckdb":  # where a zone is the column's own
-        stamp = stamp.dt.convert_time_zone("UTC")
     return (stamp - nw.lit(datetime.combine(_EPOCH, time(), UTC))).dt.total_seconds()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,7 @@ import numpy as np
 from countersample.clicks.impressions.assembling import encode
 from countersample.clicks.impressions.columns import typed_id
 from countersample.clicks.impressions.counts import row_keys
-from countersample.clicks.impressions.engines import Pandas
-from countersample.clicks.impressions.files import find_files
+from countersample.clicks.impressions.files import open_tables
 from countersample.clicks.impressions.log_features import pairs_of
 from countersample.clicks.impressions.queries import join_query_ids
 from countersample.data.frames import check_column, collected
@@ -84,10 +82,7 @@ def open_features(
     """
     if not isinstance(source, str | os.PathLike):
         return _of_frame(source, ids, what, join_queries=join_queries, has_text_ids=False)
-    name = os.fspath(source)
-    files = find_files(name)
-    with Pandas.explained(name), ExitStack() as cleanup:
-        files = files.unpacked(Pandas.unpacks, cleanup)
+    with open_tables(os.fspath(source)) as files:
         table = files.format.read(files, as_text=(*ids.values(), *as_text))
         return _of_frame(
             table, ids, what, join_queries=join_queries, has_text_ids=files.format.has_text_ids

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.clicks.impressions.engines import Pandas
 from countersample.clicks.impressions.feature_parts import FeatureParts
 from countersample.clicks.impressions.feature_sources import open_features, open_features_of
-from countersample.clicks.impressions.files import find_files, format_of
+from countersample.clicks.impressions.files import find_files, format_of, open_tables
 from countersample.data.choosing import choose_features
 from countersample.data.encoding import FeatureEncoder
 from countersample.data.folders import find_layout
@@ -262,8 +260,7 @@ def columns_of(source: str) -> tuple[str, ...]:
     """
     if is_labelled_data(source) or not Path(source).exists():
         return ()
-    with ExitStack() as cleanup, Pandas.explained(source):
-        files = find_files(source).unpacked(Pandas.unpacks, cleanup)
+    with open_tables(source) as files:
         return tuple(files.format.names(files))
 
 

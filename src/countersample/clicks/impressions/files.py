@@ -1,28 +1,30 @@
-"""The files of a log: found, told apart by their endings, unpacked where an engine cannot."""
+"""Find the files of a log, tell their format by the ending, and decompress them if needed."""
 
 from __future__ import annotations
 
 import glob
 import re
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from countersample._files import temporary_folder
+from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.formats import FORMATS
 from countersample.data.sources import COMPRESSED_SUFFIXES, listed, open_source
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from contextlib import ExitStack
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyarrow.fs import FileSystem
 
     from countersample.clicks.impressions.formats import Format
 
 _BLOCK = 1 << 20  # bytes
+_UNPACKED_BY_ARROW = (".gz", ".bz2", ".zst")
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NO_FILE = (
     "a pipe or a device, expected a file: a log is read more than once, so write it to one first"
@@ -55,8 +57,8 @@ class Files:
 
     def partitions(self, path: str) -> dict[str, str | None]:
         """Return what the folders of a file say (``policy=a/``), text or nothing."""
-        said = dict(part.split("=", 1) for part in self._inner(path))
-        return {k: None if v == _NO_PARTITION else unquote(v) for k, v in said.items()}
+        parts = dict(part.split("=", 1) for part in self._inner(path))
+        return {k: None if v == _NO_PARTITION else unquote(v) for k, v in parts.items()}
 
     def _inner(self, path: str) -> list[str]:
         if self.folder is None or self.is_remote:
@@ -85,15 +87,25 @@ class Files:
         return replace(self, paths=tuple(paths), temporary=str(folder))
 
 
-def find_files(source: str, known: Format | None = None) -> Files:
+@contextmanager
+def open_tables(source: str) -> Iterator[Files]:
+    """Find the files of a table that Arrow reads into memory, and name the source in every error.
+
+    Files that Arrow cannot decompress are decompressed for the time of the block.
+    """
+    with explained(source, (ValueError,)), ExitStack() as cleanup:
+        yield find_files(source).unpacked(_UNPACKED_BY_ARROW, cleanup)
+
+
+def find_files(source: str, file_format: Format | None = None) -> Files:
     """Find the files that a path, a folder, a glob or an address (``s3://…``) means.
 
     What is there under this very name is taken, whatever characters the name has.
 
-    Where the format is known, a file may have any name; of a folder, those with the endings of the
+    With a `file_format`, a file may have any name; of a folder, the files with the endings of the
     format are taken.
     """
-    formats = FORMATS if known is None else (known,)
+    formats = FORMATS if file_format is None else (file_format,)
     path = Path(source)
     if path.is_dir():
         files = _in_folder(path, formats)
@@ -101,47 +113,51 @@ def find_files(source: str, known: Format | None = None) -> Files:
             raise DataError(
                 f"{source}: no file of a log in this folder, expected {_endings(formats)}"
             )
-        return Files(source, files, known or _one_format(source, files), source)
+        return Files(source, files, file_format or _one_format(source, files), source)
     if path.is_file():
-        return Files(source, _distinct([path]), known or _one_format(source, [source]))
+        return Files(source, _distinct([path]), file_format or _one_format(source, [source]))
     if path.exists():
         raise DataError(f"{source}: {_NO_FILE}")
     if "://" in source:
-        return Files(source, (source,), known or format_of(source) or FORMATS[0], source)
+        return Files(source, (source,), file_format or format_of(source) or FORMATS[0], source)
     if glob.has_magic(source):
         matches = glob.glob(source, recursive=True)  # noqa: PTH207 (it may be absolute)
-        files = _distinct(found for found in map(Path, sorted(matches)) if not found.is_dir())
+        files = _distinct(match for match in map(Path, sorted(matches)) if not match.is_dir())
+        if not files:  # folders, such as some days of an aggregated log
+            files = tuple(
+                file for match in sorted(matches) for file in _in_folder(Path(match), formats)
+            )
         if files:
             base = str(Path(re.split(r"[*?[]", source)[0] + "x").parent)
-            return Files(source, files, known or _one_format(source, files), base)
+            return Files(source, files, file_format or _one_format(source, files), base)
     raise DataError(f"{source}: no such file or folder")
 
 
 def _in_folder(folder: Path, formats: Sequence[Format]) -> tuple[str, ...]:
     """Return the files of a log in a folder and in those within it."""
-    found = []
+    paths = []
     for path in sorted(folder.rglob("*")):
         if _is_hidden(path, folder):
             continue
         if not path.is_dir():
-            found += [path] if format_of(path.name, formats) else []
+            paths += [path] if format_of(path.name, formats) else []
         elif path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
             raise DataError(
                 f"{path}: a link to another folder, which is not followed: name the files with a "
                 "pattern, or put them into one folder"
             )
-    return _distinct(found)
+    return _distinct(paths)
 
 
 def _distinct(paths: Iterable[Path]) -> tuple[str, ...]:
     """Return each file once, however many links lead to it; refuse what is no file."""
-    found: dict[Path, str] = {}
+    names: dict[Path, str] = {}
     for path in paths:
         if not path.is_file():
             raise DataError(f"{path}: {_NO_FILE if path.exists() else 'a link to nothing'}")
         # libraries take a leading ~ for the home folder
-        found.setdefault(path.resolve(), f"./{path}" if path.parts[0][0] == "~" else str(path))
-    return tuple(found.values())
+        names.setdefault(path.resolve(), f"./{path}" if path.parts[0][0] == "~" else str(path))
+    return tuple(names.values())
 
 
 def format_of(name: str, formats: Sequence[Format] | None = None) -> Format | None:
@@ -150,7 +166,7 @@ def format_of(name: str, formats: Sequence[Format] | None = None) -> Format | No
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes = suffixes[:-1]
     ending = suffixes[-1].lower() if suffixes else ""
-    return next((known for known in formats or FORMATS if ending in known.endings), None)
+    return next((each for each in formats or FORMATS if ending in each.endings), None)
 
 
 def _one_format(source: str, files: Sequence[str]) -> Format:
@@ -158,13 +174,13 @@ def _one_format(source: str, files: Sequence[str]) -> Format:
     if None in formats:
         odd = files[formats.index(None)]
         raise DataError(f"{odd}: cannot tell the format by its name, expected {_endings(FORMATS)}")
-    names = sorted({known.name for known in formats if known is not None})
+    names = sorted({each.name for each in formats if each is not None})
     if len(names) > 1:
         raise DataError(
             f"{source}: files of several formats ({', '.join(names)}), expected one: name one "
             f"with a pattern such as '{source}/**/*.{names[0]}'"
         )
-    return next(known for known in FORMATS if known.name == names[0])
+    return next(each for each in FORMATS if each.name == names[0])
 
 
 def first_line(path: str) -> str | None:
@@ -178,7 +194,7 @@ def first_line(path: str) -> str | None:
 
 
 def _endings(formats: Sequence[Format]) -> str:
-    usual = [known.endings[0] or "any name without an ending" for known in formats]
+    usual = [each.endings[0] or "any name without an ending" for each in formats]
     return f"{listed(usual, 'or')}, also with {listed(COMPRESSED_SUFFIXES, 'or')}"
 
 

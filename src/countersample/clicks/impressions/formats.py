@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.files import Files
 
 
+#: Metadata of Parquet that says whether text ids may mean numbers, as in the CSV they came from.
+TEXT_IDS = b"countersample.text_ids"
 BATCH = 1 << 15  # rows at a time of what is read as a stream
 
 
@@ -61,6 +63,10 @@ class Format(ABC):
         """
         yield from self.read(files).select(list(columns)).to_batches(max_chunksize=BATCH)
 
+    def may_have_numbers(self, files: Files) -> bool:  # noqa: ARG002 (for Parquet)
+        """Return whether text ids may mean numbers."""
+        return self.has_text_ids
+
     def check(self, files: Files, columns: Mapping[str, str] | None) -> None:  # noqa: B027 (few do)
         """Refuse files that do not fit together, before they are opened."""
 
@@ -75,6 +81,18 @@ class Parquet(Format):
         partitioning = None if files.folder is None else "hive"
         source = paths[0] if files.is_remote else paths  # which may be a folder
         return dataset.dataset(source, filesystem=system, partitioning=partitioning)
+
+    def metadata(self, files: Files) -> dict[bytes, bytes]:
+        """Return the metadata of the first file, if it is on this machine."""
+        from pyarrow import parquet  # noqa: PLC0415 (heavy, only where used)
+
+        if files.is_remote:
+            return {}
+        with explained(files.paths[0], (ValueError,)):
+            return parquet.read_schema(files.paths[0]).metadata or {}
+
+    def may_have_numbers(self, files: Files) -> bool:  # noqa: D102 (as in Format)
+        return self.metadata(files).get(TEXT_IDS) == b"true"
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         return self.open(files).to_table()
@@ -102,18 +120,19 @@ class Parquet(Format):
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
         from pyarrow import parquet  # noqa: PLC0415
 
-        own = {(columns or {}).get(name, name) for name in CANONICAL}
-        known: set[str] = set()
+        names = {(columns or {}).get(name, name) for name in CANONICAL}
+        first_names: set[str] = set()
         first: dict[str, tuple[str, str]] = {}
         for path in files.paths:
             with explained(path, (ValueError,)):
                 schema = parquet.read_schema(path)
-            there = own.intersection(schema.names)
-            known = known or there
-            if there != known:  # some engines would take it for a column of nothing
+            there = names.intersection(schema.names)
+            first_names = first_names or there
+            if there != first_names:  # some engines would take it for a column of nothing
                 raise DataError(
                     f"{path} has the columns {', '.join(sorted(there))} of a log, and "
-                    f"{files.paths[0]} has {', '.join(sorted(known))}, expected the same in all"
+                    f"{files.paths[0]} has {', '.join(sorted(first_names))}, expected the same in "
+                    "all"
                 )
             for name in IDS:
                 index = schema.get_field_index((columns or {}).get(name, name))
@@ -239,11 +258,11 @@ class JsonLines(Format):
         for path in files.paths:
             for table in read_blocks(path):
                 _check_names(path, table.column_names)
-                found = {
+                columns_of_rows = {
                     name: table[name] if name in table.column_names else pa.nulls(len(table))
                     for name in columns
                 }
-                yield from pa.table(found).to_batches()
+                yield from pa.table(columns_of_rows).to_batches()
 
     def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)

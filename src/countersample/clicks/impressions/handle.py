@@ -1,4 +1,4 @@
-"""A raw log that was opened: `Impressions`, what can be asked of it."""
+"""A log that is open: `Impressions`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from countersample.clicks.impressions.joining import RowPropensities
 from countersample.clicks.impressions.suspicion import (
     Sessions,
     Suspicious,
+    describe_session_counts,
     describe_sessions,
     find_suspicious,
     left_out,
@@ -32,7 +33,6 @@ from countersample.clicks.impressions.suspicion import (
 from countersample.clicks.impressions.tallying import (
     MOST_GROUPS,
     check_total,
-    problems_of_rows,
     tally,
 )
 from countersample.clicks.impressions.visits import visits_of
@@ -45,14 +45,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from countersample.clicks.impressions.aggregation import Problems
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.days import Days
     from countersample.clicks.impressions.visits import Visits
 
 
 class Opened:
-    """What a log keeps open, closed when the last handle on it is gone."""
+    """Resources of a log, closed when the last handle on it is gone."""
 
     def __init__(self, cleanup: ExitStack) -> None:
         self.close = weakref.finalize(self, cleanup.close)
@@ -60,21 +59,21 @@ class Opened:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Impressions(AbstractContextManager["Impressions"]):
-    """A raw log that was opened but not loaded: what was shown where, and what was clicked.
+    """A log that is open but not loaded: results shown at positions, and clicks on them.
 
-    Made by `read_impressions`. Use it in a ``with`` block, or `close` it, where something should be
-    released at once (a Spark session, an unpacked file); else that happens when it is garbage.
+    `read_impressions` returns it. Use it in a ``with`` block, or `close` it, to release a Spark
+    session or an unpacked file at once; otherwise garbage collection does.
 
     Attributes
     ----------
     frame : narwhals.LazyFrame
         The canonical columns: ``query_id``, ``item_id``, ``position``, ``click``, and those of
         ``session``, ``client``, ``timestamp``, ``policy``, ``impressions``, ``propensity``,
-        ``context``, ``value`` that it has.
+        ``context``, ``value``, ``sessions``, ``session_policies`` that it has.
     engine : str
-        Where it is counted: duckdb, polars, pandas or spark.
+        The engine that counts it: duckdb or spark.
     source : str
-        What it was read from.
+        The path, or the kind of frame.
     has_text_ids : bool
         Whether ids came as text of a CSV file, so that "7" may mean the number.
     has_events : bool
@@ -82,7 +81,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     joins_queries : bool
         Whether queries that differ in case and blanks only are one.
     left_out : Suspicious, optional
-        What `without_suspicious` left out.
+        The sessions, clients and rows that `without_suspicious` left out.
     features : tuple of str
         The log's own columns that are features of what was shown.
     half_life : float, optional
@@ -123,10 +122,10 @@ class Impressions(AbstractContextManager["Impressions"]):
             ``check().counts`` leaves such rows out.
         """
         problems, counts, _ = tally(self, most_groups=most_groups)
-        said = problems.sentence(has_impressions="impressions" in self.columns)
-        if said is not None:
+        reason = problems.sentence(has_impressions="impressions" in self.columns)
+        if reason is not None:
             raise DataError(
-                f"{self.source}: {said}; correct them, or count the others with check().counts"
+                f"{self.source}: {reason}; correct them, or count the others with check().counts"
             )
         if counts is None:
             raise DataError(f"{self.source}: the log has no rows, expected at least one impression")
@@ -152,12 +151,17 @@ class Impressions(AbstractContextManager["Impressions"]):
         to find them.
         """
         if "session" not in self.columns:
+            remedy = (
+                ": this log is aggregated, so leave them out when you count a day "
+                "(countersample log count --suspicious skip)"
+            )
             raise DataError(
                 f"{self.source}: no column 'session', so sessions that look wrong cannot be told"
+                + (remedy if "impressions" in self.columns else "")
             )
         check_total(self)
-        found = find_suspicious(self.frame, self.collect)
-        return replace(self, frame=without(self.frame, found), left_out=left_out(found))
+        suspicious = find_suspicious(self.frame, self.collect)
+        return replace(self, frame=without(self.frame, suspicious), left_out=left_out(suspicious))
 
     def of_policy(self, *policies: str) -> Impressions:
         """Return the rows that one policy, or one of several, served: the randomized traffic."""
@@ -234,7 +238,7 @@ class Impressions(AbstractContextManager["Impressions"]):
             raise DataError(f"{self.source}: no column 'propensity'")
         weight = np.zeros(len(counts))
         for share, part in weighted_days(self):
-            table = part.weights_of_rows()
+            table = part.collect(aggregation.group_weights(part.frame))
             bad = (integers(table["clicked"]).sum() - integers(table["good"]).sum()).item()
             if bad:
                 raise DataError(
@@ -254,51 +258,32 @@ class Impressions(AbstractContextManager["Impressions"]):
         mean[(counts.clicks > 0) & (counts.value == 0)] = 1.0
         return RowPropensities(np.minimum(mean, 1.0))  # NaN stays
 
-    @property
-    def row_count(self) -> nw.Expr:
-        """How rows of the log are counted in a group of rows of the frame."""
-        return nw.len()
-
     def check_no_half_life(self, what: str) -> None:
-        """Refuse a half-life where all days count alike."""
+        """Reject a half-life if all days count alike."""
         if self.half_life is not None:
             raise ParameterError(
                 f"{self.source}: the log has a half-life, expected none for {what}, in which every "
                 "day counts alike"
             )
 
-    def problems(self, groups: nw.LazyFrame[Any]) -> Problems:
-        """Count impossible rows; `groups` are those of `aggregation.group`."""
-        return problems_of_rows(self, groups)
-
     def sessions_of_queries(self) -> nw.LazyFrame[Any] | None:
-        """Return S_q, the sessions of each query, lazily; None where the log has no ids of them."""
-        if "session" not in self.columns or "impressions" in self.columns:
+        """Return S_q, the sessions of each query, lazily; None if the log has none."""
+        has_ids = "session" in self.columns and "impressions" not in self.columns
+        if not has_ids and "sessions" not in self.columns:
             return None
         return aggregation.group_sessions(self.frame)
 
     def describe_sessions(self) -> Sessions | None:
-        """Count sessions, and what looks wrong about them; None where the log has none."""
+        """Count sessions, and what looks wrong about them; None if the log has none."""
+        if "sessions" in self.columns:
+            return describe_session_counts(self.frame, self.collect)
         if "session" not in self.columns:
             return None
         return describe_sessions(self.frame, self.collect)
 
     def visits(self, counts: PositionCounts) -> Visits | None:
-        """Return the sessions one by one, for intervals; None where they cannot be told."""
+        """Return the sessions one by one, for intervals; None without ids of sessions."""
         return visits_of(self, counts)
-
-    def pages(self) -> pa.Table:
-        """Return impressions and clicks by query, context, policy, bucket and position.
-
-        A bucket is one of 256, by the client of a row, its session or its query.
-        """
-        from countersample.clicks.impressions.counted import tables  # noqa: PLC0415 (is above)
-
-        return tables.pages_of(self)
-
-    def weights_of_rows(self) -> pa.Table:
-        """Return Σ value/propensity of each query, item, position and context."""
-        return self.collect(aggregation.group_weights(self.frame))
 
     def collect(self, frame: nw.LazyFrame[Any]) -> pa.Table:
         """Compute what was derived from `frame` where the log is; return it as an Arrow table."""

@@ -1,21 +1,17 @@
-"""Opening a raw log, of files or a frame: `read_impressions`."""
+"""Open a log of files or a frame: `read_impressions`."""
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
-from countersample.clicks.impressions.engines import (
-    ENGINES,
-    Pandas,
-    engine_of,
-    find_engine,
-    make_engine,
-)
+from countersample.clicks.impressions.engines import ENGINES, find_engine, make_engine
+from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.handle import Impressions, Opened
 from countersample.clicks.impressions.preparing import Preparation
 from countersample.clicks.impressions.readers import find_reader
@@ -27,6 +23,7 @@ from countersample.options import LogOptions
 if TYPE_CHECKING:
     from os import PathLike
 
+    from countersample.clicks.impressions.engines import Engine
 
 _DEFAULT = next(iter(ENGINES))
 
@@ -76,22 +73,6 @@ def _open_log(source: str | PathLike[str] | Any, options: LogOptions) -> Impress
         "memory_limit": options.memory_limit,
         "temp_dir": None if options.temp_dir is None else os.fspath(options.temp_dir),
     }
-    if isinstance(source, str | os.PathLike):
-        from countersample.clicks.impressions.counted import reading  # noqa: PLC0415 (it is above)
-
-        folders = reading.counts_at(os.fspath(source))
-        if folders:
-            only_raw = {
-                "reader": reader, "columns": options.columns or None,
-                "context": options.context or None, "values": options.values,
-                "positions_from": None if options.positions_from == 1 else options.positions_from,
-                "engine": None if engine == _DEFAULT else engine, "master": options.master,
-                "features": options.features or None,
-            }  # fmt: skip
-            return reading.read_counts(
-                os.fspath(source), folders, given=only_raw, join_queries=options.join_queries,
-                settings=settings,
-            )  # fmt: skip
     with ExitStack() as cleanup:
         if isinstance(source, str | os.PathLike):
             log = _read_files(os.fspath(source), reader, preparation, engine, settings, cleanup)
@@ -113,18 +94,18 @@ def _read_files(
     settings: dict[str, str | None],
     cleanup: ExitStack,
 ) -> Impressions:
-    found = find_reader(reader, source)
-    if preparation.features and not isinstance(found, Plain):
+    log_reader = find_reader(reader, source)
+    if preparation.features and not isinstance(log_reader, Plain):
         raise ParameterError(
             "features of the log are those of a log with a row for each impression, in columns of "
             "its own, and not of somebody else's: give them in a table of features"
         )
-    made = make_engine(find_engine(engine or _DEFAULT), cleanup, settings)
-    with made.explained(source):
-        rows, has_text_ids = found.open(source, made, preparation, cleanup)
-        made.check_types(rows.to_native())
+    runner = make_engine(find_engine(engine or _DEFAULT), cleanup, settings)
+    with runner.explained(source):
+        rows, has_text_ids = log_reader.open(source, runner, preparation, cleanup)
+        runner.check_types(rows.to_native())
         frame = preparation.finish(rows)
-    return Impressions(frame, made.name, source, has_text_ids=has_text_ids)
+    return Impressions(frame, runner.name, source, has_text_ids=has_text_ids)
 
 
 def _read_frame(
@@ -135,27 +116,41 @@ def _read_frame(
     cleanup: ExitStack,
 ) -> Impressions:
     native = as_narwhals(source, "neither a path nor a data frame")
-    home = engine_of(native.implementation)
+    kind = native.implementation
+    home = next((each for each in ENGINES.values() if kind in each.implementations), None)
     chosen = home or ENGINES[_DEFAULT] if engine is None else find_engine(engine)
-    name = f"the {native.implementation.value} frame"
+    name = f"the {kind.value} frame"
     with chosen.explained(name):
-        frame = preparation.select(native.lazy())
-        if isinstance(native, nw.DataFrame) or chosen is not home:
+        with explained(name, _errors_of(kind, home)):
+            frame = preparation.select(native.lazy())
+        if chosen is not home:
             _check_objects(frame)
-            made = make_engine(chosen, cleanup, settings)
-            table = (home or Pandas).collect(frame, name)
-            frame = nw.from_native(made.from_arrow(table)).lazy()
+            runner = make_engine(chosen, cleanup, settings)
+            with explained(name, _errors_of(kind, home)):
+                table = frame.collect(backend="pyarrow").to_arrow()
+            frame = nw.from_native(runner.from_arrow(table)).lazy()
         elif any(settings.values()):
             raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
         return Impressions(preparation.finish(frame), chosen.name, name)
 
 
+def _errors_of(kind: nw.Implementation, home: type[Engine] | None) -> tuple[type[Exception], ...]:
+    """Return the errors of the library whose frame is read, beside those of Arrow and narwhals."""
+    if home is not None:
+        return home.errors()
+    if kind is nw.Implementation.POLARS:
+        return (import_module("polars").exceptions.PolarsError,)
+    return ()
+
+
 def _check_objects(frame: nw.LazyFrame[Any]) -> None:
-    """Refuse a column of pandas objects that are not all text before Arrow stumbles over it."""
+    """Reject a column of pandas objects of several types, with a clearer error than Arrow's."""
     for name, dtype in frame.collect_schema().items():
         if dtype == nw.Object:
             values = frame.select(name).collect()[name].drop_nulls().to_list()
             kinds = sorted({type(value).__name__ for value in values})
-            raise DataError(
-                f"{name} has values of type {' and '.join(kinds)}, expected one type: make them one"
-            )
+            if len(kinds) > 1:
+                raise DataError(
+                    f"{name} has values of type {' and '.join(kinds)}, expected one type: make "
+                    "them one"
+                )

@@ -23,7 +23,7 @@ from countersample.clicks.impressions.explaining import explained
 from countersample.clicks.impressions.exposure import examination_of_rows, weigh_pairs
 from countersample.clicks.impressions.files import find_files
 from countersample.clicks.impressions.joining import JoinReport, RowPropensities, refuse_useless
-from countersample.clicks.impressions.tallying import check_total
+from countersample.clicks.impressions.tallying import check_total, problems_of_rows
 from countersample.clicks.log import ClickLog
 from countersample.data.dataset import RankingDataset
 from countersample.data.frames import as_narwhals, check_column
@@ -105,8 +105,8 @@ def write_training_shards(
     engine = find_engine(log.engine)
     known_items, names = _features(features, has_text_ids=log.has_text_ids)
     with ExitStack() as kept:
-        groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
-        said = log.problems(groups).sentence(has_impressions="impressions" in log.columns)
+        groups = kept.enter_context(engine.store(aggregation.group(log.frame), log.source))
+        said = problems_of_rows(log, groups).sentence(has_impressions="impressions" in log.columns)
         if said is not None and missing == "error":
             raise DataError(f"{log.source}: {said}; correct them, or take missing='skip'")
         _check_ids(groups, known_items)

@@ -1,4 +1,4 @@
-"""Sessions that look wrong: counted, and left out where one wants that."""
+"""Find sessions, clients and rows that look wrong, and leave them out on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from countersample.clicks.impressions.aggregation import KEYS, has_possible_click, mark, whole
+from countersample.clicks.impressions.aggregation import (
+    KEYS,
+    group_visits,
+    has_possible_click,
+    impressions_of,
+    is_possible,
+    mark,
+    whole,
+)
 from countersample.clicks.impressions.assembling import integers
 
 if TYPE_CHECKING:
@@ -67,28 +75,28 @@ class Suspicious:
     is_left_out: bool = False
 
     def sentences(self) -> list[str]:
-        """Say what looks wrong, and how much of all clicks it is; not what hardly matters."""
-        said = []
+        """Describe what looks wrong and its share of all clicks, if that is notable."""
+        sentences = []
         notable = NOTABLE * self.n_clicks
         if self.sessions and self.session_clicks >= notable:
-            said.append(
+            sentences.append(
                 f"{_number(self.sessions, 'session')} clicked everything on their page, at least "
                 f"{self.least_shown} items: {self._share(self.session_clicks)}"
             )
         if self.clients and (self.client_clicks or 0) >= notable:
-            said.append(
+            sentences.append(
                 f"{_number(self.clients, 'client')} with more than {self.many_sessions:,} sessions "
                 f"asked {self.client_sessions:,} of them: {self._share(self.client_clicks or 0)}"
             )
         if self.duplicates:
-            said.append(
+            sentences.append(
                 f"{_number(self.duplicates, 'row')} repeated, with the same session, query, item "
                 f"and position: {self._share(self.duplicate_clicks)}"
             )
         end = "; left out." if self.is_left_out else (
             "; leave them out with without_suspicious() (--suspicious skip) if they are not people."
         )  # fmt: skip
-        return [f"{sentence}{end}" for sentence in said]
+        return [f"{sentence}{end}" for sentence in sentences]
 
     def _share(self, clicks: int) -> str:
         return f"{clicks / max(self.n_clicks, 1):.1%} of all clicks"
@@ -96,26 +104,26 @@ class Suspicious:
 
 @dataclass(frozen=True)
 class Sessions:
-    """What the sessions of a log say.
+    """Statistics of the sessions of a log.
 
     Attributes
     ----------
     n_sessions, n_without : int
-        Sessions (None where their number is not known), and rows without one.
+        Sessions, and rows without one.
     n_mixed : int
         Sessions whose rows are of several policies, as interleaving makes them.
     suspicious : Suspicious
-        None where rows that look wrong cannot be told any more.
+        None for an aggregated log, which has no ids.
     """
 
-    n_sessions: int | None
+    n_sessions: int
     n_without: int
-    n_mixed: int | None
+    n_mixed: int
     suspicious: Suspicious | None
 
 
 def describe_sessions(frame: nw.LazyFrame[Any], collect: Collect) -> Sessions:
-    """Count sessions, and what looks wrong about them, where the log is."""
+    """Count sessions, and what looks wrong about them, in the engine of the log."""
     kinds = collect(_kinds_of_sessions(frame))
     names = ("is_none", "size", "is_mixed", "sessions", "rows", "shown", "clicks")
     none, size, mixed, sessions, rows, shown, clicks = (
@@ -148,43 +156,57 @@ def describe_sessions(frame: nw.LazyFrame[Any], collect: Collect) -> Sessions:
     )
 
 
+def describe_session_counts(frame: nw.LazyFrame[Any], collect: Collect) -> Sessions:
+    """Add up the ``sessions`` of an aggregated log: a session counts once per query and day."""
+    visits = collect(group_visits(frame))
+    sessions, is_mixed = (integers(visits[name]) for name in ("sessions", "is_mixed"))
+    nameless = frame.filter(is_possible(frame) & nw.col("sessions").is_null())
+    n = collect(nameless.select(n=impressions_of(frame)).select(nw.col("n").sum()))["n"]
+    return Sessions(
+        n_sessions=int(sessions.sum()),
+        n_without=int(integers(n.fill_null(0))[0]),
+        n_mixed=int(sessions[is_mixed == 1].sum()),
+        suspicious=None,
+    )
+
+
 def find_suspicious(frame: nw.LazyFrame[Any], collect: Collect) -> Suspicious:
     """Return what looks wrong about the sessions of a log."""
-    found = describe_sessions(frame, collect).suspicious
-    assert found is not None  # noqa: S101 (of a raw log)
-    return found
+    suspicious = describe_sessions(frame, collect).suspicious
+    assert suspicious is not None  # noqa: S101 (of a raw log)
+    return suspicious
 
 
-def without(frame: nw.LazyFrame[Any], found: Suspicious) -> nw.LazyFrame[Any]:
+def without(frame: nw.LazyFrame[Any], suspicious: Suspicious) -> nw.LazyFrame[Any]:
     """Return a log without what looks wrong; rows that repeat become one, with their click."""
-    kept = frame
-    if found.sessions:
+    rows = frame
+    if suspicious.sessions:
         whole = _by_session(frame).filter(
             ~nw.col("session").is_null()
             & (nw.col("shown") == nw.col("clicks"))
-            & (nw.col("shown") >= found.least_shown)
+            & (nw.col("shown") >= suspicious.least_shown)
         )
-        kept = kept.join(whole.select("session"), on="session", how="anti")
-    if found.clients:
-        many = _by_client(frame).filter(nw.col("sessions") > found.many_sessions)
-        kept = kept.join(many.select("client"), on="client", how="anti")
-    if found.duplicates:
+        rows = rows.join(whole.select("session"), on="session", how="anti")
+    if suspicious.clients:
+        many = _by_client(frame).filter(nw.col("sessions") > suspicious.many_sessions)
+        rows = rows.join(many.select("client"), on="client", how="anti")
+    if suspicious.duplicates:
         columns = frame.collect_schema().names()
         by = _identity(frame)
         others = {name: nw.col(name).max() for name in columns if name not in by}
-        once = kept.filter(~nw.col("session").is_null()).group_by(*by).agg(**others)
-        alone = kept.filter(nw.col("session").is_null())
-        kept = nw.concat([once.select(*columns), alone.select(*columns)])
-    return kept
+        once = rows.filter(~nw.col("session").is_null()).group_by(*by).agg(**others)
+        alone = rows.filter(nw.col("session").is_null())
+        rows = nw.concat([once.select(*columns), alone.select(*columns)])
+    return rows
 
 
 def _number(n: int, noun: str) -> str:
     return f"{n:,} {noun}" + ("s" if n != 1 else "")
 
 
-def left_out(found: Suspicious) -> Suspicious:
-    """Return the same, said of a log that is without them."""
-    return replace(found, is_left_out=True)
+def left_out(suspicious: Suspicious) -> Suspicious:
+    """Return the same statistics, marked as left out of the log."""
+    return replace(suspicious, is_left_out=True)
 
 
 def _least_shown(n_clicks: int, n_shown: int) -> int | None:

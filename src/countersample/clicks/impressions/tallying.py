@@ -1,4 +1,4 @@
-"""A log counted where it is: its groups are made once, and what is asked of them comes out."""
+"""Count a log in its engine: group its rows once, and describe the groups."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Pairs(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What a log comes down to."""
+    """The counts of a log."""
 
     problems: Problems
-    counts: PositionCounts | None  # of possible rows; None where there are none
-    pairs: Pairs | None  # where asked for
+    counts: PositionCounts | None  # of possible rows; None if there are none
+    pairs: Pairs | None  # None unless requested
 
 
 def tally(
@@ -58,25 +58,25 @@ def tally(
 ) -> Tally:
     """Count the rows of a log that are possible, and say how many are not.
 
-    The sessions of each query are those that the log names, unless its rows stand for several
-    impressions; without, they are the impressions of the first position.
+    The sessions of each query come from ids of sessions, or from the column ``sessions`` of an
+    aggregated log; without either they are the impressions of the first position.
     """
     check_total(log)
     engine = find_engine(log.engine)
-    with ExitStack() as kept:
-        groups = kept.enter_context(engine.kept(aggregation.group(log.frame), log.source))
-        problems = log.problems(groups)
+    with ExitStack() as stored:
+        groups = stored.enter_context(engine.store(aggregation.group(log.frame), log.source))
+        problems = problems_of_rows(log, groups)
         if problems.n_rows == problems.n_invalid:
             return Tally(problems, None, None)
         sessions = log.sessions_of_queries()
         if sessions is not None:
-            sessions = kept.enter_context(engine.kept(sessions, log.source))
+            sessions = stored.enter_context(engine.store(sessions, log.source))
         pairs = _pairs(log, groups, sessions) if with_pairs else None
         parts: tuple[nw.LazyFrame[Any], ...] = (groups,)
         has_text_items = log.has_text_ids
         if _size(log, groups) > most_groups:
-            pairs_clicked = engine.kept(aggregation.clicked_pairs(groups), log.source)
-            parts = aggregation.split_unclicked(groups, kept.enter_context(pairs_clicked))
+            pairs_clicked = engine.store(aggregation.clicked_pairs(groups), log.source)
+            parts = aggregation.split_unclicked(groups, stored.enter_context(pairs_clicked))
             has_text_items = has_text_items and not _size(log, aggregation.named_items(groups))
         counts = assemble(
             chain.from_iterable(engine.batches(part, log.source) for part in parts),
@@ -89,10 +89,16 @@ def tally(
 
 
 def check_total(log: Impressions) -> None:
-    """Refuse a log that was counted before and has more impressions than can be added up."""
+    """Reject an aggregated log with impossible sessions, or more impressions than sums can hold."""
     if "impressions" not in log.columns:
         return
-    total = log.collect(aggregation.total_shown(log.frame))["shown"][0].as_py()
+    totals = log.collect(aggregation.describe_totals(log.frame))
+    total, n_bad = (totals[name][0].as_py() for name in ("shown", "bad_sessions"))
+    if n_bad:
+        raise DataError(
+            f"{log.source}: sessions is not a whole number from 1 in {n_bad:,} rows, expected the "
+            "sessions of the query on that day, or nothing"
+        )
     if total is not None and total > aggregation.MOST:
         raise DataError(
             f"{log.source}: its impressions add up to {total:.3g}, expected at most 2^53 "
@@ -101,7 +107,7 @@ def check_total(log: Impressions) -> None:
 
 
 def problems_of_rows(log: Impressions, groups: nw.LazyFrame[Any]) -> Problems:
-    """Count impossible rows; what is wrong with them is asked only where there are any."""
+    """Count impossible rows, and describe them if there are any."""
     if "impressions" not in log.columns:  # a row is an impression, which the groups count
         n_rows = _size(log, log.frame)
         counted = log.collect(groups.select(nw.col("impressions").cast(nw.Int64).sum()))
@@ -114,8 +120,8 @@ def _pairs(
     log: Impressions, groups: nw.LazyFrame[Any], sessions: nw.LazyFrame[Any] | None
 ) -> Pairs:
     n_items = _size(log, groups.select("item_id").unique())
-    found = log.collect(aggregation.describe_pairs(groups, sessions))
-    return Pairs(n_items, *(int(integers(found[n])[0]) for n in ("pairs", "moved", "repeated")))
+    totals = log.collect(aggregation.describe_pairs(groups, sessions))
+    return Pairs(n_items, *(int(integers(totals[n])[0]) for n in ("pairs", "moved", "repeated")))
 
 
 def _size(log: Impressions, frame: nw.LazyFrame[Any]) -> int:

@@ -1,4 +1,4 @@
-"""Sessions of a log one by one: which queries they are of, and what they clicked."""
+"""The sessions of a log one by one: their queries and their clicks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.counts import PositionCounts
     from countersample.clicks.impressions.handle import Impressions
 
-#: Beyond so many visits sessions are not told one by one.
+#: With more visits, sessions are not returned one by one.
 MOST_VISITS = 5_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """Who saw what: a visit is a session and one of its queries.
+    """Sessions with their queries and clicks: a visit is a session and one of its queries.
 
     Attributes
     ----------
@@ -33,8 +33,6 @@ class Visits:
         The session of each click, and the row of the counts that it is in.
     value : float array (n_clicks,)
         What it is worth.
-    times : float array (n_visits,), optional
-        How many sessions a visit stands for, where they were counted together; 1 by default.
     """
 
     n_sessions: int
@@ -43,14 +41,13 @@ class Visits:
     clicking: Ints
     row: Ints
     value: Floats
-    times: Floats | None = None
 
 
 def visits_of(log: Impressions, counts: PositionCounts) -> Visits | None:
     """Return the sessions of a log, whose counts these are.
 
-    None where the log does not tell them: rows stand for several impressions, some have no
-    session, or there are more than `MOST_VISITS`.
+    None if the log is aggregated, if some rows have no session, or if there are more than
+    `MOST_VISITS`.
     """
     if "session" not in log.columns or "impressions" in log.columns:
         return None
@@ -68,13 +65,13 @@ def visits_of(log: Impressions, counts: PositionCounts) -> Visits | None:
 
     together = pa.chunked_array([*seen["session"].chunks, *clicks["session"].chunks])
     session, ids = encode(together.cast(pa.large_string()), has_text_ids=False)
-    code, own = encode(
+    code, query_ids = encode(
         seen["query_id"], has_text_ids=log.has_text_ids and counts.query_ids.dtype.kind == "i"
     )
     return Visits(
         n_sessions=len(ids),
         session=session[:n_seen].astype(np.int64),
-        query=np.searchsorted(counts.query_ids, own)[code],
+        query=np.searchsorted(counts.query_ids, query_ids)[code],
         clicking=session[n_seen:].astype(np.int64),
         row=rows_of(clicks, counts, has_text_ids=log.has_text_ids),
         value=clicks["value"].to_numpy().astype(np.float64),

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.clicks.impressions.counted.files import BUCKETS
 from countersample.clicks.impressions.joining import Matched
 from countersample.errors import DataError
 from countersample.evaluation.resampling import add_up
-from countersample.fitting.drift.logs import units_of_queries
+from countersample.fitting.drift.logs import BUCKETS, units_of_queries
 from countersample.fitting.drift.testing import Change, Rate, compare
 
 if TYPE_CHECKING:

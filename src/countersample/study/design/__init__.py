@@ -1,1 +1,1 @@
-"""What is studied: grids, settings, claims, published numbers, datasets."""
+"""The design of studies: settings, grids with claims, data."""

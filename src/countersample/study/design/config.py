@@ -1,4 +1,4 @@
-"""How a study is run: the paper's settings, every choice a named one."""
+"""The settings of a study: a name, a default and bounds for each; the defaults are the paper's."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from countersample._extras import need
 from countersample._params import choice, number, whole_number
 from countersample.errors import ParameterError
-from countersample.study.design.length import evaluation_points, n_steps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from countersample.study.design.claims import Value
+    from countersample.study.design.grids import Value
 
     T = TypeVar("T")
 
@@ -24,15 +23,48 @@ PAPER_RATES = tuple(
 )  # 1e-10, 3e-10, 1e-9, …, 1, 3
 
 
-def _setting(default: T, title: str, *, origin: str = "paper", **bounds: float) -> T:
-    """Declare a setting: the paper's value, what pages call it, its bounds as in `_params`.
+MIN_POINTS = 20
+MAX_POINTS = 500
 
-    The origin says who sets that value: the paper, its authors' code where the paper says nothing,
-    or this package where neither does.
+
+def n_steps(*, epochs: float, clicks: int, batch_size: int) -> int:
+    """T = epochs · clicks / batch_size, at least 1.
+
+    Examples
+    --------
+    >>> from countersample.study.design.config import n_steps
+    >>> n_steps(epochs=5, clicks=1_000_000, batch_size=10)
+    500000
+    """
+    return max(1, round(epochs * clicks / batch_size))
+
+
+def evaluation_points(*, steps: int, evaluate_every: int, batch_size: int) -> list[int]:
+    """Return the steps after which a run is evaluated: every `evaluate_every` clicks, and the last.
+
+    There are at least 20 points (if there are as many steps) and at most 500, the paper's number:
+    studies that vary the number of clicks would have too few or too many.
+
+    Examples
+    --------
+    >>> from countersample.study.design.config import evaluation_points
+    >>> len(evaluation_points(steps=5_000_000, evaluate_every=10_000, batch_size=1))
+    500
+    """
+    every = round(evaluate_every / batch_size)
+    every = max(1, min(every, steps // MIN_POINTS), -(-steps // MAX_POINTS))
+    return sorted({*range(every, steps + 1, every), steps})
+
+
+def _setting(default: T, title: str, *, origin: str = "paper", **bounds: float) -> T:
+    """Declare a setting: the paper's value, its title in tables, its bounds as in `_params`.
+
+    The origin is who set that value: the paper, its authors' code if the paper has none, or this
+    package if neither has.
     """
     metadata = {"title": title, "bounds": bounds, "origin": origin}
-    declared: T = field(default=default, metadata=metadata)
-    return declared
+    setting: T = field(default=default, metadata=metadata)
+    return setting
 
 
 @dataclass(frozen=True)
@@ -155,7 +187,7 @@ class ExperimentConfig:
         )
 
     def with_settings(self, settings: Mapping[str, Any]) -> ExperimentConfig:
-        """Return a configuration with some settings changed, all of them checked.
+        """Return a configuration with these settings changed and checked.
 
         Examples
         --------
@@ -163,15 +195,17 @@ class ExperimentConfig:
         >>> PAPER.with_settings({"gamma": 0.5, "batch_size": 10}).steps()  # 5·1,000,000/10
         500000
         """
-        return replace(self, **{name: checked(name, value) for name, value in settings.items()})
+        return replace(
+            self, **{name: check_setting(name, value) for name, value in settings.items()}
+        )
 
     @property
     def optimizer_settings(self) -> dict[str, float]:
-        """The settings of the optimizer that are given."""
+        """The settings of the optimizer that are not left to its defaults."""
         from countersample.training.optimizers import OF_OPTIMIZERS  # noqa: PLC0415 (imports numpy)
 
-        given = {name: getattr(self, name) for name in OF_OPTIMIZERS}
-        return {name: value for name, value in given.items() if value is not None}
+        values = {name: getattr(self, name) for name in OF_OPTIMIZERS}
+        return {name: value for name, value in values.items() if value is not None}
 
     def check(self, plans: Collection[str] = ()) -> None:
         """Raise a `ParameterError` for settings that do not go together, or with these plans."""
@@ -192,9 +226,9 @@ class ExperimentConfig:
 
     def _check_network(self, plans: Collection[str]) -> None:
         if self.optimizer != "sgd" or self.optimizer_settings:
-            given = ", ".join([self.optimizer, *self.optimizer_settings])
+            names = ", ".join([self.optimizer, *self.optimizer_settings])
             raise ParameterError(
-                f"optimizer is {given} where the scorer is a network, expected sgd and no settings "
+                f"optimizer is {names} where the scorer is a network, expected sgd and no settings "
                 "of it: networks of a study are trained by plain SGD"
             )
         if self.variance:
@@ -209,7 +243,7 @@ class ExperimentConfig:
             )
 
     def need_libraries(self) -> None:
-        """Raise a `MissingExtraError` where what these settings need is not installed."""
+        """Raise a `MissingExtraError` if a library that these settings need is not installed."""
         if self.scorer == "network":
             need("torch")
 
@@ -223,40 +257,40 @@ SETTINGS = {setting.name: setting for setting in fields(ExperimentConfig)}
 
 
 def origin_of(name: str) -> str:
-    """Return who sets the value that a setting has in `PAPER`: "paper", "code" or "ours"."""
+    """Return who set the default of a setting: "paper", "code" or "ours"."""
     origin: str = SETTINGS[name].metadata["origin"]
     return origin
 
 
 def title_of(name: str) -> str:
-    """Return what tables, figures and the report call a setting."""
+    """Return the title of a setting in tables, figures and the report."""
     title: str = SETTINGS[name].metadata["title"]
     return title
 
 
-def checked(name: str, value: Any) -> Any:  # noqa: ANN401 (what a user wrote)
-    """Return the value of a setting in its own type, or say what it should be.
+def check_setting(name: str, value: Any) -> Any:  # noqa: ANN401 (what a user wrote)
+    """Return the value of a setting in its type; raise an error for anything else.
 
     Raises
     ------
     ParameterError
-        For a name or a value that is not one of those it may have.
+        For an unknown name, or a value that the setting cannot have.
 
     Examples
     --------
-    >>> from countersample.study.design.config import checked
-    >>> checked("gamma", 1)
+    >>> from countersample.study.design.config import check_setting
+    >>> check_setting("gamma", 1)
     1.0
     """
     if name not in SETTINGS:
         raise ParameterError(f"no setting {name!r}{nearest(name, SETTINGS)}")
     default, bounds = getattr(PAPER, name), SETTINGS[name].metadata["bounds"]
     if isinstance(default, tuple):
-        return _checked_rates(value)
+        return _check_rates(value)
     if name == "objective":
-        return _checked_objective(value)
+        return _check_objective(value)
     if name == "metric":
-        return _checked_metric(value)
+        return _check_metric(value)
     if isinstance(default, str):
         return choice(name, value, _choices()[name])
     if name == "bits" and value not in _BITS:
@@ -266,7 +300,7 @@ def checked(name: str, value: Any) -> Any:  # noqa: ANN401 (what a user wrote)
     return (whole_number if isinstance(default, int) else number)(name, value, **bounds)
 
 
-def _checked_metric(value: Any) -> str:  # noqa: ANN401 (what a user wrote)
+def _check_metric(value: Any) -> str:  # noqa: ANN401 (what a user wrote)
     from countersample.metrics import get_metric  # noqa: PLC0415 (imports numpy)
 
     name = str(value)
@@ -301,15 +335,15 @@ def in_words(name: str, value: Value) -> str:
     return f"{symbol[1]} = {shown}" if symbol else f"{title_of(name)}: {shown}"
 
 
-def _checked_rates(value: Any) -> tuple[float, ...]:  # noqa: ANN401 (what a user wrote)
-    given = value if isinstance(value, (list, tuple)) else [value]
-    rates = {number("a value of learning_rates", rate, above=0) for rate in given}
-    if not given or len(rates) < len(given):
+def _check_rates(value: Any) -> tuple[float, ...]:  # noqa: ANN401 (what a user wrote)
+    values = value if isinstance(value, (list, tuple)) else [value]
+    rates = {number("a value of learning_rates", rate, above=0) for rate in values}
+    if not values or len(rates) < len(values):
         raise ParameterError(f"learning_rates is {value!r}, expected a list of different numbers")
     return tuple(sorted(rates))
 
 
-def _checked_objective(value: Any) -> str:  # noqa: ANN401 (what a user wrote)
+def _check_objective(value: Any) -> str:  # noqa: ANN401 (what a user wrote)
     from countersample.objectives import get_objective  # noqa: PLC0415 (imports numpy)
 
     return get_objective(value).name
@@ -331,8 +365,8 @@ def _choices() -> Mapping[str, Collection[str]]:
     }
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def nearest(name: str, names: Collection[str]) -> str:
     """Return " (did you mean …?), expected one of …", to go after an unknown name."""
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(name, names, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"{hint}, expected one of {', '.join(known)}"
+    return f"{hint}, expected one of {', '.join(names)}"

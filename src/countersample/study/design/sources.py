@@ -1,28 +1,83 @@
-"""A study, and where its labelled data comes from: made up, known by name, or a path."""
+"""A study, and its labelled data: synthetic, a set of the catalogue, or a path."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countersample._files import is_folder, is_other
 from countersample.data import catalogue
 from countersample.data.load import layout_of, load
-from countersample.data.synthetic import SHAPES
+from countersample.data.synthetic import SHAPES, synthetic
 from countersample.errors import DataError, ParameterError
-from countersample.study.design.folds import SEED, Fold, state_of_files
-from countersample.study.design.published import PAPER_DATASETS
+from countersample.study.design.grids import PAPER_DATASETS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from countersample.data import RankingDataset
     from countersample.study.design.config import ExperimentConfig
     from countersample.study.design.grids import Grid
 
 
+PARTS = ("train", "vali", "test")
+_SHARES = (0.7, 0.1, 0.2)  # of the queries, if data comes in one piece
+SEED = 0  # of synthetic data and of the split
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Training, validation and test data that is not loaded yet."""
+
+    dataset: str  # its name in tables
+    name: str  # empty if the set has no folds
+    config: Mapping[str, Any]  # identifies the data: plain values
+
+    @property
+    def title(self) -> str:
+        """The dataset, and the fold if there are several."""
+        return f"{self.dataset} {self.name}".rstrip()
+
+    def load(self) -> tuple[RankingDataset, ...]:
+        """Return the three parts; features are not normalised."""
+        if "shape" in self.config:
+            whole = synthetic(self.config["shape"], n_queries=self.config["queries"], rng=SEED)
+            return whole.split(*_SHARES, rng=SEED)
+        self._check_files()
+        parts = load(self.config["path"], fold=self.config.get("fold"), clip=self.config["clip"])
+        if set(parts) >= set(PARTS):
+            return tuple(parts[name] for name in PARTS)
+        if len(parts) > 1:
+            raise DataError(
+                f"{self.config['path']}: has {', '.join(parts)}, expected train, vali and test, "
+                "or one file to split"
+            )
+        (whole,) = parts.values()
+        return whole.split(*_SHARES, rng=SEED)
+
+    def _check_files(self) -> None:
+        """Raise a `DataError` for files that have changed since the study was planned on them."""
+        path = Path(self.config["path"])
+        states = state_of_files([path] if path.is_file() else path.rglob("*"))
+        for file in self.config["files"]:
+            if list(file) not in states:
+                raise DataError(
+                    f"{path}: {file[0]} is not the file that this study was planned on: begin "
+                    "anew, in another folder with --out"
+                )
+
+
+def state_of_files(files: Iterable[Path]) -> list[list[Any]]:
+    """Return name, size and time of each file, which identify the data under a path."""
+    present = sorted(file for file in files if file.is_file())
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in present]
+
+
 @dataclass(frozen=True)
 class Source:
-    """A dataset of a study: its name as shown, its folds, and what is said of its files."""
+    """A dataset of a study: its name in tables, its folds, and notes on its files."""
 
     name: str
     folds: tuple[Fold, ...]
@@ -39,7 +94,7 @@ class Study:
 
     @property
     def name(self) -> str:
-        """That of its grid."""
+        """The name of its grid."""
         return self.grid.name
 
 
@@ -64,7 +119,7 @@ def find_source(
     Raises
     ------
     DataError, ParameterError
-        Where there is no such data: where it was looked for, and how to get it.
+        If there is no such data, with where it was looked for and how to get it.
     """
     if name in SHAPES:
         if fold is not None:
@@ -75,56 +130,56 @@ def find_source(
     is_there = is_folder(path) or is_other(path)
     if name in catalogue.known() and not is_there:
         path, clip = catalogue.find(name, data_dir), name.startswith("istella")
-        shown = _recognised(path, name, clip=clip)
-        return Source(shown, *_folds(shown, path, clip=clip, fold=fold))
+        title = _recognise(path, name, clip=clip)
+        return Source(title, *_folds(title, path, clip=clip, fold=fold))
     if not is_there:
-        known = ", ".join([*SHAPES, *catalogue.known()])
+        names = ", ".join([*SHAPES, *catalogue.known()])
         raise ParameterError(
-            f"no dataset {name!r}: there is no such file or folder, and the names known are {known}"
+            f"no dataset {name!r}: there is no such file or folder, and the names known are {names}"
         )
     if not (path.is_file() or path.is_dir()):
         raise ParameterError(
             f"{path} is neither a file nor a folder, and a study reads its data more than once: "
             "write it to a file first"
         )
-    shown = _recognised(path, path.resolve().name, clip=False)
-    return Source(shown, *_folds(shown, path, clip=False, fold=fold))
+    title = _recognise(path, path.resolve().name, clip=False)
+    return Source(title, *_folds(title, path, clip=False, fold=fold))
 
 
-def _recognised(path: Path, name: str, *, clip: bool) -> str:
-    """Return the name of the known set that a folder holds, whatever the folder is called.
+def _recognise(path: Path, name: str, *, clip: bool) -> str:
+    """Return the name of the set of the catalogue that a folder holds, whatever its own name is.
 
-    Where it holds none that is known, it does not go by the name of one of the paper's.
+    A folder that holds none of them does not get the name of one of the paper's.
     """
     layout = layout_of(path)
     if layout is not None:
         try:
             fold = next(iter(layout.folds), None)
-            known = catalogue.recognise(load(path, fold=fold, clip=clip))
-        except DataError:  # which running it says, with what is wrong
-            known = None
-        if known is not None:
-            return known.name
+            entry = catalogue.recognise(load(path, fold=fold, clip=clip))
+        except DataError:  # running the study raises it again
+            entry = None
+        if entry is not None:
+            return entry.name
     return f"{name} (another)" if name in PAPER_DATASETS else name
 
 
 def _folds(
     dataset: str, path: Path, *, clip: bool, fold: int | None
 ) -> tuple[tuple[Fold, ...], tuple[str, ...]]:
-    """Return the folds of a file or folder, or the one asked for, and what is said of its files."""
+    """Return the folds of a file or folder, or only `fold`, and notes on its files."""
     layout = layout_of(path)
-    known = {"path": str(path.resolve()), "clip": clip}
+    identity = {"path": str(path.resolve()), "clip": clip}
     if layout is None or not layout.folds:
         if fold is not None:
             raise ParameterError(f"fold is {fold}, but {path} has no folds: leave it out")
         files = state_of_files([path] if path.is_file() else path.iterdir())
         notes = () if layout is None else tuple(layout.notes())
-        return (Fold(dataset, "", known | {"files": files}),), notes
+        return (Fold(dataset, "", identity | {"files": files}),), notes
     folds = tuple(
         Fold(
             dataset,
             f"Fold{number}",
-            known
+            identity
             | {"fold": number, "files": state_of_files(chain(*layout.files(number).values()))},
         )
         for number in (layout.folds if fold is None else [fold])

@@ -1,1 +1,1 @@
-"""What came out: statistics, verdicts, tables and figures."""
+"""Findings of a study: statistics, verdicts, tables and figures."""

@@ -1,4 +1,4 @@
-"""Figures of a study of regret: learning curves, and regret against what is varied."""
+"""Figures of a study of regret: learning curves, the lead, and regret against the setting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from countersample.pages.drawing import (
     short_number,
     style_of,
 )
-from countersample.study.findings.statistics import band
+from countersample.study.design.grids import COMPARED
+from countersample.study.findings.statistics import band, lead, lead_note
 from countersample.study.findings.tables import column_title
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from countersample._arrays import Floats
-    from countersample.study.design.claims import Value
-    from countersample.study.design.grids import Grid, Method
+    from countersample.study.design.grids import Grid, Method, Value
     from countersample.study.results import Cell, StudyResult
 
 
@@ -60,11 +60,11 @@ class Mark(NamedTuple):
 def draw_panels(
     result: StudyResult, stem: Path, *, log_x: bool = False, mark: Mark | None = None
 ) -> Figure:
-    """Draw nDCG@10 against clicks drawn: a row a dataset, a column a value of the axis.
+    """Draw nDCG@10 against clicks drawn: one row per dataset, one column per value of the axis.
 
     A line is the mean over runs, its band the 95 % interval of that mean. Runs that diverged count
     with an nDCG of 0 from there on; the panel says how many did and has each run as a thin line.
-    A mark, of a study with one panel, is a diamond: at the right end where it drew more clicks.
+    A mark, of a study with one panel, is a diamond: at the right end if it drew more clicks.
     """
     values = result.grid.values
     figure, panels = new_panels(
@@ -80,8 +80,8 @@ def draw_panels(
     for axes, value in zip(panels[0], values, strict=True):
         axes.set_title(panel_title(result.grid, value))
     for axes, value in zip(panels[-1], values, strict=True):
-        drawn = [cell.drawn for _, of_cell, _, cell in _in_order(result) if of_cell == value]
-        first, last = min(points[0] for points in drawn), max(points[-1] for points in drawn)
+        clicks = [cell.drawn for _, of_cell, _, cell in _in_order(result) if of_cell == value]
+        first, last = min(points[0] for points in clicks), max(points[-1] for points in clicks)
         axes.set_xlim(first if log_x else 0, last)
         if log_x:
             set_log(axes, "x")
@@ -140,12 +140,58 @@ def _limits(result: StudyResult, dataset: str) -> tuple[float, float]:
     return min(lows) - margin, max(highs) + margin
 
 
+# -- the lead ------------------------------------------------------------------------------------
+
+
+@figure_style()
+def draw_leads(result: StudyResult, stem: Path) -> None:
+    """Draw the lead against clicks drawn, by logarithm: one row per dataset, one column per value.
+
+    A line is the mean over runs, its band the 95 % interval of that mean. Below 0 IPS-SGD is ahead.
+    """
+    values = result.grid.values
+    figure, panels = new_panels(
+        len(result.datasets), len(values), sharey="row",
+        width=min(9.5, max(5.5, 2.4 * len(values) + 0.6)),
+        height=1.9 * len(result.datasets) + 0.9,
+    )  # fmt: skip
+    rows: list[tuple[object, ...]] = []
+    ips, sampled = COMPARED
+    label = f"lead of {sampled.name} over {ips.name}"
+    for of_dataset, dataset in zip(panels, result.datasets, strict=True):
+        middles = [0.0]
+        for axes, value in zip(of_dataset, values, strict=True):
+            cell = result.cells[dataset, sampled.name, value]
+            curve = band(lead(result, dataset, value), cell.runs)
+            note = lead_note(result, dataset, value)
+            # An interval over sound and fallen runs would cover the panel.
+            ends = () if note else (curve.low, curve.high)
+            style = style_of(*sampled.look)
+            draw_band(axes, cell.drawn, curve.mean, *ends, style=style, label=label)
+            axes.annotate(note.replace("; ", "\n"), (0.97, 0.06), xycoords="axes fraction",
+                          ha="right", va="bottom", fontsize=6.5)  # fmt: skip
+            axes.axhline(0, color="black", lw=0.7, label="no lead")
+            axes.set_xlim(cell.drawn[0], cell.drawn[-1])
+            set_log(axes, "x")
+            middles += [curve.mean.min(), curve.mean.max(), *(end[-1] for end in ends)]
+            points = zip(cell.drawn, *curve, strict=True)
+            rows += [(dataset, value, *point) for point in points]
+        room = 0.15 * (max(middles) - min(middles)) or 1.0
+        of_dataset[0].set_ylim(min(middles) - room, max(middles) + room)
+        of_dataset[0].set_ylabel(f"{dataset}\nlead in regret ×100")
+    for axes, value in zip(panels[0], values, strict=True):
+        axes.set_title(panel_title(result.grid, value))
+    figure.supxlabel("clicks drawn", fontsize=9)
+    add_legend(figure, panels[0, 0])
+    save_figure(figure, stem, ("dataset", "value", "drawn", "mean", "low", "high"), rows)
+
+
 # -- against the value of the axis ---------------------------------------------------------------
 
 
 @figure_style()
 def draw_versus(result: StudyResult, stem: Path) -> None:
-    """Draw regret ×100 against the value of the axis, a panel a dataset, a line a method.
+    """Draw regret ×100 against the value of the axis, one panel per dataset, one line per method.
 
     Bars are 95 % intervals of the mean over runs. Where the axis is the number of clicks, a second
     row shows the training time of a run.
@@ -194,7 +240,7 @@ def _draw_lines(
 
 
 def whole_band(values: Floats, cell: Cell) -> list[float]:
-    """Return mean, low and high of one number a run."""
+    """Return mean, low and high of one number per run."""
     return [float(limit[0]) for limit in band(values[:, np.newaxis], cell.runs)]
 
 
@@ -219,7 +265,7 @@ def _limit_regret(axes: Axes, result: StudyResult, dataset: str) -> None:
 
 
 def spacing(values: Sequence[Value]) -> str:
-    """Return how an axis has these values: "even" for names, and for 0 beside small and large.
+    """Return the spacing of values on an axis: "even" for names, and for 0 beside small and large.
 
     Examples
     --------
@@ -236,7 +282,7 @@ def spacing(values: Sequence[Value]) -> str:
 
 
 def axis_positions(values: Sequence[Value]) -> Floats:
-    """Return where on the x axis each value of a study is, (n_values,)."""
+    """Return the position of each value of a study on the x axis, (n_values,)."""
     evenly = spacing(values) == "even"
     return np.asarray(range(len(values)) if evenly else values, np.float64)
 

@@ -12,19 +12,20 @@ import numpy as np
 
 from countersample.errors import DataError
 from countersample.options import CONFIDENCE
+from countersample.study.design.grids import COMPARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
-    from countersample._arrays import Floats
-    from countersample.study.design.claims import Value
+    from countersample._arrays import Floats, Ints
+    from countersample.study.design.grids import Value
     from countersample.study.results import Cell, StudyResult
 
     Runs = Sequence[tuple[str, int]]
 
-SIGNIFICANT = 0.05  # of ours, after Holm's correction
+SIGNIFICANT = 0.05  # of our test, after Holm's correction
 PAPER_SIGNIFICANT = 0.01  # of the paper's test, which corrects nothing
 
 # What the cells of a study are compared by.
@@ -41,10 +42,10 @@ class PairedTest:
     """Two samples compared pair by pair: the mean of a − b, and whether it could be chance."""
 
     difference: float  # the mean of a − b
-    error: float  # its standard error, s/√n; not a number where there is one pair
-    p: float  # of Student's paired test, two-sided; not a number where there is one pair
+    error: float  # its standard error, s/√n; not a number for one pair
+    p: float  # of Student's paired test, two-sided; not a number for one pair
     effect: float  # Cohen's d_z: the mean of the differences over their standard deviation
-    n: int  # pairs: runs, or folds where there are several
+    n: int  # pairs: runs, or folds if there are several
 
     @property
     def half_width(self) -> float:
@@ -83,7 +84,7 @@ class PairedTest:
     def p_within(self, margin: float) -> float:
         """Return p of the two one-sided tests (TOST) that show |difference| < margin.
 
-        It is the larger of the two; below 0.05 where the 90 % interval lies within ±margin.
+        It is the larger of the two; below 0.05 if the 90 % interval lies within ±margin.
         """
         return max(self.p_below(margin), self.p_above(-margin))
 
@@ -95,7 +96,7 @@ class PairedTest:
 def interval(values: ArrayLike, confidence: float = CONFIDENCE) -> float:
     """Return half the width of Student's interval for the mean, t·s/√n.
 
-    Not a number where there is one value.
+    Not a number for one value.
 
     Examples
     --------
@@ -119,7 +120,7 @@ def _student_quantile(probability: float, freedom: int) -> float:
 
 
 def independent(values: ArrayLike, runs: Runs) -> Floats:
-    """Return the mean of each fold where there are several folds, else the values themselves.
+    """Return the mean of each fold if there are several folds, else the values themselves.
 
     Seeds of the same fold share their test queries, so they are not independent of each other:
     what is tested across folds is the mean over the seeds of each.
@@ -154,13 +155,13 @@ class Band(NamedTuple):
 
 
 def band(values: Floats, runs: Runs = ()) -> Band:
-    """Mean ± t·s/√n over the runs, or over the means of folds where there are several.
+    """Mean ± t·s/√n over the runs, or over the means of folds if there are several.
 
     Parameters
     ----------
     values : float64 (n_runs, n)
     runs : sequence of (fold, seed)
-        None: all are independent.
+        Empty: all are independent.
 
     Returns
     -------
@@ -192,16 +193,16 @@ def common_runs(*cells: Cell) -> Runs:
 
 def compare_cells(a: Cell, b: Cell, measure: str = "regret") -> PairedTest:
     """Compare two cells, which must have the same runs, by one of `MEASURES`."""
-    of = MEASURES[measure]
-    return paired_test(of(a), of(b), common_runs(a, b))
+    values = MEASURES[measure]
+    return paired_test(values(a), values(b), common_runs(a, b))
 
 
 def paired_test(a: ArrayLike, b: ArrayLike, runs: Runs) -> PairedTest:
     """√n · mean(a − b) / s = mean(a − b): Student's paired test.
 
-    The pairs are runs or, where there are several folds, folds: see `independent`.
+    The pairs are runs or, if there are several folds, folds: see `independent`.
 
-    Differences that are all the same need no test: p is 1 where they are 0 and 0 elsewhere.
+    Differences that are all the same need no test: p is 1 if they are 0, else 0.
 
     Parameters
     ----------
@@ -255,8 +256,8 @@ def holm(p_values: ArrayLike) -> Floats:
     array([0.03, 0.06, 0.06, 0.02])
     """
     adjusted = np.array(p_values, dtype=np.float64)
-    tested = np.flatnonzero(~np.isnan(adjusted))
-    order = tested[np.argsort(adjusted[tested], kind="stable")]
+    is_number = np.flatnonzero(~np.isnan(adjusted))
+    order = is_number[np.argsort(adjusted[is_number], kind="stable")]
     multiplied = np.arange(len(order), 0, -1) * adjusted[order]
     adjusted[order] = np.minimum(1, np.maximum.accumulate(multiplied))
     return adjusted
@@ -265,7 +266,7 @@ def holm(p_values: ArrayLike) -> Floats:
 def paper_test(a: ArrayLike, b: ArrayLike) -> float:
     """Return p of the paper's test: unpaired, from means and population standard deviations.
 
-    It is kept to compare like with like. It divides by n where Student's test divides by n − 1, so
+    It is kept to compare like with like. It divides by n, Student's test by n − 1, so
     it finds significance too easily; it takes the runs of a fold as independent; and nothing is
     corrected for the number of tests. The paper calls p < 0.01 significant.
 
@@ -326,7 +327,7 @@ def _mark(difference: float, *, significant: bool) -> str:
 def contrasts(result: StudyResult, measure: str = "regret") -> list[Contrast]:
     """Test every other method against the reference, in every setting and on every dataset.
 
-    There is nothing to test where the study has no reference. Measures are `MEASURES`.
+    Without a reference in the study the list is empty. Measures are `MEASURES`.
     """
     grid, cells = result.grid, result.cells
     names = [
@@ -344,3 +345,49 @@ def contrasts(result: StudyResult, measure: str = "regret") -> list[Contrast]:
         Contrast(*name, test, float(p), paper_p)
         for name, test, p, paper_p in zip(names, tests, adjusted, paper, strict=True)
     ]
+
+
+# -- the lead in the course of training ----------------------------------------------------------
+#
+#     lead(T) = Regret_IPS(T) − Regret_CounterSample(T),
+#     Regret(T) = mean_{t ≤ T} nDCG(w*) − nDCG(w̄_t)
+#
+# Both methods have the learning rates that were chosen for whole runs.
+
+
+def has_leads(result: StudyResult) -> bool:
+    """Whether a study has both methods."""
+    return {*COMPARED} <= set(result.grid.methods)
+
+
+def lead(result: StudyResult, dataset: str, value: Value) -> Floats:
+    """100·mean_{s ≤ t} (nDCG_CounterSample − nDCG_IPS), by run and evaluation point t.
+
+    Returns
+    -------
+    float64 (n_runs, n_points)
+    """
+    ips, sampled = (result.cells[dataset, method.name, value] for method in COMPARED)
+    common_runs(ips, sampled)
+    differences = np.cumsum(sampled.ndcg - ips.ndcg, axis=1)
+    leads: Floats = 100 * differences / np.arange(1, differences.shape[1] + 1)
+    return leads
+
+
+def lead_note(result: StudyResult, dataset: str, value: Value) -> str:
+    """Return how many runs of which method diverged; empty if none did."""
+    cells = {method.name: result.cells[dataset, method.name, value] for method in COMPARED}
+    notes = [f"{name}, {cell.divergence}" for name, cell in cells.items() if cell.n_diverged]
+    return "; ".join(notes)
+
+
+def point_at(drawn: Ints, part: int) -> int | None:
+    """Return the last evaluation point up to T/part, if there is one.
+
+    Examples
+    --------
+    >>> point_at(np.array([10, 20, 300]), 10), point_at(np.array([100, 200]), 100)
+    (1, None)
+    """
+    before = int((drawn * part <= drawn[-1]).sum())
+    return before - 1 if before else None

@@ -1,4 +1,4 @@
-"""Tables of a study: what they say, apart from how they are written."""
+"""Tables of a study of regret: their content. `table_formats` and the report write them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from math import isinf, isnan
 from typing import TYPE_CHECKING, Any
 
+from countersample.study.design.grids import COMPARED
 from countersample.study.findings.statistics import (
     MEASURES,
     PAPER_SIGNIFICANT,
@@ -14,26 +15,44 @@ from countersample.study.findings.statistics import (
     contrasts,
     independent,
     interval,
+    lead,
+    paired_test,
+    point_at,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from countersample._arrays import Floats
-    from countersample.study.design.claims import Value
-    from countersample.study.design.grids import Grid
-    from countersample.study.design.published import Published
+    from countersample.study.design.grids import Grid, Published, Value
     from countersample.study.findings.statistics import Contrast
     from countersample.study.results import StudyResult
 
+DEFAULT_RANKER = "CounterSampleRanker"  # with its defaults: what a user gets
+LEAD_PARTS = (100, 10, 1)  # T over these are the lines of the table of leads
+_IPS, _SAMPLED = (method.name for method in COMPARED)
 _COLUMNS = {"sgd": "SGD", "adam": "Adam", "adagrad": "Adagrad", "dog": "DoG", "amsgrad": "AMSGrad"}
+_LEAD_NOTE = (
+    "T is the number of clicks drawn in a whole run, for which the learning rates were chosen; the "
+    "lead after T/10 is that of the same runs up to there. ±: half the width of its 95 % interval. "
+    "–: no evaluation that early."
+)
+_DEFAULTS_NOTE = (
+    f"{DEFAULT_RANKER} has nothing set, no learning rate and no labels: held-out clicks of each "
+    "log choose how far to follow which path. The methods have the learning rates that labels of "
+    "validation queries choose, and end where all runs end."
+)
+_PAIRED_NOTE = (
+    f"Differences are those of {DEFAULT_RANKER} less the method, in pairs of click logs; above 0 "
+    "it is ahead. ±: half the width of the 95 % interval, not corrected for their number."
+)
 
 
 @dataclass(frozen=True)
 class Entry:
     """One number of a table."""
 
-    value: float | None  # None where there is nothing to show
+    value: float | None  # None: a dash is shown
     # Decimals shown; None: three significant digits, for numbers of very different sizes.
     digits: int | None = 2
     half_width: float | None = None  # of the 95 % interval
@@ -45,14 +64,14 @@ class Entry:
 
     @classmethod
     def of_sample(cls, sample: Floats, digits: int | None = 2, **more: Any) -> Entry:  # noqa: ANN401
-        """Return the mean of a sample, with its 95 % interval where there is more than one."""
+        """Return the mean of a sample, with its 95 % interval if there are several values."""
         half_width = interval(sample)
-        shown = None if isnan(half_width) else half_width
-        return cls(float(sample.mean()), digits, half_width=shown, **more)
+        width = None if isnan(half_width) else half_width
+        return cls(float(sample.mean()), digits, half_width=width, **more)
 
     @property
     def shown(self) -> str:
-        """The number as text; a dash where there is none.
+        """The number as text; a dash if there is none.
 
         >>> Entry(1234.567).shown, Entry(-0.125, digits=1).shown, Entry(0.00003, digits=None).shown
         ('1,234.57', '−0.1', '3e-5')
@@ -99,7 +118,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table in the layout of the paper: groups of rows, a column a setting."""
+    """A table in the layout of the paper: groups of rows, one column per setting."""
 
     name: str  # also the name of its files
     caption: str
@@ -111,12 +130,12 @@ class Table:
 
 def regret_table(result: StudyResult, published: Published | None = None) -> Table:
     """Make the table of the paper: average regret ×100, by method and setting."""
-    return _measured_table(result, "regret", "average regret ×100", 2, published)
+    return _measure_table(result, "regret", "average regret ×100", 2, published)
 
 
 def final_table(result: StudyResult) -> Table:
     """Make a table of nDCG@10 at the last evaluation point."""
-    table = _measured_table(result, "ndcg", f"{result.metric} at the end", 4, None)
+    table = _measure_table(result, "ndcg", f"{result.metric} at the end", 4, None)
     limits = tuple(
         f"{dataset}: w* has {result.best[dataset]:.4f}, the logging policy "
         f"{result.policy[dataset]:.4f}."
@@ -125,42 +144,47 @@ def final_table(result: StudyResult) -> Table:
     return replace(table, notes=table.notes + limits)
 
 
-def _measured_table(
+def _measure_table(
     result: StudyResult, measure: str, what: str, digits: int, published: Published | None
 ) -> Table:
     grid = result.grid
-    tested = contrasts(result, measure)
-    marks = {(c.dataset, c.method, c.value): (c.mark, c.paper_mark) for c in tested}
+    tests = contrasts(result, measure)
+    marks = {(c.dataset, c.method, c.value): (c.mark, c.paper_mark) for c in tests}
 
     def entry(dataset: str, method: str, value: Value) -> Entry:
         cell = result.cells[dataset, method, value]
         mark, paper_mark = marks.get((dataset, method, value), ("", ""))
-        known = published.number(grid.name, dataset, method, value) if published else None
+        number = published.number(grid.name, dataset, method, value) if published else None
         return Entry.of_sample(
             independent(MEASURES[measure](cell), cell.runs),
             digits,
             mark=mark,
             paper_mark=paper_mark,
-            published=known.value if known else None,
-            published_mark=known.mark if known else "",
+            published=number.value if number else None,
+            published_mark=number.mark if number else "",
             note=cell.divergence,
         )
 
     groups = tuple(
         Group(dataset, _rows(grid, partial(entry, dataset))) for dataset in result.datasets
     )
-    return Table(
-        f"{grid.name}-{measure}",
-        f"{grid.title}: {what}",
-        grid.axis_title,
-        tuple(map(column_title, grid.values)),
-        groups,
-        (*_interval_notes(result), *_mark_notes(grid, tested), *_entry_notes(groups)),
-    )
+    return _table_of(
+        grid, measure, what, groups,
+        (*_interval_notes(result), *_mark_notes(grid, tests), *_entry_notes(groups)),
+    )  # fmt: skip
+
+
+def _table_of(
+    grid: Grid, name: str, caption: str, groups: Iterable[Group], notes: tuple[str, ...]
+) -> Table:
+    """Return a table of a study with one column per value of its setting."""
+    columns = tuple(map(column_title, grid.values))
+    title = f"{grid.title}: {caption}"
+    return Table(f"{grid.name}-{name}", title, grid.axis_title, columns, tuple(groups), notes)
 
 
 def _rows(grid: Grid, entry: Callable[[str, Value], Entry]) -> tuple[Row, ...]:
-    """Return a row a method, an entry a setting."""
+    """Return one row per method, with one entry per setting."""
     return tuple(
         Row(method.name, tuple(entry(method.name, value) for value in grid.values))
         for method in grid.methods
@@ -191,8 +215,8 @@ def _interval_notes(result: StudyResult) -> list[str]:
     return [fold_note]
 
 
-def _mark_notes(grid: Grid, tested: Sequence[Contrast]) -> list[str]:
-    n_tests = sum(not isnan(contrast.test.p) for contrast in tested)
+def _mark_notes(grid: Grid, tests: Sequence[Contrast]) -> list[str]:
+    n_tests = sum(not isnan(contrast.test.p) for contrast in tests)
     if not n_tests:
         return []
     ours = (
@@ -220,7 +244,7 @@ def _entry_notes(groups: tuple[Group, ...]) -> list[str]:
 
 
 def rates_table(result: StudyResult) -> Table:
-    """Make a table of the learning rates that were chosen on validation data, by fold."""
+    """Make a table of the learning rates chosen on validation data, by fold."""
     grid, cells = result.grid, result.cells
     without = any(None in cell.learning_rates for cell in cells.values())
     groups = []
@@ -236,20 +260,15 @@ def rates_table(result: StudyResult) -> Table:
             several = len(some_cell.learning_rates) > 1
             title = f"{dataset}, {fold}" if several else dataset
             groups.append(Group(title, _rows(grid, entry)))
-    return Table(
-        f"{grid.name}-learning-rates",
-        f"{grid.title}: learning rates chosen on validation data",
-        grid.axis_title,
-        tuple(map(column_title, grid.values)),
-        tuple(groups),
-        ("–: the optimizer needs none.",) if without else (),
-    )
+    notes = ("–: the optimizer needs none.",) if without else ()
+    caption = "learning rates chosen on validation data"
+    return _table_of(grid, "learning-rates", caption, groups, notes)
 
 
 def significance_table(result: StudyResult) -> Table:
-    """Make a table of all tests on regret: a row a method and setting, for the record."""
+    """Make a table of all tests on regret: one row per method and setting."""
     grid = result.grid
-    tested = contrasts(result)
+    tests = contrasts(result)
 
     def row(contrast: Contrast) -> Row:
         test = contrast.test
@@ -272,12 +291,61 @@ def significance_table(result: StudyResult) -> Table:
         "Method and setting",
         ("difference", "d_z", "pairs", "p", "p, Holm", "p, paper's test"),
         tuple(
-            Group(dataset, tuple(row(c) for c in tested if c.dataset == dataset))
+            Group(dataset, tuple(row(c) for c in tests if c.dataset == dataset))
             for dataset in result.datasets
         ),
         (
             *_interval_notes(result),
-            *_mark_notes(grid, tested),
+            *_mark_notes(grid, tests),
             "d_z: Cohen's effect size, the mean of the paired differences over their deviation.",
         ),
     )
+
+
+def leads_table(result: StudyResult) -> Table:
+    """Make a table of the lead after T/100, T/10 and T clicks drawn, one column per setting."""
+    grid = result.grid
+
+    def entry(dataset: str, value: Value, part: int) -> Entry:
+        cell = result.cells[dataset, _SAMPLED, value]
+        point = point_at(cell.drawn, part)
+        if point is None:
+            return Entry(None)
+        return Entry.of_sample(independent(lead(result, dataset, value)[:, point], cell.runs))
+
+    def row(dataset: str, part: int) -> Row:
+        label = "T" if part == 1 else f"T/{part}"
+        return Row(label, tuple(entry(dataset, value, part) for value in grid.values))
+
+    groups = (
+        Group(dataset, tuple(row(dataset, part) for part in LEAD_PARTS))
+        for dataset in result.datasets
+    )
+    caption = f"lead of {_SAMPLED} over {_IPS}, the difference of their average regret ×100"
+    return _table_of(grid, "lead", caption, groups, (_LEAD_NOTE,))
+
+
+def nothing_set_table(result: StudyResult) -> Table:
+    """Make a table of the metric on test data: of the ranker, and less each method at its end."""
+    grid = result.grid
+
+    def of_ranker(dataset: str, value: Value) -> Entry:
+        cell = result.cells[dataset, grid.methods[0].name, value]
+        return Entry.of_sample(independent(result.nothing_set[dataset, value], cell.runs), 4)
+
+    def ahead_of(dataset: str, method: str, value: Value) -> Entry:
+        cell = result.cells[dataset, method, value]
+        test = paired_test(result.nothing_set[dataset, value], cell.final, cell.runs)
+        half_width = test.half_width if test.n > 1 else None
+        return Entry(test.difference, 4, half_width=half_width, note=cell.divergence)
+
+    def group(dataset: str) -> Group:
+        rows = [Row(DEFAULT_RANKER, tuple(of_ranker(dataset, value) for value in grid.values))]
+        for method in grid.methods:
+            entries = tuple(ahead_of(dataset, method.name, value) for value in grid.values)
+            rows.append(Row(f"less {method.name}", entries))
+        return Group(dataset, tuple(rows))
+
+    caption = f"{result.metric} with nothing set, beside methods at their best"
+    groups = map(group, result.datasets)
+    return _table_of(grid, "nothing-set", caption, groups, (_DEFAULTS_NOTE, _PAIRED_NOTE))

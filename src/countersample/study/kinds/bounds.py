@@ -1,11 +1,21 @@
-"""Measured suboptimality beside what Theorems 1 and 3 promise: its table, figure and verdicts."""
+"""Suboptimality if w* is known exactly, and what Theorems 1 and 3 promise for it.
+
+    E[R(w̄_T) − R(w*)] ≤ B·m·G / √T      with steps of size η = B / (m·G·√T)
+
+m is M for IPS-SGD and M̄ for CounterSample. The problem is a small part of a log, so that a linear
+programme finds w*; B = ‖w*‖, and G is the longest gradient that an example can have.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from countersample.clicks import ClickLog
+from countersample.errors import DataError
 from countersample.pages.drawing import (
     add_legend,
     figure_style,
@@ -14,28 +24,242 @@ from countersample.pages.drawing import (
     set_log,
     style_of,
 )
+from countersample.plans import Examples, make_plan
 from countersample.study.design.grids import COMPARED
-from countersample.study.findings.claims import Verdict
-from countersample.study.findings.deciding import State, states_of
+from countersample.study.findings.claims import State, Verdict, states_of
 from countersample.study.findings.statistics import band, paired_test
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
-from countersample.study.kinds.kind import Done, Kind
-from countersample.study.report.page import Figure, Section
+from countersample.study.kinds.kind import Done, Drawing, Kind
 from countersample.study.running.jobs import Job, WorkList
-from countersample.study.running.stages.bounds import STEPS, Bounds, measure
+from countersample.theory import gradient_bounds, step_size, suboptimality_bound
+from countersample.training import train_many
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from countersample._arrays import Floats
+    from countersample._progress import Progress
+    from countersample.data import RankingDataset
     from countersample.study.design.sources import Study
+    from countersample.study.report import Section
+    from countersample.study.running.runner import Workbench
 
+STEPS = (100, 1_000, 10_000, 100_000)
+N_QUERIES = 40  # of the part of a log that is solved exactly
+N_FEATURES = 10
+METHODS = MappingProxyType({"IPS-SGD": "ips", "CounterSample": "countersample"})  # their plans
 _IPS, _SAMPLED = (method.name for method in COMPARED)
-_NONE = 0.0  # the margin: any difference counts
+_NO_MARGIN = 0.0  # any difference counts
+
+
+class BoundsStudy(Kind):
+    """The theorems, measured on a small part of a log of each dataset."""
+
+    name = "bounds"
+
+    def plan(self, study: Study, work: WorkList) -> None:
+        """Plan a measurement on the first fold of each dataset."""
+        for source in study.sources:
+            log = work.clicks(source.folds[0], study.config, 0)
+            config = {"steps": list(STEPS), "seeds": study.config.seeds}
+            job = Job("bounds", f"bounds on {source.name}", config, measure, (log,))
+            work.keep((study.name, source.name), job)
+
+    def write_up(self, study: Study, done: Done) -> Section:
+        """Make the table, the figure and the verdicts."""
+        results = {
+            source.name: Bounds.from_dict(done.read(study.name, source.name)[0])
+            for source in study.sources
+        }
+        draw_bounds(results, done.figures / study.name)
+        drawing = Drawing(
+            study.name,
+            "Measured suboptimality and the bounds of the theorems against steps",
+            "Measured suboptimality (with intervals) and the bounds of Theorems 1 and 3.",
+        )
+        verdicts = (bounds_verdicts(name, bounds) for name, bounds in results.items())
+        return done.section(
+            study,
+            tables=(bounds_table(results),),
+            verdicts=tuple(verdict for of_dataset in verdicts for verdict in of_dataset),
+            drawings=(drawing,),
+        )
+
+
+# -- measuring -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Measured suboptimality and the bounds, by method."""
+
+    steps: tuple[int, ...]  # T
+    excess: Mapping[str, Floats]  # (n_steps, n_seeds): R(w̄_T) − R(w*) of each run
+    bound: Mapping[str, Floats]  # (n_steps,): B·m·G / √T
+    max_multiplier: Mapping[str, float]  # m: M for IPS-SGD, M̄ for CounterSample
+    radius: float  # B
+    gradient_bound: float  # G
+    best: float  # R(w*)
+    start: float  # R(0), where both methods begin
+    n_queries: int  # the size of the problem
+    n_features: int
+    n_clicks: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON; `from_dict` takes them back."""
+        arrays = {
+            name: {method: array.tolist() for method, array in getattr(self, name).items()}
+            for name in ("excess", "bound")
+        }
+        return {**vars(self), **arrays}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Bounds:
+        """Return the bounds from the values of `to_dict`."""
+        arrays = {
+            name: {method: np.array(each) for method, each in values[name].items()}
+            for name in ("excess", "bound")
+        }
+        return cls(**{**values, **arrays, "steps": tuple(values["steps"])})
+
+
+class Hinges(NamedTuple):
+    """The risk of a log as a sum of hinges: R(w) = M̄ + Σ_h cost_h · max(0, 1 − difference_h·w)."""
+
+    # (n_hinges, n_features): x_d − x_d' for every clicked item d and other item d' of its query.
+    differences: Floats
+    cost: Floats  # (n_hinges,): the weight of the clicks on d, divided by the number of clicks
+    constant: float  # M̄, as the rank of an item starts at 1
+
+    def risk(self, w: Floats) -> float:
+        """R(w), with λ(x) = x."""
+        violation = np.maximum(0.0, 1 - self.differences @ w)
+        return self.constant + float(self.cost @ violation)
+
+
+def hinges(dataset: RankingDataset, log: ClickLog) -> Hinges:
+    """Return the hinges of all clicks of a log; clicks on the same item of a query are one."""
+    pairs = log.merge("pair")
+    differences, cost = [], []
+    for query, item, weight in zip(pairs.query, pairs.item, pairs.weights, strict=True):
+        rows = slice(dataset.offsets[query], dataset.offsets[query + 1])
+        features = dataset.features[rows].astype(np.float64)
+        differences.append(features[item] - np.delete(features, item, axis=0))
+        cost.append(np.full(len(features) - 1, weight / log.n_clicks))
+    return Hinges(np.vstack(differences), np.concatenate(cost), log.mean_weight)
+
+
+def minimiser(problem: Hinges) -> Floats:
+    """Return w* = argmin R(w), exactly, by the dual linear programme.
+
+        max Σ_h α_h   such that   Σ_h α_h·difference_h = 0,  0 ≤ α_h ≤ cost_h
+
+    It has one constraint per feature, the primal one per hinge; w* is the price of these
+    constraints. That R(w*) is the dual's optimum proves both right, and is checked.
+
+    Raises
+    ------
+    DataError
+        If the solver finds no solution.
+    """
+    from scipy.optimize import linprog  # noqa: PLC0415 (slow to import)
+
+    solution = linprog(
+        -np.ones(len(problem.cost)),
+        A_eq=problem.differences.T,
+        b_eq=np.zeros(problem.differences.shape[1]),
+        bounds=np.column_stack([np.zeros_like(problem.cost), problem.cost]),
+    )
+    if solution.status == 0:
+        best: Floats = -solution.eqlin.marginals
+        least = problem.constant - solution.fun
+        if np.isclose(problem.risk(best), least, rtol=1e-6, atol=0):
+            return best
+    raise DataError(f"the best weights of this log cannot be found ({solution.message})")
+
+
+def small_problem(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    n_queries: int = N_QUERIES,
+    n_features: int = N_FEATURES,
+) -> tuple[RankingDataset, ClickLog]:
+    """Return the first queries with clicks, the features that vary most in them, and their clicks.
+
+    A feature varies by its variance within queries: what a query's items share ranks nothing.
+    """
+    queries = np.unique(log.query)[:n_queries]
+    part = dataset.subset(queries)
+    features = part.features.astype(np.float64)
+    means = np.add.reduceat(features, part.offsets[:-1]) / part.query_sizes[:, np.newaxis]
+    variance = ((features - np.repeat(means, part.query_sizes, axis=0)) ** 2).sum(axis=0)
+    columns = np.sort(np.argsort(-variance, kind="stable")[:n_features])
+    part = part.with_features(np.ascontiguousarray(part.features[:, columns]))
+    rows = np.isin(log.query, queries)
+    count = None if log.count is None else log.count[rows]
+    return part, ClickLog(
+        np.searchsorted(queries, log.query[rows]), log.item[rows], log.propensity[rows], count,
+        fingerprint=part.fingerprint,
+    )  # fmt: skip
+
+
+def measure_bounds(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    steps: Sequence[int] = STEPS,
+    seeds: Sequence[int] = range(10),
+) -> Bounds:
+    """Measure R(w̄_T) − R(w*) of both methods at the theorems' step sizes, on a part of a log.
+
+    Features are normalised. Each T of `steps` has its own step size, and one run per seed.
+    """
+    part, clicks = small_problem(dataset, log)
+    problem = hinges(part, clicks)
+    best = minimiser(problem)
+    examples = Examples.of(clicks, "click")
+    radius = float(np.linalg.norm(best))
+    longest = float(gradient_bounds(part, examples).max())
+    largest, bound, excess = {}, {}, {}
+    for name, plan_name in METHODS.items():
+        plan = make_plan(plan_name, examples)
+        largest[name] = plan.max_multiplier
+        problem_size = {
+            "max_multiplier": plan.max_multiplier, "gradient_bound": longest, "radius": radius
+        }  # fmt: skip
+        bounds, measurements = [], []
+        for n_steps in steps:
+            bounds.append(suboptimality_bound(**problem_size, steps=n_steps))
+            runs = train_many(
+                part, clicks, methods=[plan_name], steps=n_steps, seeds=seeds, workers=1,
+                learning_rates=[step_size(**problem_size, steps=n_steps)],
+            )  # fmt: skip
+            measurements.append(
+                [problem.risk(run.average_coef) - problem.risk(best) for run in runs]
+            )
+        bound[name], excess[name] = np.array(bounds), np.array(measurements)
+    return Bounds(
+        tuple(steps), excess, bound, largest, radius, longest,
+        problem.risk(best), problem.risk(np.zeros_like(best)),
+        part.n_queries, part.n_features, round(clicks.n_clicks),
+    )  # fmt: skip
+
+
+def measure(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
+    """Measure the bounds on a click log: a job of a study."""
+    (log,) = job.needs
+    steps, seeds = job.config["steps"], range(job.config["seeds"])
+    train_set, _vali, _test = bench.data_of(log)
+    return measure_bounds(train_set, bench.clicks(log), steps=steps, seeds=seeds).to_dict()
+
+
+# -- table, verdicts, figure ---------------------------------------------------------------------
 
 
 def bounds_table(results: Mapping[str, Bounds]) -> Table:
-    """Make a table of measured suboptimality and bounds: a group a dataset, a column a T."""
+    """Make a table of measured suboptimality and bounds: a group per dataset, a column per T."""
     (steps,) = {result.steps for result in results.values()}
     groups, notes = [], ["±: half the width of the 95 % interval of the mean over runs."]
     for dataset, result in results.items():
@@ -73,7 +297,7 @@ def _weights(result: Bounds) -> tuple[float, float]:
 
 
 def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
-    """Hold the theorems against what was measured on a dataset."""
+    """Compare the theorems with the measurements on a dataset."""
     means = {name: excess.mean(axis=1) for name, excess in result.excess.items()}
     # Each step count is a setting; runs are paired with a bound that does not vary, or by seed.
     below = [
@@ -98,7 +322,7 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
             "The measured suboptimality of both methods is below the bound, whatever the number of "
             "steps.",
             "paper",
-            states_of(below, "lower", _NONE),
+            states_of(below, "lower", _NO_MARGIN),
             "; ".join(
                 f"{name}'s bound is {show_number(float(s.min()))} to {show_number(float(s.max()))} "
                 "times what was measured"
@@ -119,7 +343,7 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
             where,
             f"At the theorems' step sizes, {_SAMPLED} is nearer to the optimum than {_IPS}.",
             "beyond",
-            states_of(nearer, "lower", _NONE),
+            states_of(nearer, "lower", _NO_MARGIN),
             f"After {last} steps {show_number(float(means[_SAMPLED][-1]))} against "
             f"{show_number(float(means[_IPS][-1]))}, {show_number(float(lead[-1]))} times nearer.",
         ),
@@ -128,7 +352,7 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
 
 @figure_style()
 def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
-    """Draw measured suboptimality and bounds against T, both by logarithm, a panel a dataset."""
+    """Draw measured suboptimality and bounds against T, both logarithmic, one panel per dataset."""
     figure, (panels,) = new_panels(1, len(results), width=max(4.5, 3.5 * len(results)), height=3.4)
     rows = []
     for axes, (dataset, result) in zip(panels, results.items(), strict=True):
@@ -152,41 +376,3 @@ def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
     add_legend(figure, panels[0])
     columns = ("dataset", "method", "steps", "mean", "low", "high", "bound")
     save_figure(figure, stem, columns, rows)
-
-
-# -- the study -----------------------------------------------------------------------------------
-
-
-class BoundsStudy(Kind):
-    """The theorems, measured on a small part of a log of each dataset."""
-
-    name = "bounds"
-
-    def plan(self, study: Study, work: WorkList) -> None:
-        """Plan a measurement on the first fold of each dataset."""
-        for source in study.sources:
-            log = work.clicks(source.folds[0], study.config, 0)
-            config = {"steps": list(STEPS), "seeds": study.config.seeds}
-            job = Job("bounds", f"bounds on {source.name}", config, measure, (log,))
-            work.keep((study.name, source.name), job)
-
-    def write_up(self, study: Study, done: Done) -> Section:
-        """Make the table, the figure and the verdicts."""
-        measured = {
-            source.name: Bounds.from_dict(done.read(study.name, source.name)[0])
-            for source in study.sources
-        }
-        draw_bounds(measured, done.figures / study.name)
-        figure = Figure(
-            done.figures / f"{study.name}.svg",
-            "Measured suboptimality and the bounds of the theorems against steps",
-            "Measured suboptimality (with intervals) and the bounds of Theorems 1 and 3.",
-        )
-        verdicts = (bounds_verdicts(name, bounds) for name, bounds in measured.items())
-        return done.section(
-            study,
-            tables=(bounds_table(measured),),
-            verdicts=tuple(verdict for of_dataset in verdicts for verdict in of_dataset),
-            drawn=(study.name,),
-            figures=(figure,),
-        )

@@ -1,10 +1,10 @@
-"""The sets that a study uses, beside those of the paper: queries, items, grades."""
+"""The datasets of a study beside those of the paper: queries, items, grades."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from countersample.study.design.published import PAPER_DATASETS
+from countersample.study.design.grids import PAPER_DATASETS
 from countersample.study.findings.tables import Entry, Group, Row, Table
 from countersample.study.kinds.kind import Done, Kind
 from countersample.study.running import stages
@@ -13,12 +13,12 @@ from countersample.study.running.jobs import Job, WorkList
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countersample.study.design.published import Published
+    from countersample.study.design.grids import Published
     from countersample.study.design.sources import Study
-    from countersample.study.report.page import Section
+    from countersample.study.report import Section
 
 STUDY = "datasets"
-COUNTED = (
+_COUNT_NOTE = (
     "The paper's 36,251 queries of Yahoo are those of sets 1 and 2 together; its code reads set 1, "
     "of 29,921 queries. Its 33,118 queries of Istella-s are 33,018 in the published files."
 )
@@ -37,7 +37,7 @@ def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) 
 
     Examples
     --------
-    >>> from countersample.study.design.published import Published
+    >>> from countersample.study.design.grids import Published
     >>> shape = {"queries": 2, "items": 30, "longest": 20, "features": 5, "irrelevant": 12}
     >>> table = shapes_table({"mine": shape}, Published({}))
     >>> [entry.shown for entry in table.groups[-1].rows[0].entries]
@@ -57,8 +57,8 @@ def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) 
 
     def of_paper(dataset: str) -> Row:
         ours = _PAPER_SETS[dataset]
-        known = [published.number(STUDY, ours, "", column) for column in columns]
-        return Row(dataset, tuple(Entry(number.value if number else None, 0) for number in known))
+        numbers = [published.number(STUDY, ours, "", column) for column in columns]
+        return Row(dataset, tuple(Entry(each.value if each else None, 0) for each in numbers))
 
     names = [
         name for name, ours in _PAPER_SETS.items() if published.number(STUDY, ours, "", columns[0])
@@ -66,7 +66,7 @@ def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) 
     ours = Group("Here", tuple(row(dataset, shape) for dataset, shape in shapes.items()))
     theirs = [Group("In the paper", tuple(map(of_paper, names)))] if names else []
     return Table(
-        STUDY, "Datasets", "Dataset", columns, (*theirs, ours), (COUNTED,) if names else ()
+        STUDY, "Datasets", "Dataset", columns, (*theirs, ours), (_COUNT_NOTE,) if names else ()
     )
 
 

@@ -1,24 +1,34 @@
-"""What a kind of study is."""
+"""The interface of a kind of study."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from glob import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from countersample.study.findings.write_tables import write_table
-from countersample.study.report.page import Link, Section
+from countersample.study.findings.table_formats import write_table
+from countersample.study.report import Figure, Link, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Sequence
     from pathlib import Path
 
-    from countersample.study.design.grids import Grid
-    from countersample.study.design.published import Published
+    from countersample.study.design.grids import Grid, Published
     from countersample.study.design.sources import Study
     from countersample.study.findings.tables import Table
     from countersample.study.running.jobs import WorkList
     from countersample.study.running.store import Store
+
+
+class Drawing(NamedTuple):
+    """A figure among the files of a study: its name, what it shows, and its caption.
+
+    Without a caption it is linked, and not shown on the page.
+    """
+
+    name: str
+    alt: str = ""
+    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,30 +48,36 @@ class Done:
         self,
         study: Study,
         tables: tuple[Table, ...],
-        drawn: Iterable[str] = (),
+        drawings: Sequence[Drawing] = (),
         **more: Any,  # noqa: ANN401
     ) -> Section:
         """Write the tables of a study, the main one first, and return its part of the report.
 
-        `drawn` are the names of its figures in `figures`, without suffixes; what is more are other
-        fields of `Section`.
+        Its figures are those of `figures`. `more` are other fields of `Section`.
         """
         folder = self.store.folder
         files = [path for table in tables for path in write_table(table, folder / "tables")]
-        files += [path for name in drawn for path in sorted(self.figures.glob(f"{escape(name)}.*"))]
+        for drawing in drawings:
+            files += sorted(self.figures.glob(f"{escape(drawing.name)}.*"))
+        figures = tuple(
+            Figure(self.figures / f"{name}.png", alt, caption)
+            for name, alt, caption in drawings
+            if caption
+        )
         links = [Link(path.relative_to(folder).as_posix(), path.suffix[1:]) for path in files]
         grid = study.grid
         return Section(
-            grid.name, grid.title, grid.about, grid.paper, tables, files=tuple(links), **more
-        )
+            grid.name, grid.title, grid.about, grid.paper, tables, figures,
+            files=tuple(links), **more,
+        )  # fmt: skip
 
     def read(self, *name: Hashable) -> list[dict[str, Any]]:
-        """Return the results that a study keeps under a name (see `WorkList.keep`)."""
+        """Return the results of a study under a name (see `WorkList.keep`)."""
         return [self.store.read(job) for job in self.work.others[name]]
 
 
 class Kind:
-    """A kind of study: what it plans and writes up; what it does is in the jobs it plans."""
+    """A kind of study: the jobs that it plans, and the section that it writes."""
 
     name: str  # as grids have it
     takes_data: bool = True  # whether it has datasets

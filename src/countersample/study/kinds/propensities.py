@@ -14,13 +14,11 @@ import numpy as np
 from countersample.data.synthetic import SHAPES
 from countersample.errors import ParameterError
 from countersample.pages.drawing import add_legend, figure_style, new_panels, save_figure, set_log
-from countersample.study.design.published import PAPER_DATASETS
-from countersample.study.findings.claims import Verdict
-from countersample.study.findings.deciding import State
+from countersample.study.design.grids import PAPER_DATASETS
+from countersample.study.findings.claims import State, Verdict
 from countersample.study.findings.statistics import band
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
-from countersample.study.kinds.kind import Done, Kind
-from countersample.study.report.page import Figure, Section
+from countersample.study.kinds.kind import Done, Drawing, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from countersample._arrays import Floats
-    from countersample.study.design.claims import Value
-    from countersample.study.design.grids import Grid
-    from countersample.study.design.published import Published
+    from countersample.study.design.grids import Grid, Published, Value
     from countersample.study.design.sources import Source, Study
+    from countersample.study.report import Section
     from countersample.study.running.jobs import WorkList
 
     # (M̄, M) of each click log, by dataset, offset and γ
@@ -48,13 +45,13 @@ _PAPER_MARKERS = ("s", "D")  # by quantity
 
 
 def weights_table(weights: Weights, published: Published) -> Table:
-    """Make the paper's table of M̄ and M, a row for each under each curve, a column a γ."""
+    """Make the paper's table of M̄ and M: one row for each under each curve, one column per γ."""
     gammas = _gammas(weights)
 
     def entry(dataset: str, offset: int, gamma: float, quantity: int) -> Entry:
         sample = np.array(weights[dataset, offset, gamma])[:, quantity]
-        known = _known(published, dataset, QUANTITIES[quantity], gamma)
-        return Entry.of_sample(sample, published=known)
+        number = _of_paper(published, dataset, QUANTITIES[quantity], gamma)
+        return Entry.of_sample(sample, published=number)
 
     groups = tuple(
         Group(
@@ -75,7 +72,7 @@ def weights_table(weights: Weights, published: Published) -> Table:
     )  # fmt: skip
 
 
-def _known(published: Published, dataset: str, quantity: str, gamma: float) -> float | None:
+def _of_paper(published: Published, dataset: str, quantity: str, gamma: float) -> float | None:
     number = published.number(STUDY, dataset, quantity, gamma)
     return number.value if number else None
 
@@ -99,11 +96,11 @@ def _means(weights: Weights, dataset: str, offset: int) -> Floats:
 
 
 def weights_verdicts(weights: Weights, published: Published) -> list[Verdict]:
-    """Tell whether M outgrows M̄, and which curve the paper's table is of."""
+    """Decide whether M outgrows M̄, and which curve the paper's table is of."""
     verdicts = []
     for dataset in _datasets(weights):
         verdicts.append(_growth(weights, dataset))
-        if any(_known(published, dataset, "M", gamma) for gamma in _gammas(weights)):
+        if any(_of_paper(published, dataset, "M", gamma) for gamma in _gammas(weights)):
             verdicts.append(_curve(weights, published, dataset))
     return verdicts
 
@@ -130,22 +127,22 @@ def _growth(weights: Weights, dataset: str) -> Verdict:
 
 
 def _curve(weights: Weights, published: Published, dataset: str) -> Verdict:
-    """Decide by M, which says a rank; M̄ depends on the data and on who ranked it: a hint."""
+    """Decide by M, which gives a rank; M̄ depends on the data and the logging policy: a hint."""
     gamma, largest, reciprocal = largest_reciprocal(published, dataset, _gammas(weights))
     longest = _LONGEST[PAPER_DATASETS[dataset]]
-    decided = reciprocal > longest
-    told = "the equation has no weight that large" if decided else "either curve may have that"
+    is_decided = reciprocal > longest
+    reason = "the equation has no weight that large" if is_decided else "either curve may have that"
     off_by = [100 * _distance(weights, published, dataset, offset) for offset in range(len(CURVES))]
     return Verdict.of(
         (STUDY, dataset),
         f"The paper's table of weights is of the curve of its authors' code, {CURVES[1]}, not of "
         f"its equation, {CURVES[0]}.",
         "beyond",
-        [State.HOLDS if decided else State.OPEN],
+        [State.HOLDS if is_decided else State.OPEN],
         f"The paper's M at γ = {gamma:g} is {largest:.2f} = {reciprocal}^{gamma:g}, and the "
-        f"longest list has {longest} items: {told}. Its M̄ is {off_by[1]:.0f} % from ours under the "
-        f"curve of the code and {off_by[0]:.0f} % under the equation, mean over γ; that depends on "
-        "the data too.",
+        f"longest list has {longest} items: {reason}. Its M̄ is {off_by[1]:.0f} % from ours "
+        f"under the curve of the code and {off_by[0]:.0f} % under the equation, mean over γ; that "
+        "depends on the data too.",
     )
 
 
@@ -156,23 +153,23 @@ def largest_reciprocal(
 
     Examples
     --------
-    >>> from countersample.study.design.published import Published, PublishedNumber
+    >>> from countersample.study.design.grids import Published, PublishedNumber
     >>> paper = Published({("propensities", "yahoo", "M", 0.75): PublishedNumber(40.70)})
     >>> largest_reciprocal(paper, "yahoo-like", [0.5, 0.75])
     (0.75, 40.7, 140)
     """
-    known = [(gamma, _known(published, dataset, "M", gamma)) for gamma in gammas]
+    numbers = [(gamma, _of_paper(published, dataset, "M", gamma)) for gamma in gammas]
     reciprocal, gamma, largest = max(
-        (round(m ** (1 / gamma)), gamma, m) for gamma, m in known if m is not None
+        (round(m ** (1 / gamma)), gamma, m) for gamma, m in numbers if m is not None
     )
     return gamma, largest, reciprocal
 
 
 def _distance(weights: Weights, published: Published, dataset: str, offset: int) -> float:
     """Return the mean over γ of |M̄ / the paper's − 1|."""
-    known = [_known(published, dataset, "M̄", gamma) for gamma in _gammas(weights)]
+    numbers = [_of_paper(published, dataset, "M̄", gamma) for gamma in _gammas(weights)]
     ours = _means(weights, dataset, offset)[:, 0]
-    off_by = [abs(o / k - 1) for o, k in zip(ours, known, strict=True) if k is not None]
+    off_by = [abs(o / k - 1) for o, k in zip(ours, numbers, strict=True) if k is not None]
     return float(np.mean(off_by))
 
 
@@ -194,7 +191,7 @@ def draw_weights(weights: Weights, published: Published, stem: Path) -> None:
     panels[0].set_ylabel("weight")
     add_legend(figure, panels[0])
     rows = [
-        (dataset, offset, gamma, name, *limits, _known(published, dataset, name, gamma))
+        (dataset, offset, gamma, name, *limits, _of_paper(published, dataset, name, gamma))
         for dataset, offset, gamma in product(datasets, range(len(CURVES)), gammas)
         for name, *limits in zip(
             QUANTITIES, *band(np.array(weights[dataset, offset, gamma])), strict=True
@@ -214,8 +211,8 @@ def _draw_weights(axes: Axes, weights: Weights, published: Published, dataset: s
             axes.errorbar(gammas, mean, high - mean, color=colour, ls=dash,
                           lw=1.8 if quantity else 1.0, marker="o", ms=3, capsize=2, elinewidth=0.9,
                           label=f"{name}, {curve}")  # fmt: skip
-        known = np.array([_known(published, dataset, name, g) for g in gammas], np.float64)
-        axes.plot(gammas, known, ls="none", mfc="none", mec="black", ms=7,
+        numbers = np.array([_of_paper(published, dataset, name, g) for g in gammas], np.float64)
+        axes.plot(gammas, numbers, ls="none", mfc="none", mec="black", ms=7,
                   marker=_PAPER_MARKERS[quantity], label=f"{name}, the paper")  # fmt: skip
 
 
@@ -228,7 +225,7 @@ class PropensitiesStudy(Kind):
     name = STUDY
 
     def check(self, grid: Grid) -> None:
-        """Refuse a grid that varies anything but γ."""
+        """Raise a `ParameterError` for a grid that varies anything but γ."""
         if {*grid.varied} != {"gamma"}:
             raise ParameterError("a study of propensities needs values of gamma alone in [vary]")
 
@@ -244,14 +241,14 @@ class PropensitiesStudy(Kind):
         """Make the table, the figure and the verdicts."""
         weights = {
             (source.name, offset, float(gamma)): [
-                (found["mean_weight"], found["max_weight"])
-                for found in done.read(study.name, source.name, offset, gamma)
+                (log["mean_weight"], log["max_weight"])
+                for log in done.read(study.name, source.name, offset, gamma)
             ]
             for source, offset, gamma in _settings(study)
         }
         draw_weights(weights, done.published, done.figures / study.name)
-        figure = Figure(
-            done.figures / f"{study.name}.svg",
+        drawing = Drawing(
+            study.name,
             "The largest and the mean weight against γ, on a logarithmic axis",
             "M and M̄ against γ, under the paper's equation and under its authors' code.",
         )
@@ -259,8 +256,7 @@ class PropensitiesStudy(Kind):
             study,
             tables=(weights_table(weights, done.published),),
             verdicts=tuple(weights_verdicts(weights, done.published)),
-            drawn=(study.name,),
-            figures=(figure,),
+            drawings=(drawing,),
         )
 
 

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 from countersample.clicks import Diagnosis
 from countersample.errors import ParameterError
 from countersample.study.design.config import PAPER, metric_title
-from countersample.study.findings.claims import judge
-from countersample.study.findings.figures import draw_panels, draw_versus
-from countersample.study.findings.leads import draw_leads, has_leads, leads_table
-from countersample.study.findings.nothing_set import nothing_set_table
+from countersample.study.findings.claims import evaluate_claims
+from countersample.study.findings.figures import draw_leads, draw_panels, draw_versus
+from countersample.study.findings.statistics import has_leads
 from countersample.study.findings.tables import (
     final_table,
+    leads_table,
+    nothing_set_table,
     rates_table,
     regret_table,
     significance_table,
 )
-from countersample.study.kinds.kind import Done, Kind
-from countersample.study.report.page import LogDiagnosis, Section
-from countersample.study.running.gather import gather
+from countersample.study.kinds.kind import Done, Drawing, Kind
+from countersample.study.report import LogDiagnosis, Section
+from countersample.study.running.rows import gather
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countersample.study.design.grids import Grid
-    from countersample.study.design.published import Published
+    from countersample.study.design.grids import Grid, Published
     from countersample.study.design.sources import Study
     from countersample.study.findings.claims import Verdict
     from countersample.study.findings.tables import Table
@@ -44,7 +44,7 @@ class RegretStudy(Kind):
     name = "regret"
 
     def check(self, grid: Grid) -> None:
-        """Refuse a grid without methods or a setting."""
+        """Raise a `ParameterError` for a grid without methods or a setting."""
         if not grid.methods or not grid.axis:
             raise ParameterError("a study of regret needs methods and a setting in [vary]")
 
@@ -61,8 +61,8 @@ class RegretStudy(Kind):
                     name = (grid.name, place, method.name, value)
                     work.cells.setdefault(name, []).extend(work.runs(fold, config, method))
                 if grid.nothing_set:
-                    of_users = work.rankers.setdefault((grid.name, place, value), [])
-                    of_users.append(work.ranker(fold, config))
+                    rankers = work.rankers.setdefault((grid.name, place, value), [])
+                    rankers.append(work.ranker(fold, config))
 
     def write_up(self, study: Study, done: Done) -> Section:
         """Draw learning curves; make the tables of regret, leads, the end, rates and tests."""
@@ -72,8 +72,7 @@ class RegretStudy(Kind):
             study,
             tables=tables_of(result, done.published),
             verdicts=verdicts_on(result),
-            drawn=draw(result, done.figures),
-            curves=result,
+            drawings=draw(result, done.figures),
             logs=_logs(study, done) if {*grid.varied} & {*_LOGS_SHOWN} else (),
             notes=(*_network_notes(study), *_rate_notes(result)),
         )
@@ -91,31 +90,40 @@ def tables_of(result: StudyResult, published: Published) -> tuple[Table, ...]:
     )
 
 
-def draw(result: StudyResult, folder: Path) -> tuple[str, ...]:
-    """Draw learning curves, regret against a setting that is a number, and leads: their names."""
-    name = result.grid.name
-    drawn = [name, f"{name}-log"]
+def draw(result: StudyResult, folder: Path) -> tuple[Drawing, ...]:
+    """Draw learning curves, the lead, and regret against a setting that is a number."""
+    name, metric = result.grid.name, result.metric
     draw_panels(result, folder / name)
     draw_panels(result, folder / f"{name}-log", log_x=True)
+    drawings = [
+        Drawing(
+            name,
+            f"Learning curves: {metric} on test data against clicks drawn, by method",
+            "Learning curves: means over runs, in 95 % intervals.",
+        ),
+        Drawing(f"{name}-log"),
+    ]
     if not isinstance(result.grid.values[0], str):
-        drawn.append(f"{name}-regret")
-        draw_versus(result, folder / drawn[-1])
+        draw_versus(result, folder / f"{name}-regret")
+        title = f"Average regret ×100 against {result.grid.axis_title}"
+        drawings.append(Drawing(f"{name}-regret", f"{title}, by method", f"{title}."))
     if has_leads(result):
-        drawn.append(f"{name}-lead")
-        draw_leads(result, folder / drawn[-1])
-    return tuple(drawn)
+        draw_leads(result, folder / f"{name}-lead")
+        title = "Lead of CounterSample over IPS-SGD in the course of training"
+        drawings.append(Drawing(f"{name}-lead", title, f"{title}; below 0 IPS-SGD is ahead."))
+    return tuple(drawings)
 
 
 def verdicts_on(result: StudyResult) -> tuple[Verdict, ...]:
-    """Judge every claim, in the words of the metric."""
+    """Test every claim; the evidence names the metric of the study."""
     return tuple(
         replace(verdict, evidence=verdict.evidence.replace(PAPER_METRIC, result.metric))
-        for verdict in judge(result)
+        for verdict in evaluate_claims(result)
     )
 
 
 def _network_notes(study: Study) -> tuple[str, ...]:
-    """Say what is evaluated where networks are trained, and what their regret is against."""
+    """Say what is evaluated if networks are trained, and what their regret is against."""
     if all(config.scorer == "linear" for config in study.grid.configs(study.config)):
         return ()
     sentence = (
@@ -127,7 +135,7 @@ def _network_notes(study: Study) -> tuple[str, ...]:
 
 
 def _rate_notes(result: StudyResult) -> tuple[str, ...]:
-    """Say how many of the chosen learning rates the tuning does not determine."""
+    """Say how many of the learning rates are not determined by the tuning."""
     flags = [flag for cell in result.cells.values() for flag in cell.rate_flags if flag.n_alike]
     at_edge = sum(bool(flag.edge) for flag in flags)
     on_plateau = sum(flag.is_plateau for flag in flags)
@@ -144,10 +152,10 @@ def _rate_notes(result: StudyResult) -> tuple[str, ...]:
 def _logs(study: Study, done: Done) -> tuple[LogDiagnosis, ...]:
     """Return the diagnosis of one log of each dataset and γ."""
     gammas = study.grid.varied.get("gamma", (study.config.gamma,))
-    shown = []
+    logs = []
     for source in study.sources:
         for gamma in gammas:
-            known, *_ = done.read(study.name, source.name, gamma)
-            known["histogram"] = tuple(map(tuple, known["histogram"]))
-            shown.append(LogDiagnosis(f"{source.name}, γ = {gamma:g}", Diagnosis(**known)))
-    return tuple(shown)
+            values, *_ = done.read(study.name, source.name, gamma)
+            values["histogram"] = tuple(map(tuple, values["histogram"]))
+            logs.append(LogDiagnosis(f"{source.name}, γ = {gamma:g}", Diagnosis(**values)))
+    return tuple(logs)

@@ -1,11 +1,21 @@
-"""The paper's two-weight example: how far both methods get over many draws, and what that says."""
+"""The paper's two-weight example (its section 5.5): regression with inverse propensity weights.
+
+    R(w) = (1/50) Σ (1/p_i)·(x_i·w − y_i)²,   y_i = x_i·w*,   w* = (0.973, 1.144)
+
+Targets have no noise, so w* is the optimum of every example and a method either reaches it or
+diverges. IPS-SGD and CounterSample go 50 steps from w = 0, at the same learning rates. The paper's
+figure shows the iterates w_t; its algorithms return their average w̄.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countersample.clicks import ClickLog
 from countersample.pages.drawing import (
     add_legend,
     figure_style,
@@ -13,45 +23,40 @@ from countersample.pages.drawing import (
     save_figure,
     style_of,
 )
+from countersample.plans import Examples, make_plan
 from countersample.study.design.grids import COMPARED
-from countersample.study.findings.claims import Verdict
-from countersample.study.findings.deciding import State
+from countersample.study.findings.claims import State, Verdict
 from countersample.study.findings.statistics import SIGNIFICANT, holm
 from countersample.study.findings.tables import Entry, Group, Row, Table, column_title, show_number
-from countersample.study.findings.toy import (
-    START,
-    STEPS,
-    average,
-    away,
-    make_toy,
-    run_toy,
-    toy_for_page,
-    trajectories,
-)
-from countersample.study.kinds.kind import Done, Kind
+from countersample.study.kinds.kind import Done, Drawing, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
     from countersample._arrays import Bools, Floats, Ints
+    from countersample.plans import Plan
     from countersample.study.design.sources import Study
     from countersample.study.findings.claims import Source
-    from countersample.study.findings.toy import Toy, ToyResult
-    from countersample.study.report.page import Section
+    from countersample.study.report import Section
     from countersample.study.running.jobs import WorkList
 
-RUNS = 20  # that are drawn
-_DRAWN_RATES = (0.01, 0.03, 0.06)
-_SLOW = 0.25  # of the distance at the start: where both are farther away still, rates are too small
+OPTIMUM = (0.973, 1.144)
+SAMPLES = 50
+STEPS = 50
+RATES = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2)
+START = float(np.linalg.norm(OPTIMUM))  # ‖w*‖: both begin at w = 0
+RUNS = 20  # in the figure
+_FIGURE_RATES = (0.01, 0.03, 0.06)
+_SLOW = 0.25  # of the distance at the start: if both stay farther away, the rate is too small
 _SOME = 0.01  # of the draws: fewer that stray are no sign of a large learning rate
 _IPS, _SAMPLED = (method.name for method in COMPARED)
 
 
 class ToyStudy(Kind):
-    """The two-weight example, made in a second as it is written up."""
+    """The two-weight example, which runs in a second when it is written up."""
 
     name = "toy"
     takes_data = False
@@ -65,13 +70,180 @@ class ToyStudy(Kind):
         toy = make_toy(rng)
         draw_toy(toy, done.figures / study.name, rng=rng)
         result = run_toy()
+        drawing = Drawing(
+            study.name,
+            "Paths of both methods over the contours of the risk, by learning rate",
+            f"{RUNS} runs of each method, and the one of median distance as a thick line.",
+        )
         return done.section(
             study,
             tables=(toy_table(result),),
             verdicts=tuple(toy_verdicts(result)),
-            drawn=(study.name,),
-            toy=toy_for_page(toy, rng),
+            drawings=(drawing,),
         )
+
+
+# -- the example ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Toy:
+    """The data of the example."""
+
+    features: Floats  # (50, 2)
+    targets: Floats  # (50,)
+    propensity: Floats  # (50,)
+    optimum: Floats  # (2,)
+
+    def plan(self, name: str) -> Plan:
+        """Return how the plan of a name draws and scales the samples."""
+        samples = np.arange(len(self.targets))
+        log = ClickLog(samples, np.zeros_like(samples), self.propensity)
+        return make_plan(name, Examples.of(log, "click"))
+
+    def draw(
+        self, name: str, shape: tuple[int, ...], rng: np.random.Generator
+    ) -> tuple[Floats, Floats, Floats]:
+        """Draw samples by a plan: features (*shape, 2), targets and multipliers."""
+        plan = self.plan(name)
+        i = plan.draw(math.prod(shape), rng).reshape(shape)
+        return self.features[i], self.targets[i], plan.multipliers[i]
+
+    def risk(self, w: Floats) -> Floats:
+        """R(w) = (1/n) Σ (1/p_i)·(x_i·w − y_i)², (…, 2) → (…)."""
+        residuals = w @ self.features.T - self.targets
+        risk: Floats = (residuals**2 / self.propensity).mean(axis=-1)
+        return risk
+
+
+def make_toy(rng: np.random.Generator) -> Toy:
+    """Draw the data like the paper: x ~ N(0, 1), p ~ U(0.05, 1), y = x·w*.
+
+    Examples
+    --------
+    >>> toy = make_toy(np.random.default_rng(0))
+    >>> toy.features.shape, float(toy.risk(toy.optimum))
+    ((50, 2), 0.0)
+    """
+    features = rng.standard_normal((SAMPLES, 2))
+    propensity = rng.uniform(0.05, 1.0, SAMPLES)
+    optimum = np.array(OPTIMUM)
+    return Toy(features, features @ optimum, propensity, optimum)
+
+
+def descend(
+    features: Floats, targets: Floats, multipliers: Floats, learning_rate: float | Floats
+) -> Floats:
+    """w_{t+1} = w_t − η·m_t·2(x_t·w_t − y_t)·x_t from w_1 = 0, for the samples drawn.
+
+    Parameters
+    ----------
+    features : float64 (…, steps, 2)
+    targets, multipliers : float64 (…, steps)
+    learning_rate : float, or float64 of a shape that broadcasts with (…)
+
+    Returns
+    -------
+    float64 (…, steps + 1, 2)
+        Infinite or not a number from the step at which the weights explode.
+
+    Examples
+    --------
+    One step with x = (1, 0), y = 1, m = 2 and η = 0.1: w = 0.1 · 2 · 2 · 1.
+
+    >>> descend(np.array([[1.0, 0.0]]), np.array([1.0]), np.array([2.0]), 0.1)
+    array([[0. , 0. ],
+           [0.4, 0. ]])
+    """
+    shape = np.broadcast_shapes(targets.shape[:-1], np.shape(learning_rate))
+    path = np.zeros((*shape, targets.shape[-1] + 1, 2))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for t in range(targets.shape[-1]):
+            x, w = features[..., t, :], path[..., t, :]
+            error = (x * w).sum(axis=-1) - targets[..., t]
+            scale = learning_rate * multipliers[..., t] * 2 * error
+            path[..., t + 1, :] = w - scale[..., np.newaxis] * x
+    return path
+
+
+def trajectories(
+    toy: Toy, learning_rate: float, shape: tuple[int, int], rng: np.random.Generator
+) -> dict[str, Floats]:
+    """Return the paths of (n_runs, steps) by method, (n_runs, steps + 1, 2)."""
+    return {
+        method.name: descend(*toy.draw(method.plan, shape, rng), learning_rate)
+        for method in COMPARED
+    }
+
+
+def average(paths: Floats) -> Floats:
+    """w̄ = (1/T) Σ_{t=1}^{T} w_t, the mean of the iterates before each step, (…, T + 1, 2) → (…, 2).
+
+    Examples
+    --------
+    Two steps, from 0 to 1 to 5: both began at 0 and at 1.
+
+    >>> average(np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]]))
+    array([0.5, 0.5])
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean: Floats = paths[..., :-1, :].mean(axis=-2)
+    return mean
+
+
+def away(w: Floats) -> Floats:
+    """‖w − w*‖, (…, 2) → (…); infinite where the weights exploded."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance: Floats = np.nan_to_num(np.linalg.norm(w - OPTIMUM, axis=-1), nan=np.inf)
+    return distance
+
+
+# -- over many draws -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ToyResult:
+    """How far from the optimum both methods end, over draws of the data and of the samples."""
+
+    rates: tuple[float, ...]  # the learning rates
+    # ‖w − w*‖ by method, (n_rates, n_draws): after the last step, of the average w̄, and the largest
+    # on the way; infinite where the weights exploded.
+    distances: dict[str, Floats]
+    averages: dict[str, Floats]
+    farthest: dict[str, Floats]
+
+    def strayed(self, method: str) -> Bools:
+        """Which runs were farther from the optimum than at the start at some step."""
+        return self.farthest[method] > START
+
+    def diverged(self, method: str) -> Bools:
+        """Which runs ended farther from the optimum than they began, (n_rates, n_draws)."""
+        return self.distances[method] > START
+
+
+def run_toy(*, seed: int = 0, n_draws: int = 1000, rates: Sequence[float] = RATES) -> ToyResult:
+    """Run both methods at every learning rate on many draws of the example.
+
+    A draw's data and samples are the same at every learning rate.
+    """
+    rng = np.random.default_rng(seed)
+    by_rate = np.array(rates)[:, np.newaxis]
+    samples: dict[str, list[tuple[Floats, Floats, Floats]]] = {m.name: [] for m in COMPARED}
+    for _ in range(n_draws):
+        toy = make_toy(rng)
+        for method in COMPARED:
+            samples[method.name].append(toy.draw(method.plan, (STEPS,), rng))
+    distances, averages, farthest = {}, {}, {}
+    for name, runs in samples.items():
+        features, targets, multipliers = (np.array(column) for column in zip(*runs, strict=True))
+        paths = descend(features, targets, multipliers, by_rate)
+        on_the_way = away(paths)
+        distances[name], farthest[name] = on_the_way[..., -1], on_the_way.max(axis=-1)
+        averages[name] = away(average(paths))
+    return ToyResult(tuple(rates), distances, averages, farthest)
+
+
+# -- the table -----------------------------------------------------------------------------------
 
 
 def toy_table(result: ToyResult) -> Table:
@@ -120,13 +292,13 @@ def toy_table(result: ToyResult) -> Table:
 
 
 def toy_verdicts(result: ToyResult) -> list[Verdict]:
-    """Hold what the paper says of the example against the draws.
+    """Test the paper's statements about the example on the draws.
 
     Distances are compared by Wilcoxon's signed-rank test on their logarithms; how often runs stray
     or diverge by the sign test on the draws in which one method did and the other did not; with
     Holm's correction over the learning rates. Learning rates at which most runs of a method diverge
-    have a verdict of their own; of distances nothing is asked where both are too slow to get
-    anywhere in so few steps.
+    have their own verdict; distances are not compared if both methods are too slow to get anywhere
+    in so few steps.
     """
     hopeless = (result.diverged(_SAMPLED).mean(axis=1) > 0.5) | (
         result.diverged(_IPS).mean(axis=1) > 0.5
@@ -134,7 +306,7 @@ def toy_verdicts(result: ToyResult) -> list[Verdict]:
     unsteady = ~hopeless & (result.strayed(_IPS).mean(axis=1) >= _SOME)
     ends = [np.median(result.distances[name], axis=1) for name in (_SAMPLED, _IPS)]
     slow = ~hopeless & (np.minimum(*ends) > _SLOW * START)
-    asked = ~hopeless & ~slow
+    comparable = ~hopeless & ~slow
     rates = np.array(result.rates)
     return [
         _distance_verdict(
@@ -143,14 +315,14 @@ def toy_verdicts(result: ToyResult) -> list[Verdict]:
             "diverge).",
             result,
             result.distances,
-            asked,
+            comparable,
             slow,
         ),
         _distance_verdict(
             "So is the average w̄ of its iterates, which the algorithms return.",
             result,
             result.averages,
-            asked,
+            comparable,
             slow,
         ),
         _shares_verdict(
@@ -171,13 +343,13 @@ def toy_verdicts(result: ToyResult) -> list[Verdict]:
 
 
 def _distance_verdict(
-    claim: str, result: ToyResult, distances: Mapping[str, Floats], asked: Bools, slow: Bools
+    claim: str, result: ToyResult, distances: Mapping[str, Floats], comparable: Bools, slow: Bools
 ) -> Verdict:
-    ours, other = distances[_SAMPLED][asked], distances[_IPS][asked]
+    ours, other = distances[_SAMPLED][comparable], distances[_IPS][comparable]
     nearer = _lower(*_compare_distances(ours, other))
     medians = np.median([ours, other], axis=2)
     rates = np.array(result.rates)
-    evidence = _listed("nearer", rates[asked], nearer, medians, show_number) + ", medians."
+    evidence = _list_rates("nearer", rates[comparable], nearer, medians, show_number) + ", medians."
     if slow.any():
         too_small = ", ".join(column_title(float(rate)) for rate in rates[slow])
         evidence += (
@@ -192,7 +364,7 @@ def _shares_verdict(
 ) -> Verdict:
     fewer = _lower(*_compare_shares(*runs))
     shares = 100 * np.mean(runs, axis=2)
-    evidence = _listed("less often", rates, fewer, shares, "{:.1f} %".format)
+    evidence = _list_rates("less often", rates, fewer, shares, "{:.1f} %".format)
     return Verdict.of(("toy", ""), claim, source, fewer, f"{evidence}, of the draws.")
 
 
@@ -218,12 +390,12 @@ def _compare_shares(a: Bools, b: Bools) -> tuple[Floats, Floats]:
 
 def _lower(difference: Floats, p: Floats) -> Ints:
     """Return whether each difference is significantly below 0, above, or neither (`State`)."""
-    shown = np.where(difference < 0, State.HOLDS, State.OPPOSITE)
-    states: Ints = np.where(holm(p) < SIGNIFICANT, shown, State.OPEN)
+    direction = np.where(difference < 0, State.HOLDS, State.OPPOSITE)
+    states: Ints = np.where(holm(p) < SIGNIFICANT, direction, State.OPEN)
     return states
 
 
-def _listed(
+def _list_rates(
     word: str, rates: Floats, holds: Ints, numbers: Floats, show: Callable[[float], str]
 ) -> str:
     """Return "Nearer at 0.01 (1 against 2), …; no different at …; the opposite at …"."""
@@ -233,13 +405,13 @@ def _listed(
         (State.OPEN, "no different at"),
         (State.OPPOSITE, "the opposite at"),
     ):
-        found = [
+        texts = [
             f"{column_title(float(rate))} ({show(ours)} against {show(other)})"
             for rate, sign, ours, other in zip(rates, holds, *numbers, strict=True)
             if sign == wanted
         ]
-        if found:
-            parts.append(f"{words} {', '.join(found)}")
+        if texts:
+            parts.append(f"{words} {', '.join(texts)}")
     text = "; ".join(parts) or "at none of the learning rates tried"
     return text[:1].upper() + text[1:]
 
@@ -249,17 +421,17 @@ def _listed(
 
 @figure_style()
 def draw_toy(toy: Toy, stem: Path, *, rng: np.random.Generator) -> None:
-    """Draw the paths of both methods over the contours of the risk, a panel a learning rate.
+    """Draw the paths of both methods over the contours of the risk, one panel per learning rate.
 
     Each method has several runs as thin lines, and as a thick one that whose end is the median. A
     path that leaves its panel goes on outside; a panel says how many stray, and how far the last
     iterate and the average are from the optimum. The samples drawn are the same at every learning
     rate.
     """
-    figure, (panels,) = new_panels(1, len(_DRAWN_RATES), width=8.4, height=3.4, sharey="row")
+    figure, (panels,) = new_panels(1, len(_FIGURE_RATES), width=8.4, height=3.4, sharey="row")
     state = rng.bit_generator.state
     rows: list[tuple[object, ...]] = []
-    for axes, rate in zip(panels, _DRAWN_RATES, strict=True):
+    for axes, rate in zip(panels, _FIGURE_RATES, strict=True):
         rng.bit_generator.state = state
         runs = trajectories(toy, rate, (RUNS, STEPS), rng)
         _draw_paths(axes, toy, runs)
@@ -282,7 +454,7 @@ def _draw_paths(axes: Axes, toy: Toy, runs: Mapping[str, Floats]) -> None:
     risk = toy.risk(np.stack(np.meshgrid(*sides), axis=-1))
     levels = toy.risk(np.zeros(2)) * np.geomspace(0.01, 4, 9)
     axes.contour(*sides, risk, levels, colors="black", linewidths=0.4, alpha=0.35)
-    said = [
+    lines = [
         f"median distance to w* of {RUNS} runs",
         f"{'':13} {'last w':>7} {'average':>7} strayed*",
     ]
@@ -296,12 +468,12 @@ def _draw_paths(axes: Axes, toy: Toy, runs: Mapping[str, Floats]) -> None:
         n_strayed = int((on_the_way.max(axis=1) > START).sum())
         ends = (float(np.median(each)) for each in (on_the_way[:, -1], away(average(paths))))
         last, mean = (f"{end:.2g}" for end in ends)
-        said.append(f"{method.name:13} {last:>7} {mean:>7} {n_strayed:>7}")
-    said.append("* runs that were farther than at the start")
+        lines.append(f"{method.name:13} {last:>7} {mean:>7} {n_strayed:>7}")
+    lines.append("* runs that were farther than at the start")
     axes.plot(*toy.optimum, "*", color="black", ms=9, mec="white", mew=0.6, ls="none",
               label="optimum w*")  # fmt: skip
     axes.plot(0, 0, "o", color="black", mfc="white", ms=5, ls="none", label="start")
-    axes.annotate("\n".join(said), (0.02, 0.02), xycoords="axes fraction", va="bottom", fontsize=6,
+    axes.annotate("\n".join(lines), (0.02, 0.02), xycoords="axes fraction", va="bottom", fontsize=6,
                   family="monospace",
                   bbox={"fc": "white", "ec": "none", "alpha": 0.85, "pad": 1.5})  # fmt: skip
     axes.set(xlim=sides[0][[0, -1]], ylim=sides[1][[0, -1]], aspect="equal")

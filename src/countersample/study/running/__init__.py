@@ -1,1 +1,1 @@
-"""Doing a study: the work list, the results folder, threads, progress."""
+"""Running a study: jobs, the results folder, threads, progress, rows of results."""

@@ -1,4 +1,4 @@
-"""How long a study will take, told before it starts: measured on its own data, or a part of it."""
+"""Estimate how long a study will take before it starts, measured on its data or a part of it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,8 @@ from countersample.clicks import ClickLog, diagnose, simulate_clicks
 from countersample.clicks.relevance import told_already
 from countersample.data.synthetic import SHAPES
 from countersample.evaluation import learning_curve
-from countersample.study.running.rates import FIRST
-from countersample.study.running.references import METRIC, WAYS
-from countersample.study.running.stages import length_of
-from countersample.study.running.stages.labelled import prepared
-from countersample.study.running.stages.supervision import steps_of
+from countersample.study.running.references import FIRST, METRIC, WAYS, steps_of
+from countersample.study.running.stages import is_network, length_of, load_parts
 from countersample.training import TrainingOptions, train_many
 
 if TYPE_CHECKING:
@@ -33,7 +30,7 @@ _DRAWS = 4000  # of a measurement
 _NETWORK_DRAWS = 1000  # of one with networks
 _CLICKS = 20_000
 _ROUNDS = 5
-_SAMPLED = 2000  # queries of a synthetic set that is not made yet; more than a CPU's cache has
+_SAMPLED_QUERIES = 2000  # of a synthetic set that is not made yet; more than a CPU's cache has
 _BATCHED = 8  # learning rates that share a pass over the data
 _SUPERVISED_ROUNDS = 1.5  # of full supervision: some learning rates lead it on beyond the first
 
@@ -43,28 +40,28 @@ class Sample(NamedTuple):
 
     parts: tuple[RankingDataset, ...]
     scale: float  # how many times as many queries the study has
-    seconds: float  # that the whole data will take to make: none where it is there
+    seconds: float  # that making the whole data will take: 0 if it is there
 
 
 def sample_of(data: Job, store: Store) -> Sample:
-    """Return the data of a job where it is made; else make it, or a part of a synthetic set."""
+    """Return the data of a job if it is made; else make it, or a part of a synthetic set."""
     if store.has(data):
         return Sample(store.data(data), 1.0, 0.0)
     source = data.config["source"]
     scale = 1.0
-    if source.get("shape") in SHAPES and source["queries"] > _SAMPLED:
-        scale = source["queries"] / _SAMPLED
-        source = source | {"queries": _SAMPLED}
+    if source.get("shape") in SHAPES and source["queries"] > _SAMPLED_QUERIES:
+        scale = source["queries"] / _SAMPLED_QUERIES
+        source = source | {"queries": _SAMPLED_QUERIES}
     begin = time.perf_counter()
-    parts = prepared({**data.config, "source": source})
+    parts = load_parts({**data.config, "source": source})
     return Sample(parts, scale, scale * (time.perf_counter() - begin))
 
 
 class Estimate(NamedTuple):
     """How long jobs will take."""
 
-    seconds: float  # by the clock, with as many workers as were asked for
-    compiling: float  # seconds that compiling took just now: the work has it behind it
+    seconds: float  # by the clock, with this number of workers
+    compiling: float  # seconds that compiling took just now, which the work does not need again
     each: dict[str, float]  # seconds of one worker, by the key of the job
 
 
@@ -101,7 +98,6 @@ class Speed:
         train_set = sample.parts[0]
         self._labels = ClickLog.from_labels(train_set)
         self._a_draw = cache(self._measure_draw)
-        self._a_network_draw = cache(self._measure_network_draw)
         self._an_evaluation = cache(self._measure_evaluation)
         self._a_log = cache(self._measure_log)
         self._overhead = cache(self._measure_overhead)
@@ -121,23 +117,18 @@ class Speed:
         return job.draws * self._a_draw("click", "sgd", 1, 1)
 
     def _of_training(self, job: Job, n_rates: int, part: int) -> float:
-        """Seconds of the draws, of what is made once a log, and of the evaluations."""
+        """Return the seconds of the draws, of what is done once per log, and of evaluations."""
         config = job.config
         steps, points = length_of(job)
         n_passes = -(-n_rates // _BATCHED)
-        batched = min(n_rates, _BATCHED)
-        if config.get("scorer") == "network":
-            a_draw = self._a_network_draw(
-                config["unit"], config["batch_size"], config["hidden"], batched
-            )
-        else:
-            a_draw = self._a_draw(
-                config["unit"], config["optimizer"], config["batch_size"], batched
-            )
+        draw = self._a_draw(
+            config["unit"], config["optimizer"], config["batch_size"], min(n_rates, _BATCHED),
+            config["hidden"] if is_network(config) else None,
+        )  # fmt: skip
         n_draws: int = steps * config["batch_size"]
         once = float(job.needs[-1].config["clicks"]) * self._overhead(config["unit"])
-        evaluated = n_rates * len(points) * self._an_evaluation(part)
-        return n_passes * n_draws * a_draw + once + evaluated
+        evaluation = n_rates * len(points) * self._an_evaluation(part)
+        return n_passes * n_draws * draw + once + evaluation
 
     def _of_references(self) -> float:
         n_queries = round(self._sample.scale * self._sample.parts[0].n_queries)
@@ -146,36 +137,34 @@ class Speed:
 
     # -- measurements
 
-    def _measure_draw(self, unit: str, optimizer: str, batch_size: int, n_rates: int) -> float:
-        """Seconds of one draw for so many learning rates together."""
-        n_steps = max(1, _DRAWS // batch_size)
+    def _measure_draw(
+        self, unit: str, optimizer: str, batch_size: int, n_rates: int, hidden: int | None = None
+    ) -> float:
+        """Return the seconds of one draw for so many scorers together, networks if `hidden`."""
+        train_set, rates = self._sample.parts[0], [1e-9] * n_rates
+        n_steps = max(2, (_DRAWS if hidden is None else _NETWORK_DRAWS) // batch_size)
 
-        def work(seed: int, steps: int = n_steps) -> None:
-            train_many(
-                self._sample.parts[0], self._labels, learning_rates=[1e-9] * n_rates, seeds=[seed],
-                unit=unit, optimizer=optimizer, batch_size=batch_size, steps=steps, workers=1,
-            )  # fmt: skip
+        def train(seed: int, steps: int = n_steps) -> None:
+            options = TrainingOptions(
+                unit=unit, optimizer=optimizer, batch_size=batch_size, steps=steps
+            )
+            if hidden is None:
+                train_many(
+                    train_set, self._labels, learning_rates=rates, seeds=[seed], workers=1,
+                    options=options,
+                )  # fmt: skip
+            else:
+                from countersample.torch._side_by_side import (  # noqa: PLC0415 (torch)
+                    train_networks,
+                )
 
-        whole = self._time(work)
-        made_once = self._time(lambda seed: work(seed, 1))
-        return max(0.0, whole - made_once) / (n_steps * batch_size)
+                train_networks(
+                    train_set, self._labels, learning_rates=rates, hidden=hidden, seed=seed,
+                    options=options, progress=Progress.of(None),
+                )  # fmt: skip
 
-    def _measure_network_draw(self, unit: str, batch_size: int, hidden: int, n_rates: int) -> float:
-        """Seconds of one draw for so many networks together."""
-        from countersample.torch._side_by_side import train_networks  # noqa: PLC0415 (torch)
-
-        n_steps = max(2, _NETWORK_DRAWS // batch_size)
-
-        def work(seed: int, steps: int = n_steps) -> None:
-            options = TrainingOptions(unit=unit, batch_size=batch_size, steps=steps)
-            train_networks(
-                self._sample.parts[0], self._labels, learning_rates=[1e-9] * n_rates,
-                hidden=hidden, seed=seed, options=options, progress=Progress.of(None),
-            )  # fmt: skip
-
-        whole = self._time(work)
-        made_once = self._time(lambda seed: work(seed, 1))
-        return max(0.0, whole - made_once) / ((n_steps - 1) * batch_size)
+        whole, setup = self._time(train), self._time(lambda seed: train(seed, 1))
+        return max(0.0, whole - setup) / ((n_steps - 1) * batch_size)
 
     def _measure_overhead(self, unit: str) -> float:
         """Seconds that a training takes before its first step, by click of the log."""

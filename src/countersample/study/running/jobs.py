@@ -2,8 +2,8 @@
 
 data → references (w* and the logging policy) → clicks → tuning → runs, and beside them how many
 items are relevant, the diagnosis of each log, and what else a kind of study asks for. A job's key
-is a hash of its full configuration, and one of the code that does it, both with those of what it
-needs: work that two studies share is done once, and what other code made is made again.
+is a hash of its full configuration, with those of what it needs, and `RESULTS_VERSION`: work that
+two studies share is done once, and results of another version are made again.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countersample.study.running import stages
-from countersample.study.running.code import code_of
-from countersample.study.running.store import FORMAT
+from countersample.study.running.store import FORMAT, RESULTS_VERSION
 from countersample.training.optimizers import OPTIMIZERS
 from countersample.tuning.paths import DRAWS_PER_EXAMPLE, FEWEST_DRAWS, MOST_DRAWS, RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping
 
     from countersample._progress import Progress
-    from countersample.study.design.claims import Value
     from countersample.study.design.config import ExperimentConfig
-    from countersample.study.design.folds import Fold
-    from countersample.study.design.grids import Method
-    from countersample.study.running.workbench import Workbench
+    from countersample.study.design.grids import Method, Value
+    from countersample.study.design.sources import Fold
+    from countersample.study.running.runner import Workbench
 
     Work = Callable[[Workbench, "Job", Progress], Any]
 
@@ -40,7 +38,7 @@ _NETWORK = ("scorer", "hidden")  # of networks alone
 _REFERENCES = ("policy_fraction",)
 _LEVELS = ("metric", "no_relevant")
 _BATCHED_RUNS = 8  # learning rates that share a pass over the data
-_JUDGED_PATHS = 15  # of a ranker with nothing set: five folds, three tempers
+_EVALUATED_PATHS = 15  # of a ranker with its defaults: five folds, three tempers
 _BATCH_COST = 3.0  # of such a pass, in passes with one learning rate (see estimate.py)
 
 
@@ -62,15 +60,10 @@ class Job:
         """A hash of what is asked: of the configuration, here and of what is needed."""
         return _hash([FORMAT, self.stage, self.config, [need.content for need in self.needs]])[:24]
 
-    @cached_property
-    def code(self) -> str:
-        """A hash of the code that answers, here and of what is needed."""
-        return _hash([code_of(self.work), [need.code for need in self.needs]])[:12]
-
     @property
     def key(self) -> str:
-        """What the result is known by: everything that it depends on."""
-        return f"{self.content}-{self.code}"
+        """The name of the result: its configuration and data, and the version of the numbers."""
+        return f"{self.content}-{RESULTS_VERSION}"
 
 
 class RunOf(NamedTuple):
@@ -121,30 +114,30 @@ class WorkList:
 
     def data(self, fold: Fold, config: ExperimentConfig) -> Job:
         """Labelled data, normalised and split."""
-        known = {"source": dict(fold.config)} | _chosen(config, ("normalization", "bits"))
-        return self.add(Job("data", f"data of {fold.title}", known, stages.prepare_data))
+        values = {"source": dict(fold.config)} | _settings(config, ("normalization", "bits"))
+        return self.add(Job("data", f"data of {fold.title}", values, stages.prepare_data))
 
     def references(self, fold: Fold, config: ExperimentConfig) -> Job:
         """w* and the logging policy."""
         title = f"full supervision on {fold.title}"
-        known, needs = _chosen(config, _REFERENCES), (self.data(fold, config),)
-        return self.add(Job("references", title, known, stages.references, needs))
+        values, needs = _settings(config, _REFERENCES), (self.data(fold, config),)
+        return self.add(Job("references", title, values, stages.references, needs))
 
     def levels(self, fold: Fold, config: ExperimentConfig) -> Job:
         """How good w* and the logging policy are."""
         title = f"levels of {fold.title}"
         needs = (self.references(fold, config),)
-        return self.add(Job("levels", title, _chosen(config, _LEVELS), stages.levels, needs))
+        return self.add(Job("levels", title, _settings(config, _LEVELS), stages.levels, needs))
 
     def clicks(self, fold: Fold, config: ExperimentConfig, seed: int) -> Job:
         """One click log, and with it w* and the logging policy."""
         reference = self.references(fold, config)
         needs = reference.needs
         title = f"relevant items of {fold.title}"
-        self.add(Job("relevance", title, _chosen(config, ("relevant",)), stages.relevance, needs))
+        self.add(Job("relevance", title, _settings(config, ("relevant",)), stages.relevance, needs))
         title = f"{config.clicks:,} clicks on {fold.title}"
-        known = _chosen(config, _CLICKS) | {"seed": seed}
-        return self.add(Job("clicks", title, known, stages.simulate, (reference,)))
+        values = _settings(config, _CLICKS) | {"seed": seed}
+        return self.add(Job("clicks", title, values, stages.simulate, (reference,)))
 
     def diagnosis(self, fold: Fold, config: ExperimentConfig, seed: int) -> Job:
         """Statistics of the weights of a click log."""
@@ -156,45 +149,34 @@ class WorkList:
         """Plan what users get from the click logs: a ranker with nothing set."""
         logs = tuple(self.clicks(fold, config, seed) for seed in range(config.seeds))
         title = f"a ranker with nothing set on {fold.title}"
-        known = _chosen(config, _LEVELS)
+        values = _settings(config, _LEVELS)
         examples = min(config.clicks, config.queries or config.clicks)  # by query, about
         steps = min(max(DRAWS_PER_EXAMPLE * examples, FEWEST_DRAWS), MOST_DRAWS)
-        draws = len(logs) * (_JUDGED_PATHS + RUNS) * steps
-        return self.add(Job("ranker", title, known, stages.ranker, logs, draws))
+        draws = len(logs) * (_EVALUATED_PATHS + RUNS) * steps
+        return self.add(Job("ranker", title, values, stages.ranker, logs, draws))
 
     def runs(self, fold: Fold, config: ExperimentConfig, method: Method) -> list[RunOf]:
         """Plan a run for each click log, and a tuning, where there is a learning rate."""
-        known = _chosen(config, _TRAINING) | config.optimizer_settings | {
+        values = _settings(config, _TRAINING) | config.optimizer_settings | {
             "plan": method.plan, "unit": method.unit, "exposure": method.exposure,
         }  # fmt: skip
-        does: Any = stages
         if config.scorer == "network":
-            known, does = known | _chosen(config, _NETWORK), stages.network
+            values |= _settings(config, _NETWORK)
         logs = [self.clicks(fold, config, seed) for seed in range(config.seeds)]
         title, draws = f"{method.name} on {fold.title}", config.steps() * config.batch_size
-        tuned: tuple[Job, ...] = ()
+        tunings: tuple[Job, ...] = ()
         if OPTIMIZERS[config.optimizer].learning_rate is None:
-            tuned = (self._tuning(title, known, does.tune, config, logs[: config.tuning_logs]),)
+            few, rates = logs[: config.tuning_logs], list(config.learning_rates)
+            cost = draws * len(few) * _BATCH_COST * len(rates) / _BATCHED_RUNS
+            of_tuning = values | {"learning_rates": rates}
+            tuning = Job("tuning", title, of_tuning, stages.tune, tuple(few), cost)
+            tunings = (self.add(tuning),)
         runs = [
-            Job("run", title, known | {"seed": seed}, does.run, (*tuned, log), draws)
+            Job("run", title, values | {"seed": seed}, stages.run, (*tunings, log), draws)
             for seed, log in enumerate(logs)
         ]
         levels = self.levels(fold, config)
         return [RunOf(fold.name, seed, self.add(run), levels) for seed, run in enumerate(runs)]
-
-    def _tuning(
-        self,
-        title: str,
-        known: dict[str, Any],
-        work: Work,
-        config: ExperimentConfig,
-        logs: Sequence[Job],
-    ) -> Job:
-        rates = list(config.learning_rates)
-        draws = config.steps() * config.batch_size * len(logs)
-        cost = draws * _BATCH_COST * len(rates) / _BATCHED_RUNS
-        known = known | {"learning_rates": rates}
-        return self.add(Job("tuning", title, known, work, tuple(logs), cost))
 
 
 def _hash(value: list[Any]) -> str:
@@ -202,5 +184,5 @@ def _hash(value: list[Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _chosen(config: ExperimentConfig, names: tuple[str, ...]) -> dict[str, Any]:
+def _settings(config: ExperimentConfig, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(config, name) for name in names}

@@ -1,10 +1,16 @@
-"""The two rankers a study starts from, both trained on labels: w* and the logging policy."""
+"""The two rankers a study starts from, both trained on labels, and how learning rates are chosen.
+
+w* is trained on all labels of the training data, the logging policy on those of a few queries. The
+learning rates of w* come from a grid that is open at both ends; those of methods from the values of
+a setting.
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,17 +19,29 @@ from countersample._progress import Progress
 from countersample.clicks import ClickLog
 from countersample.data.scoring import linear_scores
 from countersample.metrics import get_metric
-from countersample.study.running.rates import FIRST, RateGrid, theoretical_rate
+from countersample.plans import Examples
+from countersample.theory import gradient_bounds, step_size
 from countersample.training import TrainingOptions, train, train_many
 
 if TYPE_CHECKING:
-    from countersample._arrays import Floats
+    from collections.abc import Mapping
+
+    from countersample._arrays import Bools, Floats
     from countersample._progress import Show
     from countersample.data import RankingDataset
 
 METRIC = "ndcg@10"
-# What an item counts, and the objective of a clicked item: which is better for nDCG, the data says.
+# The gain of an item, and the objective of a clicked item: the data decides which is better.
 WAYS = tuple(product(("linear", "exponential"), ("rank", "log-rank")))
+SAMPLED_QUERIES = 200  # in which the longest gradient is looked for
+RATES_PER_DECADE = 2
+FIRST = range(-2, 6)  # exponents tried first: as many as training serves with one pass over memory
+EQUAL = 1e-4  # of a metric: what tables do not show
+
+
+def steps_of(n_queries: int) -> int:
+    """Return the number of steps in which w* converges: by query, many passes over the queries."""
+    return int(np.clip(20 * n_queries, 20_000, 300_000))
 
 
 def supervised(
@@ -47,24 +65,24 @@ def supervised(
     threads = min(len(WAYS), available_cores())
 
     def tune(way: tuple[str, str], part: Progress) -> Floats:
-        return _tuned(dataset, vali, *way, steps=steps, seed=seed, progress=part)
+        return _train_tuned(dataset, vali, *way, steps=steps, seed=seed, progress=part)
 
     with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(tune, WAYS, parts))
-    values = np.array([_by_query(weights, vali) for weights in found])
+        weights = list(pool.map(tune, WAYS, parts))
+    values = np.array([_by_query(each, vali) for each in weights])
     behind = values[values.mean(axis=1).argmax()] - values
     errors = behind.std(axis=1) / np.sqrt(behind.shape[1])
     alike = np.flatnonzero(behind.mean(axis=1) <= errors)
-    mean: Floats = np.mean([found[k] / _scale(found[k], dataset) for k in alike], axis=0)
+    mean: Floats = np.mean([weights[k] / _scale(weights[k], dataset) for k in alike], axis=0)
     return mean
 
 
 def _scale(weights: Floats, dataset: RankingDataset) -> float:
-    """Return the standard deviation of the scores, or 1 where all are the same."""
+    """Return the standard deviation of the scores, or 1 if all are the same."""
     return float(linear_scores(weights[None], dataset.features).std()) or 1.0
 
 
-def _tuned(
+def _train_tuned(
     dataset: RankingDataset,
     vali: RankingDataset,
     gain: str,
@@ -82,20 +100,20 @@ def _tuned(
         # Its slope is 1/rank, and ranks begin in the middle of a list, not at 1.
         centre *= float(dataset.query_sizes.mean())
     grid = RateGrid(centre)
-    found: dict[int, Floats] = {}
+    weights: dict[int, Floats] = {}
     values: dict[int, float] = {}
-    wanted = FIRST
-    while wanted:
+    exponents = FIRST
+    while exponents:
         runs = train_many(
-            dataset, log, learning_rates=[grid.rate(k) for k in wanted], seeds=[seed], workers=1,
+            dataset, log, learning_rates=[grid.rate(k) for k in exponents], seeds=[seed], workers=1,
             progress=progress, options=options,
         )  # fmt: skip
-        for k, run in zip(wanted, runs, strict=True):
-            sound = run.diverged_at is None
-            found[k] = run.average_coef if sound else np.zeros(dataset.n_features)
-            values[k] = float(_by_query(found[k], vali).mean()) if sound else -np.inf
-        wanted = grid.more(values)
-    return found[max(values, key=lambda k: values[k])]
+        for k, run in zip(exponents, runs, strict=True):
+            is_finite = run.diverged_at is None
+            weights[k] = run.average_coef if is_finite else np.zeros(dataset.n_features)
+            values[k] = float(_by_query(weights[k], vali).mean()) if is_finite else -np.inf
+        exponents = grid.more(values)
+    return weights[max(values, key=lambda k: values[k])]
 
 
 def _by_query(weights: Floats, dataset: RankingDataset) -> Floats:
@@ -115,3 +133,80 @@ def logging_policy(dataset: RankingDataset, *, fraction: float, seed: int) -> Fl
     few = dataset.subset(np.sort(rng.choice(queries, min(n_queries, len(queries)), replace=False)))
     log = ClickLog.from_labels(few)
     return train(few, log, learning_rate=1e-3, unit="query", steps=5000, rng=rng).average_coef
+
+
+# -- learning rates -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RateGrid:
+    """The learning rates η₀·10^(k/2) for any k."""
+
+    centre: float  # η₀
+
+    def rate(self, k: int) -> float:
+        """Return a learning rate of the grid."""
+        return float(self.centre * 10 ** (k / RATES_PER_DECADE))
+
+    def more(self, values: Mapping[int, float]) -> range:
+        """Return the k to try next, by the values so far: none if the best is not at an end."""
+        best = max(values, key=lambda k: (values[k], -abs(k)))  # of equals, nearest to theory
+        if values[best] == -np.inf or best == min(values):
+            return range(min(values) - len(FIRST), min(values))
+        if best == max(values):
+            return range(best + 1, best + 1 + len(FIRST))
+        return range(0)
+
+
+def theoretical_rate(
+    dataset: RankingDataset, log: ClickLog, options: TrainingOptions, seed: int
+) -> float:
+    """η₀ = 1 / (m·G·√T), for SGD."""
+    plan = options.plan(Examples.of(log, options.unit))
+    queries = np.random.default_rng(seed).permutation(np.unique(log.query))[:SAMPLED_QUERIES]
+    sampled = Examples.of(log.of_queries(queries), options.unit)
+    longest = float(gradient_bounds(dataset, sampled, objective=options.objective).max())
+    return step_size(
+        max_multiplier=1.0, gradient_bound=plan.max_multiplier * longest or 1.0, radius=1.0,
+        steps=options.n_steps(log.n_rows),
+    )  # fmt: skip
+
+
+class RateChoice(NamedTuple):
+    """The index of the rate that is taken, and of the first and last that are alike."""
+
+    rate: int
+    first: int
+    last: int
+
+
+def choose(values: Floats, usable: Bools) -> RateChoice:
+    """Choose a rate by the values of each query, (n_rates, n_queries).
+
+    The best has the highest mean. Those beside it are *equal* if their mean is as high but for
+    0.0001, and the middle of equal ones is taken: at rates so small that only the length of
+    the weights differs, the rankings are the same. They are *alike* if the mean of the
+    differences by query is within its standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.array([[0.1, 0.3], [0.5, 0.7], [0.5, 0.7], [0.5, 0.7], [0.5, 0.6]])
+    >>> choose(values, np.ones(5, bool))
+    RateChoice(rate=2, first=1, last=3)
+    """
+    means = np.where(usable, values.mean(axis=1), -np.inf)
+    best = int(means.argmax())
+    behind = values[best] - values
+    errors = behind.std(axis=1) / np.sqrt(behind.shape[1])
+    first, last = _around(best, usable & (means >= means[best] - EQUAL))
+    alike = usable & (behind.mean(axis=1) <= np.maximum(errors, EQUAL))
+    return RateChoice((first + last) // 2, *_around(best, alike))
+
+
+def _around(index: int, holds: Bools) -> tuple[int, int]:
+    """Return the first and the last index of the run of true values around `index`."""
+    gaps = np.flatnonzero(~holds)
+    before, after = gaps[gaps < index], gaps[gaps > index]
+    first = int(before[-1]) + 1 if len(before) else 0
+    return first, int(after[0]) - 1 if len(after) else len(holds) - 1

@@ -1,4 +1,4 @@
-"""Doing a work list: what is missing, in the order of what it needs, on several threads."""
+"""Run a work list: what is missing, in the order of what it needs, on several threads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from threadpoolctl import threadpool_limits
@@ -15,21 +16,62 @@ from threadpoolctl import threadpool_limits
 from countersample._logging import get_logger
 from countersample._progress import Progress
 from countersample.clicks.relevance import told_already
+from countersample.errors import CounterSampleError
 from countersample.study.running.store import INTERMEDIATE
-from countersample.study.running.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from concurrent.futures import Future
 
     from countersample._progress import Show
+    from countersample.data import RankingDataset
     from countersample.study.running.jobs import Job, WorkList
     from countersample.study.running.store import Store
 
+    Parts = tuple[RankingDataset, ...]  # training, validation and test data
+
 logger = get_logger(__name__)
-_PATIENCE = 0.2  # seconds
-_SMALL = 20_000.0  # draws that a job counts as which draws nothing
-_MOMENT = 0.01  # seconds that a job counts as which is expected to take less
+_WAIT_SECONDS = 0.2  # between two looks for a signal
+_MIN_DRAWS = 20_000.0  # that a job counts as if it draws fewer
+_MIN_SECONDS = 0.01  # that a job counts as if it is expected to take fewer
+
+
+_CACHED_LOGS = 4
+
+
+class Stopped(CounterSampleError):  # noqa: N818 (it is no error)
+    """Raised in jobs that are interrupted."""
+
+
+class Workbench:
+    """Runs the jobs of a study, and caches what several of them read.
+
+    `data` and `clicks` return the labelled data and the click log that a job has made. When `stop`
+    is set, running jobs raise `Stopped`.
+    """
+
+    def __init__(self, store: Store, stop: threading.Event) -> None:
+        self.store = store
+        self.stop = stop
+        self.data = lru_cache(None)(store.data)  # mapped files: the system frees their memory
+        self.clicks = lru_cache(_CACHED_LOGS)(store.clicks)
+
+    def do(self, job: Job, progress: Progress) -> None:
+        """Run a job, whose needs are done, and store its result."""
+
+        def show(_what: str, share: float) -> None:
+            if self.stop.is_set():
+                raise Stopped("stopped")
+            progress.update(share)
+
+        stoppable = Progress(show)
+        stoppable.update(0.0)
+        self.store.write(job, job.work(self, job, stoppable))
+
+    def data_of(self, clicks: Job) -> Parts:
+        """Return the labelled data that a click log was simulated on."""
+        (reference,) = clicks.needs
+        return self.data(reference.needs[0])
 
 
 @dataclass(frozen=True)
@@ -39,7 +81,7 @@ class State:
     done: dict[str, Job]  # by key
     missing: dict[str, Job]
     damaged: tuple[Job, ...]  # of those missing: a result is there, but it cannot be read
-    stale: tuple[Job, ...]  # of those missing: a result is there, but other code made it
+    stale: tuple[Job, ...]  # of those missing: a result of another `RESULTS_VERSION` is there
     stages: tuple[str, ...]  # in the order of the work list
 
     def by_stage(self) -> list[tuple[str, int, int, int]]:
@@ -56,8 +98,8 @@ class State:
 def state_of(work: WorkList, store: Store) -> State:
     """Return which results are there, and what is missing.
 
-    Data and click logs count as done where nothing that is missing needs them: they may be removed
-    to free the disk.
+    Data and click logs count as done if nothing that is missing needs them: they may be removed to
+    free the disk.
     """
     is_there: dict[str, bool] = {}
     missing: set[str] = set()
@@ -76,7 +118,7 @@ def state_of(work: WorkList, store: Store) -> State:
     in_order = {key: job for key, job in work.jobs.items() if key in missing}
     done = {key: job for key, job in work.jobs.items() if key not in missing}
     damaged = tuple(job for job in in_order.values() if store.path(job).exists())
-    stale = tuple(job for job in in_order.values() if store.made_otherwise(job))
+    stale = tuple(job for job in in_order.values() if store.of_other_versions(job))
     stages = tuple(dict.fromkeys(job.stage for job in work.jobs.values()))
     return State(done, in_order, damaged, stale, stages)
 
@@ -97,7 +139,7 @@ def run(
     seconds: Mapping[str, float] | None = None,
     progress: Progress | Show | None = None,
 ) -> None:
-    """Do jobs. Their results do not depend on the number of workers, nor on the order.
+    """Run jobs. Their results do not depend on the number of workers, nor on the order.
 
     What a job needs comes before it, or is among the keys of `is_done`. BLAS has one thread
     meanwhile. Progress is measured in the `seconds` that each job is expected to take, by its key,
@@ -131,11 +173,11 @@ def run(
         # stage "relevance" tell what others would tell again.
         with threadpool_limits(1, "blas"), told_already():
             while waiting or at_work:
-                ready = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
-                for job in ready[: workers - len(at_work)]:
+                next_jobs = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
+                for job in next_jobs[: workers - len(at_work)]:
                     at_work[pool.submit(do, waiting.pop(job.key))] = job
                 # Now and then awake: a signal is not seen while a thread waits for a lock.
-                over, _ = wait(at_work, _PATIENCE, return_when=FIRST_COMPLETED)
+                over, _ = wait(at_work, _WAIT_SECONDS, return_when=FIRST_COMPLETED)
                 for future in over:
                     job = at_work.pop(future)
                     future.result()
@@ -151,7 +193,7 @@ def run(
 
 
 class Tally:
-    """How far jobs that are at work at once have come together: tells one `Progress`."""
+    """Report the progress of jobs that run at once as one `Progress`."""
 
     def __init__(
         self,
@@ -163,9 +205,9 @@ class Tally:
         self.n_done = 0
         self._progress = progress
         if seconds is None:
-            self._sizes = {job.key: max(job.draws, _SMALL) for job in jobs}
+            self._sizes = {job.key: max(job.draws, _MIN_DRAWS) for job in jobs}
         else:
-            self._sizes = {job.key: max(seconds.get(job.key, 0.0), _MOMENT) for job in jobs}
+            self._sizes = {job.key: max(seconds.get(job.key, 0.0), _MIN_SECONDS) for job in jobs}
         self._in_all = sum(self._sizes.values())
         self._done = self._drawn = 0.0
         self._begin = time.monotonic()
@@ -173,31 +215,31 @@ class Tally:
         self._lock = threading.Lock()
 
     def begin(self, job: Job) -> Progress:
-        """Take note of a job that is at work, and return its progress."""
+        """Begin a job, and return its progress."""
         progress = Progress(lambda _what, share: self._note(job, share))
         progress.update(0.0)
         return progress
 
     def end(self, job: Job) -> None:
-        """Take note that a job is done."""
+        """Count a job as done."""
         with self._lock:
             self._at_work.pop(job.key)
             self._done += self._sizes[job.key]
             self._drawn += job.draws
             self.n_done += 1
-            self._tell()
+            self._report()
 
     def _note(self, job: Job, share: float) -> None:
         with self._lock:
             self._at_work[job.key] = (job, share)
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         at_work = self._at_work.values()
         done = self._done + sum(self._sizes[job.key] * share for job, share in at_work)
-        drawn = self._drawn + sum(job.draws * share for job, share in at_work)
+        n_drawn = self._drawn + sum(job.draws * share for job, share in at_work)
         words = f"{self.n_done} of {self.n_jobs} jobs"
-        if drawn:
-            words += f", {drawn / max(1e-9, time.monotonic() - self._begin) / 1e6:.2f} M draws/s"
-        doing = "; ".join(f"{job.stage}: {job.title}" for job, _ in at_work)
-        self._progress(f"{words}; {doing}" if doing else words, done / self._in_all)
+        if n_drawn:
+            words += f", {n_drawn / max(1e-9, time.monotonic() - self._begin) / 1e6:.2f} M draws/s"
+        at_once = "; ".join(f"{job.stage}: {job.title}" for job, _ in at_work)
+        self._progress(f"{words}; {at_once}" if at_once else words, done / self._in_all)

@@ -1,4 +1,4 @@
-"""The results folder: one file a job, written atomically, found again by its key."""
+"""The results folder: one file per job, named by its key and written atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from countersample._json import parse_json
 from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
 from countersample.errors import CounterSampleError, DataError
-from countersample.study.design.folds import PARTS
+from countersample.study.design.sources import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from countersample.study.running.jobs import Job
 
 FORMAT = 4  # of the folder: another number when its files are laid out otherwise
+# Raise it when the same configuration and data give other numbers: a results folder then makes its
+# results again. tests/test_study_golden.py fails until this is done.
+RESULTS_VERSION = 1
 IDENTITY = "study.json"
 INTERMEDIATE = ("data", "clicks")  # results that only other jobs read
 _LOCK = ".lock"
@@ -32,28 +35,27 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    # -- whose folder it is
+    # -- identity
 
     def claim(self, identity: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the folder, or add to it; return all that it then holds the results of.
+        """Make the folder, or add to it; return the identity of everything that it then holds.
 
-        A grid that the folder has not is added, one of the same name is as it is now; the others
-        stay. No result is removed: it is found again by what was asked.
+        A new grid is added, one of the same name replaced; the others stay. No result is removed:
+        the key of a job finds it again.
 
         Raises
         ------
         DataError
-            For a folder of something else, of another format or scale, with what to do. Nothing is
-            changed.
+            For a folder of something else, of another format or scale. Nothing is changed.
         """
-        wanted = json.loads(json.dumps(identity))
+        merged = json.loads(json.dumps(identity))
         if is_other(self.folder):
             raise DataError(f"{self.folder}: is a file, expected a folder for the results")
         if self.is_begun():
-            found = self.identity()
-            wanted = self.merged(wanted)
-            if wanted == found:
-                return found
+            before = self.identity()
+            merged = self.merge(merged)
+            if merged == before:
+                return before
         elif is_folder(self.folder) and self._has_files():
             raise DataError(
                 f"{self.folder}: has files but no {IDENTITY}, so it is no results folder: "
@@ -63,8 +65,8 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CounterSampleError(f"{self.folder}: cannot be made: {error.strerror}") from error
-        self._write(self.folder / IDENTITY, wanted)
-        return dict(wanted)
+        self._write(self.folder / IDENTITY, merged)
+        return dict(merged)
 
     def _has_files(self) -> bool:
         try:
@@ -72,52 +74,52 @@ class Store:
         except OSError as error:
             raise DataError(f"{self.folder}: cannot be read: {error.strerror}") from error
 
-    def merged(self, identity: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the folder would hold with this added (see `claim`)."""
-        wanted: dict[str, Any] = json.loads(json.dumps(identity))
+    def merge(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the identity of the folder with this one added (see `claim`)."""
+        merged: dict[str, Any] = json.loads(json.dumps(identity))
         if not self.is_begun():
-            return wanted
-        found = self.identity()
-        scale, grids = found.get("scale"), found.get("grids")
+            return merged
+        before = self.identity()
+        scale, grids = before.get("scale"), before.get("grids")
         if not isinstance(grids, dict):
             raise DataError(f"{self.folder / IDENTITY}: is damaged, it names no grids")
-        if scale != wanted["scale"]:
+        if scale != merged["scale"]:
             raise DataError(
-                f"{self.folder}: has results at scale {scale}, now {wanted['scale']}, and "
+                f"{self.folder}: has results at scale {scale}, now {merged['scale']}, and "
                 "a report has one: choose another folder with --out"
             )
-        return wanted | {"grids": grids | wanted["grids"]}
+        return merged | {"grids": grids | merged["grids"]}
 
     def is_begun(self) -> bool:
-        """Whether the folder says what it holds the results of."""
+        """Whether the folder holds results of a study."""
         return is_file(self.folder / IDENTITY)
 
     def identity(self) -> dict[str, Any]:
-        """Return what the folder holds the results of.
+        """Return the grids, settings and data of the results in the folder.
 
         Raises
         ------
         DataError
-            Where it is no results folder, or one of another format.
+            If it is no results folder, or one of another format.
         """
         path = self.folder / IDENTITY
         if not self.is_begun():
             raise DataError(
                 f"{self.folder}: has no {IDENTITY}, expected a results folder of countersample"
             )
-        found = self._read(path)
-        if not isinstance(found, dict):
+        content = self._read(path)
+        if not isinstance(content, dict):
             raise DataError(f"{path}: is damaged, expected what a results folder holds")
-        if found.get("format") != FORMAT:
+        if content.get("format") != FORMAT:
             raise DataError(
-                f"{self.folder}: has results in format {found.get('format')}, and this version "
+                f"{self.folder}: has results in format {content.get('format')}, and this version "
                 f"reads format {FORMAT}: choose another folder with --out"
             )
-        return found
+        return content
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other runs out of the folder; the system gives it back when a run is killed."""
+        """Lock the folder for this run; the system releases it when a run is killed."""
         lock = _lock(self.folder / _LOCK)
         if not lock:
             raise CounterSampleError(
@@ -130,7 +132,7 @@ class Store:
             lock.release()
 
     def is_locked(self) -> bool:
-        """Whether a run is at work here."""
+        """Whether a run is using the folder."""
         if not is_file(self.folder / _LOCK):
             return False
         lock = _lock(self.folder / _LOCK)
@@ -145,10 +147,10 @@ class Store:
         suffix = {"data": "", "clicks": ".parquet"}.get(job.stage, ".json")
         return self.folder / "work" / job.stage / (job.key + suffix)
 
-    def made_otherwise(self, job: Job) -> list[Path]:
-        """Return the results of a job that other code has made."""
-        found = self.path(job).parent.glob(f"{job.content}-*")
-        return sorted(path for path in found if path.name.split(".")[0] != job.key)
+    def of_other_versions(self, job: Job) -> list[Path]:
+        """Return the results of a job that have another `RESULTS_VERSION`."""
+        paths = self.path(job).parent.glob(f"{job.content}-*")
+        return sorted(path for path in paths if path.name.split(".")[0] != job.key)
 
     def has(self, job: Job) -> bool:
         """Whether the result of a job is there and whole."""
@@ -169,13 +171,13 @@ class Store:
 
     def read(self, job: Job) -> dict[str, Any]:
         """Return the result of a job that gives plain values."""
-        found = self._read(self.path(job))
-        if not isinstance(found, dict):
+        content = self._read(self.path(job))
+        if not isinstance(content, dict):
             raise DataError(f"{self.path(job)}: is damaged, expected the result of a job")
-        return _Result(self.path(job), found)
+        return _Result(self.path(job), content)
 
     def write(self, job: Job, result: Any) -> None:  # noqa: ANN401 (by stage)
-        """Keep the result of a job: labelled data, a click log, or plain values."""
+        """Write the result of a job: labelled data, a click log, or plain values."""
         path = self.path(job)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -190,8 +192,8 @@ class Store:
                     part.save(temporary / name)
         else:
             self._write(path, result)
-        if job.stage in INTERMEDIATE:  # large, and nothing reads those of other code
-            for old in self.made_otherwise(job):
+        if job.stage in INTERMEDIATE:  # large, and nothing reads those of another version
+            for old in self.of_other_versions(job):
                 shutil.rmtree(old) if old.is_dir() else old.unlink()
 
     def data(self, job: Job) -> tuple[RankingDataset, ...]:
@@ -217,10 +219,10 @@ class Store:
 
 
 class _Result(dict[str, Any]):
-    """What a file says; what it does not say is asked for in vain with an error of this package."""
+    """The content of a file; missing keys raise `DataError`."""
 
-    def __init__(self, path: Path, found: Mapping[str, Any]) -> None:
-        super().__init__(found)
+    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+        super().__init__(content)
         self._path = path
 
     def __missing__(self, name: str) -> Any:  # noqa: ANN401 (nothing is returned)

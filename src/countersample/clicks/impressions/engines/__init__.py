@@ -1,4 +1,4 @@
-"""Where a log is counted: an engine is one file here and one line in `ENGINES`."""
+"""The engines that count a log: one file here and one line in `ENGINES` per engine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 from countersample._params import choice
 from countersample.clicks.impressions.engines.base import Engine
 from countersample.clicks.impressions.engines.duckdb import DuckDB
-from countersample.clicks.impressions.engines.pandas import Pandas
-from countersample.clicks.impressions.engines.polars import Polars
 from countersample.clicks.impressions.engines.spark import Spark
 from countersample.errors import ParameterError
 
@@ -16,19 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import ExitStack
 
-    import narwhals as nw
-
-__all__ = ["ENGINES", "DuckDB", "Engine", "Pandas", "engine_of", "find_engine", "make_engine"]
+__all__ = ["ENGINES", "DuckDB", "Engine", "Spark", "find_engine", "make_engine"]
 
 _Engine = TypeVar("_Engine", bound=Engine)
 
-#: By name; the first is the default for files.
-ENGINES: dict[str, type[Engine]] = {
-    "duckdb": DuckDB,
-    "polars": Polars,
-    "pandas": Pandas,
-    "spark": Spark,
-}
+#: By name; the first is the default.
+ENGINES: dict[str, type[Engine]] = {"duckdb": DuckDB, "spark": Spark}
 
 
 def find_engine(name: str) -> type[Engine]:
@@ -36,15 +27,10 @@ def find_engine(name: str) -> type[Engine]:
     return ENGINES[choice("engine", name, ENGINES)]
 
 
-def engine_of(implementation: nw.Implementation) -> type[Engine] | None:
-    """Return the engine that counts such frames where they are; None where none does."""
-    return next((e for e in ENGINES.values() if implementation in e.implementations), None)
-
-
 def make_engine(
     engine: type[_Engine], cleanup: ExitStack, settings: Mapping[str, str | None]
 ) -> _Engine:
-    """Start an engine; what it opens is closed by `cleanup`."""
+    """Start an engine; `cleanup` closes what it opens."""
     for setting, value in settings.items():
         if value is not None and setting not in engine.settings:
             owner = next(other.name for other in ENGINES.values() if setting in other.settings)

@@ -1,13 +1,11 @@
-"""What an engine is: it opens files, takes tables, keeps and collects frames, explains errors.
+"""The interface of an engine: it opens files, takes tables, stores and collects frames.
 
 The counting itself is written once, in `aggregation`, and runs on every engine through narwhals.
 """
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from countersample.clicks.impressions.explaining import explained, unreadable
@@ -27,94 +25,79 @@ if TYPE_CHECKING:
 
 
 class Engine(ABC):
-    """What reads and counts a log.
+    """Read and count a log.
 
-    Making one starts it, with those of its `settings` that the user gave (or None); what it opens
-    is closed by `cleanup`. Its library is imported then, and no earlier.
+    The constructor starts the engine with the `settings` that the user gave (or None), and imports
+    its library; `cleanup` closes what the engine opens.
     """
 
     name: ClassVar[str]
-    #: The frames that it counts where they are.
+    #: The frames that the engine counts in place.
     implementations: ClassVar[tuple[nw.Implementation, ...]]
-    #: The settings of `read_impressions` that it takes.
+    #: The settings of `read_impressions` that the engine takes.
     settings: ClassVar[tuple[str, ...]] = ()
-    #: The endings of compressed text that it reads by itself.
+    #: The endings of compressed text that the engine reads by itself.
     unpacks: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def __init__(self, cleanup: ExitStack, **settings: str | None) -> None:
-        """Start it."""
+        """Start the engine."""
 
     @abstractmethod
     def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401 (the engine's own frame)
-        """Take a table from memory, or what Arrow reads when it is asked for."""
+        """Scan a table in memory, or a dataset that Arrow reads on demand."""
 
+    @abstractmethod
     def readers(self) -> Readers:
-        """Return how it opens the formats that it reads by itself, lazily where it can."""
-        return {}
+        """Return the engine's own readers of formats, lazy if possible."""
 
     def scan(self, files: Files) -> Any:  # noqa: ANN401 (the engine's own frame)
-        """Open files by its own reader, or else through Arrow."""
+        """Open files with the engine's own reader, or else through Arrow."""
         reader = self.readers().get(type(files.format))
         return self.from_arrow(files.format.open(files)) if reader is None else reader(files)
 
-    def check_types(self, frame: Any) -> None:  # noqa: ANN401, B027 (few do)
-        """Refuse columns that it could not give one type."""
+    def check_types(self, frame: Any) -> None:  # noqa: ANN401, B027 (Spark raises its own error)
+        """Reject columns that have no single type."""
 
     @classmethod
     def collect(cls, frame: nw.LazyFrame[Any], source: str) -> pa.Table:
-        """Compute a lazy frame where its data is; return the result as an Arrow table."""
+        """Compute a lazy frame in the engine, and return the result as an Arrow table."""
         with cls.explained(source):
             return frame.collect(backend="pyarrow").to_arrow()
 
     @classmethod
+    @abstractmethod
     def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:
-        """Compute a lazy frame; return the result in pieces, which need not be there at once."""
-        yield from cls.collect(frame, source).to_batches()
+        """Compute a lazy frame, and return the result in batches."""
 
     @classmethod
-    @contextmanager
-    def kept(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
-        """Compute a lazy frame once, where its data is, for what is made of it in the block."""
-        with cls.explained(source):
-            found = frame.collect()
-        yield found.lazy()
+    @abstractmethod
+    def store(
+        cls, frame: nw.LazyFrame[Any], source: str
+    ) -> AbstractContextManager[nw.LazyFrame[Any]]:
+        """Compute a lazy frame once, in the engine, for all uses of it in the block."""
 
     @classmethod
+    @abstractmethod
     def first_by_digest(
         cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
     ) -> nw.LazyFrame[Any]:
-        """Return the n distinct ids, one column, whose md5 of prefix and id comes first.
+        """Return the n distinct ids, one column, whose md5 of prefix and id sorts first.
 
-        The same ids in every engine, and those of a smaller n are among those of a larger.
+        All engines return the same ids, and the ids for a smaller n are among those for a larger n.
         """
-        with cls.explained(source):
-            found = ids.collect()
-        column = found.get_column(found.columns[0])
-        digests = [
-            hashlib.md5(f"{prefix}{each}".encode(), usedforsecurity=False).hexdigest()
-            for each in column.to_list()
-        ]
-        last = sorted(digests)[: n + 1]
-        chosen = [len(last) <= n or digest < last[-1] for digest in digests]
-        return found.filter(chosen).lazy()
 
     @classmethod
+    @abstractmethod
     def errors(cls) -> tuple[type[Exception], ...]:
-        """Return what it raises for files and values, beside the errors of Arrow and narwhals."""
-        return ()
+        """Return the errors that the engine raises for files and values."""
 
     @classmethod
     def sentence(cls, error: Exception) -> str:
-        """Say what went wrong."""
+        """Describe an error of the engine in one sentence."""
         return unreadable(error)
 
     @classmethod
     def explained(cls, source: str) -> AbstractContextManager[None]:
-        """Turn its errors into one sentence that names the source."""
+        """Turn errors of the engine into one sentence that names the source."""
         return explained(source, cls.errors(), cls.sentence)
-
-
-def in_memory(table: pa.Table | Dataset) -> pa.Table:
-    """Return a table with its rows there."""
-    return table.to_table() if hasattr(table, "to_table") else table

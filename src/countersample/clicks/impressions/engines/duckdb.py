@@ -39,10 +39,10 @@ _OF_JSON = ("boolean", "bigint", "ubigint", "hugeint", "uhugeint", "double")
 
 
 class DuckDB(Engine):
-    """DuckDB's relations; tables of Arrow, which have no engine of their own, are counted by it."""
+    """Count DuckDB's relations in place, and scan frames of other libraries through Arrow."""
 
     name = "duckdb"
-    implementations = (nw.Implementation.DUCKDB, nw.Implementation.PYARROW)
+    implementations = (nw.Implementation.DUCKDB,)
     settings = ("memory_limit", "temp_dir")
     unpacks = (".gz", ".zst")
 
@@ -54,7 +54,7 @@ class DuckDB(Engine):
         temp_dir: str | None = None,
     ) -> None:
         duckdb = import_module("duckdb")
-        # DuckDB's own would be in the current folder. It is made when needed, and removed.
+        # By default DuckDB would spill to the current folder.
         spill = Path(tempfile.gettempdir(), _unique())
         cleanup.enter_context(_leaving.noted(partial(remove, spill)))
         settings: dict[str, Any] = {
@@ -62,14 +62,14 @@ class DuckDB(Engine):
             "preserve_insertion_order": False,  # less memory, and nothing here depends on it
             "memory_limit": memory_limit,
             "temp_directory": temp_dir or str(spill),
-            # What it can do is what is installed with it: nothing is fetched for a name in a query.
+            # No query may download an extension.
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "python_enable_replacements": False,
         }
-        given = {name: value for name, value in settings.items() if value is not None}
+        config = {name: value for name, value in settings.items() if value is not None}
         try:
-            self.connection = duckdb.connect(config=given)
+            self.connection = duckdb.connect(config=config)
         except duckdb.Error as error:
             raise ParameterError(
                 f"DuckDB does not take memory_limit={memory_limit!r}, temp_dir={temp_dir!r}: "
@@ -84,11 +84,11 @@ class DuckDB(Engine):
         return self.connection.from_arrow(table)
 
     def check_types(self, frame: Any) -> None:  # noqa: ANN401 (a relation)
-        """Refuse a column that can only be JSON: numbers in some lines, text in others."""
+        """Reject a column that can only be JSON: numbers in some lines, text in others."""
         for name, kind in zip(frame.columns, frame.types, strict=True):
             if str(kind) == "JSON":
-                there = f"{quoted(name)} is not null and json_type({quoted(name)}) <> 'NULL'"
-                if frame.filter(there).limit(1).fetchall():
+                has_value = f"{quoted(name)} is not null and json_type({quoted(name)}) <> 'NULL'"
+                if frame.filter(has_value).limit(1).fetchall():
                     raise DataError(MIXED.format(name=name))
 
     @classmethod
@@ -103,13 +103,13 @@ class DuckDB(Engine):
         name = quoted(ids.collect_schema().names()[0])
         with cls.explained(source):
             first = ids.to_native().order(f"md5('{prefix}' || {name})").limit(n)
-        found: nw.LazyFrame[Any] = nw.from_native(first)
-        return found
+        rows: nw.LazyFrame[Any] = nw.from_native(first)
+        return rows
 
     @classmethod
     @contextmanager
-    def kept(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
-        """Keep it in a temporary table, which goes to the disk where memory ends."""
+    def store(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
+        """Store the rows in a temporary table, which DuckDB spills to the disk if needed."""
         name = _unique()
         rows = frame.to_native()
         try:
@@ -153,7 +153,7 @@ class DuckDB(Engine):
         return read(columns={name: _stated(kind) for name, kind in types})
 
     def _paths(self, files: Files) -> list[str]:
-        """Return paths that mean these files and no others, and make addresses readable."""
+        """Return paths without patterns, and load the extension that reads addresses."""
         if not files.is_remote:
             return [glob.escape(path) for path in files.paths]
         scheme = files.paths[0].split("://")[0]

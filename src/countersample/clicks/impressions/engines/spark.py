@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import narwhals as nw
 
 from countersample._extras import need
-from countersample.clicks.impressions.engines.base import Engine, in_memory
+from countersample.clicks.impressions.engines.base import Engine
 from countersample.clicks.impressions.explaining import first_line
 from countersample.clicks.impressions.formats import Delimited, JsonLines, Parquet
 from countersample.errors import DataError, ParameterError
@@ -84,7 +84,12 @@ class Spark(Engine):
 
     def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401 (a data frame)
         """Send a table from memory to the workers."""
-        return self.session.createDataFrame(in_memory(table))
+        rows = table.to_table() if hasattr(table, "to_table") else table
+        return self.session.createDataFrame(rows)
+
+    @classmethod
+    def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Engine)
+        yield from cls.collect(frame, source).to_batches()
 
     @classmethod
     def first_by_digest(  # noqa: D102 (as in Engine)
@@ -93,15 +98,15 @@ class Spark(Engine):
         functions, rows = need("pyspark.sql.functions"), ids.to_native()
         column = functions.col(rows.columns[0]).cast("string")
         digest = functions.md5(functions.concat(functions.lit(prefix), column))
-        with cls.explained(source):  # they are asked for again and again, so they are found once
+        with cls.explained(source):  # computed once: a lazy frame would sort at every use
             first = rows.orderBy(digest).limit(n).toArrow()
-            found: nw.LazyFrame[Any] = nw.from_native(rows.sparkSession.createDataFrame(first))
-        return found
+            chosen: nw.LazyFrame[Any] = nw.from_native(rows.sparkSession.createDataFrame(first))
+        return chosen
 
     @classmethod
     @contextmanager
-    def kept(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
-        """Keep it on the disks of the workers; what is lost with one of them is computed again."""
+    def store(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
+        """Store the rows on the disks of the workers; Spark recomputes what a lost worker had."""
         rows = frame.to_native()
         with cls.explained(source):
             rows.persist(need("pyspark").StorageLevel.DISK_ONLY)

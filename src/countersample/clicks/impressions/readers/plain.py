@@ -1,4 +1,4 @@
-"""A log with a column for each thing: its names are canonical, or mapped by the user."""
+"""Read a log with canonical columns, or with columns that the user maps to them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Plain(Reader):
-    """What is read where no reader is named."""
+    """The reader of logs without a named reader."""
 
     def open(  # noqa: D102 (as in Reader)
         self, source: str, engine: Engine, preparation: Preparation, cleanup: ExitStack
     ) -> Opened:
         files = find_files(source)
         files.format.check(files, preparation.columns)
-        native = engine.scan(files.unpacked(engine.unpacks, cleanup))
-        rows = preparation.select(nw.from_native(native).lazy())
-        return Opened(rows, files.format.has_text_ids)
+        files = files.unpacked(engine.unpacks, cleanup)
+        rows = preparation.select(nw.from_native(engine.scan(files)).lazy())
+        return Opened(rows, files.format.may_have_numbers(files))

@@ -62,8 +62,8 @@ class _Parts(NamedTuple):
 def to_text(table: Table) -> str:
     """Return a table for the terminal.
 
-    The paper's numbers stand beside ours where 100 columns are enough, else in a line below them.
-    Columns that are too many even so follow in a block of their own.
+    The paper's numbers stand beside ours if 100 columns are enough, else in a line below them.
+    Columns that still do not fit follow in another block.
     """
     labels, *columns = _aligned(table, paper_beside=True)
     if _total([labels, *columns]) > _WIDTH:
@@ -83,7 +83,7 @@ def to_text(table: Table) -> str:
 
 
 def _aligned(table: Table, *, paper_beside: bool) -> list[list[str]]:
-    """Return the labels and the columns: a head, a rule and a text a line, all of one width."""
+    """Return the labels and the columns: a head, a rule and one text per line, all of one width."""
     rows: list[tuple[str, Sequence[_Parts]]] = []
     for group in table.groups:
         if group.title:
@@ -128,7 +128,7 @@ def _interval(entry: Entry) -> str:
 
 
 def _marks(entry: Entry) -> str:
-    """Return our mark, that of the paper's test, and a dagger where there is a note."""
+    """Return our mark, that of the paper's test, and a dagger if there is a note."""
     by_paper_test = f" t{entry.paper_mark}" if entry.paper_mark else ""
     return f"{entry.mark}{by_paper_test}{'†' if entry.note else ''}"
 
@@ -193,7 +193,7 @@ def _piped(cells: Sequence[str]) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Return a table as CSV, a row a number: unrounded, empty where there is none."""
+    """Return a table as CSV: one row per number, unrounded, empty if there is none."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     _, _, *others = (field.name for field in fields(Entry))
@@ -252,7 +252,7 @@ def _latex_marked(number: str, marks: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    r"""Return a text so that LaTeX prints it as it is.
+    r"""Return a text escaped for LaTeX.
 
     >>> print(escape_latex("50 % of M̄ & γ_1"))
     50 \% of $\bar{M}$ \& $\gamma$\_1

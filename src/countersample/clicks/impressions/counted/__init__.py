@@ -1,1 +1,0 @@
-"""Days of a log that were boiled down to counts: written, read as a log, forgotten."""

@@ -1,1 +1,0 @@
-"""`report.html`: the study as one page that needs no network."""
