@@ -29,7 +29,7 @@ COLUMNS = 'columns = {query_id = "q", item_id = "doc"}\n'
 def test_a_file_in_the_folder_is_read_by_every_command(run, folder):
     assert "no columns 'query_id'" in run("log", "check", "log.parquet", fails=True)
     Path("countersample.toml").write_text(f"{COLUMNS}gamma = 1.0\n")  # which check has not
-    assert json.loads(run("log", "check", "log.parquet", "--json"))["n_clicks"] > 0
+    assert json.loads(run("log", "check", "log.parquet", "--json"))["clicks"] > 0
     run("log", "sample", "log.parquet", "--queries", 3, "-o", "some.parquet")
     assert (folder / "some.parquet").exists()
 

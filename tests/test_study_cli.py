@@ -9,9 +9,13 @@ import subprocess
 import sys
 import time
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 import pytest
+from conftest import ROOT
+from pyarrow import parquet
 
+from countersample.errors import DataError
+from countersample.study.artifacts import evaluate_file
 from countersample.study.design import grids
 
 GRID = """
@@ -47,7 +51,9 @@ def _mine(tmp_path):
 
 
 # One of every kind; of those of regret, one over names and one over numbers.
-STUDIES = ("datasets", "propensities", "toy", "optimizers", "bounds", "clicks")
+OF_REGRET = ("optimizers", "clicks")
+STUDIES = ("datasets", "propensities", "toy", "bounds", *OF_REGRET)
+PUBLISHED = ROOT / "docs" / "results" / "medium.parquet"
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +67,8 @@ def smoke(tmp_path_factory):
         env=os.environ | {"PYTHONUTF8": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    again = subprocess.run([*words, "--json"], cwd=folder, capture_output=True, check=True)
+    (folder / "run.json").write_bytes(again.stdout)
     return folder / "reproduction-smoke", done
 
 
@@ -81,16 +89,11 @@ class TestReproduce:
             for suffix in ("png", "svg", "pdf", "csv"):
                 assert f"{study}.{suffix}" in figures
         assert {"toy.svg", "bounds.pdf", "propensities.png"} <= figures
-        assert (folder / "figures" / "toy.png").read_bytes().startswith(b"\x89PNG")
-        assert (folder / "figures" / "toy.pdf").read_bytes().startswith(b"%PDF")
-
-    def test_leaves_no_half_written_file(self, smoke):
-        folder, _ = smoke
         assert not list(folder.rglob("*.tmp"))
 
     def test_results_open_in_one_line(self, smoke):
         folder, _ = smoke
-        table = pq.read_table(folder / "results.parquet")
+        table = parquet.read_table(folder / "results.parquet")
         assert {"study", "dataset", "method", "value", "seed", "step", "ndcg", "regret"} <= set(
             table.column_names
         )
@@ -150,6 +153,8 @@ class TestOwnGrid:
         assert found["seconds"] > 0
         assert found["workers"] == 2
         assert not (tmp_path / "mine").exists()
+        printed = run("reproduce", "mine.toml", "--dry-run", "--set", "seeds=2")
+        assert re.search(r"run +0 +12", printed)
 
     def test_grows(self, run, tmp_path):
         """A second grid into the same folder: the report and the results are of both."""
@@ -160,17 +165,13 @@ class TestOwnGrid:
             run("reproduce", "second.toml", "--out", "all", "--set", "seeds=1", "--json")
         )
         assert {verdict["study"] for verdict in found["verdicts"]} == {"mine", "second"}
-        table = pq.read_table(tmp_path / "all" / "results.parquet")
+        table = parquet.read_table(tmp_path / "all" / "results.parquet")
         assert set(table["study"].to_pylist()) == {"mine", "second"}
         page = (tmp_path / "all" / "report.html").read_text(encoding="utf-8")
         assert all(text in page for text in ("Wrong beliefs", "Clipped", "reproduce second.toml"))
         done = json.loads(run("study", "status", "all", "--json"))
         assert done["studies"] == ["mine", "second"]
         assert (done["missing"], done["stale"]) == (0, 0)
-
-    def test_settings_by_name(self, run):
-        printed = run("reproduce", "mine.toml", "--dry-run", "--set", "seeds=2")
-        assert re.search(r"run +0 +12", printed)
 
     def test_a_study_that_was_killed_goes_on(self, tmp_path, run):
         """Ctrl-C in the middle: one sentence, exit code 130, and the rest is done later."""
@@ -256,3 +257,94 @@ def test_list(run):
     assert re.search(r"^position-bias +Severity of position bias +Table 5", printed, re.MULTILINE)
     listed = [each["name"] for each in json.loads(run("reproduce", "--list", "--json"))]
     assert sorted(listed) == sorted(grids.names())
+
+
+# -- rows of a results file ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows():
+    """Rows of one study on one dataset."""
+    table = parquet.read_table(PUBLISHED)
+    return table.filter(
+        [
+            study == "optimizers" and dataset == "yahoo-like"
+            for study, dataset in zip(
+                table["study"].to_pylist(), table["dataset"].to_pylist(), strict=True
+            )
+        ]
+    )
+
+
+def write_rows(rows, tmp_path):
+    parquet.write_table(rows, tmp_path / "rows.parquet")
+    return tmp_path / "rows.parquet"
+
+
+def test_verdicts_tables_and_figures_of_rows_are_those_of_the_run(smoke, run, tmp_path):
+    folder, _ = smoke
+    path = folder / "results.parquet"
+    of_run = json.loads((folder.parent / "run.json").read_text("utf-8"))
+    found = json.loads(run("study", "claims", path, "--json"))
+    assert found["verdicts"] == [v for v in of_run["verdicts"] if v["study"] in OF_REGRET]
+    assert len(found["verdicts"]) > 10
+    assert found["left_out"] == []
+    tables = {table["name"]: table for table in found["tables"]}
+    for table in of_run["tables"]:
+        assert tables.get(table["name"], table) == table
+    printed = run("study", "claims", path, "--out", tmp_path / "again")
+    assert printed.splitlines()[-1] == f"Tables and figures are in {tmp_path / 'again'}"
+    for each in ("optimizers.csv", "optimizers-log.csv", "clicks-regret.csv", "clicks-lead.csv"):
+        again = (tmp_path / "again" / "figures" / each).read_bytes()
+        assert again == (folder / "figures" / each).read_bytes()
+    for each in ("regret", "learning-rates", "significance"):
+        again = (tmp_path / "again" / "tables" / f"clicks-{each}.txt").read_bytes()
+        assert again == (folder / "tables" / f"clicks-{each}.txt").read_bytes()
+
+
+def test_verdicts_are_printed_with_what_is_left_out(run):
+    printed = run("study", "claims", PUBLISHED, "--data", "istella-like")
+    assert "CONFIRMED (optimizers, istella-like): CounterSample has lower regret" in printed
+    assert "yahoo-like" not in printed
+    told = run("study", "claims", PUBLISHED, "--data", "yahoo-like", told=True)
+    assert "ends is left out: it is no study of the package" in told
+
+
+def test_values_without_every_method_are_left_out(rows, tmp_path):
+    kept = [
+        not (method == "IPS-SGD" and value == "adam")
+        for method, value in zip(rows["method"].to_pylist(), rows["value"].to_pylist(), strict=True)
+    ]
+    found = evaluate_file(write_rows(rows.filter(kept), tmp_path))
+    assert found.tables[0].columns == ("SGD", "Adagrad")
+    assert found.left_out == (
+        "optimizers at adam is left out: it lacks runs of a method or dataset",
+    )
+    assert not any("With Adam" in verdict.claim for verdict in found.verdicts)
+
+
+def test_files_that_are_none(rows, tmp_path):
+    with pytest.raises(DataError, match=r"no file .*: expected the results\.parquet of a study"):
+        evaluate_file(tmp_path / "none.parquet")
+    with pytest.raises(DataError, match="has not the rows of a study"):
+        evaluate_file(ROOT / "README.md")
+    with pytest.raises(DataError, match="has not the rows of a study"):
+        evaluate_file(write_rows(rows.drop_columns("regret").drop_columns("drawn"), tmp_path))
+    texts = pa.array(["many"] * len(rows))
+    at = rows.column_names.index("drawn")
+    with pytest.raises(DataError, match="has not the rows of a study"):
+        evaluate_file(write_rows(rows.set_column(at, "drawn", texts), tmp_path))
+    none = pa.array([None] * len(rows), pa.int64())
+    with pytest.raises(DataError, match="has rows without drawn"):
+        evaluate_file(write_rows(rows.set_column(at, "drawn", none), tmp_path))
+    with pytest.raises(DataError, match="has no rows of mq2008: it has yahoo-like"):
+        evaluate_file(write_rows(rows, tmp_path), ["mq2008"])
+    with pytest.raises(DataError, match="different points: expected whole runs"):
+        evaluate_file(write_rows(rows.slice(7), tmp_path))
+    with pytest.raises(DataError, match="optimizers: no value of optimizer has runs of every"):
+        evaluate_file(write_rows(rows.slice(0, 300), tmp_path))
+    mine = pa.array(["mine"] * len(rows))
+    with pytest.raises(DataError, match="has no study of the package"):
+        evaluate_file(write_rows(rows.set_column(0, "study", mine), tmp_path))
+    with pytest.raises(DataError, match="has no rows of runs: it has none"):
+        evaluate_file(write_rows(rows.slice(0, 0), tmp_path))
