@@ -18,6 +18,7 @@ NAME = "countersample.cdx.json"
 # Of each project's own code, as its releases say; what their wheels bundle has licences beside it.
 LICENCES = {
     "backports-zstd": ("PSF-2.0",),
+    "cyclopts": ("Apache-2.0",),
     "duckdb": ("MIT",),
     "filelock": ("MIT", "Unlicense"),  # the newer and the older releases
     "lightgbm": ("MIT",),
@@ -39,7 +40,6 @@ LICENCES = {
     "sqlglot": ("MIT",),
     "threadpoolctl": ("BSD-3-Clause",),
     "torch": ("BSD-3-Clause",),
-    "typer": ("MIT",),
     "xgboost": ("Apache-2.0",),
 }
 

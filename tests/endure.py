@@ -77,8 +77,9 @@ KEPT = {"resume": ["state.npz"]}  # what an action that was stopped goes on from
 INPUTS = {
     "data.txt": "data make tiny data.txt --queries 150",
     "clicks.parquet": "simulate data.txt -o clicks.parquet --clicks 2000",
-    "raw.parquet": "simulate data.txt -o raw.parquet --impressions 2000 --shuffle 10",
-    "ranker.json": "train data.txt clicks.parquet -o ranker.json --learning-rate 0.01 --no-judge",
+    "raw.parquet": "simulate data.txt -o raw.parquet --sessions 2000 --shuffle 10",
+    "ranker.json": "train data.txt clicks.parquet -o ranker.json --no-evaluation "
+    "--learning-rate 0.01",
 }
 
 

@@ -86,6 +86,7 @@ from countersample.fitting import (
 )
 from countersample.metrics import METRICS
 from countersample.objectives import OBJECTIVES
+from countersample.options import EvaluationOptions, PropensityOptions
 from countersample.plans import PLANS, UNITS, Examples, make_plan
 from countersample.propensity.methods import needs_features
 from countersample.scorers import LinearScorer
@@ -469,7 +470,8 @@ def fits():
         "propensities": TableBias(1 / np.arange(1, 11)),
         "seed": 0,
     }
-    fit = fit_from_impressions(*opened(on_days(log), features), half_life="5d", **options)
+    dated, table = opened(on_days(log), features)
+    fit = fit_from_impressions(dated.with_half_life("5d"), table, **options)
     numbers |= prefix("by time", fit_numbers(fit))
     clicks = compute.cast(log["click"], pa.float32())
     shown = pa.table({"item_id": log["item_id"], "click": clicks})
@@ -479,11 +481,15 @@ def fits():
     leaky = leaky.set_column(
         leaky.num_columns - 1, "click_rate", compute.fill_null(leaky["click_rate"], 0)
     )
-    fit = fit_from_impressions(*opened(log, leaky), estimator="snips", **options)
+    snips = EvaluationOptions(estimator="snips")
+    fit = fit_from_impressions(*opened(log, leaky), evaluation=snips, **options)
     numbers |= prefix("with a leak", fit_numbers(fit))
     one_policy, features = make_shop(12, queries=40, sessions=400, policies=["by-sales"])
+    by_position = PropensityOptions(known=options["propensities"], exposure="position-only")
     fit = fit_from_impressions(
-        *opened(one_policy, features), estimator="dr", exposure="position-only", **options
+        *opened(one_policy, features),
+        evaluation=EvaluationOptions(estimator="dr"),
+        **options | {"propensities": by_position},
     )
     numbers |= prefix("doubly robust", fit_numbers(fit))
     few, features = make_shop(17, queries=30, sessions=150, policies=["by-reviews"])

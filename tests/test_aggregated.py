@@ -20,6 +20,7 @@ from countersample.clicks.impressions import (
 from countersample.clicks.impressions.aggregated import is_aggregated
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import fit_from_impressions
+from countersample.options import EvaluationOptions
 
 ARRAYS = ("query", "item", "position", "context", "impressions", "clicks", "value", "sessions",
           "query_ids", "item_ids", "context_ids")  # fmt: skip
@@ -200,7 +201,12 @@ def test_weights_are_those_of_the_raw_log(shop):
 def test_the_ranker_is_that_of_the_raw_log(shop, judge_by):
     table, features, folder = shop
     raw, aggregated = (
-        fit_from_impressions(read_impressions(log), features, judge_by=judge_by, seed=SEED)
+        fit_from_impressions(
+            read_impressions(log),
+            features,
+            evaluation=EvaluationOptions(holdout_by=judge_by),
+            seed=SEED,
+        )
         for log in (table, folder)
     )
     assert aggregated.ranker.coef_.tobytes() == raw.ranker.coef_.tobytes()
@@ -302,7 +308,7 @@ def test_propensities_that_are_missing_stay_missing(tmp_path):
 
 def test_what_needs_ids_of_sessions_is_an_error_with_a_remedy(tmp_path):
     count_days(read_impressions(day_log(SEED)), tmp_path)
-    with pytest.raises(DataError, match=r"this log is aggregated.*log count --suspicious drop"):
+    with pytest.raises(DataError, match=r"this log is aggregated.*log count --suspicious skip"):
         read_impressions(tmp_path).without_suspicious()
 
 

@@ -220,8 +220,8 @@ def test_on_the_command_line(text, cache, run, reads, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     numbers = load_letor(text)
     simulate_clicks(numbers, numbers.features[:, 0], 2000, rng=SEED).save("log.parquet")
-    train = ("train", text, "log.parquet", "--no-judge", "--bits", "auto", "-o")
-    for more, n_reads in (([], 1), (["--drop", "4"], 2)):  # of codes, of numbers
+    train = ("train", text, "log.parquet", "--no-evaluation", "--bits", "auto", "-o")
+    for more, n_reads in (([], 1), (["--exclude", "4"], 2)):  # of codes, of numbers
         run(*train, "plain.json", *more)
         expected = load_ranker("plain.json")
         for _ in range(2):

@@ -154,14 +154,15 @@ class TestVerify:
         folder = tmp_path / "mq2008"
         (folder / "Fold1").mkdir(parents=True)
         (folder / "Fold1" / "train.txt").write_text(SMALL)
-        command = [sys.executable, "-m", "countersample", "data", "verify", str(folder), "--json"]
+        words = ["data", "info", str(folder), "--verify", "--json"]
+        command = [sys.executable, "-m", "countersample", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert json.loads(done.stdout)["ok"] is False
 
     def test_not_a_known_set(self, run, tmp_path):
         assert "cannot be told to be one known dataset" in run(
-            "data", "verify", tmp_path, fails=True
+            "data", "info", tmp_path, "--verify", fails=True
         )
 
 
@@ -222,20 +223,20 @@ class TestSimulateAndInspect:
         log = ClickLog.load(tmp_path / "log.parquet", load_letor(data))
         assert log.n_clicks == 500
 
-    def test_inspect(self, run, data):
+    def test_check_of_a_click_log(self, run, data):
         made = run("simulate", data, "-o", "log.parquet", "--clicks", 500, "--json")
-        figures = json.loads(run("inspect", "log.parquet", "--json"))
+        figures = json.loads(run("log", "check", "log.parquet", "--json"))
         assert figures["n_clicks"] == 500
         assert json.loads(made)["max_weight"] == figures["max_weight"]
         assert figures["predicted_gain"] == pytest.approx(
             (figures["max_weight"] / figures["mean_weight"]) ** 2
         )
-        printed = run("inspect", "log.parquet")
+        printed = run("log", "check", "log.parquet")
         for expected in ("effective clicks", "clicks by weight", "largest weight"):
             assert expected in printed
 
     def test_impressions(self, run, data, tmp_path):
-        run("simulate", data, "-o", "shown.parquet", "--impressions", 20)
+        run("simulate", data, "-o", "shown.parquet", "--sessions", 20)
         from pyarrow import parquet
 
         table = parquet.read_table(tmp_path / "shown.parquet")
@@ -255,7 +256,7 @@ class TestSimulateAndInspect:
         from pyarrow import parquet
 
         words = options.split()
-        run("simulate", data, "-o", "shown.parquet", "--impressions", 200, *words)
+        run("simulate", data, "-o", "shown.parquet", "--sessions", 200, *words)
         table = parquet.read_table(tmp_path / "shown.parquet")
         assert table.column_names[5:] == columns
         assert set(table["position"].to_pylist()) == {1, 2, 3}
@@ -267,7 +268,7 @@ class TestSimulateAndInspect:
     def test_everything_can_be_shown(self, run, data, tmp_path):
         from pyarrow import parquet
 
-        run("simulate", data, "-o", "shown.parquet", "--impressions", 50, "--top", 0)
+        run("simulate", data, "-o", "shown.parquet", "--sessions", 50, "--top", 0)
         positions = parquet.read_table(tmp_path / "shown.parquet")["position"].to_pylist()
         assert max(positions) > 10
 
@@ -288,9 +289,9 @@ class TestSimulateAndInspect:
         assert message in run("simulate", data, "-o", "x", *options.split(), fails=True)
 
     def test_errors(self, run, data, tmp_path):
-        assert "no such file" in run("inspect", "none.parquet", fails=True)
+        assert "none.parquet" in run("log", "check", "none.parquet", fails=True)
         (tmp_path / "bad.parquet").write_bytes(b"no parquet")
-        assert "not a click log in Parquet" in run("inspect", "bad.parquet", fails=True)
+        assert "bad.parquet" in run("log", "check", "bad.parquet", fails=True)
         error = run("simulate", data, "-o", "x.parquet", "--click-model", "martian", fails=True)
         assert "martian" in error
         error = run("simulate", data, "-o", "x.parquet", "--gamma", -1, fails=True)
@@ -339,11 +340,11 @@ class TestTrainEvaluateRank:
         said = run(
             "train", data, log, "-o", "run", "--learning-rate", 1, "--safety", 0.9, fails=True
         )
-        assert "--safety is given beside --learning-rate, expected one of them" in said
+        assert "safety is given beside learning_rate, expected one of them" in said
         assert "ndcg@10" in run("evaluate", "ranker", data)
 
     def test_transforms(self, run, data, log):
-        more = ("--steps", 100, "--no-judge", "--transform")
+        more = ("--steps", 100, "--no-evaluation", "--transform")
         printed = " ".join(run("train", data, log, "-o", "ranker", *more, "auto").split())
         chosen = load_ranker("ranker").feature_transform_ or "none"
         assert f" transform {chosen} " in printed
@@ -366,7 +367,7 @@ class TestTrainEvaluateRank:
         error = run("train", data, log, "-o", "x", "--model", "svm", fails=True)
         assert "--model is 'svm', expected one of linear, neural, lightgbm, xgboost" in error
         error = run("train", data, log, "-o", "x", "--model", "xgboost", "--steps", 5, fails=True)
-        assert "--steps is not an option of --model xgboost: leave it out" in error
+        assert "steps is not an option of the model xgboost: leave it out" in error
 
     def test_places_are_checked_before_the_work(self, run, data, log):
         for command in (["train", data, log], ["rank", "ranker", data]):

@@ -214,7 +214,7 @@ def test_on_the_command_line(data, log, run, tmp_path, monkeypatch):
     assert RankingDataset.open("codes").bits == 8
     assert not list(tmp_path.glob(".codes*"))
     for source, more in (("codes", []), ("numbers", ["--bits", "auto"])):
-        run("train", source, "log.parquet", "-o", f"{source}.json", "--no-judge", *more)
+        run("train", source, "log.parquet", "-o", f"{source}.json", "--no-evaluation", *more)
         run("evaluate", f"{source}.json", "codes")
     assert_array_equal(load_ranker("codes.json").weights_, load_ranker("numbers.json").weights_)
     assert "--bits is '7', expected 8, 16 or auto" in run(

@@ -147,12 +147,12 @@ def test_columns_that_are_left_out_are_named():
 
 def test_or_refused_as_told():
     columns = {"price": repeated(1.0), "title": [f"a lamp {row}" for row in range(N)]}
-    for options in ({"other_columns": "refuse"}, {"is_chosen": True}):
+    for options in ({"other_columns": "error"}, {"is_chosen": True}):
         with pytest.raises(DataError, match=r"no features can be made of 'title' \(text of 40 v"):
             learned(columns, **options)
     with pytest.raises(DataError, match="no feature is left, expected at least one: 'title'"):
         learned({"title": columns["title"]})
-    with pytest.raises(ParameterError, match="other_columns is 'drop', expected one of leave-out"):
+    with pytest.raises(ParameterError, match="other_columns is 'drop', expected one of skip"):
         learned(columns, other_columns="drop")
     for day in ("yesterday", 7):
         with pytest.raises(ParameterError, match=r"ages are counted from is .*, expected one such"):

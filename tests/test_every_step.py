@@ -3,16 +3,15 @@
 import json
 
 import duckdb
+import invoking
 import numpy as np
 import pyarrow as pa
 import pytest
 import shops
 from conftest import SEED
 from pyarrow import parquet
-from typer.testing import CliRunner
 
 from countersample import load_ranker
-from countersample.cli.app import app
 
 GAMMA = ("--gamma", "1")
 
@@ -42,7 +41,7 @@ def run(shop, monkeypatch):
     monkeypatch.chdir(shop)
 
     def invoke(*arguments, fails=False):
-        found = CliRunner().invoke(app, [str(each) for each in arguments])
+        found = invoking.invoke(*arguments)
         assert (found.exit_code != 0) == fails, found.output
         return str(found.exception) if fails else found.stdout
 
@@ -98,7 +97,7 @@ def test_every_day(run, shop):
     newer = table.set_column(at, "since", later).slice(0, 1)
     parquet.write_table(pa.concat_tables([newer, table.slice(1)]), shop / "today.parquet")
     told = json.loads(
-        run("fit", "log.parquet", "--features", "today.parquet", "--from", "first.json",
+        run("fit", "log.parquet", "--features", "today.parquet", "--warm-start", "first.json",
             "-o", "second.json", *GAMMA, "--json")
     )  # fmt: skip
     second = load_ranker(shop / "second.json")

@@ -4,16 +4,15 @@ import gzip
 import json
 import re
 
+import invoking
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import shops
 from pyarrow import compute, csv, parquet
-from typer.testing import CliRunner
 
 from countersample import CounterSampleRanker, RankingDataset, load_ranker
-from countersample.cli.app import app
 from countersample.clicks import ClickLog
 from countersample.clicks.impressions import read_features, read_impressions
 from countersample.data.encoding import EncodedColumn
@@ -78,7 +77,7 @@ def test_features_of_items_and_queries_are_joined(rng):
 
 
 def test_pairs_without_features_of_their_item_are_left_out():
-    table = read_features(pairs_table(), items=ITEMS.slice(1), drop=["brand"])
+    table = read_features(pairs_table(), items=ITEMS.slice(1), exclude=["brand"])
     assert 15 not in table.item_ids
     assert len(table.item_ids) == 20
     (told,) = table.warnings
@@ -210,7 +209,7 @@ def test_columns_of_objects_of_many_types():
     frame["b"] = pd.Series([object()], dtype=object)
     with pytest.raises(DataError, match="'b' has values of mixed or unknown types, expected one"):
         read_features(frame)
-    assert read_features(frame, drop=["b"]).dataset.feature_names == ("a",)
+    assert read_features(frame, exclude=["b"]).dataset.feature_names == ("a",)
 
 
 # -- rankers that read tables --------------------------------------------------------------------
@@ -244,7 +243,7 @@ def run(shop, monkeypatch):
     monkeypatch.chdir(shop)
 
     def invoke(*arguments, fails=False):
-        found = CliRunner().invoke(app, [str(each) for each in arguments])
+        found = invoking.invoke(*arguments)
         assert (found.exit_code != 0) == fails, found.output
         return str(found.exception) if fails else found.stdout
 
@@ -272,8 +271,8 @@ def test_fit_takes_the_table_and_says_what_it_leaves_out(run, shop):
 def test_rankers_that_read_the_same_table_in_different_ways(run, shop):
     for name, options in {
         "a.json": ["--categorical", "year"],
-        "b.json": ["--age-at", "2026-01-01", "--drop", "stars"],
-        "c.json": ["--feature-columns", "price,year"],
+        "b.json": ["--age-at", "2026-01-01", "--exclude", "stars"],
+        "c.json": ["--include", "price,year"],
     }.items():
         run("fit", "log.parquet", "--features", "features.parquet", "-o", name, *options, *GAMMA)
     rankers = {name: load_ranker(shop / name) for name in ("a.json", "b.json", "c.json")}
@@ -286,7 +285,7 @@ def test_rankers_that_read_the_same_table_in_different_ways(run, shop):
     for name, ranker in rankers.items():
         own = read_features(shop / "features.parquet", encoder=ranker.encoder_) if (
             ranker.encoder_ is not None
-        ) else read_features(shop / "features.parquet", features=["price", "year"])  # fmt: skip
+        ) else read_features(shop / "features.parquet", include=["price", "year"])  # fmt: skip
         assert own.item_ids.tolist() == table.item_ids.tolist()
         scores[name] = ranker.predict(own.dataset)
     same = compare_from_impressions(log, table, scores, propensities=1 / np.arange(1.0, 11))
@@ -330,7 +329,7 @@ def test_features_of_items_and_of_the_log_on_the_command_line(run, shop):
     ]  # fmt: skip
     assert ranker.provenance_["data"] == "items.parquet"
     assert "own.json" in run(
-        "estimate", "own.json", "--log", "own.parquet", "--item-features", "items.parquet",
+        "compare", "own.json", "--log", "own.parquet", "--item-features", "items.parquet",
         "--log-features", "price", *GAMMA,
     )  # fmt: skip
     said = run("fit", "log.parquet", "-o", "x.json", fails=True)
@@ -375,7 +374,7 @@ def test_columns_that_a_ranker_knows_are_read_as_it_reads_them():
     ranker.encoder_ = table.encoder
     small = first.slice(0, 3).append_column("price", pa.array([1.0, 2.0, 3.0]))
     small = small.set_column(3, "since", pa.array(["2026-04-30"] * 3))
-    found = read_features(small, goes_on_from=ranker)
+    found = read_features(small, warm_start=ranker)
     assert found.encoder.columns[:2] == table.encoder.columns
     assert found.dataset.feature_names == (*table.dataset.feature_names, "price")
     alone = read_features(small)

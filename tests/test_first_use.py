@@ -21,18 +21,18 @@ import json, pkgutil, sys
 from importlib import import_module
 from countersample import _kernels
 from countersample._kernels import ahead
-from countersample.cli.app import app
+from countersample.cli.app import main
 from countersample.cli import _first_use
 
 def run(command):
-    app(command.split(), standalone_mode=False)
+    main(command.split())
 
 run("data make tiny data.txt --queries 12")
 run("data info data.txt")
 run("data convert data.txt data.parquet")
 run("simulate data.txt -o clicks.parquet --clicks 300")
-run("simulate data.txt -o raw.parquet --impressions 400 --shuffle 5")
-run("train data.txt clicks.parquet -o ranker.json --no-judge")
+run("simulate data.txt -o raw.parquet --sessions 400 --shuffle 5")
+run("train data.txt clicks.parquet -o ranker.json --no-evaluation")
 run("evaluate ranker.json data.txt")
 run("rank ranker.json data.txt -o scores.txt")
 run("fit raw.parquet --features data.txt -o fitted.json")
@@ -84,8 +84,8 @@ def test_a_command_imports_what_it_needs(command, not_imported, tmp_path):
     queries = [q for q, size in enumerate(dataset.query_sizes) for _ in range(size)]
     ranker.fit(dataset.features, dataset.labels > 0, qid=queries).save(tmp_path / "ranker.json")
     code = (
-        "import sys; from countersample.cli.app import app; "
-        f"app({command.split()!r}, standalone_mode=False); "
+        "import sys; from countersample.cli.app import main; "
+        f"main({command.split()!r}); "
         f"print(sorted({not_imported!r} & set(sys.modules)))"
     )
     assert last_line(code, tmp_path) == "[]"

@@ -22,6 +22,7 @@ from countersample.errors import DataError, ParameterError
 from countersample.fitting import fit_from_impressions, write_page
 from countersample.fitting.gain import cut_queries, held_out_scores
 from countersample.gbdt import GBDTRanker
+from countersample.options import EvaluationOptions, PropensityOptions
 from countersample.propensity import Propensities
 from countersample.torch import NeuralRanker
 
@@ -104,7 +105,9 @@ class TestTruth:
             pa.Table.from_pandas(part.drop(columns="key", errors="ignore"), preserve_index=False)
             for part in (order, moved[~some])
         ])  # fmt: skip
-        fit = fit_from_impressions(*opened(both, features), randomized="shuffled")
+        fit = fit_from_impressions(
+            *opened(both, features), propensities=PropensityOptions(randomized="shuffled")
+        )
         assert fit.propensity_source.source == "estimated by randomized"
         assert fit.propensity_source.curve.n_impressions.sum() == some.sum()
 
@@ -183,7 +186,7 @@ class TestAnyRanker:
         assert fit.ranker.random_state == 5
 
     def test_what_is_no_ranker(self, shop):
-        with pytest.raises(ParameterError, match="ranker is 'linear', expected a ranker of this"):
+        with pytest.raises(ParameterError, match="ranker is 'linear', expected RankerOptions, or"):
             fit_from_impressions(*opened(*shop), ranker="linear")
 
 
@@ -195,7 +198,7 @@ class TestHeldOut:
 
         def scores(log):
             rng = np.random.default_rng(SEED)
-            parts = cut_queries(log, rng)
+            parts = cut_queries(log, 5, rng)
             found, stages = held_out_scores(
                 ranker, parts, dataset, log, metric="dcg@10", rng=rng,
                 progress=Progress(),
@@ -310,7 +313,9 @@ class TestDoubts:
             DataError, match=r"clicks cannot be used: .* on queries without features"
         ):
             fit_from_impressions(*opened(log, some), propensities=looks)
-        fit = fit_from_impressions(*opened(log, some), propensities=looks, missing="skip")
+        fit = fit_from_impressions(
+            *opened(log, some), propensities=PropensityOptions(known=looks, missing="skip")
+        )
         (told,) = [text for text in fit.warnings if "cannot be used" in text]
         assert fit.join.n_skipped > 0
         assert f"{fit.join.n_skipped:,} of {fit.join.n_clicks:,} clicks" in told
@@ -325,16 +330,14 @@ class TestDoubts:
     @pytest.mark.parametrize(
         ("options", "told"),
         [
-            ({"missing": "drop"}, "missing is 'drop', expected one of error, skip"),
-            ({"metric": "arp"}, "metric is 'arp', expected dcg@k or precision@k"),
-            ({"method": "guess"}, "method is 'guess', expected 'auto', 'logged', 'randomized'"),
-            ({"propensities": [1.0], "method": "em"}, "leave out method, randomized and depth"),
-            ({"randomized": "x"}, "randomized is 'x', expected a policy of the log: by-both"),
+            (PropensityOptions(randomized="x"), "randomized is 'x', expected a policy of the log"),
+            (EvaluationOptions(estimator="clipped"), "estimator is 'clipped', expected one of"),
         ],
     )
     def test_wrong_arguments(self, shop, options, told):
+        name = "evaluation" if isinstance(options, EvaluationOptions) else "propensities"
         with pytest.raises(ParameterError, match=re.escape(told)):
-            fit_from_impressions(*opened(*shop), **options)
+            fit_from_impressions(*opened(*shop), **{name: options})
 
 
 class TestPropensities:
@@ -344,9 +347,13 @@ class TestPropensities:
         examined = (1 / frame.position).groupby([frame.query_id, frame.item_id]).transform("sum")
         sessions = frame.groupby("query_id").session.transform("nunique")
         own = log.append_column("propensity", [(examined / sessions).to_numpy()])
-        logged = fit_from_impressions(*opened(own, features), estimator="ips")
+        logged = fit_from_impressions(
+            *opened(own, features), evaluation=EvaluationOptions(estimator="ips")
+        )
         given = fit_from_impressions(
-            *opened(log, features), propensities=PositionBias(1.0), estimator="ips"
+            *opened(log, features),
+            propensities=PositionBias(1.0),
+            evaluation=EvaluationOptions(estimator="ips"),
         )
         assert logged.propensity_source.source == "the log's own column 'propensity'"
         # Its own column is of clicks: how likely the rest is examined it does not tell.

@@ -14,6 +14,7 @@ from countersample.evaluation import estimate_gain
 from countersample.evaluation.ranking import item_ranks, rank_values
 from countersample.fitting import fit_from_impressions, write_page
 from countersample.fitting.intervals import Units, values_of_draws
+from countersample.options import EvaluationOptions, PropensityOptions
 from countersample.propensity import Propensities
 from countersample.propensity.cells import QueryDraws
 
@@ -70,7 +71,10 @@ class TestCutOff:
     def test_no_gain_by_a_longer_page(self, fit, log, table):
         assert fit.gain.new.metric == "dcg@5"
         longer = fit_from_impressions(
-            read_impressions(log), table, propensities=PositionBias(1.0), metric="dcg@10"
+            read_impressions(log),
+            table,
+            propensities=PositionBias(1.0),
+            evaluation=EvaluationOptions(metric="dcg@10"),
         )
         assert longer.gain.relative > fit.gain.relative
         assert any("no more than 5 items, and dcg@10 counts" in text for text in longer.warnings)
@@ -84,14 +88,19 @@ class TestCutOff:
 
     def test_as_asked_for(self, log, table):
         found = fit_from_impressions(
-            read_impressions(log), table, propensities=PositionBias(1.0), estimator="snips"
+            read_impressions(log),
+            table,
+            propensities=PositionBias(1.0),
+            evaluation=EvaluationOptions(estimator="snips"),
         )
         assert (found.estimator.name, found.gain.new.per) == ("snips", "relevant item")
 
     def test_position_only_weights_promise_less_than_is_true(self, fit, log, table, data):
         """They take it that what one session in ten showed was always there, and not wanted."""
         other = fit_from_impressions(
-            read_impressions(log), table, propensities=PositionBias(1.0), exposure="position-only"
+            read_impressions(log),
+            table,
+            propensities=PropensityOptions(known=PositionBias(1.0), exposure="position-only"),
         )
         assert other.settings["exposure"] == "position-only"
         _, true = true_values(other, log, data)
@@ -119,11 +128,15 @@ class TestCutOff:
         assert found.estimator.name == "ips"
         assert "do not tell how often others were" in found.estimator.reason
         with pytest.raises(DataError, match=r"'dr' needs to know .* take 'ips', or estimate"):
-            fit_from_impressions(read_impressions(own), table, estimator="dr")
+            fit_from_impressions(
+                read_impressions(own), table, evaluation=EvaluationOptions(estimator="dr")
+            )
 
     def test_an_unknown_estimator(self, log, table):
         with pytest.raises(ParameterError, match="estimator is 'best', expected one of auto, ips"):
-            fit_from_impressions(read_impressions(log), table, estimator="best")
+            fit_from_impressions(
+                read_impressions(log), table, evaluation=EvaluationOptions(estimator="best")
+            )
 
 
 CURVES = {"phone": PositionBias(1.96), "desktop": PositionBias(0.49)}
@@ -146,7 +159,9 @@ def of_devices(mixed, table):
 def test_a_depth_changes_what_is_known_and_not_what_was_shown(log, table, fit):
     """Of all rankings the logged one is known; its places below a depth are not empty."""
     shallow = fit_from_impressions(
-        read_impressions(log), table, propensities=1 / np.arange(1, 4), missing="skip"
+        read_impressions(log),
+        table,
+        propensities=PropensityOptions(known=1 / np.arange(1, 4), missing="skip"),
     )
     assert abs(shallow.gain.logged.value / fit.gain.logged.value - 1) < 0.05
     assert shallow.gain.relative < fit.gain.relative + 0.1
@@ -156,7 +171,10 @@ def test_a_depth_changes_what_is_known_and_not_what_was_shown(log, table, fit):
 
 def test_doubly_robust_intervals_are_around_their_estimate(log, table):
     found = fit_from_impressions(
-        read_impressions(log), table, exposure="position-only", estimator="dr"
+        read_impressions(log),
+        table,
+        propensities=PropensityOptions(exposure="position-only"),
+        evaluation=EvaluationOptions(estimator="dr"),
     )
     assert found.is_joint
     assert found.gain.new.low < found.gain.new.value < found.gain.new.high
@@ -175,7 +193,9 @@ def test_what_is_shown_without_features_is_warned_of(log, data, table):
     few = data.subset(np.arange(250))
     shorter = FeatureTable(few, table.item_ids[: few.n_items], has_labels=True)
     found = fit_from_impressions(
-        read_impressions(log), shorter, propensities=PositionBias(1.0), missing="skip"
+        read_impressions(log),
+        shorter,
+        propensities=PropensityOptions(known=PositionBias(1.0), missing="skip"),
     )
     assert any("of the query-item pairs that were shown have no features" in text
                for text in found.warnings)  # fmt: skip
@@ -226,7 +246,9 @@ class TestContexts:
         log = simulate_impressions(
             data, policies, 20_000, shares=[0.5, 0.5], top=5, contexts=contexts, rng=SEED
         )
-        fit = fit_from_impressions(read_impressions(log), table, missing="skip")
+        fit = fit_from_impressions(
+            read_impressions(log), table, propensities=PropensityOptions(missing="skip")
+        )
         told = [text for text in fit.warnings if text.startswith("Propensities in ")]
         assert told
         assert len(told) < 40
@@ -245,7 +267,9 @@ def test_the_page_of_trust_bias(data, table, tmp_path):
     log = simulate_impressions(
         data, Shuffled(data.features[:, 0]), 40_000, top=4, click_model="trust-bias", rng=SEED
     )
-    fit = fit_from_impressions(read_impressions(log), table, method="trust")
+    fit = fit_from_impressions(
+        read_impressions(log), table, propensities=PropensityOptions(method="trust")
+    )
     found = fit.propensity_source.propensities
     assert found.has_trust_bias
     assert fit.to_dict()["propensities"]["trust"]["beta"] == found.beta.tolist()

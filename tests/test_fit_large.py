@@ -11,6 +11,7 @@ from countersample import PositionBias
 from countersample.clicks.impressions import Impressions
 from countersample.errors import DataError
 from countersample.fitting import fit_from_impressions
+from countersample.options import EvaluationOptions
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,10 @@ def shop():
 
 def fitted(shop, estimator):
     return fit_from_impressions(
-        *opened(*shop), propensities=PositionBias(1.0), estimator=estimator, seed=SEED
+        *opened(*shop),
+        propensities=PositionBias(1.0),
+        seed=SEED,
+        evaluation=EvaluationOptions(estimator=estimator),
     )
 
 

@@ -7,6 +7,7 @@ from conftest import SEED
 from shops import make, opened
 
 from countersample.fitting import Leak, fit_from_impressions, write_page
+from countersample.options import PropensityOptions
 
 PHONE = {"width": 375, "height": 667}
 LAPTOP = {"width": 1280, "height": 800}
@@ -19,7 +20,9 @@ WARNINGS = (
 @pytest.fixture(scope="module")
 def fit():
     """The longest name that a method has."""
-    return fit_from_impressions(*opened(*make(SEED)), method="adjacent-chain", seed=SEED)
+    return fit_from_impressions(
+        *opened(*make(SEED)), seed=SEED, propensities=PropensityOptions(method="adjacent-chain")
+    )
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import SEED
-from typer.testing import CliRunner
+from invoking import invoke
 
 from countersample import PositionBias, synthetic
-from countersample.cli import logs
 from countersample.clicks import Shuffled, simulate_impressions
 from countersample.clicks.impressions import FeatureTable, read_impressions
 from countersample.errors import DataError
 from countersample.fitting import fit_from_impressions
+from countersample.options import PropensityOptions
 from countersample.propensity import estimate
 
 
@@ -39,7 +39,9 @@ def log(data):
 
 
 def test_what_is_said_to_be_shuffled_is_believed(log, table):
-    fit = fit_from_impressions(read_impressions(log), table, randomized="random")
+    fit = fit_from_impressions(
+        read_impressions(log), table, propensities=PropensityOptions(randomized="random")
+    )
     curve = fit.propensity_source.curve
     assert curve.method == "randomized"
     assert any("taken as told" in note for note in curve.notes)
@@ -50,7 +52,9 @@ def test_what_is_said_to_be_shuffled_is_believed(log, table):
 
 def test_it_is_believed_in_each_context(log, table):
     log = log.assign(context=np.where(log.session % 2, "phone", "desktop"))
-    fit = fit_from_impressions(read_impressions(log), table, randomized="random")
+    fit = fit_from_impressions(
+        read_impressions(log), table, propensities=PropensityOptions(randomized="random")
+    )
     found = fit.propensity_source
     assert found.source == "estimated by randomized in each of 2 contexts"
     assert all("taken as told" in " ".join(curve.notes) for curve in found.curves.values())
@@ -59,7 +63,7 @@ def test_it_is_believed_in_each_context(log, table):
 @pytest.mark.parametrize(("asked", "answer"), [(["--randomized", "random"], True), ([], False)])
 def test_the_check_answers_as_the_fit(log, tmp_path, asked, answer):
     log.to_parquet(tmp_path / "log.parquet")
-    shown = CliRunner().invoke(logs.app, ["check", str(tmp_path / "log.parquet"), "--json", *asked])
+    shown = invoke("log", "check", tmp_path / "log.parquet", "--json", *asked)
     found = {each["method"]: each for each in json.loads(shown.stdout)["propensities"]}
     assert found["randomized"]["is_supported"] == answer
 
@@ -67,6 +71,8 @@ def test_the_check_answers_as_the_fit(log, tmp_path, asked, answer):
 def test_impossible_rows_of_the_shuffled_share_are_skipped_as_others_are(log, table):
     bad = log[log.policy == "random"].head(1).assign(position=-1)
     with_bad = read_impressions(pd.concat([log, bad]))
-    fit = fit_from_impressions(with_bad, table, randomized="random", missing="skip")
+    fit = fit_from_impressions(
+        with_bad, table, propensities=PropensityOptions(randomized="random", missing="skip")
+    )
     shown = log[log.policy == "random"].groupby("position").size()
     assert fit.propensity_source.curve.n_impressions.tolist() == shown.tolist()

@@ -18,6 +18,7 @@ from countersample.clicks.impressions import (
 from countersample.clicks.impressions.weighting import effective_impressions, weighted
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import fit_from_impressions, judgements_from_impressions, pipeline
+from countersample.options import EvaluationOptions, PropensityOptions, RankerOptions
 from countersample.propensity import estimate
 
 DAYS = 4
@@ -175,19 +176,22 @@ def turned():
 
 def test_recent_days_are_what_a_ranker_learns_from(turned):
     log, features, label = turned
-    asked = {"judge_by": "queries", "safety": 0, "seed": SEED}
     wanted = np.array([label[item] for item in features.item_ids.tolist()])
     told = {}
     for half_life in (None, "1d"):
-        fit = fit_from_impressions(
-            read_impressions(log), features, half_life=half_life, propensities=[1 / k for k in
-            range(1, 11)], **asked,
-        )  # fmt: skip
-        told[half_life] = fit
+        opened = read_impressions(log)
+        told[half_life] = fit_from_impressions(
+            opened if half_life is None else opened.with_half_life(half_life),
+            features,
+            ranker=RankerOptions(safety=0),
+            propensities=[1 / k for k in range(1, 11)],
+            evaluation=EvaluationOptions(holdout_by="queries"),
+            seed=SEED,
+        )
     scores = {name: fit.ranker.predict(features.dataset) for name, fit in told.items()}
     follows = {name: np.corrcoef(each, wanted)[0, 1] for name, each in scores.items()}
     assert follows["1d"] > 0.5 > follows[None]
-    assert told["1d"].settings["half_life"] == "1d"
+    assert told["1d"].settings["half_life"] == 1
     assert any("half-life of 1 days the log is worth" in text for text in told["1d"].warnings)
     assert told["1d"].check.counts.n_clicks == told[None].check.counts.n_clicks
 
@@ -201,7 +205,11 @@ def test_what_cannot_be_weighted_is_told(table, turned):
         read_impressions(table.drop_columns("timestamp")).with_half_life("3d")
     shop, features, _ = turned
     with pytest.raises(ParameterError, match=r"needs whole numbers of clicks.*--half-life"):
-        fit_from_impressions(read_impressions(shop), features, method="trust", half_life="3d")
+        fit_from_impressions(
+            read_impressions(shop).with_half_life("3d"),
+            features,
+            propensities=PropensityOptions(method="trust"),
+        )
 
 
 def test_where_every_day_counts_alike_a_half_life_is_refused():
@@ -225,8 +233,9 @@ def test_the_leak_check_counts_every_impression_alike(turned, monkeypatch):
         return ()
 
     monkeypatch.setattr(pipeline, "find_leaks", find_leaks)
-    for half_life in (None, "1d"):
-        fit_from_impressions(read_impressions(log), features, half_life=half_life,
-                             judge_by="time", judge_last="1d", seed=SEED)  # fmt: skip
+    opened = read_impressions(log)
+    for each in (opened, opened.with_half_life("1d")):
+        last_day = EvaluationOptions(holdout_by="time", holdout_last="1d")
+        fit_from_impressions(each, features, evaluation=last_day, seed=SEED)
     for plain, recent in zip(*seen, strict=True):
         np.testing.assert_array_equal(recent, plain)

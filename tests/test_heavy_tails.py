@@ -422,7 +422,7 @@ def test_on_the_command_line(data, log, run, tmp_path, monkeypatch):
     assert "countersample train --normalize root-minmax" in printed
     assert "(2 of them on a root scale)" in " ".join(run("data", "info", "codes").split())
     quick = [
-        "--no-judge",
+        "--no-evaluation",
         "--normalize",
         "root-minmax",
         "--steps",

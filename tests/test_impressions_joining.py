@@ -154,7 +154,7 @@ def test_features_with_labels_and_from_judged_data(tmp_path):
     frame = pd.DataFrame(
         {"q": [1, 1], "doc": ["x", "y"], "label": [0, 2], "a": [0.5, 1.5], "name": ["n", "m"]}
     )
-    table = read_features(frame, query="q", item="doc", features=["a"])
+    table = read_features(frame, query="q", item="doc", include=["a"])
     assert table.has_labels
     assert table.dataset.labels.tolist() == [0, 2]
     assert table.dataset.feature_names == ("a",)
@@ -168,15 +168,15 @@ def test_features_that_are_chosen(tmp_path):
         {"query_id": [1, 1], "item_id": [7, 8], "label": [0, 2], "a": [0.5, 1.5], "b": [3, 4],
          "name": ["n", "m"]}
     )  # fmt: skip
-    for options in ({"features": ["b"]}, {"drop": ["name", "a"]}):
+    for options in ({"include": ["b"]}, {"exclude": ["name", "a"]}):
         table = read_features(frame, **options)
         assert table.has_labels
         assert table.dataset.feature_names == ("b",)
         assert table.dataset.features.ravel().tolist() == [3, 4]
     with pytest.raises(DataError, match="no feature 'label'"):
-        read_features(frame, drop=["label"])
+        read_features(frame, exclude=["label"])
     (tmp_path / "letor.txt").write_text("0 qid:1 1:5 2:6 3:7\n1 qid:1 1:8 2:9 3:10\n")
-    table = read_features(tmp_path / "letor.txt", drop=["2"])
+    table = read_features(tmp_path / "letor.txt", exclude=["2"])
     assert table.dataset.feature_names == ("f1", "f3")
     assert table.dataset.features.tolist() == [[5, 7], [8, 10]]
 

@@ -196,7 +196,7 @@ class TestDatasets:
         assert f"{share:.1f} % of the values" in run("data", "info", "data.parquet")
         assert json.loads(run("data", "info", "data.parquet", "--json"))["data.parquet"]["missing"]
         run("simulate", "data.parquet", "-o", "log.parquet", "--clicks", 500, "--relevant", 1)
-        train = ("train", "data.parquet", "log.parquet", "-o", "ranker.json", "--no-judge")
+        train = ("train", "data.parquet", "log.parquet", "-o", "ranker.json", "--no-evaluation")
         run(*train, "--impute", "median")
         assert load_ranker(tmp_path / "ranker.json").imputer_ == Imputer.fit(holed, "median")
         run("rank", "ranker.json", "data.parquet", "-o", "ranks.csv")

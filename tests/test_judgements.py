@@ -20,6 +20,7 @@ from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import judgements_from_impressions
 from countersample.fitting.propensity_source import PropensitySource
 from countersample.fitting.relevance import relevance_of_pairs
+from countersample.options import PropensityOptions
 from countersample.propensity import ContextPropensities, Propensities, TrustPropensities
 
 THETA = 1 / np.arange(1, 9)
@@ -138,7 +139,9 @@ class TestIntervals:
         for _ in range(12):
             log, relevance = logged(rng, sessions=2000)
             found = judgements_from_impressions(
-                read_impressions(log), method="all-pairs", seed=int(rng.integers(2**31))
+                read_impressions(log),
+                seed=int(rng.integers(2**31)),
+                propensities=PropensityOptions(method="all-pairs"),
             )
             shares.append(held(found, relevance).mean())
             exact = stats.beta.ppf(
@@ -281,11 +284,10 @@ class TestRefused:
             ({"grades": [float("nan")]}, "grades is"),
             ({"grades": ["much"]}, "grades is"),
             ({"confidence": 1.0}, "confidence is 1.0"),
-            ({"least_exposure": -1}, "least_exposure is -1"),
-            ({"least_exposure": 1e6}, "no item has an exposure of 1e"),
+            ({"min_exposure": -1}, "min_exposure is -1"),
+            ({"min_exposure": 1e6}, "no item has an exposure of 1e"),
             ({"propensities": [1.0]}, "10 of 70 clicks are where there is no propensity"),
-            ({"propensities": None, "method": "logged"}, "method is 'logged'"),
-            ({"missing": "maybe"}, "missing is 'maybe'"),
+            ({"propensities": PropensityOptions(method="logged")}, "method is 'logged'"),
         ],
     )
     def test_options(self, options, told):
@@ -305,13 +307,15 @@ class TestRefused:
         with pytest.raises(DataError, match="to estimate them name a method"):
             judgements_from_impressions(read_impressions(log))
         found = judgements_from_impressions(
-            read_impressions(log), propensities=[1.0, 0.5], least_exposure=0.5, grades=[0.5]
+            read_impressions(log), propensities=[1.0, 0.5], min_exposure=0.5, grades=[0.5]
         )
         assert found.relevance.tolist() == [1.0, 0.0]
 
     def test_what_is_left_out_is_said(self):
         found = judgements_from_impressions(
-            read_impressions(pa.table(LOG)), propensities=[1.0], missing="skip", grades=[0.5]
+            read_impressions(pa.table(LOG)),
+            grades=[0.5],
+            propensities=PropensityOptions(known=[1.0], missing="skip"),
         )
         assert found.item_id.tolist() == ["x"]
         assert found.n_left_out == 1

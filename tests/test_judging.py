@@ -21,6 +21,7 @@ from countersample.evaluation.ranking import item_ranks, rank_values
 from countersample.fitting import fit_from_impressions
 from countersample.fitting.intervals import Units, values_of_draws
 from countersample.fitting.judging import _of_the_written, judge_by_time
+from countersample.options import EvaluationOptions, PropensityOptions
 from countersample.propensity import Propensities
 
 FIRST = datetime(2026, 3, 1)  # noqa: DTZ001 (a log without time zones)
@@ -112,22 +113,26 @@ class TestDays:
 
     def test_a_cut_that_is_asked_for(self):
         days = Days(tuple(date(2026, 1, k) for k in range(1, 31)), (1,) * 30)
-        assert days.cut("2026-01-20", None) == date(2026, 1, 20)
-        assert days.cut(datetime(2026, 1, 20, 12, tzinfo=UTC), None) == date(2026, 1, 20)
-        assert days.cut(None, "7d") == date(2026, 1, 24)
-        assert days.cut(None, "2w") == date(2026, 1, 17)
-        for asked, told in [
-            (("2026-01-01", None), "leaves nothing to learn from"),
-            (("2026-02-01", None), "nothing to judge by: the log is of 2026-01-01 to 2026-01-30"),
-            ((None, "31d"), "leaves nothing to learn from"),
-            (("today", None), "expected a day such as '2026-03-31'"),
-            ((None, "900000d"), "judge_last is '900000d', expected less than the log has: it is"),
-            ((None, "99999999999999d"), "of 2026-01-01 to 2026-01-30"),
-            ((None, "7h"), "expected days or weeks: '7d' or '2w'"),
-            (("2026-01-20", "7d"), "both given"),
+
+        def cut(first=None, last=None):
+            return days.cut(EvaluationOptions(holdout_from=first, holdout_last=last))
+
+        assert cut("2026-01-20") == date(2026, 1, 20)
+        assert cut(datetime(2026, 1, 20, 12, tzinfo=UTC)) == date(2026, 1, 20)
+        assert cut(last="7d") == date(2026, 1, 24)
+        assert cut(last="2w") == date(2026, 1, 17)
+        for first, last, message in [
+            ("2026-01-01", None, "leave nothing to learn from"),
+            ("2026-02-01", None, "nothing to evaluate on: the log is of 2026-01-01 to 2026-01-30"),
+            (None, "31d", "leave nothing to learn from"),
+            ("today", None, "expected a day such as '2026-03-31'"),
+            (None, "900000d", "holdout_last is '900000d', expected less than the log has: it is"),
+            (None, "99999999999999d", "of 2026-01-01 to 2026-01-30"),
+            (None, "7h", "expected days or weeks: '7d' or '2w'"),
+            ("2026-01-20", "7d", "both given"),
         ]:
-            with pytest.raises(ParameterError, match=told):
-                days.cut(*asked)
+            with pytest.raises(ParameterError, match=message):
+                cut(first, last)
 
     @pytest.mark.parametrize(
         ("stamps", "told"),
@@ -213,7 +218,11 @@ class TestFit:
     def test_the_ranker_is_that_of_all_days(self, shop, by_time):
         """How it is judged does not change what is written."""
         log, features = shop
-        found = fit_from_impressions(*opened(stamped(log), features), judge_by="queries", seed=SEED)
+        found = fit_from_impressions(
+            *opened(stamped(log), features),
+            seed=SEED,
+            evaluation=EvaluationOptions(holdout_by="queries"),
+        )
         assert found.judged_by.way == "queries"
         assert "as asked for" in found.judged_by.reason
         told = [each.ranker.provenance_["log"]["clicks"] for each in (found, by_time)]
@@ -234,13 +243,11 @@ class TestFit:
         click = late["click"].to_numpy().copy()
         click[is_after] = np.random.default_rng(SEED).permutation(click[is_after])
         other = late.set_column(late.column_names.index("click"), "click", pa.array(click))
-        asked = {"given": None, "method": "auto", "randomized": None, "depth": None}
         first, second = (
             judge_by_time(
                 CounterSampleRanker(learning_rate=0.01, steps=500, random_state=SEED),
-                read_impressions(each), table, since, asked=asked, missing="error",
-                exposure="policy-aware", estimator="auto", rng=np.random.default_rng(SEED),
-                progress=Progress(),
+                read_impressions(each), table, since, PropensityOptions(), EvaluationOptions(),
+                rng=np.random.default_rng(SEED), progress=Progress(),
             )
             for each in (late, other)
         )  # fmt: skip
@@ -257,7 +264,9 @@ class TestFit:
         first = np.unique(policy[is_early])[0]
         log = late.filter(pa.array(~is_early | (policy == first)))
         found = fit_from_impressions(
-            *opened(log, features), judge_from="2026-03-09", seed=SEED, metric="dcg@10"
+            *opened(log, features),
+            seed=SEED,
+            evaluation=EvaluationOptions(holdout_from="2026-03-09", metric="dcg@10"),
         )
         assert found.propensity_source.is_identified
         assert not found.is_identified
@@ -272,9 +281,16 @@ class TestFit:
         is_early = np.array([each.day < 9 for each in late["timestamp"].to_pylist()])
         log = late.filter(pa.array(~is_early | (late["position"].to_numpy() <= 5)))
         with pytest.raises(DataError, match=r"of the days from 2026-03-09 on, .* cannot be used"):
-            fit_from_impressions(*opened(log, features), judge_from="2026-03-09", seed=SEED)
+            fit_from_impressions(
+                *opened(log, features),
+                seed=SEED,
+                evaluation=EvaluationOptions(holdout_from="2026-03-09"),
+            )
         some = fit_from_impressions(
-            *opened(log, features), judge_from="2026-03-09", missing="skip", seed=SEED
+            *opened(log, features),
+            seed=SEED,
+            propensities=PropensityOptions(missing="skip"),
+            evaluation=EvaluationOptions(holdout_from="2026-03-09"),
         )
         assert any("Of the days from 2026-03-09 on" in told for told in some.warnings)
 
@@ -289,13 +305,18 @@ class TestFit:
     def test_what_cannot_be_asked_for(self, shop):
         log, features = shop
         with pytest.raises(DataError, match="no column 'timestamp'"):
-            fit_from_impressions(*opened(log, features), judge_last="7d")
-        with pytest.raises(ParameterError, match="for judging by time, not by queries"):
             fit_from_impressions(
-                *opened(stamped(log), features), judge_by="queries", judge_last="7d"
+                *opened(log, features), evaluation=EvaluationOptions(holdout_last="7d")
             )
-        with pytest.raises(ParameterError, match="judge_by is 'clicks'"):
-            fit_from_impressions(*opened(log, features), judge_by="clicks")
+        with pytest.raises(ParameterError, match="for an evaluation by time, not by queries"):
+            fit_from_impressions(
+                *opened(stamped(log), features),
+                evaluation=EvaluationOptions(holdout_by="queries", holdout_last="7d"),
+            )
+        with pytest.raises(ParameterError, match="holdout_by is 'clicks'"):
+            fit_from_impressions(
+                *opened(log, features), evaluation=EvaluationOptions(holdout_by="clicks")
+            )
 
 
 def test_the_interval_is_of_the_ranker_that_is_written(shop):
@@ -309,7 +330,7 @@ def test_the_interval_is_of_the_ranker_that_is_written(shop):
     narrow = replace(
         gain, relative_low=np.expm1(ends[1] - 0.01), relative_high=np.expm1(ends[1] + 0.01)
     )
-    found = _of_the_written(narrow)
+    found = _of_the_written(narrow, 0.2)
     assert np.log1p(found.relative_high) - ends[1] == pytest.approx(0.01 * np.sqrt(1.2))
     empty = replace(gain, relative_low=-1.5)
-    assert _of_the_written(empty) is empty
+    assert _of_the_written(empty, 0.2) is empty

@@ -33,7 +33,7 @@ def shop():
 
 def trained(names, march, features):
     """A ranker that knows some of the features, as fit would leave it."""
-    table = read_features(features, features=names)
+    table = read_features(features, include=names)
     weights = dict(zip(MAKE.FEATURES, MAKE.WANTED, strict=True)) | {"ctr": 1.0}
     ranker = CounterSampleRanker(steps=10, learning_rate=0.1, random_state=0, normalize=None)
     dataset = table.dataset
@@ -100,7 +100,7 @@ class TestCompare:
         assert "No verdict on a.json (+" in printed
         assert "a.json was trained on this very log, and by clicks that it has learned" in printed
         assert " is better than" not in printed
-        found = json.loads(run("estimate", "a.json", *log, "--json"))
+        found = json.loads(run("compare", "a.json", *log, "--json"))
         assert found["verdicts"] == {"a.json": "none"}
         assert [each["verdict"] for each in found["differences"]] == ["none"]
         assert "trained on this very log" in found["no_verdict"]["a.json"]
@@ -139,20 +139,20 @@ class TestCompare:
         ]
         parquet.write_table(pa.concat_tables(both), "march.parquet")
         log = ("--log", "march.parquet", *BY[2:], "--gamma", "1", "--json")
-        alone = json.loads(run("estimate", "a.json", *BY, "--gamma", "1", "--json"))
-        for asked in (["--judge-from", "2026-04-01"], ["--judge-last", "1d"]):
-            found = json.loads(run("estimate", "a.json", *log, *asked))
+        alone = json.loads(run("compare", "a.json", *BY, "--gamma", "1", "--json"))
+        for asked in (["--holdout-from", "2026-04-01"], ["--holdout-last", "1d"]):
+            found = json.loads(run("compare", "a.json", *log, *asked))
             assert found["estimates"] == alone["estimates"]
             assert any("trained on a log of this name" in told for told in found["warnings"])
-        told = run("estimate", "a.json", *log, "--judge-from", "tomorrow", fails=True)
+        told = run("compare", "a.json", *log, "--holdout-from", "tomorrow", fails=True)
         assert "tomorrow" in told
 
     def test_some_days_of_a_log_that_was_learned_from_tell_nothing(self, run, shop):
         march = shop[0]
         days = np.datetime64("2026-03-01") + 10 * np.arange(len(march)) // len(march)
         parquet.write_table(march.append_column("timestamp", pa.array(days)), "march.parquet")
-        log = ("--log", "march.parquet", *BY[2:], "--gamma", "1", "--judge-last", "3d", "--json")
-        found = json.loads(run("estimate", "a.json", *log))
+        log = ("--log", "march.parquet", *BY[2:], "--gamma", "1", "--holdout-last", "3d", "--json")
+        found = json.loads(run("compare", "a.json", *log))
         assert found["join"]["n_clicks"] < march["click"].to_numpy().sum()
         assert found["verdicts"] == {"a.json": "none"}
         assert "trained on this very log" in found["no_verdict"]["a.json"]
@@ -176,10 +176,13 @@ class TestCompare:
             (["logged"], "there is nothing to compare 'logged' with"),
             (["c.json"], "c.json: cannot be read: No such file"),
             (["features.parquet"], "features.parquet: not a ranker file"),
-            (["a.json", "--drop", "price"], "a.json: no feature 'price': the features are text_m"),
+            (
+                ["a.json", "--exclude", "price"],
+                "a.json: no feature 'price': the features are text_m",
+            ),
             (
                 ["a.json", "--estimator", "beta-ips"],
-                "one of auto, ips, snips, clipped, dr",
+                "--estimator is 'beta-ips', expected one of auto, ips, snips, clipped, dr",
             ),
             (["a.json", "--metric", "ndcg"], "metric is 'ndcg', expected dcg@k or precision@k"),
             (
@@ -196,7 +199,7 @@ class TestCompare:
 class TestEstimate:
     @pytest.mark.parametrize("estimator", ["ips", "snips", "clipped", "dr"])
     def test_by_any_estimator(self, run, estimator):
-        found = json.loads(run("estimate", "a.json", *BY, "--gamma", "1", "--estimator", estimator,
+        found = json.loads(run("compare", "a.json", *BY, "--gamma", "1", "--estimator", estimator,
                                "--metric", "dcg@5", "--json"))  # fmt: skip
         estimate = found["estimates"]["a.json"]
         assert (estimate["estimator"], estimate["metric"]) == (estimator, "dcg@5")
@@ -204,13 +207,13 @@ class TestEstimate:
         assert not found["is_joint"]  # nothing was estimated
 
     def test_summary(self, run):
-        printed = run("estimate", "a.json", *BY)
+        printed = run("compare", "a.json", *BY)
         assert "a.json is better than what was logged: +" in printed
         assert "over logged" in printed
 
 
 def test_an_unknown_log_is_one_sentence(run):
-    assert "nowhere.parquet" in run("estimate", "a.json", "--log", "nowhere.parquet", *BY[2:],
+    assert "nowhere.parquet" in run("compare", "a.json", "--log", "nowhere.parquet", *BY[2:],
                                     fails=True)  # fmt: skip
 
 
@@ -249,7 +252,7 @@ def test_items_that_were_never_shown_ask_for_a_model(shop):
 def test_a_dataset_without_the_features_is_named(shop):
     march, april, features = shop
     ranker = trained(RANKERS["a.json"], march, features)
-    data = read_features(features, drop=["reviews"])
+    data = read_features(features, exclude=["reviews"])
     with pytest.raises(CounterSampleError, match=r"mine: no feature 'reviews'"):
         compare_from_impressions(read_impressions(april), data, {"mine": ranker})
 

@@ -16,6 +16,7 @@ from countersample.clicks.impressions import PositionCounts
 from countersample.clicks.impressions.joining import Matched
 from countersample.fitting import chance, find_leaks, fit_from_impressions
 from countersample.fitting.leaks import Leak
+from countersample.options import EvaluationOptions
 
 
 def load_benchmark():
@@ -389,7 +390,10 @@ def test_the_gain_of_a_log_where_nothing_can_be_gained():
             assert not fit.is_better
             assert fit.leaks[0].sentence in fit.warnings
             accepted = fit_from_impressions(
-                impressions, table, propensities=PositionBias(1.0), accept_features=["click_rate"]
+                impressions,
+                table,
+                propensities=PositionBias(1.0),
+                evaluation=EvaluationOptions(accept_features=["click_rate"]),
             )
             assert accepted.is_better
 

@@ -449,7 +449,6 @@ def test_a_connection_of_the_user_is_left_as_it_was():
         ["log", "check", "log.csv"],
         ["fit", "log.csv", "--features", "items.csv", "--out", "ranker.json"],
         ["propensity", "log.csv"],
-        ["estimate", "logged", "--log", "log.csv", "--features", "items.csv"],
         ["compare", "logged", "--log", "log.csv", "--features", "items.csv"],
     ],
     ids=lambda command: command[0],

@@ -108,13 +108,13 @@ def test_a_group_file_beside_a_pipe(data, text, tmp_path, with_qid):
 
 def test_every_command_that_reads_labelled_data(data, text, tmp_path, run):
     simulate_clicks(data, data.features[:, 0], 500, rng=0).save("log.parquet")
-    run("train", text, "log.parquet", "-o", "ranker.json", "--no-judge")
+    run("train", text, "log.parquet", "-o", "ranker.json", "--no-evaluation")
     for words in (
         ("data", "info", "DATA", "--json"),
         ("evaluate", "ranker.json", "DATA", "--json"),
         ("simulate", "DATA", "-o", "clicks.parquet", "--clicks", "500", "--json"),
         ("rank", "ranker.json", "DATA", "-o", "scores.parquet", "--json"),
-        ("train", "DATA", "log.parquet", "-o", "again.json", "--no-judge", "--json"),
+        ("train", "DATA", "log.parquet", "-o", "again.json", "--no-evaluation", "--json"),
     ):
         expected = run(*(text if word == "DATA" else word for word in words))
         with named(text.read_bytes(), tmp_path, "pipe.txt") as path:

@@ -64,15 +64,15 @@ def test_by_context(run):
 
 
 def test_with_trust(run):
-    printed = run(*LOG, "--method", "trust", "--depth", 4, "-o", "looks.json")
+    printed = run(*LOG, "--propensity-method", "trust", "--depth", 4, "-o", "looks.json")
     assert printed.startswith("Estimated with trust bias.")
     assert "α" in printed
     assert isinstance(load_propensities("looks.json"), TrustPropensities)
 
 
 def test_by_features_down_to_a_depth(run):
-    found = json.loads(run(*LOG, "--method", "regression-em", "--features", "features.parquet",
-                           "--depth", 3, "--json"))  # fmt: skip
+    found = json.loads(run(*LOG, "--propensity-method", "regression-em", "--features",
+                           "features.parquet", "--depth", 3, "--json"))  # fmt: skip
     assert found["source"] == "estimated by regression-em"
     assert len(found["curve"]["value"]) == 3
 
@@ -80,10 +80,13 @@ def test_by_features_down_to_a_depth(run):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--method", "guess"], "method is 'guess', expected 'auto'"),
-        (["--method", "logged"], "method is 'logged', which estimates nothing"),
-        (["--method", "regression-em"], "regression-em needs the features of items: give them"),
-        (["--method", "trust", "--plot", "x.png"], "--plot draws examination alone"),
+        (["--propensity-method", "guess"], "--propensity-method is 'guess', expected one of auto"),
+        (["--propensity-method", "logged"], "method is 'logged', which estimates nothing"),
+        (
+            ["--propensity-method", "regression-em"],
+            "regression-em needs the features of items: give them",
+        ),
+        (["--propensity-method", "trust", "--plot", "x.png"], "--plot draws examination alone"),
         (["-o", "nowhere/x.json"], "the folder nowhere is not there"),
         (["--missing", "drop"], "missing is 'drop', expected one of error, skip"),
         (["--randomized", "nobody"], "nobody"),
@@ -97,7 +100,7 @@ def test_a_log_with_propensities_of_its_own(run, shop):
     log = shop[0].append_column("propensity", pa.array(np.full(len(shop[0]), 0.5)))
     parquet.write_table(log, "log.parquet")
     assert "the log has a column 'propensity', which fit takes as it is" in run(*LOG, fails=True)
-    assert "by all-pairs" in run(*LOG, "--method", "all-pairs")
+    assert "by all-pairs" in run(*LOG, "--propensity-method", "all-pairs")
 
 
 def test_a_log_in_which_nothing_moves(run):

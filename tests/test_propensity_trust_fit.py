@@ -14,6 +14,7 @@ from countersample.clicks.impressions import (
 )
 from countersample.errors import DataError
 from countersample.fitting import fit_from_impressions
+from countersample.options import PropensityOptions
 from countersample.propensity import TrustPropensities, load_propensities
 
 
@@ -44,7 +45,9 @@ def log(data):
 
 @pytest.fixture(scope="module")
 def fit(log, table):
-    return fit_from_impressions(read_impressions(log), table, method="trust")
+    return fit_from_impressions(
+        read_impressions(log), table, propensities=PropensityOptions(method="trust")
+    )
 
 
 def test_the_ranker_is_that_of_known_trust(fit, log, table, data, tmp_path):
@@ -59,7 +62,9 @@ def test_the_ranker_is_that_of_known_trust(fit, log, table, data, tmp_path):
     given = fit_from_impressions(
         read_impressions(log), table, propensities=load_propensities(tmp_path / "known.json")
     )
-    without = fit_from_impressions(read_impressions(log), table, method="all-pairs")
+    without = fit_from_impressions(
+        read_impressions(log), table, propensities=PropensityOptions(method="all-pairs")
+    )
     estimated, known, blind = (
         evaluate(each.ranker, data, "ndcg@5")["ndcg@5"] for each in (fit, given, without)
     )
@@ -82,7 +87,9 @@ def test_what_is_said(fit):
 
 def test_trust_that_is_not_there_is_told(data, table):
     plain = clicks(data, "position-based", noise=0.1)
-    found = fit_from_impressions(read_impressions(plain), table, method="trust")
+    found = fit_from_impressions(
+        read_impressions(plain), table, propensities=PropensityOptions(method="trust")
+    )
     seen = found.propensity_source.propensities
     assert any("No trust bias is seen" in text for text in found.warnings) != seen.has_trust_bias
     assert seen.p_value > 1e-4
@@ -91,7 +98,9 @@ def test_trust_that_is_not_there_is_told(data, table):
 def test_a_log_that_does_not_tell(data, table):
     one = simulate_impressions(data, data.features[:, 0], 3000, top=5, rng=SEED)
     with pytest.raises(DataError, match=r"fewer than 20 queries .*; or give what you know"):
-        fit_from_impressions(read_impressions(one), table, method="trust")
+        fit_from_impressions(
+            read_impressions(one), table, propensities=PropensityOptions(method="trust")
+        )
 
 
 def test_clicks_by_chance_are_worth_what_clicks_are(log, data):

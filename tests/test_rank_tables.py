@@ -8,16 +8,15 @@ import sys
 from itertools import pairwise
 
 import duckdb
+import invoking
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
-from typer.testing import CliRunner
 
 from countersample import CounterSampleRanker, RankingDataset, load_ranker
-from countersample.cli.app import app
 from countersample.clicks import ClickLog
 from countersample.clicks.impressions import formats, read_features
 from countersample.data.encoding import FeatureEncoder
@@ -94,7 +93,7 @@ def run(tmp_path, monkeypatch, ranker):
     ranker.save("ranker.json")
 
     def invoke(*arguments, fails=False):
-        found = CliRunner().invoke(app, ["rank", "ranker.json", *map(str, arguments)])
+        found = invoking.invoke("rank", "ranker.json", *arguments)
         assert (found.exit_code != 0) == fails, found.output
         return str(found.exception) if fails else found.stdout
 
@@ -223,7 +222,7 @@ def test_arguments_that_are_refused(run, table):
             "o.onnx",
         ): "scores are not written as .onnx, expected .parquet, .csv, .tsv or .jsonl",
         ("-o", "o.csv", "--fold", 1): "is a table: leave out --fold and --cache, of LETOR text",
-        ("-o", "o.csv", "--columns", "click=c"): "--columns has 'click', expected query_id=… and",
+        ("-o", "o.csv", "--columns", "clik=c"): "--columns has 'clik', expected query_id=… and",
         ("-o", "o.csv", "--columns", "item_id=no"): "no column 'no'",
         ("-o", "no/o.csv"): "the folder no is not there",
     }.items():

@@ -29,10 +29,10 @@ from countersample import (
     synthetic,
 )
 from countersample._extras import MissingExtraError
-from countersample.cli._models import MODELS
 from countersample.data.imputing import Imputer
 from countersample.data.normalize import METHODS as NORMALIZATIONS
 from countersample.errors import DataError, ParameterError
+from countersample.fitting.models import MODELS
 from countersample.rankers import OneQueryWarning, UnfittedRankerError
 from countersample.rankers._parameters import CHECKS
 from countersample.rankers.loading import KINDS, load_ranker, load_scorer

@@ -106,7 +106,7 @@ class TestCommands:
         save_letor(made, tmp_path / "data.txt")
         return tmp_path / "data.txt"
 
-    @pytest.mark.parametrize("more", [(), ("--impressions", "20")])
+    @pytest.mark.parametrize("more", [(), ("--sessions", "20")])
     def test_simulate_tells_and_carries_it(self, run, data, more):
         words = ("simulate", data, "-o", "log.parquet", "--clicks", "100", *more)
         assert "relevant from label 1 on" in run(*words)

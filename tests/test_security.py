@@ -175,6 +175,6 @@ def test_a_grid_names_no_code(setting, run, tmp_path):
     grid = (ROOT / "experiments" / "noise.toml").read_text()
     grid = grid.partition("\n[settings]")[0].partition("\n[scale")[0].partition("\n[[claims")[0]
     (tmp_path / "mine.toml").write_text(f'{grid}\n[settings]\n{setting} = "os.system"\n')
-    said = run("study", "run", "mine.toml", "--dry-run", fails=True)
+    said = run("reproduce", "mine.toml", "--dry-run", fails=True)
     assert "mine.toml:" in said
     assert "os.system" in said

@@ -59,21 +59,19 @@ COMMANDS = {
     "data info": "data info data.txt",
     "data convert": "data convert data.txt made.parquet",
     "simulate": "simulate data.txt -o made.parquet --clicks 300",
-    "inspect": "inspect clicks.parquet",
-    "train": "train data.txt clicks.parquet -o made.json --no-judge --learning-rate 0.1 --steps 50",
+    "log check of clicks": "log check clicks.parquet",
+    "train": "train data.txt clicks.parquet -o made.json --no-evaluation --steps 9",
     "evaluate": "evaluate ranker.json data.txt",
     "rank": "rank ranker.json data.txt -o made.txt",
     "export": "export ranker.json --to solr -o made.json",
     "log check": "log check raw.parquet",
     "log sample": "log sample raw.parquet --queries 5 -o made.parquet",
-    "log sample-size": "log sample-size raw.parquet --features data.txt",
     "propensity": "propensity raw.parquet -o made.json",
     "fit": "fit raw.parquet --features data.txt -o made.json",
-    "estimate": "estimate ranker.json --log raw.parquet --features data.txt",
     "compare": "compare ranker.json ranker.json --log raw.parquet --features data.txt",
     "demo": "demo --out made",
     "reproduce": "reproduce optimizers --scale smoke --out made",
-    "study list": "study list",
+    "reproduce --list": "reproduce --list",
 }
 WRITE = ("data make", "data convert", "simulate", "train", "rank", "log sample")
 
@@ -115,7 +113,7 @@ def check(folder, command, number, event, said):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_while_modules_are_imported(folder, command):
-    check(folder, command, signal.SIGINT, "typer", "interrupted")
+    check(folder, command, signal.SIGINT, "cyclopts", "interrupted")
 
 
 @pytest.mark.parametrize("command", ["simulate", "fit", "evaluate", "demo"])
@@ -143,7 +141,7 @@ def test_in_compiled_code_that_would_take_long(folder, number, said):
 
 def test_what_is_ignored_stays_so(folder):
     """As nohup and a script's jobs in the background have it."""
-    done = run(folder, "inspect", signal.SIGHUP, "numpy", signal.SIG_IGN)
+    done = run(folder, "log check", signal.SIGHUP, "numpy", signal.SIG_IGN)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -159,7 +157,7 @@ def test_at_the_end_it_is_too_late():
 
 
 def test_next_to_nothing_comes_before_signals_are_watched_for():
-    """Neither typer nor typing: milliseconds after the first line of the package."""
+    """Neither cyclopts nor typing: milliseconds after the first line of the package."""
     code = (
         "import sys, signal\n"
         "before = set(sys.modules)\n"
@@ -168,7 +166,7 @@ def test_next_to_nothing_comes_before_signals_are_watched_for():
     )
     done = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n"
                            + code], capture_output=True, text=True, check=True)  # fmt: skip
-    heavy = {"typing", "typer", "re", "pathlib", "numpy", "countersample.cli.app"}
+    heavy = {"typing", "cyclopts", "re", "pathlib", "numpy", "countersample.cli.app"}
     assert not heavy & set(eval(done.stdout))  # noqa: S307 (our own list)
 
 

@@ -69,7 +69,7 @@ def test_what_is_written_does_not_land_in_a_closed_stream(log):
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_every_encoding_shows_something_readable(log, encoding):
-    done = through_shell(f"inspect {log}", log, "", PYTHONIOENCODING=encoding)
+    done = through_shell(f"log check {log}", log, "", PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (0, b"")
     shown = done.stdout.decode(encoding)
     squared = "^2" if encoding == "ascii" else "²"

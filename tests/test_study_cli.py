@@ -102,7 +102,7 @@ class TestReproduce:
     def test_is_of_all_studies_unless_some_are_named(self, run):
         from countersample.study.experiment import left_out, plan
 
-        listed = [study["name"] for study in json.loads(run("study", "list", "--json"))]
+        listed = [study["name"] for study in json.loads(run("reproduce", "--list", "--json"))]
         listed = [name for name in listed if name not in left_out("smoke")]
         words = ("--scale", "smoke", "--data", "tiny", "--set", "seeds=1", "--dry-run", "--json")
         found = json.loads(run("reproduce", *words))
@@ -130,7 +130,7 @@ class TestOwnGrid:
         return {path: path.stat().st_mtime_ns for path in results}
 
     def test_runs_like_the_package_s_own(self, run, tmp_path):
-        printed = run("study", "run", "mine.toml", "--workers", 2)
+        printed = run("reproduce", "mine.toml", "--workers", 2)
         assert "Wrong beliefs: average regret ×100" in printed
         assert "By query has lower regret." in printed
         assert re.search(
@@ -139,36 +139,36 @@ class TestOwnGrid:
         )
         assert printed.endswith("Results are in mine/report.html\n")
         work = self.written(tmp_path)
-        found = json.loads(run("study", "run", "mine.toml", "--json"))
+        found = json.loads(run("reproduce", "mine.toml", "--json"))
         assert self.written(tmp_path) == work  # a second call does nothing but write up
         assert found["verdicts"][0]["study"] == "mine"
         assert (tmp_path / "mine" / "results.parquet").exists()
 
     def test_dry_run_leaves_nothing(self, run, tmp_path):
-        printed = run("study", "run", "mine.toml", "--dry-run")
+        printed = run("reproduce", "mine.toml", "--dry-run")
         assert re.search(r"run +0 +18", printed)  # 3 methods × 2 values × 3 seeds
         assert re.search(r"\d+ jobs, about \d+ s on \d+ cores?", printed)
-        found = json.loads(run("study", "run", "mine.toml", "--dry-run", "--json", "--workers", 2))
+        found = json.loads(run("reproduce", "mine.toml", "--dry-run", "--json", "--workers", 2))
         assert found["stages"]["run"] == {"done": 0, "total": 18, "stale": 0}
         assert found["seconds"] > 0
         assert found["workers"] == 2
         assert not (tmp_path / "mine").exists()
-        printed = run("study", "run", "mine.toml", "--dry-run", "--set", "seeds=2")
+        printed = run("reproduce", "mine.toml", "--dry-run", "--set", "seeds=2")
         assert re.search(r"run +0 +12", printed)
 
     def test_grows(self, run, tmp_path):
         """A second grid into the same folder: the report and the results are of both."""
-        run("study", "run", "mine.toml", "--out", "all", "--set", "seeds=1")
+        run("reproduce", "mine.toml", "--out", "all", "--set", "seeds=1")
         grid = GRID.replace("trained_gamma = [0.5, 1.0]", "clip = [0.0, 0.1]")
         (tmp_path / "second.toml").write_text(grid.replace("Wrong beliefs", "Clipped"))
         found = json.loads(
-            run("study", "run", "second.toml", "--out", "all", "--set", "seeds=1", "--json")
+            run("reproduce", "second.toml", "--out", "all", "--set", "seeds=1", "--json")
         )
         assert {verdict["study"] for verdict in found["verdicts"]} == {"mine", "second"}
         table = parquet.read_table(tmp_path / "all" / "results.parquet")
         assert set(table["study"].to_pylist()) == {"mine", "second"}
         page = (tmp_path / "all" / "report.html").read_text(encoding="utf-8")
-        assert all(text in page for text in ("Wrong beliefs", "Clipped", "study run second.toml"))
+        assert all(text in page for text in ("Wrong beliefs", "Clipped", "reproduce second.toml"))
         done = json.loads(run("study", "status", "all", "--json"))
         assert done["studies"] == ["mine", "second"]
         assert (done["missing"], done["stale"]) == (0, 0)
@@ -177,7 +177,7 @@ class TestOwnGrid:
         """Ctrl-C in the middle: one sentence, exit code 130, and the rest is done later."""
         grid = GRID.replace("seeds = 3", "seeds = 40").replace("600", "20000")
         (tmp_path / "long.toml").write_text(grid)
-        words = [sys.executable, "-m", "countersample", "study", "run", "long.toml"]
+        words = [sys.executable, "-m", "countersample", "reproduce", "long.toml"]
         process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, encoding="utf-8")
         runs = tmp_path / "long" / "work" / "run"
         give_up = time.monotonic() + 300
@@ -186,14 +186,14 @@ class TestOwnGrid:
             assert time.monotonic() < give_up
             time.sleep(0.05)
         assert "a run is at work" in run("study", "status", "long")
-        assert "another run is at work" in run("study", "run", "long.toml", fails=True)
+        assert "another run is at work" in run("reproduce", "long.toml", fails=True)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=300)
         assert process.returncode == 130, told
         stopped = told.splitlines()[-1]
         assert re.fullmatch(
             r"Stopped: \d+ of \d+ jobs are done and kept\. "
-            r"To go on: countersample study run long\.toml",
+            r"To go on: countersample reproduce long\.toml",
             stopped,
         )
         found = json.loads(run("study", "status", "long", "--json"))
@@ -213,7 +213,7 @@ class TestBadInput:
             (["reproduce", "--set", "gama=1"], "no setting 'gama' (did you mean gamma?)"),
             (["reproduce", "--set", "gamma"], "expected name=value"),
             (["reproduce", "--set", "optimizer=lion"], "optimizer is 'lion'"),
-            (["study", "run", "no.toml"], "no.toml: cannot be read"),
+            (["reproduce", "no.toml"], "no.toml: cannot be read"),
             (["study", "status", "."], "has no study.json"),
         ],
     )
@@ -224,17 +224,17 @@ class TestBadInput:
     def test_a_bad_grid_has_file_and_line(self, run, tmp_path):
         (tmp_path / "bad.toml").write_text(GRID.replace("seeds = 3", "seeds = 0"))
         assert "bad.toml:15: seeds is 0, expected a whole number of at least 1" in run(
-            "study", "run", "bad.toml", fails=True
+            "reproduce", "bad.toml", fails=True
         )
 
     @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
     def test_a_read_only_folder(self, run, tmp_path):
         (tmp_path / "out").mkdir(mode=0o500)
-        assert "cannot be" in run("study", "run", "mine.toml", "--out", "out/x", fails=True)
+        assert "cannot be" in run("reproduce", "mine.toml", "--out", "out/x", fails=True)
 
     def test_a_folder_below_a_file(self, run, tmp_path):
         (tmp_path / "file").write_text("")
-        assert "cannot be made" in run("study", "run", "mine.toml", "--out", "file/x", fails=True)
+        assert "cannot be made" in run("reproduce", "mine.toml", "--out", "file/x", fails=True)
 
     @pytest.mark.skipif(not shutil.which("mount") or os.geteuid() != 0, reason="needs root")
     def test_a_full_disk(self, run, tmp_path):
@@ -246,16 +246,16 @@ class TestBadInput:
         if mounted.returncode:
             pytest.skip("this machine mounts nothing")
         try:
-            said = run("study", "run", "mine.toml", "--out", "disk/out", fails=True)
+            said = run("reproduce", "mine.toml", "--out", "disk/out", fails=True)
             assert "No space left on device" in said
         finally:
             subprocess.run([shutil.which("umount"), "--lazy", tmp_path / "disk"], check=True)
 
 
 def test_list(run):
-    printed = run("study", "list")
+    printed = run("reproduce", "--list")
     assert re.search(r"^position-bias +Severity of position bias +Table 5", printed, re.MULTILINE)
-    listed = [each["name"] for each in json.loads(run("study", "list", "--json"))]
+    listed = [each["name"] for each in json.loads(run("reproduce", "--list", "--json"))]
     assert sorted(listed) == sorted(grids.names())
 
 
@@ -285,14 +285,14 @@ def test_verdicts_tables_and_figures_of_rows_are_those_of_the_run(smoke, run, tm
     folder, _ = smoke
     path = folder / "results.parquet"
     of_run = json.loads((folder.parent / "run.json").read_text("utf-8"))
-    found = json.loads(run("study", "judge", path, "--json"))
+    found = json.loads(run("study", "claims", path, "--json"))
     assert found["verdicts"] == [v for v in of_run["verdicts"] if v["study"] in OF_REGRET]
     assert len(found["verdicts"]) > 10
     assert found["left_out"] == []
     tables = {table["name"]: table for table in found["tables"]}
     for table in of_run["tables"]:
         assert tables.get(table["name"], table) == table
-    printed = run("study", "judge", path, "--out", tmp_path / "again")
+    printed = run("study", "claims", path, "--out", tmp_path / "again")
     assert printed.splitlines()[-1] == f"Tables and figures are in {tmp_path / 'again'}"
     for each in ("optimizers.csv", "optimizers-log.csv", "clicks-regret.csv", "clicks-lead.csv"):
         again = (tmp_path / "again" / "figures" / each).read_bytes()
@@ -303,10 +303,10 @@ def test_verdicts_tables_and_figures_of_rows_are_those_of_the_run(smoke, run, tm
 
 
 def test_verdicts_are_printed_with_what_is_left_out(run):
-    printed = run("study", "judge", PUBLISHED, "--data", "istella-like")
+    printed = run("study", "claims", PUBLISHED, "--data", "istella-like")
     assert "CONFIRMED (optimizers, istella-like): CounterSample has lower regret" in printed
     assert "yahoo-like" not in printed
-    told = run("study", "judge", PUBLISHED, "--data", "yahoo-like", told=True)
+    told = run("study", "claims", PUBLISHED, "--data", "yahoo-like", told=True)
     assert "ends is left out: it is no study of the package" in told
 
 

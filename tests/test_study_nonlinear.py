@@ -35,7 +35,7 @@ class TestWithoutTorch:
         assert found["studies"] == [name for name in grids.names() if name != "nonlinear"]
 
     def test_it_can_be_listed(self, run):
-        assert "nonlinear" in run("study", "list")
+        assert "nonlinear" in run("reproduce", "--list")
 
     def test_a_setting_that_asks_for_networks_is_refused(self, tmp_path):
         (tmp_path / "mine.toml").write_text(GRID)

@@ -14,7 +14,7 @@ import os, sys
 n_threads = int(sys.argv.pop())  # pages show the command
 os.sched_getaffinity = lambda _: set(range(n_threads))
 os.cpu_count = lambda: n_threads
-from countersample.cli.app import app
+from countersample.cli.app import main
 from countersample.data import _letor_reader
 _letor_reader.BLOCK = 5_000
 import duckdb
@@ -24,7 +24,7 @@ duckdb.connect = lambda *a, config=None, **k: connect(
 
 for command in sys.stdin.read().splitlines():
     print(">", command)
-    app(command.split(), standalone_mode=False)
+    main(command.split())
 """
 COMMANDS = """\
 data make tiny data.txt --queries 60
@@ -33,10 +33,10 @@ data convert data.txt data.parquet
 data convert data.txt folder
 data convert data.txt codes --bits 8
 simulate data.txt -o clicks.parquet --clicks 400
-simulate data.txt -o raw.parquet --impressions 1000 --shuffle 10
-inspect clicks.parquet
+simulate data.txt -o raw.parquet --sessions 1000 --shuffle 10
+log check clicks.parquet
 train data.txt clicks.parquet -o ranker.json
-train data.txt clicks.parquet -o net.json --model neural --no-judge
+train data.txt clicks.parquet -o net.json --model neural --no-evaluation
 evaluate ranker.json data.txt
 rank net.json data.txt -o scores.txt
 rank ranker.json data.txt -o scores.parquet
@@ -44,7 +44,6 @@ log check raw.parquet
 log sample raw.parquet --queries 20 -o sample.parquet
 propensity raw.parquet -o propensities.json
 fit raw.parquet --features data.txt -o fitted.json
-estimate ranker.json --log raw.parquet --features data.txt
 compare ranker.json fitted.json --log raw.parquet --features data.txt
 """
 

@@ -1,4 +1,4 @@
-"""``fit --from`` and ``train --from``: a ranker of yesterday, and clicks of today."""
+"""``fit --warm-start`` and ``train --warm-start``: a ranker of yesterday, and clicks of today."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from countersample.rankers import load_ranker
 
 FEATURES = ("--features", "features.parquet")
 TODAY = ("fit", "today.parquet", *FEATURES, "--gamma", "1", "-o", "today.json")
-FROM = ("--from", "yesterday.json")
+FROM = ("--warm-start", "yesterday.json")
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +66,19 @@ def test_days_that_it_knows_are_told(run):
 
 def test_what_cannot_go_on(run, days):
     assert re.search(
-        "--model is 'neural' where the ranker of --from is 'linear', expected the same",
+        "model is 'neural', expected 'linear' as the ranker of the warm start",
         run(*TODAY, *FROM, "--model", "neural", fails=True),
     )
-    assert "missing.json: cannot be read" in run(*TODAY, "--from", "missing.json", fails=True)
+    assert "missing.json: cannot be read" in run(*TODAY, "--warm-start", "missing.json", fails=True)
     (days / "bad.json").write_text("{}")
-    line = run(*TODAY, "--from", "bad.json", fails=True)
+    line = run(*TODAY, "--warm-start", "bad.json", fails=True)
     assert "bad.json: not a ranker file" in line
 
 
 @pytest.mark.usefixtures("days")
 @pytest.mark.filterwarnings("default:the ranker to go on from")
 def test_a_lost_feature_is_told(run):
-    told = run(*TODAY, *FROM, "--drop", "price", told=True)
+    told = run(*TODAY, *FROM, "--exclude", "price", told=True)
     assert told.count("goes on without them: price") == 1
     assert load_ranker("today.json").n_features_in_ == 4
 
@@ -88,13 +88,13 @@ def test_train(run, tmp_path):
     save_letor(dataset, tmp_path / "data.txt")
     run("simulate", "data.txt", "-o", "clicks.parquet", "--clicks", "2000")
     make_ranker("linear").fit_log(dataset, log).save("before.json")
-    given = ("train", "data.txt", "clicks.parquet", "-o", "after.json", "--no-judge")
-    figures = json.loads(run(*given, "--from", "before.json", "--json"))
+    given = ("train", "data.txt", "clicks.parquet", "-o", "after.json", "--no-evaluation")
+    figures = json.loads(run(*given, "--warm-start", "before.json", "--json"))
     assert figures["model"] == "linear"
     assert figures["steps"] == 100  # its settings stay
     assert load_ranker("after.json").provenance_["previous"]["updates"] == 1
-    figures = json.loads(run(*given, "--from", "before.json", "--steps", "50", "--json"))
+    figures = json.loads(run(*given, "--warm-start", "before.json", "--steps", "50", "--json"))
     assert figures["steps"] == 50
     assert "normalize is 'standard' where" in run(
-        *given, "--from", "before.json", "--normalize", "standard", fails=True, leaves=()
+        *given, "--warm-start", "before.json", "--normalize", "standard", fails=True, leaves=()
     )

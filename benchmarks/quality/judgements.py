@@ -25,6 +25,7 @@ from countersample.fitting.judgements import LEAST_EXPOSURE
 from countersample.fitting.propensity_source import PropensitySource
 from countersample.fitting.relevance import relevance_of_pairs
 from countersample.fitting.setting_up import propensities_of
+from countersample.options import CONFIDENCE, PropensityOptions
 
 THETA = 1 / np.arange(1, 9)
 N_QUERIES = 60
@@ -50,9 +51,7 @@ def make_log(rng, sessions):
 
 def sources(log, rng):
     """Return the counts of a log, and what propensities may be taken for it, by name."""
-    check, found = propensities_of(
-        log, None, method="all-pairs", randomized=None, depth=None, missing="error", rng=rng
-    )
+    check, found = propensities_of(log, None, PropensityOptions(method="all-pairs"), rng=rng)
     return check.counts, {
         "known": PropensitySource(PositionBias(1.0), "given"),
         "estimated": found,
@@ -62,7 +61,7 @@ def sources(log, rng):
 
 def held(counts, relevance, source):
     """Return which intervals hold the truth, and how wide they are."""
-    found, _ = relevance_of_pairs(counts, source, confidence=0.95)
+    found, _ = relevance_of_pairs(counts, source, confidence=CONFIDENCE)
     first = counts.pair_starts[:-1]
     truth = relevance[counts.query[first], counts.item[first]]
     kept = found.exposure >= LEAST_EXPOSURE

@@ -32,6 +32,7 @@ from countersample.clicks import PositionBased, simulate_impressions
 from countersample.clicks.impressions import FeatureTable, read_impressions
 from countersample.clicks.models import Steps
 from countersample.fitting import fit_from_impressions
+from countersample.options import EvaluationOptions, PropensityOptions
 
 SHARES = {"old": 0.9, "new": 0.1}
 BIAS = PositionBias(gamma=1.0)
@@ -40,7 +41,7 @@ N_FEATURES = 10
 WAYS = {
     "estimated": {},
     "known": {"propensities": BIAS},
-    "position-only": {"exposure": "position-only"},
+    "position-only": {"propensities": PropensityOptions(exposure="position-only")},
 }
 SIZES = ("queries", "items", "shown", "sessions")
 
@@ -109,7 +110,13 @@ def run(sizes, seed, index, ways):
         begin = time.perf_counter()
         try:
             with read_impressions(table) as log:
-                found = fit_from_impressions(log, features, metric=METRIC, seed=index, **WAYS[way])
+                found = fit_from_impressions(
+                    log,
+                    features,
+                    seed=index,
+                    **WAYS[way],
+                    evaluation=EvaluationOptions(metric=METRIC),
+                )
         except CounterSampleError as error:
             row["ways"][way] = {"error": str(error)}
             continue

@@ -9,6 +9,8 @@ From a log to a ranker
 `read_impressions`      a raw log of what was shown where, and clicked (`read_features` beside it)
 `propensity`            examination probabilities, estimated from such a log
 `fit_from_impressions`  all the way: a ranker of any kind, and the gain to expect
+`options`               how it is done: `LogOptions`, `FeatureOptions`, `PropensityOptions`,
+                        `EvaluationOptions`, `RankerOptions`
 `CounterSampleRanker`   the linear ranker, a scikit-learn estimator
 `NeuralRanker`          the same with a network (`countersample.torch`)
 `GBDTRanker`            the same with boosted trees (`countersample.gbdt`)
@@ -68,6 +70,13 @@ if TYPE_CHECKING:
     from countersample.evaluation import estimate, estimate_gain, evaluate, learning_curve
     from countersample.fitting import fit_from_impressions
     from countersample.gbdt import GBDTRanker
+    from countersample.options import (
+        EvaluationOptions,
+        FeatureOptions,
+        LogOptions,
+        PropensityOptions,
+        RankerOptions,
+    )
     from countersample.plans import AliasTable
     from countersample.rankers import CounterSampleRanker, UnfittedRankerError, load_ranker
     from countersample.torch import NeuralRanker
@@ -88,6 +97,13 @@ _NAMES = {  # by the module that has them
     "evaluation": ("estimate", "estimate_gain", "evaluate", "learning_curve"),
     "fitting": ("fit_from_impressions",),
     "gbdt": ("GBDTRanker",),
+    "options": (
+        "EvaluationOptions",
+        "FeatureOptions",
+        "LogOptions",
+        "PropensityOptions",
+        "RankerOptions",
+    ),
     "plans": ("AliasTable",),
     "rankers": ("CounterSampleRanker", "UnfittedRankerError", "load_ranker"),
     "torch": ("NeuralRanker",),
@@ -103,10 +119,15 @@ __all__ = [
     "CounterSampleRanker",
     "DataError",
     "DivergedError",
+    "EvaluationOptions",
+    "FeatureOptions",
     "GBDTRanker",
+    "LogOptions",
     "NeuralRanker",
     "ParameterError",
     "PositionBias",
+    "PropensityOptions",
+    "RankerOptions",
     "RankingDataset",
     "TrainingOptions",
     "TrainingResult",

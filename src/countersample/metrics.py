@@ -57,6 +57,7 @@ import numpy as np
 
 from countersample._ranked import RankedLists, ratio
 from countersample.errors import ParameterError
+from countersample.options import TIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +87,7 @@ def dcg(
     *,
     gain: str = "exponential",
     discount: str = "log2",
-    ties: str = "file",
+    ties: str = TIES,
     no_relevant: str = "zero",
 ) -> Floats:
     """DCG@k = Σ_{r≤k} discount(r) · gain(label at rank r).
@@ -119,7 +120,7 @@ def ndcg(
     *,
     gain: str = "exponential",
     discount: str = "log2",
-    ties: str = "file",
+    ties: str = TIES,
     no_relevant: str = "zero",
 ) -> Floats:
     """nDCG@k = DCG@k / (DCG@k of the items ranked by label).
@@ -148,7 +149,7 @@ def arp(
     offsets: ArrayLike,
     k: None = None,
     *,
-    ties: str = "file",
+    ties: str = TIES,
     no_relevant: str = "skip",
 ) -> Floats:
     """ARP = Σ_r r · (label at rank r) / Σ labels; smaller is better.
@@ -185,7 +186,7 @@ def precision(
     k: int | None = None,
     *,
     relevant: float = 1,
-    ties: str = "file",
+    ties: str = TIES,
     no_relevant: str = "zero",
 ) -> Floats:
     """P@k = (number of relevant items at ranks 1..k) / k.
@@ -214,7 +215,7 @@ def average_precision(
     k: int | None = None,
     *,
     relevant: float = 1,
-    ties: str = "file",
+    ties: str = TIES,
     no_relevant: str = "zero",
 ) -> Floats:
     """AP@k = (1/R) · Σ_{r≤k, item at r relevant} P@r, with R all relevant items of the query.
@@ -243,7 +244,7 @@ def mrr(
     k: int | None = None,
     *,
     relevant: float = 1,
-    ties: str = "file",
+    ties: str = TIES,
     no_relevant: str = "zero",
 ) -> Floats:
     """RR@k = 1 / (rank of the first relevant item), or 0 if that rank is beyond k.
@@ -271,7 +272,7 @@ def err(
     k: int | None = None,
     *,
     max_label: float | None = None,
-    ties: str = "file",
+    ties: str = TIES,
     no_relevant: str = "zero",
 ) -> Floats:
     """ERR@k = Σ_{r≤k} (1/r) · p_r · Π_{i<r} (1 − p_i), where p = (2^label − 1) / 2^max_label.

@@ -14,7 +14,7 @@ def main() -> None:
     _streams.open_closed()
     from countersample.cli import _signals
 
-    with _signals.watching():  # before typer is imported, and what the command needs
+    with _signals.watching():  # before cyclopts is imported, and what the command needs
         _streams.show_every_character()
         code = _run()
     raise SystemExit(code)
@@ -55,30 +55,31 @@ def _run() -> int | str | None:
     return code
 
 
-def _command() -> int | str | None:
-    """Run the command; the one that logs JSON lines prints nothing else, whatever goes wrong."""
+def _command() -> int:
+    """Run the command; with JSON log lines, a bug becomes such a line, too."""
     import sys
 
-    from countersample.cli import _job_log
-    from countersample.cli.app import app
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:  # at once: cyclopts takes longer to import than to run
+        from countersample._version import __version__
 
-    if not _job_log.asks_for_json(sys.argv[1:]):
-        app()
+        print(f"countersample {__version__}")  # noqa: T201 (this is the command's output)
         return 0
+    from countersample.cli import _job_log
+    from countersample.cli.app import main as run
     from countersample.errors import CounterSampleError
 
-    _job_log.configure("json", None)  # as long as nothing else is known
+    if _job_log.asks_for_json(arguments):
+        _job_log.configure("json", None)  # until the options are parsed
     try:
-        code: int | None = app(standalone_mode=False)
+        return run(arguments)
     except (CounterSampleError, MemoryError, OSError):
         raise
-    except Exception as error:  # noqa: BLE001 (whatever it is, as a JSON line)
-        if not hasattr(error, "format_message"):  # as errors of the command line have it
-            _job_log.logger.exception("this is a bug in countersample")
-            return 1
-        _job_log.tell(" ".join(error.format_message().split()), level="error")
-        return int(error.exit_code)  # type: ignore[attr-defined] # they have both
-    return code or 0
+    except Exception:
+        if not _job_log.is_json():
+            raise
+        _job_log.logger.exception("this is a bug in countersample")
+        return 1
 
 
 def _warn(

@@ -6,14 +6,13 @@ import json
 import logging
 import math
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from countersample import _progress
 from countersample._logging import get_logger
 from countersample.cli import _signals, _streams
 
-FORMATS = ("text", "json")
-LEVELS = ("debug", "info", "warning", "error")
 _KNOWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 logger = get_logger("countersample.cli")
@@ -79,19 +78,13 @@ def is_json() -> bool:
 
 
 def asks_for_json(arguments: list[str]) -> bool:
-    """Tell from arguments that may be wrong whether standard error is to have JSON lines.
+    """Return whether standard error is to have JSON lines, from arguments that may be wrong.
 
     >>> asks_for_json(["--log-format", "json", "fit"]), asks_for_json(["fit", "--log-format=json"])
-    (True, False)
+    (True, True)
     """
-    for index, each in enumerate(arguments):
-        if not each.startswith("-"):
-            before = arguments[index - 1 : index]
-            if before not in (["--log-format"], ["--log-level"]):
-                return False
-        if each == "--log-format=json" or arguments[index : index + 2] == ["--log-format", "json"]:
-            return True
-    return False
+    is_next = ("--log-format", "json") in pairwise(arguments)
+    return is_next or "--log-format=json" in arguments
 
 
 def tell(text: str, *, level: str) -> None:

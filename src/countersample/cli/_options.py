@@ -1,297 +1,145 @@
-"""Options that several commands have."""
+"""How the command line shows the option classes of `countersample.options`.
+
+Cyclopts generates the options of a command from the fields of these classes: names, types, choices,
+defaults and help texts. This module adds what is particular to a command line: the groups of the
+help page, names that are longer than in Python, and lists and pairs that are written with commas.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-import typer
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+
+from countersample.errors import ParameterError
+from countersample.options import (
+    EvaluationOptions,
+    FeatureOptions,
+    LogOptions,
+    PropensityOptions,
+    RankerOptions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cyclopts import Token
 
 NOT_BETTER, WORSE = 3, 4  # exit codes of --fail-unless-better
 DRIFT = 3  # the exit code of log check --against
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
-Fold = Annotated[
-    int | None,
-    typer.Option(min=1, help="The fold of a folder with Fold1 … or S1 …; by default the first."),
-]
-
-Cache = Annotated[
-    Path | None,
-    typer.Option(help="Keep LETOR text in binary form in this folder, and open that next time."),
-]
-Bits = Annotated[
-    str | None,
-    typer.Option(help="Features in 8 or 16 bits, or auto: the fewest that lose little."),
-]
-Safety = Annotated[
-    float | None,
-    typer.Option(
-        help="The confidence with which held-out clicks have to show a ranker better than what was "
-        "logged before it takes its place: 0.95 by default, 0 for none."
-    ),
-]
-Impute = Annotated[
-    str | None,
-    typer.Option(
-        help="What missing features become, but for trees, which take them as they are: "
-        "median-indicator (the default), median, zero, or error to refuse them."
-    ),
-]
-
-Transform = Annotated[
-    str | None,
-    typer.Option(
-        help="What is done to features before they are scaled: log, root or quantile, or auto: "
-        "held-out clicks choose, at about four times the work. Not of trees."
-    ),
-]
-
-# of commands that read a raw log
-Columns = Annotated[
-    str | None,
-    typer.Option(help="The log's own names of columns: query_id=q,item_id=doc,position=rank."),
-]
-Reader = Annotated[
-    str | None,
-    typer.Option(
-        help="Whose log it is: ubi, metarank, baidu-ultr, yandex, open-bandit or expedia."
-    ),
-]
-Context = Annotated[
-    str | None,
-    typer.Option(help="The log's own columns that say where a row was shown: device,layout."),
-]
-Values = Annotated[
-    str | None,
-    typer.Option(help="What events are worth, in a log with a column 'event': click=1,cart=3."),
-]
-JoinQueries = Annotated[
-    bool,
-    typer.Option("--join-queries", help="Take queries that differ in case and blanks for one."),
-]
-PositionsFrom = Annotated[int, typer.Option(help="The number of the first position: 1 or 0.")]
-Suspicious = Annotated[
-    str,
-    typer.Option(
-        help="keep or drop sessions that click everything, clients with very many, and repeated "
-        "rows."
-    ),
-]
-Engine = Annotated[str | None, typer.Option(help="duckdb (the default) or spark.")]
-Randomized = Annotated[
-    str | None, typer.Option(help="The policy whose rankings were shuffled at random.")
-]
-Master = Annotated[str | None, typer.Option(help="The Spark master: spark://host:7077.")]
-MemoryLimit = Annotated[
-    str | None, typer.Option(help="How much memory DuckDB may take, such as 2GB.")
-]
-TempDir = Annotated[
-    Path | None, typer.Option(help="Where DuckDB puts what does not fit in memory.")
-]
+LOG, FEATURES, BIAS, EVALUATION, RANKER, OUTPUT = (
+    Group(name, sort_key=place)
+    for place, name in enumerate(
+        ("The log", "Features", "Position bias", "Evaluation", "The ranker", "Output"), start=1
+    )
+)
+_GROUPS: dict[type, Group] = {
+    LogOptions: LOG,
+    FeatureOptions: FEATURES,
+    PropensityOptions: BIAS,
+    EvaluationOptions: EVALUATION,
+    RankerOptions: RANKER,
+}
+_NAMES = {  # options whose name needs more context than the field of a class does
+    (LogOptions, "features"): "--log-features",
+    (FeatureOptions, "items"): "--item-features",
+    (FeatureOptions, "queries"): "--query-features",
+    (PropensityOptions, "method"): "--propensity-method",
+    (PropensityOptions, "file"): "--propensities",
+}
+_HIDDEN = {(FeatureOptions, "query"), (FeatureOptions, "item"), (PropensityOptions, "known")}
 
 
-# of commands that read features
-FeatureColumns = Annotated[
-    str | None,
-    typer.Option(help="The features to use, by name: price,sales (of LETOR text by number)."),
-]
-Drop = Annotated[
-    str | None, typer.Option(help="The features to leave out, by name: title,ctr (or by number).")
-]
+def _split(tokens: Sequence[Token]) -> list[str]:
+    return [part.strip() for token in tokens for part in token.value.split(",") if part.strip()]
 
 
-Categorical = Annotated[
-    str | None,
-    typer.Option(
-        help="Columns of text or integers that become indicators, one for each of up to 200 "
-        "values: brand,country. Other text does where it has few values."
-    ),
-]
-OtherColumns = Annotated[
-    str,
-    typer.Option(
-        help="leave-out or refuse: what to do with ids, free text and lists among the features."
-    ),
-]
-AgeAt = Annotated[
-    str | None,
-    typer.Option(
-        help="The day that ages of dates are counted from, such as 2026-03-31; by default the "
-        "latest of each column."
-    ),
-]
-ItemFeatures = Annotated[
-    Path | None, typer.Option(help="Features of items whatever the query, by item_id.")
-]
-LogFeatures = Annotated[
-    str | None,
-    typer.Option(
-        help="The log's own columns that are features of what was shown, as their mean over the "
-        "impressions of a query and item: price,stock."
-    ),
-]
-QueryFeatures = Annotated[
-    Path | None, typer.Option(help="Features of queries whatever the item, by query_id.")
-]
+def parse_names(_type: Any, tokens: Sequence[Token]) -> tuple[str, ...]:  # noqa: ANN401
+    """Read ``device,layout``."""
+    return tuple(_split(tokens))
 
 
-Features = Annotated[
-    Path | None,
-    typer.Option(
-        help="The features of items, by query_id and item_id: Parquet, CSV, TSV, LETOR text."
-    ),
-]
-
-# of commands that weigh clicks
-PropensityMethod = Annotated[
-    str,
-    typer.Option(
-        help="auto, logged, randomized, swaps, pivot, adjacent-chain, all-pairs, em, "
-        "regression-em or trust."
-    ),
-]
-Depth = Annotated[int | None, typer.Option(help="The last position to estimate a propensity of.")]
-Gamma = Annotated[
-    float | None,
-    typer.Option(
-        help="Estimate nothing: a position is examined with probability (1/position)^gamma."
-    ),
-]
-SavedPropensities = Annotated[
-    Path | None, typer.Option(help="Estimate nothing: propensities that were saved (.json).")
-]
-Missing = Annotated[
-    str,
-    typer.Option(
-        help="error or skip: refuse, or leave out, what is impossible or has no features or "
-        "propensity."
-    ),
-]
-Exposure = Annotated[
-    str,
-    typer.Option(
-        help="policy-aware or position-only: clicks weighted by how likely their item is examined "
-        "in a session of its query, or in its position."
-    ),
-]
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        help="dcg@k or precision@k; by default dcg@10, or down to the log's last position."
-    ),
-]
-
-JudgeFrom = Annotated[
-    str | None, typer.Option(help="The first day that judges, such as 2026-03-31.")
-]
-JudgeLast = Annotated[
-    str | None, typer.Option(help="Or how many of the last days judge, such as 7d or 2w.")
-]
-HalfLife = Annotated[
-    str | None,
-    typer.Option(
-        help="After which time a day counts half in what is learned, such as 14d; by default all "
-        "days count the same."
-    ),
-]
-AcceptFeatures = Annotated[
-    str | None,
-    typer.Option(
-        help="Features, by name, that seem to know the clicks they are judged by and were computed "
-        "before them: NAME,NAME. Without that there is no verdict."
-    ),
-]
-
-
-def given_propensities(gamma: float | None, path: Path | None) -> Any:  # noqa: ANN401 (a curve)
-    """Return what is known of propensities, where they are not to be estimated."""
-    from countersample import PositionBias
-    from countersample.errors import ParameterError
-    from countersample.propensity import load_propensities
-
-    if gamma is not None and path is not None:
-        raise ParameterError("--gamma and --propensities are both given, expected one of them")
-    if gamma is not None:
-        return PositionBias(gamma)
-    return None if path is None else load_propensities(path)
-
-
-def parse_columns(text: str | None) -> dict[str, str] | None:
-    """Read ``query_id=q,item_id=doc``.
-
-    >>> parse_columns("query_id=q, click=clicked")
-    {'query_id': 'q', 'click': 'clicked'}
-    """
-    return None if text is None else _pairs("--columns", text, "query_id=q,item_id=doc")
-
-
-def parse_ids(text: str | None) -> dict[str, str]:
-    """Read ``query_id=q,item_id=doc``, of a table that has no other columns of a log.
-
-    >>> parse_ids("query_id=q")
-    {'query_id': 'q'}
-    """
-    from countersample.errors import ParameterError
-
-    names = parse_columns(text) or {}
-    unknown = next((name for name in names if name not in {"query_id", "item_id"}), None)
-    if unknown is not None:
-        raise ParameterError(f"--columns has {unknown!r}, expected query_id=… and item_id=…")
-    return names
-
-
-def parse_values(text: str | None) -> dict[str, float] | None:
-    """Read ``click=1,cart=3``.
-
-    >>> parse_values("click=1, cart=2.5")
-    {'click': 1.0, 'cart': 2.5}
-    """
-    from countersample.errors import ParameterError
-
-    if text is None:
-        return None
-    values = {}
-    for event, value in _pairs("--values", text, "click=1,cart=3").items():
+def parse_pairs(type_: Any, tokens: Sequence[Token]) -> dict[str, Any]:  # noqa: ANN401
+    """Read ``query_id=q,item_id=doc``, or with numbers ``click=1,cart=3``."""
+    pairs: dict[str, Any] = {}
+    option = tokens[0].keyword
+    is_number = type_ == dict[str, float]
+    for part in _split(tokens):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        example = "click=1,cart=3" if is_number else "query_id=q,item_id=doc"
+        if not (name and equals and value) or name in pairs:
+            raise ParameterError(
+                f"{option} has {part!r}, expected pairs such as {example}, each name once"
+            )
         try:
-            values[event] = float(value)
+            pairs[name] = float(value) if is_number else value
         except ValueError:
             raise ParameterError(
-                f"--values has {event}={value}, expected a number, such as {event}=1"
+                f"{option} has {part}, expected a number, such as {name}=1"
             ) from None
-    return values
-
-
-def parse_names(text: str | None) -> list[str] | None:
-    """Read ``device,layout``.
-
-    >>> parse_names("device, layout")
-    ['device', 'layout']
-    """
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _pairs(option: str, text: str, example: str) -> dict[str, str]:
-    from countersample.errors import ParameterError
-
-    pairs: dict[str, str] = {}
-    for part in text.split(","):
-        name, equals, own = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and own) or name in pairs:
-            raise ParameterError(
-                f"{option} has {part.strip()!r}, expected pairs such as {example}, each name once"
-            )
-        pairs[name] = own
     return pairs
 
 
-def parse_bits(text: str | None) -> int | str | None:
-    """Return the number of --bits, "auto" or None; refuse anything else."""
-    if text is None or text == "auto":
-        return text
-    from countersample.errors import ParameterError
+def parse_bits(bits: str | None) -> int | str | None:
+    """Return the number of bits, "auto" or None."""
+    return int(bits) if bits is not None and bits.isdigit() else bits
 
-    if text not in {"8", "16"}:
-        raise ParameterError(f"--bits is {text!r}, expected 8, 16 or auto")
-    return int(text)
+
+COMMAS = Parameter(converter=parse_names, n_tokens=1, negative=())
+PAIRS = Parameter(converter=parse_pairs, n_tokens=1, accepts_keys=False)
+
+
+def _adapt(cls: Any) -> None:  # noqa: ANN401 (an option class)
+    """Tell cyclopts how the fields of an option class are written on the command line."""
+    hints = get_type_hints(cls)
+    for name, declared in hints.items():
+        hint = Path | None if declared is Any else declared  # data frames are for Python alone
+        changes: list[Parameter] = []
+        if hint == tuple[str, ...]:
+            changes.append(COMMAS)
+        elif hint in {dict[str, str], dict[str, float] | None}:
+            changes.append(PAIRS)
+        if (cls, name) in _NAMES:
+            changes.append(Parameter(name=_NAMES[cls, name]))
+        if (cls, name) in _HIDDEN:
+            changes.append(Parameter(parse=False, show=False))
+        cls.__annotations__[name] = Annotated[hint, *changes] if changes else hint
+    Parameter(name="*", group=_GROUPS[cls])(cls)
+
+
+for _class in _GROUPS:
+    _adapt(_class)
+
+# The defaults of the commands.
+LOG_OPTIONS, FEATURE_OPTIONS = LogOptions(), FeatureOptions()
+PROPENSITY_OPTIONS, EVALUATION_OPTIONS = PropensityOptions(), EvaluationOptions()
+RANKER_OPTIONS = RankerOptions()
+
+Names = Annotated[tuple[str, ...], COMMAS]
+Pairs = Annotated[dict[str, str], PAIRS]
+Out = Annotated[Path, Parameter(name=("--out", "-o"), group=OUTPUT)]
+OptionalOut = Annotated[Path | None, Parameter(name=("--out", "-o"), group=OUTPUT)]
+Json = Annotated[
+    bool, Parameter(name="--json", group=OUTPUT, help="Print JSON for scripts.", negative=())
+]
+Flag = Parameter(negative=())
+Seed = Annotated[int, Parameter(validator=Number(gte=0), help="The seed of the random numbers.")]
+Fold = Annotated[
+    int | None,
+    Parameter(
+        validator=Number(gte=1), help="The fold of a folder with Fold1 … or S1 …; the first one."
+    ),
+]
+Cache = Annotated[
+    Path | None, Parameter(help="Keep LETOR text in binary form in this folder, for the next time.")
+]
+Features = Annotated[
+    Path | None,
+    Parameter(
+        group=FEATURES,
+        help="The features of items, by query_id and item_id: Parquet, CSV, TSV or LETOR text.",
+    ),
+]

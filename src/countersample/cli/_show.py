@@ -15,6 +15,7 @@ from countersample.cli._streams import tell
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from countersample.clicks.impressions import PositionCounts
     from countersample.evaluation import Gain
 
 _BAR_WIDTH = 30
@@ -60,6 +61,20 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns:
     line("  ".join("─" * width for width in widths))
     for row in cells[1:]:
         line(aligned(row))
+
+
+def warnings(texts: Iterable[str]) -> None:
+    """Print warnings, a paragraph each."""
+    for text in texts:
+        paragraph(f"Warning: {text}")
+
+
+def size_of_log(counts: PositionCounts) -> str:
+    """Return how large a log is."""
+    return (
+        f"{counts.n_impressions:,} impressions, {counts.n_clicks:,} clicks, "
+        f"{len(counts.query_ids):,} queries"
+    )
 
 
 def gain(found: Gain) -> None:

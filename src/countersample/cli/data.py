@@ -1,17 +1,17 @@
-"""``countersample data``: known sets, and what a person's own files hold."""
+"""``countersample data``: known sets, and labelled data of your own."""
 
 from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from cyclopts import Parameter
 
 from countersample.cli import _show
-from countersample.cli._options import Bits, Cache, Fold, Json, Seed, parse_bits
-from countersample.cli.clicks import note_files
+from countersample.cli._options import Cache, Fold, Json, Seed, parse_bits
+from countersample.cli.simulate import note_files
 
 if TYPE_CHECKING:
     from countersample.data.catalogue import KnownSet
@@ -21,21 +21,13 @@ if TYPE_CHECKING:
     from countersample.data.encoding import EncodedColumn
 
 _MOST_SHOWN = 10  # features with heavy tails
-
-app = typer.Typer(
-    help="Labelled data: list known sets, describe, verify, convert, make.", no_args_is_help=True
-)
-
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Where known sets are looked for first (then COUNTERSAMPLE_DATA)."),
+    Parameter(help="The folder in which known sets are looked for first."),
 ]
-Clip = Annotated[
-    bool, typer.Option("--clip", help="Take numbers beyond float32 as 3.4e38 (Istella needs it).")
-]
+Clip = Annotated[bool, Parameter(help="Read numbers beyond float32 as 3.4e38 (Istella needs it).")]
 
 
-@app.command(name="list")
 def list_known(*, data_dir: DataDir = None, json: Json = False) -> None:
     """List the known sets, labelled data and click logs, and which are on this machine."""
     from countersample.data import catalogue
@@ -75,32 +67,41 @@ def list_known(*, data_dir: DataDir = None, json: Json = False) -> None:
     _show.line("How to get one: countersample data info NAME")
 
 
-@app.command()
 def info(
-    path: Annotated[
-        str,
-        typer.Argument(
-            help="LETOR text, a table (Parquet, CSV …) of judged data or of features by query_id "
-            "and item_id, a folder of those, or a known set's name."
-        ),
-    ],
+    path: str,
+    /,
     *,
+    verify: bool = False,
+    name: str | None = None,
     data_dir: DataDir = None,
     fold: Fold = None,
     cache: Cache = None,
     clip: Clip = False,
     json: Json = False,
-) -> None:
-    """Describe a file, a folder or a known set: queries, items, features, grades."""
+) -> int | None:
+    """Describe a file, a folder or a known set: queries, items, features, grades.
+
+    Parameters
+    ----------
+    path
+        LETOR text, a table (Parquet, CSV …) of labelled data or of features by query_id and
+        item_id, a folder of those, or the name of a known set.
+    verify
+        Check instead that a folder is a complete copy of a known set; exit with 1 if not.
+    name
+        With --verify: the known set that it should be.
+    """
     from countersample.clicks.impressions.features import columns_of
     from countersample.data import catalogue
     from countersample.data.load import load
     from countersample.errors import DataError
 
+    if verify:
+        return _verify(Path(path), name, json=json)
     known = {**catalogue.known(), **catalogue.known_logs()}
     if path in known and not Path(path).exists():
         _info_of_known(known[path], data_dir, json=json)
-        return
+        return None
     columns = () if fold is not None else columns_of(path)
     if {"query_id", "item_id"} <= set(columns):
         if "click" in columns:
@@ -109,28 +110,25 @@ def info(
                 f"countersample log check {path}"
             )
         _info_of_features(path, json=json)
-        return
+        return None
     note_files(path, fold)
     parts = load(path, fold=fold, cache=cache, clip=clip, progress=True)
-    found = {name: part.describe() for name, part in parts.items()}
+    descriptions = {each: part.describe() for each, part in parts.items()}
     if json:
-        marks = {name: {"fingerprint": part.fingerprint} for name, part in parts.items()}
-        lost = {name: {"compact": _lost_as_dict(part)} for name, part in parts.items()}
-        _show.as_json({name: found[name].to_dict() | marks[name] | lost[name] for name in parts})
-        return
-    for name, description in found.items():
-        _show_description(name, description)
-        _show_lost(parts[name])
+        more = {
+            each: {"fingerprint": part.fingerprint, "compact": _lost_as_dict(part)}
+            for each, part in parts.items()
+        }
+        _show.as_json({each: descriptions[each].to_dict() | more[each] for each in parts})
+        return None
+    for each, description in descriptions.items():
+        _show_description(each, description)
+        _show_lost(parts[each])
+    return None
 
 
-@app.command()
-def verify(
-    path: Annotated[Path, typer.Argument(help="The folder of an unpacked set.")],
-    *,
-    name: Annotated[str | None, typer.Option(help="Which known set it should be.")] = None,
-    json: Json = False,
-) -> None:
-    """Tell whether a local copy of a known set is what it should be."""
+def _verify(path: Path, name: str | None, *, json: bool) -> int:
+    """Check a local copy of a known set."""
     from countersample.data import catalogue
     from countersample.data.letor import load_letor
 
@@ -146,35 +144,33 @@ def verify(
         _show.line()
         verdict = "is as it should be" if result.ok else "is not as it should be"
         _show.line(f"{result.folder} {verdict} for {result.name}.")
-    if not result.ok:
-        raise typer.Exit(1)
+    return 0 if result.ok else 1
 
 
-@app.command()
 def convert(
-    source: Annotated[Path, typer.Argument(help="LETOR text, Parquet, CSV or a saved dataset.")],
-    target: Annotated[
-        Path,
-        typer.Argument(
-            help="NAME (a folder opened at once), NAME.txt[.gz|.bz2|.xz|.zst] or NAME.parquet."
-        ),
-    ],
+    source: Path,
+    target: Path,
+    /,
     *,
     clip: Clip = False,
-    bits: Bits = None,
-    roots: Annotated[
-        bool,
-        typer.Option(
-            "--roots",
-            help="With --bits: features with heavy tails on a root scale, for train --normalize "
-            "root-minmax.",
-        ),
-    ] = False,
+    bits: Literal["8", "16", "auto"] | None = None,
+    roots: bool = False,
     json: Json = False,
 ) -> None:
     """Convert labelled data: to a folder that opens in milliseconds, to LETOR text, to Parquet.
 
     With --bits the folder has features in 8 or 16 bits: training reads less, and is faster.
+
+    Parameters
+    ----------
+    source
+        LETOR text, Parquet, CSV or a saved dataset.
+    target
+        NAME (a folder that opens at once), NAME.txt[.gz|.bz2|.xz|.zst] or NAME.parquet.
+    bits
+        Features in 8 or 16 bits; auto takes the fewest that lose little.
+    roots
+        With --bits: features with heavy tails on a root scale, for train --normalize root-minmax.
     """
     from countersample.data.load import convert as convert_file
     from countersample.errors import ParameterError
@@ -194,16 +190,26 @@ def convert(
             _show.line("Train on it with: countersample train --normalize root-minmax")
 
 
-@app.command()
 def make(
-    shape: Annotated[str, typer.Argument(help="yahoo-like, istella-like or tiny.")],
-    target: Annotated[Path, typer.Argument(help="Where to write, as in convert.")],
+    shape: Literal["yahoo-like", "istella-like", "tiny"],
+    target: Path,
+    /,
     *,
-    queries: Annotated[int | None, typer.Option(help="Number of queries.")] = None,
+    queries: int | None = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Make a synthetic set of labelled data."""
+    """Make a synthetic set of labelled data.
+
+    Parameters
+    ----------
+    shape
+        The set that it resembles.
+    target
+        Where to write, as in convert.
+    queries
+        The number of queries.
+    """
     from countersample.data import synthetic
     from countersample.data.load import check_target, save
 
@@ -245,7 +251,7 @@ def _info_of_known(known: KnownSet, data_dir: Path | None, *, json: bool) -> Non
             ("features", f"{statistics.features:,}"),
             ("grades", f"0 … {statistics.highest_grade}"),
         ]
-        check = f"countersample data verify {folder} --name {known.name}"
+        check = f"countersample data info {folder} --verify --name {known.name}"
     if isinstance(known, KnownLog):
         rows += [("size", known.size), ("read it", f"--reader {known.reader}")]
         check = f"countersample log check {folder} --reader {known.reader}"

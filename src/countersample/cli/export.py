@@ -3,66 +3,58 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Literal
 
 from countersample.cli import _show
-from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
-from countersample.cli.ranker import RankerPath  # noqa: TC001 (typer reads it)
+from countersample.cli._options import Json, Out  # noqa: TC001 (cyclopts reads them)
 
 
 def export(
-    ranker: RankerPath,
+    ranker: Path,
+    /,
     *,
-    to: Annotated[str, typer.Option(help="onnx, elasticsearch, opensearch, solr or sql.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The file of the model; its card goes beside it.")
-    ],
-    name: Annotated[
-        str | None, typer.Option(help="The model's name there; by default that of the file.")
-    ] = None,
-    feature_names: Annotated[
-        str | None,
-        typer.Option(
-            help="Names of features there: separated by commas, or @FILE with one name per line."
-        ),
-    ] = None,
-    model_type: Annotated[
-        str | None,
-        typer.Option(
-            help="Elasticsearch, OpenSearch: linear, xgboost+json or ranklib; by default the first "
-            "that fits."
-        ),
-    ] = None,
-    feature_store: Annotated[
-        str | None,
-        typer.Option(help="Solr's feature store, or Elasticsearch's and OpenSearch's feature set."),
-    ] = None,
-    one_query: Annotated[
-        bool,
-        typer.Option(
-            "--one-query",
-            help="ONNX, for query-minmax: call the graph with the items of one query.",
-        ),
-    ] = False,
-    dialect: Annotated[
-        str | None,
-        typer.Option(help="SQL: duckdb (default), postgres, spark, bigquery or snowflake."),
-    ] = None,
-    table: Annotated[
-        str | None, typer.Option(help="SQL: the table of the features; by default features.")
-    ] = None,
-    query: Annotated[
-        str | None,
-        typer.Option(help="SQL: the column of the query; with it the view also has the rank."),
-    ] = None,
-    card: Annotated[
-        str, typer.Option(help="The card's format: markdown, or html for a browser.")
-    ] = "markdown",
+    to: Literal["onnx", "elasticsearch", "opensearch", "solr", "sql"],
+    out: Out,
+    name: str | None = None,
+    feature_names: str | None = None,
+    model_type: Literal["linear", "xgboost+json", "ranklib"] | None = None,
+    feature_store: str | None = None,
+    one_query: bool = False,
+    dialect: Literal["duckdb", "postgres", "spark", "bigquery", "snowflake"] | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    card: Literal["markdown", "html"] = "markdown",
     json: Json = False,
 ) -> None:
-    """Write a ranker for ONNX, Elasticsearch, OpenSearch, Solr or SQL, and its model card."""
+    """Write a ranker for ONNX, Elasticsearch, OpenSearch, Solr or SQL, and its model card.
+
+    Parameters
+    ----------
+    ranker
+        A ranker that fit or train wrote.
+    to
+        The system.
+    out
+        The model to write; its card is beside it.
+    name
+        The name of the model there; that of the file by default.
+    feature_names
+        The names of the features there: with commas, or @FILE with one name per line.
+    model_type
+        For Elasticsearch and OpenSearch; what fits the ranker by default.
+    feature_store
+        The place that defines features: Solr's store, Elasticsearch's feature set.
+    one_query
+        For ONNX and query-minmax: the graph is called with the items of one query.
+    dialect
+        For SQL; duckdb by default.
+    table
+        For SQL: the table of the features; features by default.
+    query
+        For SQL: the column of the query, which adds the rank to the view.
+    card
+        The format of the model card.
+    """
     from countersample.export import export as write
     from countersample.rankers import load_ranker
 

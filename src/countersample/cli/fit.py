@@ -2,233 +2,151 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
-from countersample.cli._models import LINEAR, From, Model, make_ranker
 from countersample.cli._options import (
+    EVALUATION_OPTIONS,
+    FEATURE_OPTIONS,
+    LOG_OPTIONS,
     NOT_BETTER,
+    OUTPUT,
+    PROPENSITY_OPTIONS,
+    RANKER,
+    RANKER_OPTIONS,
     WORSE,
-    AcceptFeatures,
-    AgeAt,
-    Categorical,
-    Columns,
-    Context,
-    Depth,
-    Drop,
-    Engine,
-    Exposure,
-    FeatureColumns,
     Features,
-    Gamma,
-    HalfLife,
-    Impute,
-    ItemFeatures,
-    JoinQueries,
     Json,
-    JudgeFrom,
-    JudgeLast,
-    LogFeatures,
-    Master,
-    MemoryLimit,
-    Metric,
-    Missing,
-    OtherColumns,
-    PositionsFrom,
-    PropensityMethod,
-    QueryFeatures,
-    Randomized,
-    Reader,
-    Safety,
-    SavedPropensities,
+    Out,
     Seed,
-    Suspicious,
-    TempDir,
-    Transform,
-    Values,
-    given_propensities,
-    parse_names,
 )
-from countersample.cli.logs import LOG_HELP, open_log
+from countersample.cli.app import command_line
 from countersample.errors import ParameterError
+from countersample.options import (  # noqa: TC001 (cyclopts reads them)
+    EvaluationOptions,
+    FeatureOptions,
+    LogOptions,
+    PropensityOptions,
+    RankerOptions,
+)
 
 if TYPE_CHECKING:
     from countersample.fitting import Fit
 
-MOST_CONTEXTS = 3  # that the summary tells of; the page has all
+MAX_CONTEXTS = 3  # in the summary; the page has all
 
 
 def fit(
-    impressions: Annotated[
-        str,
-        typer.Argument(help=LOG_HELP),
-    ],
+    log: str,
+    /,
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write (.json).")],
-    report: Annotated[
-        Path | None, typer.Option(help="The page to write; beside the ranker where left out.")
-    ] = None,
-    features: Features = None,
-    item_features: ItemFeatures = None,
-    query_features: QueryFeatures = None,
-    log_features: LogFeatures = None,
-    feature_columns: FeatureColumns = None,
-    drop: Drop = None,
-    categorical: Categorical = None,
-    other_columns: OtherColumns = "leave-out",
-    age_at: AgeAt = None,
-    model: Model = None,
-    from_: From = None,
-    impute: Impute = None,
-    safety: Safety = None,
-    transform: Transform = None,
-    reader: Reader = None,
-    columns: Columns = None,
-    context: Context = None,
-    values: Values = None,
-    join_queries: JoinQueries = False,
-    positions_from: PositionsFrom = 1,
-    suspicious: Suspicious = "keep",
-    engine: Engine = None,
-    master: Master = None,
-    memory_limit: MemoryLimit = None,
-    temp_dir: TempDir = None,
-    propensity_method: PropensityMethod = "auto",
-    randomized: Randomized = None,
-    depth: Depth = None,
-    gamma: Gamma = None,
-    propensities: SavedPropensities = None,
-    missing: Missing = "error",
-    exposure: Exposure = "policy-aware",
-    estimator: Annotated[
-        str,
-        typer.Option(
-            help="ips, snips or dr, by which the gain is estimated; auto takes what the log "
-            "supports."
-        ),
-    ] = "auto",
-    metric: Metric = None,
-    judge_by: Annotated[
-        str,
-        typer.Option(
-            help="time or queries: judge by the last days, or by queries that were held out; auto "
-            "is by time where the log has timestamps."
-        ),
-    ] = "auto",
-    judge_from: JudgeFrom = None,
-    judge_last: JudgeLast = None,
-    accept_features: AcceptFeatures = None,
-    half_life: HalfLife = None,
-    show_ids: Annotated[
-        bool, typer.Option("--show-ids", help="Let the page show ids of queries and items.")
-    ] = False,
-    fail_unless_better: Annotated[
-        bool,
-        typer.Option(
-            "--fail-unless-better",
-            help="Exit with 3 where the ranker is not shown to be better, and with 4 where it is "
-            "worse.",
-        ),
-    ] = False,
-    seed: Seed = 0,
+    out: Out,
+    report: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
+    show_ids: Annotated[bool, Parameter(group=OUTPUT)] = False,
+    fail_unless_better: Annotated[bool, Parameter(group=OUTPUT)] = False,
     json: Json = False,
-) -> None:
-    """Make a ranker from a raw log: check, propensities, training, and the gain."""
+    features: Features = None,
+    half_life: Annotated[str | None, Parameter(group=RANKER)] = None,
+    log_options: LogOptions = LOG_OPTIONS,
+    feature_options: FeatureOptions = FEATURE_OPTIONS,
+    propensities: PropensityOptions = PROPENSITY_OPTIONS,
+    ranker: RankerOptions = RANKER_OPTIONS,
+    evaluation: EvaluationOptions = EVALUATION_OPTIONS,
+    seed: Seed = 0,
+) -> int | None:
+    """Train a ranker from a raw log, and estimate its gain over your current ranker.
+
+    Parameters
+    ----------
+    log
+        The log: Parquet, CSV, TSV or JSON lines (a file, a folder, a 'glob*'), or a folder with
+        ubi_queries and ubi_events.
+    out
+        The ranker to write (.json).
+    report
+        The page to write; beside the ranker by default.
+    show_ids
+        Show ids of queries and items on the page.
+    fail_unless_better
+        Exit with 3 if the ranker is not shown to be better, and with 4 if it is worse.
+    half_life
+        The time after which a day counts half in training, such as 14d.
+    """
     compile_ahead()
     from countersample._progress import share_progress
-    from countersample.clicks.impressions import read_features
+    from countersample.clicks.impressions import read_features, read_impressions
     from countersample.fitting import fit_from_impressions, write_page
+    from countersample.fitting.models import make_ranker
     from countersample.rankers._files import check_name
 
-    ranker = None  # a linear one
-    if model not in {None, LINEAR} or from_ is not None or impute is not None:
-        own = {"metric": metric, "impute": impute, "feature_transform": transform}
-        ranker = make_ranker(model, {n: v for n, v in own.items() if v is not None}, seed, from_)
     page = out.with_suffix(".html") if report is None else report
     if out == page:
         raise ParameterError(f"the ranker and the report are both {out}, expected two files")
     check_name(out)
     for path in (out, page):
         check_writable(path)
-    given = given_propensities(gamma, propensities)
-    log = open_log(
-        impressions, reader=reader, columns=columns, context=context, values=values,
-        join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
-        features=parse_names(log_features) or (),
-        engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
-    )  # fmt: skip
-    with log, share_progress(f"fitting {out.name}") as progress:
+    start = make_ranker(ranker, seed=seed)  # errors come before the work
+    opened = read_impressions(log, log_options)
+    with opened, share_progress(f"fitting {out.name}") as progress:
+        weighted = opened if half_life is None else opened.with_half_life(half_life)
         table = read_features(
-            features, features=parse_names(feature_columns), drop=parse_names(drop),
-            categorical=parse_names(categorical) or (), other_columns=other_columns, age_at=age_at,
-            items=item_features, queries=query_features, log=log, join_queries=join_queries,
-            goes_on_from=None if from_ is None else ranker,
+            features, feature_options, log=opened, join_queries=log_options.join_queries,
+            warm_start=None if ranker.warm_start is None else start,
         )  # fmt: skip
-        found = fit_from_impressions(
-            log, table, ranker=ranker, safety=safety, transform=transform, propensities=given,
-            method=propensity_method, randomized=randomized, depth=depth, missing=missing,  # type: ignore[arg-type]
-            exposure=exposure, estimator=estimator, metric=metric,
-            judge_by=judge_by, judge_from=judge_from, judge_last=judge_last,  # type: ignore[arg-type]
-            accept_features=parse_names(accept_features) or (), half_life=half_life, seed=seed,
-            progress=progress,
+        result = fit_from_impressions(
+            weighted, table, ranker=ranker, propensities=propensities, evaluation=evaluation,
+            seed=seed, progress=progress,
         )  # fmt: skip
-    command = shlex.join(["countersample", *sys.argv[1:]])
-    write_page(page, found, command=command, ranker=out, show_ids=show_ids)
-    sources = [path.name for path in (features, item_features, query_features) if path]
-    found.ranker.provenance_["data"] = ", ".join(sources or [Path(impressions).name])
-    found.ranker.save(out)
+    write_page(page, result, command=command_line(), ranker=out, show_ids=show_ids)
+    sources = [features, feature_options.items, feature_options.queries]
+    names = [Path(path).name for path in sources if path is not None]
+    result.ranker.provenance_["data"] = ", ".join(names or [Path(log).name])
+    result.ranker.save(out)
     if json:
-        _show.as_json({"out": str(out), "report": str(page), **found.to_dict()})
+        _show.as_json({"out": str(out), "report": str(page), **result.to_dict()})
     else:
-        _show_fit(found)
+        _show_fit(result)
         _show.line(f"The ranker is in {out}; the report is in {page}")
-    if fail_unless_better and not found.is_better:
-        raise typer.Exit(WORSE if found.is_worse else NOT_BETTER)
+    if fail_unless_better and not result.is_better:
+        return WORSE if result.is_worse else NOT_BETTER
+    return None
 
 
-def _show_fit(found: Fit) -> None:
-    counts = found.check.counts
-    size = (
-        f"{counts.n_impressions:,} impressions, {counts.n_clicks:,} clicks, "
-        f"{len(counts.query_ids):,} queries"
-    )
+def _show_fit(result: Fit) -> None:
     _show.pairs(
         [
-            ("log", size),
-            ("clicks used", f"{found.join.n_joined:,} of {found.join.n_clicks:,}"),
-            ("propensities", f"{found.propensity_source.source}{_curve_text(found)}"),
-            ("exposure", f"{found.exposure}; {_sessions_text(found)}"),
+            ("log", _show.size_of_log(result.check.counts)),
+            ("clicks used", f"{result.join.n_joined:,} of {result.join.n_clicks:,}"),
+            ("propensities", f"{result.propensity_source.source}{_curve_text(result)}"),
+            ("exposure", f"{result.exposure}; {_sessions_text(result)}"),
             (
                 "weights",
-                f"mean {found.weights.mean_weight:.3g}, largest {found.weights.max_weight:.3g}",
+                f"mean {result.weights.mean_weight:.3g}, largest {result.weights.max_weight:.3g}",
             ),
-            ("settings", _settings_text(found)),
-            ("estimator", f"{found.estimator.name}: {found.estimator.reason}"),
-            ("judged by", _judge_text(found)),
+            ("settings", _settings_text(result)),
+            ("estimator", f"{result.estimator.name}: {result.estimator.reason}"),
+            ("judged by", _judge_text(result)),
         ],
         indent=0,
     )
     _show.line()
-    _show.gain(found.gain)
+    _show.gain(result.gain)
     _show.line()
-    _show.paragraph(found.verdict)
-    _show.paragraph(found.judged_by.sentence)
-    if found.is_better:
-        _show.paragraph(f"An A/B test tells for sure. {found.ab_plan.sentence}")
-    for warning in found.warnings:
-        _show.paragraph(f"Warning: {warning}")
+    _show.paragraph(result.verdict)
+    _show.paragraph(result.judged_by.sentence)
+    if result.is_better:
+        _show.paragraph(f"Confirm it with an A/B test. {result.ab_plan.sentence}")
+    _show.warnings(result.warnings)
 
 
-def _sessions_text(found: Fit) -> str:
-    """Return how many sessions there are, and what they were counted by."""
-    counts = found.check.counts
+def _sessions_text(result: Fit) -> str:
+    """Return the number of sessions, and what they were counted by."""
+    counts = result.check.counts
     by = {
         "sessions": "counted by their ids",
         "first position": "counted by the first position, as the log has no ids of them",
@@ -236,36 +154,36 @@ def _sessions_text(found: Fit) -> str:
     return f"{counts.sessions.sum():,.0f} sessions of a query, {by[counts.sessions_from]}"
 
 
-def _judge_text(found: Fit) -> str:
-    """Return whose clicks judge: the days from 2026-03-31 on, 1,234 clicks."""
-    by = found.judged_by
+def _judge_text(result: Fit) -> str:
+    """Return whose clicks evaluate: the days from 2026-03-31 on; 1,234 clicks."""
+    by = result.judged_by
     whose = "queries, held out in turn" if by.since is None else f"the days from {by.since} on"
     return f"{whose}; {by.n_clicks:,} clicks"
 
 
-def _settings_text(found: Fit) -> str:
+def _settings_text(result: Fit) -> str:
     """Return what was chosen in words: 500 steps, 20 % as logged, no clipping."""
-    chosen = found.chosen
-    told = [f"learning rate {chosen['learning_rate']:.3g}"] if "learning_rate" in chosen else []
-    told += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
+    chosen = result.chosen
+    parts = [f"learning rate {chosen['learning_rate']:.3g}"] if "learning_rate" in chosen else []
+    parts += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
     if "transform" in chosen:
-        told.append(f"transform {chosen['transform']}")
-    if found.path is not None:
-        told.append(f"{found.path.kept:.0%} kept of what was logged")
-    before = found.ranker.provenance_.get("previous")
+        parts.append(f"transform {chosen['transform']}")
+    if result.path is not None:
+        parts.append(f"{result.path.kept:.0%} kept of what was logged")
+    before = result.ranker.provenance_.get("previous")
     if before is not None:
-        told.append(f"going on from a ranker of {before['n_clicks']:,.0f} clicks")
-    if found.settings["half_life"] is not None:
-        told.append(f"half-life {found.settings['half_life']}")
+        parts.append(f"going on from a ranker of {before['n_clicks']:,.0f} clicks")
+    if result.half_life is not None:
+        parts.append(f"half-life {result.half_life:g} days")
     clip = chosen["clip"]
-    return ", ".join([*told, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
+    return ", ".join([*parts, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
 
 
-def _curve_text(found: Fit) -> str:
+def _curve_text(result: Fit) -> str:
     """Return the last value of each curve that was estimated."""
-    told = []
-    for context, curve in found.propensity_source.curves.items():
+    parts = []
+    for context, curve in result.propensity_source.curves.items():
         value, low, high = (column[-1] for column in (curve.value, curve.low, curve.high))
         where = f"position {len(curve.value)}{f' in {context}' if context else ''}"
-        told.append(f"; {value:.3g} at {where} ({low:.3g} to {high:.3g})")
-    return "".join(told[:MOST_CONTEXTS])
+        parts.append(f"; {value:.3g} at {where} ({low:.3g} to {high:.3g})")
+    return "".join(parts[:MAX_CONTEXTS])

@@ -1,149 +1,119 @@
-"""``countersample judgements``: how relevant items are, from clicks, for other people's tools."""
+"""``countersample judgements``: the relevance of items, from clicks, for other tools."""
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (typer reads it)
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from cyclopts import Parameter
 
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._options import (
-    Columns,
-    Context,
-    Depth,
-    Engine,
-    Gamma,
-    JoinQueries,
+    LOG_OPTIONS,
+    OUTPUT,
+    PROPENSITY_OPTIONS,
+    Features,
     Json,
-    Master,
-    MemoryLimit,
-    Missing,
-    PositionsFrom,
-    PropensityMethod,
-    Randomized,
-    Reader,
-    SavedPropensities,
+    Names,
+    Out,
     Seed,
-    Suspicious,
-    TempDir,
-    Values,
-    given_propensities,
-    parse_names,
 )
-from countersample.cli.logs import LOG_HELP, open_log
+from countersample.options import (
+    CONFIDENCE,
+    LogOptions,
+    PropensityOptions,
+)
 
 if TYPE_CHECKING:
     from countersample.fitting import Judgements
 
+MIN_EXPOSURE = 10.0
+
 
 def judgements(
-    log: Annotated[str, typer.Argument(help=LOG_HELP)],
+    log: str,
+    /,
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The judgements to write.")],
+    out: Out,
     to: Annotated[
-        str,
-        typer.Option(
-            help="table (all columns, .parquet or .csv), quepid, opensearch or qrels: who reads "
-            "them."
-        ),
+        Literal["table", "quepid", "opensearch", "qrels"], Parameter(group=OUTPUT)
     ] = "table",
-    grades: Annotated[
-        str | None,
-        typer.Option(
-            help="The least relevance of grade 1, 2, …: 0.05,0.1,0.3; by default odds of ½, 1 and "
-            "2 times those of the mean."
-        ),
-    ] = None,
-    least_exposure: Annotated[
-        float,
-        typer.Option(help="Leave out items that were examined less often, as is expected."),
-    ] = 10.0,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    features: Annotated[
-        Path | None,
-        typer.Option(help="The features of items, by query_id and item_id: for regression-em."),
-    ] = None,
-    propensity_method: PropensityMethod = "auto",
-    randomized: Randomized = None,
-    depth: Depth = None,
-    gamma: Gamma = None,
-    propensities: SavedPropensities = None,
-    missing: Missing = "error",
-    reader: Reader = None,
-    columns: Columns = None,
-    context: Context = None,
-    values: Values = None,
-    join_queries: JoinQueries = False,
-    positions_from: PositionsFrom = 1,
-    suspicious: Suspicious = "keep",
-    engine: Engine = None,
-    master: Master = None,
-    memory_limit: MemoryLimit = None,
-    temp_dir: TempDir = None,
-    seed: Seed = 0,
     json: Json = False,
+    grades: Names = (),
+    min_exposure: float = MIN_EXPOSURE,
+    confidence: float = CONFIDENCE,
+    features: Features = None,
+    propensities: PropensityOptions = PROPENSITY_OPTIONS,
+    log_options: LogOptions = LOG_OPTIONS,
+    seed: Seed = 0,
 ) -> None:
-    """Estimate how relevant each item is to its query, with intervals, and grade it."""
-    from countersample._params import choice
-    from countersample.clicks.impressions import read_features
+    """Estimate how relevant each item is to its query, with intervals, and grade it.
+
+    Parameters
+    ----------
+    log
+        The log, in any form that fit reads.
+    out
+        The judgements to write.
+    to
+        The format: all columns (.parquet or .csv), or the one of another tool.
+    grades
+        The lowest relevance of grade 1, 2, …: 0.05,0.1,0.3. By default odds of ½, 1 and 2 times
+        those of the mean.
+    min_exposure
+        Leave out items that were examined less often than this, as is expected.
+    confidence
+        The confidence level of the intervals.
+    """
+    from countersample.clicks.impressions import read_features, read_impressions
     from countersample.fitting import judgements_from_impressions
-    from countersample.fitting.judgement_files import JUDGEMENT_FORMATS, check_table_name
+    from countersample.fitting.judgement_files import check_table_name
 
     check_writable(out)
-    if choice("to", to, JUDGEMENT_FORMATS) == "table":
+    if to == "table":
         check_table_name(out)
+    join_queries = log_options.join_queries
     table = None if features is None else read_features(features, join_queries=join_queries)
-    with open_log(
-        log, reader=reader, columns=columns, context=context, values=values,
-        join_queries=join_queries, positions_from=positions_from, suspicious=suspicious,
-        engine=engine, master=master, memory_limit=memory_limit, temp_dir=temp_dir,
-    ) as opened:  # fmt: skip
-        found = judgements_from_impressions(
-            opened, features=table, propensities=given_propensities(gamma, propensities),
-            method=propensity_method, randomized=randomized, depth=depth,
-            missing=missing,  # type: ignore[arg-type]
-            confidence=confidence, least_exposure=least_exposure,
-            grades=parse_names(grades),  # type: ignore[arg-type] # numbers as text
-            seed=seed,
+    with read_impressions(log, log_options) as opened:
+        result = judgements_from_impressions(
+            opened, features=table, propensities=propensities, confidence=confidence,
+            min_exposure=min_exposure, grades=grades or None, seed=seed,  # type: ignore[arg-type]
         )  # fmt: skip
-    found.write(out, to=to)
+    result.write(out, to=to)
     if json:
-        _show.as_json({"out": str(out), "to": to, **found.to_dict()})
+        _show.as_json({"out": str(out), "to": to, **result.to_dict()})
         return
-    _show_found(found)
-    for warning in found.warnings:
-        _show.paragraph(f"Warning: {warning}")
+    _show_judgements(result)
+    _show.warnings(result.warnings)
     _show.line(f"The judgements are in {out}")
 
 
-def _show_found(found: Judgements) -> None:
-    judged = f"{len(found):,} items of {found.n_queries:,} queries"
-    if found.n_left_out:
-        judged += (
-            f"; {found.n_left_out:,} were examined less than {found.least_exposure:g} times, and "
+def _show_judgements(result: Judgements) -> None:
+    size = f"{len(result):,} items of {result.n_queries:,} queries"
+    if result.n_left_out:
+        size += (
+            f"; {result.n_left_out:,} were examined less than {result.min_exposure:g} times, and "
             "are left out"
         )
-    if found.n_together:
-        judged += (
-            f"; items of {found.n_together:,} queries that were never clicked are counted "
+    if result.n_together:
+        size += (
+            f"; items of {result.n_together:,} queries that were never clicked are counted "
             "together, and are not judged"
         )
-    width = (found.high - found.low).mean()
+    width = (result.high - result.low).mean()
     _show.pairs(
         [
-            ("judged", judged),
-            ("propensities", found.source),
-            ("intervals", f"{found.confidence:.0%}, {width:.3g} wide on average"),
+            ("judged", size),
+            ("propensities", result.source),
+            ("intervals", f"{result.confidence:.0%}, {width:.3g} wide on average"),
         ],
         indent=0,
     )
     _show.line()
-    ends = ["0", *(f"{each:.3g}" for each in found.cut_offs)]
+    ends = ["0", *(f"{each:.3g}" for each in result.cut_offs)]
     rows = [
-        [f"{grade}", f"from {low}", f"{count:,}", f"{count / len(found):.0%}"]
-        for grade, (low, count) in enumerate(zip(ends, found.of_grade, strict=True))
+        [f"{grade}", f"from {low}", f"{count:,}", f"{count / len(result):.0%}"]
+        for grade, (low, count) in enumerate(zip(ends, result.of_grade, strict=True))
     ]
     _show.table(["grade", "relevance", "items", "share"], rows)
     _show.line()

@@ -1,125 +1,96 @@
-"""``countersample train``, ``evaluate`` and ``rank``: rankers made, measured and used."""
+"""``countersample train``, ``evaluate`` and ``rank``: rankers trained, measured and applied."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from countersample._files import check_writable
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
-from countersample.cli._models import LINEAR, From, Model, make_ranker, model_of
 from countersample.cli._options import (
-    Bits,
+    FEATURES,
+    RANKER_OPTIONS,
     Cache,
-    Drop,
-    FeatureColumns,
     Fold,
-    Impute,
     Json,
-    Safety,
+    Names,
+    Out,
+    Pairs,
     Seed,
-    Transform,
     parse_bits,
-    parse_ids,
-    parse_names,
 )
-from countersample.cli.clicks import DataPath, note_files
+from countersample.cli.simulate import note_files
 from countersample.errors import ParameterError
+from countersample.options import RankerOptions  # noqa: TC001 (cyclopts reads it)
 
 if TYPE_CHECKING:
     from countersample.rankers._saved import SavedScorer
 
-RankerPath = Annotated[Path, typer.Argument(help="A ranker written by fit or train.")]
-METRICS = "ndcg@10,ndcg@5,precision@10,mrr"
+METRICS = ("ndcg@10", "ndcg@5", "precision@10", "mrr")
 
 
 def train(
-    data: DataPath,
-    log: Annotated[Path, typer.Argument(help="A click log of that data (.parquet).")],
+    data: Path,
+    log: Path,
+    /,
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write.")],
-    model: Model = None,
-    from_: From = None,
-    method: Annotated[
-        str | None, typer.Option(help="countersample, ips or naive; boosting: ips or naive.")
-    ] = None,
-    unit: Annotated[str | None, typer.Option(help="query, pair or click.")] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            help="rank, log-rank, dcg, squared-rank, precision@k, log-rank-paper or dcg-paper; not "
-            "linear: smooth-rank, softmax, … as well."
-        ),
-    ] = None,
-    optimizer: Annotated[
-        str | None, typer.Option(help="Of a linear ranker: dog, sgd, adam, adagrad or amsgrad.")
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="A linear ranker needs none.")] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Of a linear ranker; decided by the log if left out.")
-    ] = None,
-    safety: Safety = None,
-    clip: Annotated[float | None, typer.Option(help="The smallest propensity.")] = None,
-    normalize: Annotated[
-        str | None,
-        typer.Option(
-            help="minmax, root-minmax (roots of features with heavy tails), standard, "
-            "query-minmax or none."
-        ),
-    ] = None,
-    impute: Impute = None,
-    transform: Transform = None,
-    bits: Bits = None,
-    feature_columns: FeatureColumns = None,
-    drop: Drop = None,
-    judge: Annotated[
-        bool,
-        typer.Option(
-            help="Estimate the gain over what was logged: five trainings more, each without a "
-            "part of the queries."
-        ),
-    ] = True,
+    out: Out,
+    options: RankerOptions = RANKER_OPTIONS,
+    bits: Literal["8", "16", "auto"] | None = None,
+    include: Annotated[Names, Parameter(group=FEATURES)] = (),
+    exclude: Annotated[Names, Parameter(group=FEATURES)] = (),
+    evaluation: Annotated[bool, Parameter(negative="--no-evaluation")] = True,
     fold: Fold = None,
     cache: Cache = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Train a ranker on a click log: linear, neural or boosted trees."""
+    """Train a ranker on a click log: linear, neural or boosted trees.
+
+    Parameters
+    ----------
+    data
+        Labelled data: LETOR text, Parquet, a saved dataset, a folder of splits.
+    log
+        A click log of that data (.parquet).
+    out
+        The ranker to write.
+    bits
+        Features in 8 or 16 bits; auto takes the fewest that lose little.
+    include
+        The features to use: price,sales (for LETOR text, their numbers). All by default.
+    exclude
+        The features to leave out: title,ctr (for LETOR text, their numbers).
+    evaluation
+        Estimate the gain over the logging policy: trains once more per held-out fold.
+    """
     compile_ahead()
     from countersample import ClickLog
     from countersample._progress import share_progress
     from countersample.data.load import load_train
     from countersample.fitting import judge_training
+    from countersample.fitting.models import make_ranker, model_of
     from countersample.rankers._files import check_name
     from countersample.rankers.chosen import chosen_settings
 
-    given = {
-        "method": method, "unit": unit, "objective": objective, "optimizer": optimizer,
-        "learning_rate": learning_rate, "steps": steps, "safety": safety, "clip": clip,
-        "normalize": normalize, "impute": impute, "feature_transform": transform,
-    }  # fmt: skip
-    if model in {None, LINEAR} and safety and learning_rate is not None:
-        raise ParameterError(
-            "--safety is given beside --learning-rate, expected one of them: a run with a learning "
-            "rate is trained as asked, and nothing is held out that could tell"
-        )
     check_name(out)
     check_writable(out)
-    ranker = make_ranker(model, {n: v for n, v in given.items() if v is not None}, seed, from_)
+    ranker = make_ranker(options, seed=seed)
     model = model_of(ranker)
     note_files(data, fold)
     n_bits = parse_bits(bits)
     roots = ranker.normalize == "root-minmax" or ranker.feature_transform == "root"
     # "auto" looks at the features that are taken; the cache has codes without roots
-    takes_all = feature_columns is None and drop is None and not roots
+    takes_all = not include and not exclude and not roots
     whole = load_train(
         data, fold=fold, bits=n_bits if takes_all else None, cache=cache, progress=True
     )
-    dataset = whole.select_features(parse_names(feature_columns), drop=parse_names(drop))
+    dataset = whole.select_features(include or None, drop=exclude or None)
     clicks = ClickLog.load(log, whole).replace(fingerprint=dataset.fingerprint)
     if n_bits is not None and not takes_all:
         dataset = dataset.compact(n_bits, roots=roots)
@@ -130,15 +101,15 @@ def train(
         "log": {"file": log.name},
         "propensities": "as in the log",
     }
-    judged = None
-    if judge:
-        with share_progress(f"judging {out.name}") as report:
-            judged = judge_training(ranker, dataset, clicks, seed=seed, progress=report)
+    gain_estimate = None
+    if evaluation:
+        with share_progress(f"evaluating {out.name}") as report:
+            gain_estimate = judge_training(ranker, dataset, clicks, seed=seed, progress=report)
         if ranker.path_ is not None and ranker.path_.keeps_logged:
-            judged = replace(judged, verdict=f"As before: {ranker.path_.sentence}")
-        ranker.provenance_ |= judged.provenance
+            gain_estimate = replace(gain_estimate, verdict=f"As before: {ranker.path_.sentence}")
+        ranker.provenance_ |= gain_estimate.provenance
     ranker.save(out)
-    found = chosen_settings(ranker)
+    chosen = chosen_settings(ranker)
     if json:
         _show.as_json(
             {
@@ -146,28 +117,27 @@ def train(
                 "model": model,
                 "n_clicks": clicks.n_clicks,
                 "n_features": ranker.n_features_in_,
-                **found,
+                **chosen,
                 "path": None if ranker.path_ is None else ranker.path_.to_dict(),
-                **({} if judged is None else judged.to_dict()),
+                **({} if gain_estimate is None else gain_estimate.to_dict()),
             }
         )
         return
-    _show_trained(model, clicks.n_clicks, ranker.get_params(), found)
+    _show_trained(model, clicks.n_clicks, ranker.get_params(), chosen)
     if ranker.path_ is not None:
         _show.paragraph(ranker.path_.sentence)
-    if judged is not None:
-        if judged.gain is not None:
+    if gain_estimate is not None:
+        if gain_estimate.gain is not None:
             _show.line()
-            _show.gain(judged.gain)
+            _show.gain(gain_estimate.gain)
             _show.line()
-        _show.paragraph(judged.verdict)
-        for warning in judged.warnings:
-            _show.paragraph(f"Warning: {warning}")
+        _show.paragraph(gain_estimate.verdict)
+        _show.warnings(gain_estimate.warnings)
     _show.line(f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA")
 
 
 def _show_trained(
-    model: str, n_clicks: float, settings: dict[str, Any], found: dict[str, Any]
+    model: str, n_clicks: float, settings: dict[str, Any], chosen: dict[str, Any]
 ) -> None:
     drawn = f", by {settings['unit']}" if "unit" in settings else ""
     lines = [
@@ -176,29 +146,40 @@ def _show_trained(
         ("method", f"{settings['method']}{drawn}"),
         ("objective", settings["objective"]),
     ]
-    lines += [(name, f"{found[name]:,}") for name in ("steps", "trees") if name in found]
-    if "learning_rate" in found:
-        lines.append(("learning rate", f"{found['learning_rate']:.3g}"))
+    lines += [(name, f"{chosen[name]:,}") for name in ("steps", "trees") if name in chosen]
+    if "learning_rate" in chosen:
+        lines.append(("learning rate", f"{chosen['learning_rate']:.3g}"))
     if settings.get("feature_transform") is not None:
-        lines.append(("transform", found.get("transform", settings["feature_transform"])))
-    if found["clip"] is not None:
-        lines.append(("clipped at", f"{found['clip']:.3g}"))
+        lines.append(("transform", chosen.get("transform", settings["feature_transform"])))
+    if chosen["clip"] is not None:
+        lines.append(("clipped at", f"{chosen['clip']:.3g}"))
     _show.pairs(lines, indent=0)
 
 
 def evaluate(
-    ranker: RankerPath,
-    data: DataPath,
+    ranker: Path,
+    data: Path,
+    /,
     *,
-    metrics: Annotated[str, typer.Option(help="Metrics by name, with commas.")] = METRICS,
-    no_relevant: Annotated[
-        str, typer.Option(help="What a query without relevant items scores: skip, zero or one.")
-    ] = "skip",
+    metrics: Names = METRICS,
+    no_relevant: Literal["skip", "zero", "one"] = "skip",
     fold: Fold = None,
     cache: Cache = None,
     json: Json = False,
 ) -> None:
-    """Measure a ranker on labelled data."""
+    """Measure a ranker on labelled data.
+
+    Parameters
+    ----------
+    ranker
+        A ranker that fit or train wrote.
+    data
+        Labelled data: LETOR text, a table, a saved dataset, a folder of splits.
+    metrics
+        Metrics by name.
+    no_relevant
+        The score of a query without relevant items.
+    """
     from countersample import evaluate as evaluate_scores
     from countersample.clicks.impressions.features import is_labelled_data
     from countersample.data.load import load
@@ -206,7 +187,7 @@ def evaluate(
     from countersample.rankers.loading import load_scorer
 
     loaded = load_scorer(ranker)
-    names = [name.strip() for name in metrics.split(",")]
+    names = list(metrics)
     note_files(data, fold)
     if is_labelled_data(data) or fold is not None or not data.exists():
         parts = load(data, fold=fold, cache=cache, progress=True)
@@ -226,33 +207,33 @@ def evaluate(
 
 
 def rank(
-    ranker: RankerPath,
-    data: Annotated[
-        str,
-        typer.Argument(
-            help="A table with the ranker's features (Parquet, CSV, TSV, JSON lines: a file, a "
-            "folder, a 'glob*'), LETOR text, or a dataset folder."
-        ),
-    ],
+    ranker: Path,
+    data: str,
+    /,
     *,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="Where to write: .parquet, .csv, .jsonl, or text with tabs."
-        ),
-    ],
-    columns: Annotated[
-        str | None,
-        typer.Option(help="The table's own names of the ids: query_id=q,item_id=doc."),
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option(min=1, help="Only so many items of each query, the best first.")
-    ] = None,
+    out: Out,
+    columns: Pairs | None = None,
+    top: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     fold: Fold = None,
     cache: Cache = None,
     json: Json = False,
 ) -> None:
-    """Score the items of a file: query, item, score and rank, a row an item in its order."""
+    """Score the items of a file: one row per item, with query, item, score and rank.
+
+    Parameters
+    ----------
+    ranker
+        A ranker that fit or train wrote.
+    data
+        A table with the ranker's features (Parquet, CSV, TSV, JSON lines: a file, a folder, a
+        'glob*'), LETOR text, or a dataset folder.
+    out
+        The file to write: .parquet, .csv, .jsonl, or text with tabs.
+    columns
+        Your names of the id columns: query_id=q,item_id=doc. Other columns of a log are ignored.
+    top
+        Write only this many items per query, the best first.
+    """
     from countersample.clicks.impressions.features import is_labelled_data
     from countersample.rankers.loading import load_scorer
     from countersample.rankers.ranking_files import check_form, rank_file
@@ -260,7 +241,7 @@ def rank(
     check_writable(out)
     check_form(out)
     loaded = load_scorer(ranker)
-    ids = parse_ids(columns)
+    ids = _id_columns(columns or {})
     if is_labelled_data(data):
         if ids:
             raise ParameterError(
@@ -277,6 +258,16 @@ def rank(
         _show.as_json({"out": str(out), "rows": n_rows})
     else:
         _show.line(f"{n_rows:,} scores are in {out}")
+
+
+def _id_columns(columns: dict[str, str]) -> dict[str, str]:
+    """Return the names of the ids; names of other columns of a log are for other commands."""
+    from countersample.clicks.impressions.columns import CANONICAL, IDS
+
+    for name in columns:
+        if name not in CANONICAL:
+            raise ParameterError(f"--columns has {name!r}, expected query_id=… and item_id=…")
+    return {name: columns[name] for name in IDS if name in columns}
 
 
 def _rank_dataset(

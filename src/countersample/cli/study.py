@@ -1,20 +1,24 @@
-"""``countersample reproduce`` and ``countersample study``: the paper's study, and your own."""
+"""``countersample reproduce``, ``demo`` and ``study``: the paper's studies, and your own."""
 
 from __future__ import annotations
 
-import shlex
-import sys
 from functools import partial
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from countersample import _leaving
 from countersample.cli import _show
 from countersample.cli._first_use import compile_ahead
-from countersample.cli._options import Json  # noqa: TC001 (typer reads it)
+from countersample.cli._options import (  # noqa: TC001 (cyclopts reads them)
+    Json,
+    OptionalOut,
+    Out,
+)
+from countersample.cli.app import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,113 +32,147 @@ if TYPE_CHECKING:
     from countersample.study.running.runner import State
     from countersample.study.running.store import Store
 
-app = typer.Typer(no_args_is_help=True, help="Run studies of your own, and look after them.")
-
-Scale = Annotated[
-    str,
-    typer.Option(
-        help="smoke (does it run?), small (minutes), medium (for verdicts) or paper; --dry-run "
-        "says how long it takes."
-    ),
-]
-Data = Annotated[
-    list[str] | None,
-    typer.Option(help="Dataset by name or path, instead of the grid's; may be repeated."),
-]
 OneFold = Annotated[
     int | None,
-    typer.Option("--fold", min=1, help="One fold of sets with Fold1 … or S1 … [all of them]."),
+    Parameter(validator=Number(gte=1), help="One fold of sets with Fold1 … or S1 …; all of them."),
 ]
-DataDir = Annotated[
-    Path | None, typer.Option(help="Where datasets known by name are looked for first.")
+Workers = Annotated[
+    int | None, Parameter(validator=Number(gte=1), help="The number of threads; all cores.")
 ]
-Workers = Annotated[int | None, typer.Option(help="Threads [all cores].", min=1)]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="A setting of the study: name=value; may be repeated."),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be done and how long it takes, no more.")
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(name="--set", help="A setting of the study: name=value; may be repeated."),
 ]
 
 
 def reproduce(
-    *,
-    studies: Annotated[
-        list[str] | None, typer.Argument(help="Names of studies [all]; see study list.")
-    ] = None,
-    scale: Scale = "medium",
-    data: Data = None,
+    *studies: str,
+    scale: Literal["smoke", "small", "medium", "paper"] | None = None,
+    data: tuple[str, ...] = (),
     fold: OneFold = None,
-    data_dir: DataDir = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The results folder [reproduction-SCALE].")
-    ] = None,
+    data_dir: Path | None = None,
+    out: OptionalOut = None,
     workers: Workers = None,
-    settings: Set = None,
-    dry_run: DryRun = False,
+    settings: Settings = (),
+    list_studies: Annotated[bool, Parameter(name="--list")] = False,
+    dry_run: bool = False,
     json: Json = False,
 ) -> None:
-    """Repeat the paper's studies, and go beyond them."""
+    """Repeat the paper's studies, or run a study of your own.
+
+    Parameters
+    ----------
+    studies
+        Names of studies (see --list), or the TOML file of one of your own; all by default.
+    scale
+        smoke (does it run?), small (minutes), medium (for verdicts) or paper. By default medium,
+        and paper for a study of your own.
+    data
+        A dataset by name or path, instead of those of the study; may be repeated.
+    data_dir
+        The folder in which datasets known by name are looked for first.
+    out
+        The results folder; reproduction-SCALE by default, or the name of your study.
+    list_studies
+        List the studies that come with the package, and stop.
+    dry_run
+        Report what would be done and how long it takes, and stop.
+    """
+    if list_studies:
+        _list_studies(json=json)
+        return
+    is_own = any(name.endswith(".toml") for name in studies)
+    scale = scale or ("paper" if is_own else "medium")
     from countersample.study import experiment
     from countersample.study.design import grids
 
     excluded = {} if studies else experiment.left_out(scale)
-    studies = studies or [name for name in grids.names() if name not in excluded]
-    work_plan = experiment.plan(
-        studies,
-        scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
+    names = list(studies) or [name for name in grids.names() if name not in excluded]
+    own = [Path(name) for name in names if name.endswith(".toml")]
+    planned = experiment.plan(
+        [Path(name) if name.endswith(".toml") else name for name in names],
+        scale=scale, datasets=data, settings=settings_of(settings), data_dir=data_dir,
         fold=fold,
     )  # fmt: skip
     for name, reason in excluded.items():  # after the plan, whose errors are one sentence
         _show.note(f"{name} is left out: {reason}")
-    _carry_out(work_plan, out or Path(f"reproduction-{scale}"), workers, dry_run=dry_run, json=json)
+    folder = Path(own[0].stem if own else f"reproduction-{scale}")
+    _carry_out(planned, out or folder, workers, dry_run=dry_run, json=json)
 
 
-@app.command("run")
-def run_grid(
-    grid: Annotated[Path, typer.Argument(help="A grid: a TOML file.", metavar="GRID.toml")],
+def demo(
     *,
-    scale: Scale = "paper",
-    data: Data = None,
+    data: Path | None = None,
     fold: OneFold = None,
-    data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="The results folder [the grid's name].")] = None,
+    out: Out = Path("demo"),
+    settings: Settings = (),
     workers: Workers = None,
-    settings: Set = None,
-    dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Run a study of your own: a grid in TOML, as the package's own are."""
-    from countersample.study import experiment
+    """Compare naive, IPS-weighted and CounterSample training on simulated clicks.
 
-    work_plan = experiment.plan(
-        [grid], scale=scale, datasets=data or (), settings=settings_of(settings), data_dir=data_dir,
-        fold=fold,
-    )  # fmt: skip
-    _carry_out(work_plan, out or Path(grid.stem), workers, dry_run=dry_run, json=json)
+    Parameters
+    ----------
+    data
+        Your own labelled data: LETOR text, Parquet, or a folder of splits.
+    out
+        The folder for what the demo writes.
+    """
+    compile_ahead()
+    from countersample._cores import available_cores
+    from countersample._progress import share_progress
+    from countersample.study.demo import HEADER, NOTES, run_demo, write_demo
+
+    with share_progress("CounterSample demo") as progress:
+        result = run_demo(
+            str(data) if data else None,
+            settings_of(settings),
+            fold=fold,
+            workers=workers or available_cores(),
+            progress=progress,
+        )
+    for text in (*result.notes, *result.warnings):
+        _show.note(f"countersample: {text}")
+    write_demo(result, out, command=command_line())
+    if json:
+        _show.as_json({"page": str(out / "index.html"), **result.to_dict()})
+        return
+    for text in result.story():
+        _show.paragraph(text)
+        _show.line()
+    _show.table(HEADER, result.rows())
+    _show.line()
+    for note in NOTES:
+        _show.paragraph(note)
+    _show.line()
+    _show.line(f"Learning curves: {out / 'curves.png'}, their numbers: {out / 'curves.csv'}")
+    _show.line(f"Results are in {out / 'index.html'}")
 
 
-@app.command("list")
-def list_studies(*, json: Json = False) -> None:
+def _list_studies(*, json: bool) -> None:
     """List the studies that come with the package."""
     from countersample.study.design import grids
     from countersample.study.kinds import load_grid
 
-    packaged = [load_grid(grids.path_of(name)) for name in grids.names()]
+    studies = [load_grid(grids.path_of(name)) for name in grids.names()]
     if json:
         _show.as_json([
             {"name": grid.name, "title": grid.title, "paper": grid.paper, "about": grid.about}
-            for grid in packaged
+            for grid in studies
         ])  # fmt: skip
         return
-    rows = [(grid.name, grid.title, grid.paper or "beyond the paper") for grid in packaged]
+    rows = [(grid.name, grid.title, grid.paper or "beyond the paper") for grid in studies]
     _show.table(("study", "title", "in the paper"), rows, text_columns=3)
 
 
-@app.command()
-def status(folder: Path, *, json: Json = False) -> None:
-    """Say how far the study in a results folder is."""
+def status(folder: Path, /, *, json: Json = False) -> None:
+    """Report how far the study in a results folder is.
+
+    Parameters
+    ----------
+    folder
+        The results folder.
+    """
     from countersample.study.experiment import read_experiment
     from countersample.study.running.runner import state_of
     from countersample.study.running.store import Store
@@ -170,27 +208,31 @@ def status(folder: Path, *, json: Json = False) -> None:
         _show.line("To go on, give the command that began it again")
 
 
-@app.command()
-def judge(
-    results: Annotated[
-        Path, typer.Argument(help="The rows of studies.", metavar="RESULTS.parquet")
-    ],
+def claims(
+    results: Path,
+    /,
     *,
-    data: Annotated[
-        list[str] | None, typer.Option(help="Only of this dataset; may be repeated.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="A folder for the tables and figures [none].")
-    ] = None,
+    data: tuple[str, ...] = (),
+    out: OptionalOut = None,
     json: Json = False,
 ) -> None:
-    """Test the claims of studies on the rows of a results.parquet: nothing is run."""
+    """Test the claims of studies again on a file of results; nothing is run.
+
+    Parameters
+    ----------
+    results
+        The rows of studies (results.parquet).
+    data
+        Only this dataset; may be repeated.
+    out
+        A folder for the tables and figures; none by default.
+    """
     from dataclasses import asdict
 
     from countersample.study.artifacts import evaluate_file
     from countersample.study.findings.claims import summarize
 
-    evaluation = evaluate_file(results, data or (), out)
+    evaluation = evaluate_file(results, data, out)
     for text in evaluation.left_out:
         _show.note(text)
     if json:
@@ -235,7 +277,7 @@ def _carry_out(
 
     for text in experiment.notes:
         _show.note(f"countersample: {text}")
-    command = shlex.join(["countersample", *sys.argv[1:]])
+    command = command_line()
     store = Store(out)
     before = store.identity() if store.is_begun() else None
     identity = experiment.identity(command)
@@ -267,10 +309,10 @@ def _carry_out(
 def _stopped(state: State, store: Store, command: str) -> str:
     """Say how far a study is that is stopped now, by a look at which results are there."""
     damaged = {job.key for job in state.damaged}
-    new = [k for k, j in state.missing.items() if k not in damaged and store.path(j).exists()]
+    made = [k for k, j in state.missing.items() if k not in damaged and store.path(j).exists()]
     n_jobs = len(state.done) + len(state.missing)
     return (
-        f"Stopped: {len(state.done) + len(new)} of {n_jobs} jobs are done and kept. "
+        f"Stopped: {len(state.done) + len(made)} of {n_jobs} jobs are done and kept. "
         f"To go on: {command}"
     )
 
@@ -364,10 +406,10 @@ def _tell_tables(tables: Iterable[Table]) -> None:
 
     from countersample.study.findings.table_formats import to_text
 
-    printed: set[str] = set()
+    told: set[str] = set()
     for table in tables:
-        new = tuple(note for note in table.notes if note not in printed)
-        printed |= set(new)
+        new = tuple(note for note in table.notes if note not in told)
+        told |= set(new)
         _show.line(to_text(replace(table, notes=new)))
 
 
@@ -379,14 +421,14 @@ def _tell_verdicts(verdicts: Sequence[Verdict]) -> None:
         _show.line()
 
 
-def settings_of(texts: Sequence[str] | None) -> dict[str, Any]:
+def settings_of(texts: Sequence[str]) -> dict[str, Any]:
     """Return settings from name=value, the values as in TOML, or as texts without quotes."""
     import tomllib
 
     from countersample.errors import ParameterError
 
     settings = {}
-    for text in texts or ():
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise ParameterError(f"--set {text!r}, expected name=value")

@@ -110,7 +110,6 @@ def _check_numbers(series: nw.Series[Any], *, is_chosen: bool) -> None:
         hint = (
             ""
             if is_chosen
-            else ": name the feature columns with features= (--feature-columns), or leave it out "
-            "(--drop)"
+            else ": name the feature columns with include= (--include), or leave it out (--exclude)"
         )
         raise DataError(f"column {series.name!r} is {series.dtype}, expected numbers{hint}")

@@ -25,7 +25,7 @@ MOST_NAMED_VALUES = 200  # of one that was named
 LONGEST_VALUE = 100  # characters; what is longer is free text
 _MOST_TOLD = 8  # columns that are left out
 _EPOCH = date(1970, 1, 1)
-OTHER_COLUMNS = ("leave-out", "refuse")
+OTHER_COLUMNS = ("skip", "error")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Learned:
             return ()
         told = (
             f"Left out of the features: {_told(self.left_out)}. Indicators are made of a column "
-            "that is named (--categorical); one that is dropped (--drop) is not told of."
+            "that is named (--categorical); a column that is excluded (--exclude) is not listed."
         )
         return (told,)
 
@@ -62,7 +62,7 @@ def learn_encoder(
     tables: Mapping[str, pa.Table],
     *,
     categorical: Sequence[str] = (),
-    other_columns: str = "leave-out",
+    other_columns: str = "skip",
     is_chosen: bool = False,
     reference: str | None = None,
     beside: bool = False,
@@ -77,7 +77,7 @@ def learn_encoder(
         Columns of text or integers of which indicators are made, one for each of up to 200 values.
         Of other columns of text they are made where there are up to 20 values, for those that at
         least 10 rows have.
-    other_columns : {"leave-out", "refuse"}
+    other_columns : {"skip", "error"}
         What to do with columns that are none of these: ids, free text, lists, columns of nothing.
     is_chosen : bool
         Whether somebody named the columns: then such a column is refused, too.
@@ -109,11 +109,11 @@ def learn_encoder(
             found.append(_column(name, table[name], name in categorical, reference))
         except _NotUsableError as error:
             left_out[name] = str(error)
-    if left_out and (is_chosen or other_columns == "refuse"):
+    if left_out and (is_chosen or other_columns == "error"):
         raise DataError(
             f"no features can be made of {_told(left_out)}: name columns of few values with "
             "categorical= (--categorical), and leave the others out"
-            f"{'' if is_chosen else ' (--drop, or --other-columns leave-out)'}"
+            f"{'' if is_chosen else ' (--exclude, or --other-columns skip)'}"
         )
     if not found and not beside:
         raise DataError(f"no feature is left, expected at least one: {_told(left_out)}")
@@ -177,13 +177,13 @@ def _named_category(name: str, column: pa.ChunkedArray, kind: str) -> EncodedCol
     if not values or len(values) > MOST_NAMED_VALUES:
         raise DataError(
             f"{name!r} is named as categorical and has {len(values):,} values, expected 1 to "
-            f"{MOST_NAMED_VALUES}: join values that are rare, or leave it out (--drop)"
+            f"{MOST_NAMED_VALUES}: join values that are rare, or leave it out (--exclude)"
         )
     long = next((value for value in values if len(value) > LONGEST_VALUE), None)
     if long is not None:
         raise DataError(
             f"{name!r} is named as categorical and has a value of {len(long):,} characters, "
-            f"expected at most {LONGEST_VALUE}: shorten it, or leave the column out (--drop)"
+            f"expected at most {LONGEST_VALUE}: shorten it, or leave the column out (--exclude)"
         )
     return EncodedColumn(name, "category", tuple(values))
 

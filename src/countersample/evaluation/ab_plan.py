@@ -30,6 +30,7 @@ from countersample.errors import DataError
 from countersample.evaluation.doubly_robust import theta_of
 from countersample.evaluation.ranking import item_ranks
 from countersample.evaluation.resampling import Clusters, add_up, interval, resample
+from countersample.options import CONFIDENCE
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.data.scoring import Ranker
 
-LEVEL = 0.05  # of the two-sided test
+LEVEL = round(1 - CONFIDENCE, 10)  # of the two-sided test
 ALL_PAGES = 0.99  # share of sessions whose first position is in the log: then all of it is
 
 
@@ -112,7 +113,7 @@ def plan_ab_test(
     dataset: RankingDataset,
     *,
     power: float = 0.8,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     n_bootstrap: int = 1000,
     rng: np.random.Generator | int | None = None,
 ) -> ABPlan:

@@ -33,6 +33,7 @@ from countersample.errors import DataError, ParameterError
 from countersample.evaluation.counterfactual import Estimate, paired_estimates
 from countersample.evaluation.estimators import logged_rewards, make_case, rewards_of
 from countersample.evaluation.resampling import ratio_intervals
+from countersample.options import CONFIDENCE, METRIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,12 +150,12 @@ def compare(
     dataset: RankingDataset,
     *,
     reference: str = LOGGED,
-    metric: str = "dcg@10",
+    metric: str = METRIC,
     estimator: str = "ips",
     clip: float | None = None,
     baseline: ArrayLike | None = None,
     control: float | ClickLog | None = None,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     n_bootstrap: int = 1000,
     drawn: Floats | None = None,
     rng: np.random.Generator | int | None = None,

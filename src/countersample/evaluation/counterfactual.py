@@ -43,6 +43,7 @@ from countersample.evaluation.estimators import (
     rewards_of,
 )
 from countersample.evaluation.resampling import interval, ratio_intervals, resample
+from countersample.options import CONFIDENCE, METRIC
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -170,12 +171,12 @@ def estimate(
     log: ClickLog,
     dataset: RankingDataset,
     *,
-    metric: str = "dcg@10",
+    metric: str = METRIC,
     estimator: str = "ips",
     clip: float | None = None,
     baseline: ArrayLike | None = None,
     control: float | ClickLog | None = None,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     n_bootstrap: int = 1000,
     rng: np.random.Generator | int | None = None,
 ) -> Estimate:
@@ -243,12 +244,12 @@ def estimate_gain(
     dataset: RankingDataset,
     *,
     logging: ArrayLike | Ranker | None = None,
-    metric: str = "dcg@10",
+    metric: str = METRIC,
     estimator: str = "ips",
     clip: float | None = None,
     baseline: ArrayLike | None = None,
     control: float | ClickLog | None = None,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     n_bootstrap: int = 1000,
     drawn: Floats | None = None,
     rng: np.random.Generator | int | None = None,

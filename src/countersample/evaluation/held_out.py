@@ -37,6 +37,7 @@ from countersample.evaluation.control_variates import (
 )
 from countersample.evaluation.ranking import parse_additive, rank_values, ranks_of
 from countersample.evaluation.resampling import MOST_GROUPS, add_up, interval, resample
+from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,6 @@ __all__ = ["Fold", "HeldOut", "Scorer"]
 
 VALIDATION_QUERIES = 1_000  # so many parts are held out in turn that there are as many
 FEWEST_FOR_BETA = 500  # queries that judge; of fewer, estimating β* costs what it gains
-CONFIDENCE = 0.95
 N_BOOTSTRAP = 200
 
 # Scores of the items of a dataset, a function that gives them, or a ranker with `predict`.
@@ -156,9 +156,9 @@ class HeldOut:
         self,
         dataset: RankingDataset,
         log: ClickLog,
-        metric: str = "dcg@10",
+        metric: str = METRIC,
         *,
-        holdout: float = 0.2,
+        holdout: float = HOLDOUT,
         least_queries: int | None = VALIDATION_QUERIES,
         parts: Sequence[Ints] | None = None,
         logged: Floats | None = None,

@@ -7,7 +7,6 @@ from countersample.fitting.leaks import Leak, find_leaks
 from countersample.fitting.page import write_page
 from countersample.fitting.pipeline import fit_from_impressions
 from countersample.fitting.results import Fit
-from countersample.fitting.sample_size import SampleSize, SampleSizes, sample_sizes
 from countersample.fitting.training import JudgedTraining, judge_training
 
 __all__ = [
@@ -18,15 +17,12 @@ __all__ = [
     "JudgedTraining",
     "Judgements",
     "Leak",
-    "SampleSize",
-    "SampleSizes",
     "compare_from_impressions",
     "find_drift",
     "find_leaks",
     "fit_from_impressions",
     "judge_training",
     "judgements_from_impressions",
-    "sample_sizes",
     "write_drift_page",
     "write_page",
 ]

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._params import choice
 from countersample._progress import Progress
 from countersample.clicks.impressions.counts import named
 from countersample.clicks.impressions.tallying import tally
 from countersample.data.scoring import scores_of
 from countersample.errors import DataError
-from countersample.evaluation import ESTIMATORS
 from countersample.evaluation.comparing import LOGGED, compare, names_to_judge
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.fitting.gain import choose_estimator
 from countersample.fitting.intervals import Units, values_of_draws
 from countersample.fitting.leaks import accepted_names, find_leaks
 from countersample.fitting.setting_up import sentence, set_up
+from countersample.options import EvaluationOptions, PropensityOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import date
 
     from numpy.typing import ArrayLike
 
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.fitting.setting_up import SetUp
 
-JUDGING_ESTIMATORS = tuple(name for name in ESTIMATORS if name != "beta-ips")  # which need no more
 _WITH_DRAWS = ("ips", "dr")  # of which intervals have propensities estimated again in each draw
 
 
@@ -112,17 +109,8 @@ def compare_from_impressions(
     candidates: Mapping[str, ArrayLike | Ranker | None],
     *,
     reference: str = LOGGED,
-    propensities: Examinable | None = None,
-    method: str = "auto",
-    randomized: str | None = None,
-    depth: int | None = None,
-    missing: Literal["error", "skip"] = "error",
-    exposure: str = "policy-aware",
-    estimator: str = "auto",
-    metric: str | None = None,
-    judge_from: date | str | None = None,
-    judge_last: str | None = None,
-    accept_features: Sequence[str] = (),
+    propensities: PropensityOptions | Examinable | None = None,
+    evaluation: EvaluationOptions | None = None,
     seed: int = 0,
     progress: Progress | Show | None = None,
 ) -> JudgedCandidates:
@@ -143,36 +131,31 @@ def compare_from_impressions(
         See `countersample.evaluation.compare`.
     reference : str
         What all others are compared with; by default what was logged.
-    estimator : {"auto", "ips", "snips", "clipped", "dr"}
-        See `countersample.evaluation.estimate`. ``"auto"`` is ``"dr"`` where a candidate shows
-        items that the log never showed, and else ``"ips"``. Intervals of the other two take
-        propensities as they are.
-    judge_from, judge_last : optional
-        The first day of the log that judges, such as ``"2026-03-31"``, or how many of its last days
-        do: ``"7d"``. By default all of it does.
-    accept_features : sequence of str
-        Features that look so and were computed from earlier clicks.
-    propensities, method, randomized, depth, missing, exposure, metric, seed, progress
+    propensities, seed, progress
         As for `fit_from_impressions`.
+    evaluation : EvaluationOptions, optional
+        All of the log evaluates, unless `holdout_from` or `holdout_last` names days. Intervals of
+        the estimators ``"snips"`` and ``"clipped"`` take propensities as they are.
     """
-    choice("estimator", estimator, ("auto", *JUDGING_ESTIMATORS))
+    propensities = PropensityOptions.from_known(propensities)
+    evaluation = EvaluationOptions() if evaluation is None else evaluation
+    exposure = propensities.exposure
     names = names_to_judge(candidates, reference)
-    accepted = accepted_names(accept_features, features.dataset)
+    accepted = accepted_names(evaluation.accept_features, features.dataset)
     whole = None
-    if judge_from is not None or judge_last is not None:
+    if evaluation.names_days:
         whole = tally(impressions).counts
-        impressions = impressions.of_days(since=impressions.days().cut(judge_from, judge_last))
+        impressions = impressions.of_days(since=impressions.days().cut(evaluation))
     progress = Progress.of(progress)
     streams = np.random.default_rng(seed).spawn(3)
     log = set_up(
-        impressions, features, propensities=propensities, method=method, randomized=randomized,
-        depth=depth, missing=missing, exposure=exposure, metric=metric, rng=streams[0],
+        impressions, features, propensities, evaluation, rng=streams[0],
         progress=progress.part(0.6),
     )  # fmt: skip
     dataset, counts = features.dataset, log.check.counts
     judging = progress.part(0.4, "judging the candidates")
     scores = {name: _scores(name, given, features) for name, given in candidates.items()}
-    judged_by = _estimator_for(scores, log, estimator, exposure)
+    judged_by = _estimator_for(scores, log, evaluation.estimator, exposure)
     relevance = None
     if judged_by.name == "dr":
         relevance = relevance_model(log.shown, dataset, rng=streams[1])
@@ -181,7 +164,8 @@ def compare_from_impressions(
     judging.update(0.9)
     found = compare(
         scores, log.shown, dataset, reference=reference, metric=log.metric,
-        estimator=judged_by.name, baseline=relevance, drawn=drawn, rng=streams[1],
+        estimator=judged_by.name, confidence=evaluation.confidence, baseline=relevance,
+        drawn=drawn, rng=streams[1],
     )  # fmt: skip
     if counts.rest is not None:  # how much of a ranking was never shown is not known then
         found = _by_clicked_alone(found)

@@ -28,19 +28,18 @@ if TYPE_CHECKING:
 
 ESTIMATORS_OF_GAIN = ("ips", "snips", "dr")
 UNSEEN = 0.01  # of the ranker's rewards: less does not call for a model
-PARTS = 5  # that queries are cut into
 CURVE_BOOTSTRAP = 200  # draws for each point of the learning curve
 
 
-def cut_queries(shown: ClickLog, rng: np.random.Generator) -> list[Ints]:
-    """Cut queries into the parts that are held out in turn."""
+def cut_queries(shown: ClickLog, n_folds: int, rng: np.random.Generator) -> list[Ints]:
+    """Split the queries into the folds that are held out in turn."""
     n_clicked = len(np.unique(shown.query[shown.clicks > 0]))
     if n_clicked < 2:
         raise DataError(
             "the log has clicks on one query only, expected at least two: a ranker is judged by "
             "queries that it was not trained on"
         )
-    return HeldOut.cut(shown, min(PARTS, n_clicked), rng)
+    return HeldOut.cut(shown, min(n_folds, n_clicked), rng)
 
 
 def to_learn_from(shown: ClickLog, *, knows_all: bool) -> ClickLog:
@@ -168,12 +167,14 @@ def learning_curve(
     metric: str,
     estimator: str,
     relevance: Floats | None,
+    confidence: float,
     seed: int,
 ) -> tuple[tuple[int, Estimate], ...]:
     """Return the value after each stage; the same draws for each, so that the curve is smooth."""
     return tuple(
         (steps, estimate(scores, shown, dataset, metric=metric, estimator=estimator,
-                         baseline=relevance, n_bootstrap=CURVE_BOOTSTRAP, rng=seed))
+                         baseline=relevance, confidence=confidence,
+                         n_bootstrap=CURVE_BOOTSTRAP, rng=seed))
         for steps, scores in stages
     )  # fmt: skip
 

@@ -13,11 +13,11 @@ from countersample.errors import DataError, ParameterError
 from countersample.fitting.judgement_files import JUDGEMENT_FORMATS
 from countersample.fitting.relevance import Estimated, relevance_of_pairs
 from countersample.fitting.setting_up import propensities_of
+from countersample.options import CONFIDENCE, PropensityOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
-    from typing import Literal
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countersample.clicks.impressions.joining import Examinable
     from countersample.fitting.propensity_source import PropensitySource
 
-LEAST_EXPOSURE = 10.0  # of an item that was never clicked, the interval then goes up to 0.31
+MIN_EXPOSURE = 10.0  # of an item that was never clicked, the interval then goes up to 0.31
 _OF_ODDS = (0.5, 1.0, 2.0)  # odds at the cut-offs of grades, as multiples of those of the mean
 _MOST_GRADES = 100
 
@@ -51,7 +51,7 @@ class Judgements(Tabular):
         How many of the impressions were examined, as expected from their positions.
     cut_offs : tuple of float
         The least relevance of grade 1, 2, ….
-    confidence, least_exposure : float
+    confidence, min_exposure : float
         As asked for.
     n_left_out : int
         Query-item pairs with less exposure.
@@ -74,7 +74,7 @@ class Judgements(Tabular):
     exposure: Floats
     cut_offs: tuple[float, ...]
     confidence: float
-    least_exposure: float
+    min_exposure: float
     n_left_out: int
     n_together: int
     source: str
@@ -113,7 +113,7 @@ class Judgements(Tabular):
             "cut_offs": list(self.cut_offs),
             "of_grade": self.of_grade,
             "confidence": self.confidence,
-            "least_exposure": self.least_exposure,
+            "min_exposure": self.min_exposure,
             "propensities": self.source,
             "warnings": list(self.warnings),
         }
@@ -141,13 +141,9 @@ def judgements_from_impressions(
     impressions: Impressions,
     *,
     features: FeatureTable | None = None,
-    propensities: Examinable | None = None,
-    method: str = "auto",
-    randomized: str | None = None,
-    depth: int | None = None,
-    missing: Literal["error", "skip"] = "error",
-    confidence: float = 0.95,
-    least_exposure: float = LEAST_EXPOSURE,
+    propensities: PropensityOptions | Examinable | None = None,
+    confidence: float = CONFIDENCE,
+    min_exposure: float = MIN_EXPOSURE,
     grades: Sequence[float] | None = None,
     seed: int = 0,
 ) -> Judgements:
@@ -163,15 +159,12 @@ def judgements_from_impressions(
         See `read_impressions`. What clicks are worth is not counted.
     features : FeatureTable, optional
         Of items, for regression-em.
-    propensities, method, randomized, depth
-        As in `fit_from_impressions`; the log's own propensities tell of clicks alone, and are not
-        enough.
-    missing : {"error", "skip"}
-        Whether rows that are impossible, or clicked where there is no propensity, are refused, or
-        left out and reported.
+    propensities : PropensityOptions or known propensities, optional
+        As in `fit_from_impressions`. The propensity column of a log is about clicks alone, and is
+        not enough.
     confidence : float
         Of the intervals.
-    least_exposure : float
+    min_exposure : float
         Pairs that were examined less often, as expected, are left out and counted.
     grades : sequence of float, optional
         The least relevance of grade 1, 2, …, each above the one before; by default
@@ -198,15 +191,15 @@ def judgements_from_impressions(
     """
     impressions.check_no_half_life("judgements")
     number("confidence", confidence, above=0, below=1)
-    number("least_exposure", least_exposure, least=0)
+    number("min_exposure", min_exposure, least=0)
     asked = None if grades is None else _checked(grades)
+    propensities = PropensityOptions.from_known(propensities)
     check, source = propensities_of(
-        impressions, features, given=propensities, method=method, randomized=randomized,
-        depth=depth, missing=missing, rng=np.random.default_rng(seed),
-    )  # fmt: skip
+        impressions, features, propensities, rng=np.random.default_rng(seed)
+    )
     counts = check.counts
     found, n_lost = relevance_of_pairs(counts, source, confidence=confidence)
-    if n_lost and missing == "error":
+    if n_lost and propensities.missing == "error":
         raise DataError(
             f"{check.source}: {n_lost:,} of {counts.n_clicks:,} clicks are where there is no "
             "propensity; estimate deeper, or leave those rows out with missing='skip' (--missing "
@@ -214,12 +207,12 @@ def judgements_from_impressions(
         )
     first = counts.pair_starts[:-1]
     is_item = counts.item[first] != (-1 if counts.rest is None else counts.rest)
-    is_kept = is_item & (found.exposure >= least_exposure) & (found.exposure > 0)
+    is_kept = is_item & (found.exposure >= min_exposure) & (found.exposure > 0)
     if not is_kept.any():
         raise DataError(
-            f"{check.source}: no item has an exposure of {least_exposure:g}, expected one that "
-            "was examined so often: take a longer log, or a smaller least_exposure "
-            "(--least-exposure)"
+            f"{check.source}: no item has an exposure of {min_exposure:g}, expected one that "
+            "was examined so often: take a longer log, or a smaller min_exposure "
+            "(--min-exposure)"
         )
     kept = Estimated(*(column[is_kept] for column in found))
     cut_offs = _by_mean(kept) if asked is None else asked
@@ -232,7 +225,7 @@ def judgements_from_impressions(
         grade=np.searchsorted(cut_offs, kept.relevance[order], side="right").astype(np.int64),
         cut_offs=cut_offs,
         confidence=confidence,
-        least_exposure=least_exposure,
+        min_exposure=min_exposure,
         n_left_out=int((is_item & ~is_kept).sum()),
         n_together=int((~is_item).sum()),
         source=source.source,

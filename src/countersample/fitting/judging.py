@@ -15,7 +15,6 @@ from countersample.errors import DataError
 from countersample.evaluation import estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.fitting.gain import (
-    PARTS,
     by_clicked_alone,
     choose_estimator,
     cut_queries,
@@ -39,11 +38,9 @@ if TYPE_CHECKING:
     from countersample.evaluation import Gain
     from countersample.fitting.gain import ChosenEstimator, Stage
     from countersample.fitting.propensity_source import PropensitySource
+    from countersample.options import EvaluationOptions, PropensityOptions
     from countersample.rankers import ClickRanker
 
-#: The ranker that is written has learned from more clicks than the ranker that is judged, and from
-#: others: intervals that speak of it are wider. Chosen by looking: see benchmarks/quality/verdicts.
-WIDER = sqrt(1 + 1 / PARTS)
 FEWEST_QUERIES = 2  # with a click, to learn from and to judge by
 UNSEEN = "how later days differ from those of the log is not seen"
 
@@ -119,6 +116,7 @@ def judge_by_queries(
     *,
     reason: str,
     metric: str,
+    n_folds: int,
     rng: np.random.Generator,
     progress: Progress,
 ) -> Judgement:
@@ -126,7 +124,7 @@ def judge_by_queries(
 
     What is `learned` from is what was `shown`, with recent days weighted as asked for.
     """
-    parts = cut_queries(shown, rng)
+    parts = cut_queries(shown, n_folds, rng)
     log = to_learn_from(learned, knows_all=matched.counts.rest is None)
     scores, stages = held_out_scores(
         ranker, parts, matched.dataset, log, metric=metric, rng=rng,
@@ -149,19 +147,18 @@ def judge_by_time(
     impressions: Impressions,
     features: FeatureTable,
     since: date,
+    propensities: PropensityOptions,
+    evaluation: EvaluationOptions,
     *,
-    asked: dict[str, Any],
-    missing: str,
-    exposure: str,
-    estimator: str,
     rng: np.random.Generator,
     progress: Progress,
 ) -> Judgement:
     """Learn from the days before one, propensities too, and judge by that day and later ones.
 
-    `asked` are the arguments of `find_propensities`. Clicks of the judging days that cannot be used
-    are an error, or with ``missing="skip"`` a warning.
+    Clicks of the judging days that cannot be used are an error, or with ``missing="skip"`` a
+    warning.
     """
+    exposure = propensities.exposure
     dataset, item_ids = features.dataset, features.item_ids
     before = impressions.of_days(until=since)
     after = replace(impressions.of_days(since=since), half_life=None)
@@ -169,15 +166,19 @@ def judge_by_time(
         Matched.of(_counts(log, since), dataset, item_ids) for log in (before, after)
     )
     weighed = replace(learned, counts=weighted(before, learned.counts))
-    source = find_propensities(before, weighed, **asked, rng=rng, is_checked=False)
+    source = find_propensities(
+        before, weighed, propensities, confidence=evaluation.confidence, rng=rng, is_checked=False
+    )
     own = source
     if isinstance(source.propensities, RowPropensities):  # each row has its own
-        own = find_propensities(after, judged, **asked, rng=rng, is_checked=False)
+        own = find_propensities(
+            after, judged, propensities, confidence=evaluation.confidence, rng=rng, is_checked=False
+        )
     told = source.of_every_impression(before, learned.counts)
     to_learn, _, _ = learned.shown(told, exposure=exposure)
     shown, report, _ = judged.shown(own.propensities, exposure=exposure)
     lost = f"of the days from {since} on, {report.sentence()}"
-    if report.n_skipped and missing == "error":
+    if report.n_skipped and propensities.missing == "error":
         raise DataError(lost)
     for log, what in ((to_learn, "before"), (shown, "from")):
         if len(np.unique(log.query[log.clicks > 0])) < FEWEST_QUERIES:
@@ -201,7 +202,7 @@ def judge_by_time(
     is_drawn_here = (
         own.trust is None
         and not isinstance(own.propensities, RowPropensities)
-        and estimator != "snips"
+        and evaluation.estimator != "snips"
     )
     if is_drawn_here:
         visits = after.visits(judged.counts)
@@ -229,16 +230,22 @@ def judge_by_time(
 
 
 def judged_gain(
-    judgement: Judgement, asked: str, *, metric: str, exposure: str, rng: np.random.Generator
+    judgement: Judgement,
+    evaluation: EvaluationOptions,
+    *,
+    metric: str,
+    exposure: str,
+    rng: np.random.Generator,
 ) -> JudgedGain:
-    """Estimate the gain over what was logged, with its interval."""
+    """Estimate the gain over the logging policy, with its interval."""
     scores, shown, matched, dataset = (
         judgement.scores, judgement.shown, judgement.matched, judgement.matched.dataset,
     )  # fmt: skip
     knows_all = matched.counts.rest is None
     chosen = choose_estimator(
-        asked, scores, shown, dataset, metric=metric, exposure=exposure, knows_all=knows_all
-    )
+        evaluation.estimator, scores, shown, dataset, metric=metric, exposure=exposure,
+        knows_all=knows_all,
+    )  # fmt: skip
     relevance = relevance_model(shown, dataset, rng=rng) if chosen.name == "dr" else None
     drawn, told = None, judgement.source.propensities
     if judgement.units is not None and chosen.name != "snips":
@@ -249,9 +256,9 @@ def judged_gain(
         )  # fmt: skip
     gain = estimate_gain(
         scores, shown, dataset, metric=metric, estimator=chosen.name, baseline=relevance,
-        drawn=drawn, rng=rng,
+        confidence=evaluation.confidence, drawn=drawn, rng=rng,
     )  # fmt: skip
-    gain = _of_the_written(gain)
+    gain = _of_the_written(gain, evaluation.holdout)
     is_joint = drawn is not None and judgement.curves is not None
     ends = None
     if not is_joint:
@@ -264,13 +271,18 @@ def judged_gain(
     )
 
 
-def _of_the_written(gain: Gain) -> Gain:
-    """Return the gain with the interval that of the ranker which is written, as 1 + gain has it."""
+def _of_the_written(gain: Gain, holdout: float) -> Gain:
+    """Widen the interval on the log scale: the saved ranker is trained on more data.
+
+    It has learned from more clicks than the ranker that is evaluated, and from other ones. The
+    factor √(1 + held-out share) was chosen by experiment: see benchmarks/quality/verdicts.
+    """
+    factor = sqrt(1 + holdout)
     if not -1 < gain.relative_low <= gain.relative_high:  # of a handful of clicks
         return gain
     centre = np.log1p(gain.relative)
     low, high = (
-        float(np.expm1(centre + WIDER * (np.log1p(end) - centre)))
+        float(np.expm1(centre + factor * (np.log1p(end) - centre)))
         for end in (gain.relative_low, gain.relative_high)
     )
     logged = gain.logged.value

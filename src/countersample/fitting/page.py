@@ -29,7 +29,7 @@ _ENGINES = ("duckdb", "pyspark")
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "narwhals", "pyarrow")
 WITHHELD = (
     "Ask where the feature comes from that is named above. If it was computed from these clicks, "
-    "fit again without it (--drop), or with one from earlier days. If it was not, say so "
+    "fit again without it (--exclude), or with one from earlier days. If it was not, say so "
     "(--accept-features), and there is a verdict."
 )
 EXPOSED = {

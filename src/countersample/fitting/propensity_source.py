@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample.clicks import PositionBias
 from countersample.clicks.impressions import RowPropensities
 from countersample.clicks.impressions.counts import NO_CONTEXT, named
 from countersample.clicks.impressions.weighting import weighted
@@ -20,6 +21,7 @@ from countersample.propensity import (
     TrustPropensities,
     cross_check,
     estimate_trust,
+    load_propensities,
 )
 from countersample.propensity.cells import QueryDraws
 from countersample.propensity.contexts import resample_by_context
@@ -30,10 +32,10 @@ from countersample.propensity.support import supported
 if TYPE_CHECKING:
     from countersample.clicks.impressions import Impressions, PositionCounts
     from countersample.clicks.impressions.joining import Examinable, Matched
+    from countersample.options import PropensityOptions
     from countersample.propensity import CrossCheck
 
 LOGGED = "logged"  # the method that takes the log's own column
-CONFIDENCE = 0.95
 N_BOOTSTRAP = 200
 N_DRAWS = 500  # of queries, from which propensities and gain are estimated again
 FEW_BOOTSTRAP = 50  # of the cross-check, of which regression-em takes a regression for each
@@ -110,31 +112,33 @@ class PropensitySource:
         return ends
 
 
+def known_propensities(options: PropensityOptions) -> Examinable | None:
+    """Return the propensities that are not to be estimated: known, of a curve, or saved."""
+    if options.gamma is not None:
+        return PositionBias(options.gamma)
+    if options.file is not None:
+        return load_propensities(options.file)
+    known: Examinable | None = options.known
+    return known
+
+
 def find_propensities(
     impressions: Impressions,
     matched: Matched,
+    options: PropensityOptions,
     *,
-    given: Examinable | None,
-    method: str,
-    randomized: str | None,
-    depth: int | None,
+    confidence: float,
     rng: np.random.Generator,
     is_checked: bool = True,
 ) -> PropensitySource:
-    """Return the propensities to weigh clicks by; the arguments of `fit_from_impressions`.
+    """Return the propensities that clicks are weighted by.
 
-    `is_checked` is whether other methods are asked as well.
+    With `is_checked` they are compared with those of other methods.
     """
-    if given is not None:
-        if method != "auto" or randomized is not None or depth is not None:
-            raise ParameterError(
-                "propensities are given, so nothing is estimated: leave out method, randomized "
-                "and depth"
-            )
-        return _given(given)
-    if method not in {"auto", LOGGED, *METHODS, *AFFINE}:
-        known = ", ".join(map(repr, [*METHODS, *AFFINE]))
-        raise ParameterError(f"method is {method!r}, expected 'auto', {LOGGED!r}, {known}")
+    known = known_propensities(options)
+    if known is not None:
+        return _given(known)
+    method, randomized = options.method, options.randomized
     if method in AFFINE and impressions.half_life is not None:
         raise ParameterError(
             f"method is {method!r}, which needs whole numbers of clicks, and half_life "
@@ -147,53 +151,119 @@ def find_propensities(
     if randomized is not None:
         shuffled = impressions.of_policy(randomized)
         counts = weighted(shuffled, shuffled.check().counts)  # impossible rows are told
-    return _from_log(
-        counts, matched, method, depth, rng, is_whole=randomized is None, is_checked=is_checked
-    )
+    estimation = _Estimation(options, matched, confidence, rng, is_checked)
+    return estimation.from_counts(counts, is_whole=randomized is None)
 
 
-def _from_log(
-    counts: PositionCounts,
-    matched: Matched,
-    method: str,
-    depth: int | None,
-    rng: np.random.Generator,
-    *,
-    is_whole: bool,
-    is_checked: bool,
-) -> PropensitySource:
-    """Estimate; the counts are those of the whole log, or of its randomized share."""
-    if method in AFFINE:
-        return _with_trust(counts, depth, rng)
-    # The share is said to be shuffled: randomized believes that, unless it sees that it is not.
-    declared: dict[str, Any] = {}
-    if not is_whole and method in {"auto", "randomized"}:
-        declared["declared"] = True
-    if counts.has_contexts:
-        return _by_context(counts, matched, method, depth, rng, declared)
-    if method == "regression-em":
-        told = supported(counts, depth=depth)
-        is_identified = any(told[name].is_supported for name in METHODS)
-        found = _by_features(matched, depth, rng, is_checked=is_checked)
-        return replace(found, is_identified=is_identified)
-    queries = _query_draws(matched.counts, counts, rng)
-    asked: dict[str, Any] = {
-        "n_bootstrap": N_BOOTSTRAP, "confidence": CONFIDENCE, "depth": depth, "draws": queries,
-        "rng": rng,
-    }  # fmt: skip
-    try:
-        curve, curves = resample(counts, method=method, **asked, **declared)
-    except DataError as error:
-        if method != "auto" or not is_whole:
+@dataclass(frozen=True, eq=False)
+class _Estimation:
+    """One estimation of propensities: how, from which log, and with which random numbers."""
+
+    options: PropensityOptions
+    matched: Matched
+    confidence: float
+    rng: np.random.Generator
+    is_checked: bool  # whether the result is compared with other methods
+
+    def from_counts(self, counts: PositionCounts, *, is_whole: bool) -> PropensitySource:
+        """Estimate from the counts of the whole log, or of its randomized share."""
+        method, depth = self.options.method, self.options.depth
+        if method in AFFINE:
+            return self._with_trust(counts)
+        # The share is said to be shuffled: randomized accepts that, unless the data contradicts it.
+        declared: dict[str, Any] = {}
+        if not is_whole and method in {"auto", "randomized"}:
+            declared["declared"] = True
+        if counts.has_contexts:
+            return self._by_context(counts, declared)
+        if method == "regression-em":
+            support = supported(counts, depth=depth)
+            is_identified = any(support[name].is_supported for name in METHODS)
+            return replace(self._by_features(), is_identified=is_identified)
+        queries = _query_draws(self.matched.counts, counts, self.rng)
+        try:
+            curve, curves = resample(
+                counts, method=method, n_bootstrap=N_BOOTSTRAP, confidence=self.confidence,
+                depth=depth, draws=queries, rng=self.rng, **declared,
+            )  # fmt: skip
+        except DataError as error:
+            if method != "auto" or not is_whole:
+                raise DataError(f"{error}; {_INSTEAD}") from error
+            return self._last_resort(error)
+        checked = None
+        if self.is_checked:
+            with suppress(DataError):  # a declared share has no other method to compare with
+                checked = cross_check(counts, n_bootstrap=FEW_BOOTSTRAP, depth=depth, rng=self.rng)
+        draws = PropensityDraws(replace(queries, index=None), {NO_CONTEXT: curves})
+        return replace(_estimated(curve, checked), draws=draws)
+
+    def _last_resort(self, error: DataError) -> PropensitySource:
+        """Estimate with the features, if the log alone does not identify the propensities."""
+        doubt = (
+            f"This log alone does not identify the propensities: {error}. The curve is that of "
+            "regression-em: it is right only if the features tell how relevant items are and do "
+            "not tell where they were shown."
+        )
+        try:
+            return replace(self._by_features(doubt), is_identified=False)
+        except DataError:
             raise DataError(f"{error}; {_INSTEAD}") from error
-        return _last_resort(matched, depth, rng, error, is_checked=is_checked)
-    checked = None
-    if is_checked:
-        with suppress(DataError):  # what is taken as told has nothing to be compared with
-            checked = cross_check(counts, n_bootstrap=FEW_BOOTSTRAP, depth=depth, rng=rng)
-    found = _estimated(curve, checked)
-    draws = PropensityDraws(replace(queries, index=None), {NO_CONTEXT: curves})
-    return replace(found, draws=draws)
+
+    def _by_context(self, counts: PositionCounts, declared: dict[str, Any]) -> PropensitySource:
+        method = self.options.method
+        settings: dict[str, Any] = {"method": method, "n_bootstrap": N_BOOTSTRAP, **declared}
+        queries = None
+        if method == "regression-em":
+            counts, settings["features"] = self.matched.with_features()
+            settings["n_bootstrap"] = FEW_BOOTSTRAP
+        else:
+            queries = _query_draws(self.matched.counts, counts, self.rng)
+        try:
+            estimate, curves = resample_by_context(
+                counts, depth=self.options.depth, confidence=self.confidence, draws=queries,
+                rng=self.rng, **settings,
+            )  # fmt: skip
+        except DataError as error:
+            raise DataError(f"{error}; {_INSTEAD}, or leave out the contexts") from error
+        names = sorted({curve.method for curve in estimate.curves.values()})
+        source = f"estimated by {' and '.join(names)} in each of {len(estimate.curves)} contexts"
+        contexts: dict[str, list[str]] = {}
+        for note in estimate.notes:
+            context, _, text = note.partition(": ")
+            contexts.setdefault(text, []).append(context)
+        warnings = tuple(
+            f"Propensities in {named(names)}: {text}." for text, names in contexts.items()
+        )
+        draws = None if queries is None else PropensityDraws(replace(queries, index=None), curves)
+        return PropensitySource(estimate, source, contexts=estimate, draws=draws, warnings=warnings)
+
+    def _with_trust(self, counts: PositionCounts) -> PropensitySource:
+        try:
+            estimate = estimate_trust(
+                counts, n_bootstrap=N_BOOTSTRAP, confidence=self.confidence,
+                depth=self.options.depth, rng=self.rng,
+            )  # fmt: skip
+        except DataError as error:
+            raise DataError(f"{error}; {_INSTEAD}") from error
+        warnings = tuple(f"Propensities (trust): {note}." for note in estimate.notes)
+        if not estimate.has_trust_bias:
+            warnings = (*warnings, estimate.sentence)
+            estimate = replace(estimate, origin=0.0)  # no clicks by chance are subtracted
+        return PropensitySource(estimate, "estimated with trust bias", warnings=warnings)
+
+    def _by_features(self, *doubts: str) -> PropensitySource:
+        counts, features = self.matched.with_features()
+        settings: dict[str, Any] = {
+            "features": features, "n_bootstrap": FEW_BOOTSTRAP, "confidence": self.confidence,
+            "depth": self.options.depth, "rng": self.rng,
+        }  # fmt: skip
+        if not self.is_checked:
+            curve, _ = resample(counts, method="regression-em", **settings)
+            return _estimated(curve, None, *doubts)
+        checked = cross_check(counts, **settings)
+        if "regression-em" not in checked.estimates:
+            raise DataError(checked.unsupported["regression-em"])
+        return _estimated(checked.estimates["regression-em"], checked, *doubts)
 
 
 def _query_draws(
@@ -205,27 +275,6 @@ def _query_draws(
     return QueryDraws(is_drawn, N_DRAWS, int(rng.integers(2**63)), index)
 
 
-def _last_resort(
-    matched: Matched,
-    depth: int | None,
-    rng: np.random.Generator,
-    error: DataError,
-    *,
-    is_checked: bool,
-) -> PropensitySource:
-    """Ask the features, where the log alone does not tell."""
-    doubt = (
-        f"This log alone does not identify the propensities: {error}. The curve is that of "
-        "regression-em: it is right only if the features tell how relevant items are and do "
-        "not tell where they were shown."
-    )
-    try:
-        found = _by_features(matched, depth, rng, doubt, is_checked=is_checked)
-        return replace(found, is_identified=False)
-    except DataError:
-        raise DataError(f"{error}; {_INSTEAD}") from error
-
-
 def _given(given: Examinable) -> PropensitySource:
     return PropensitySource(
         given,
@@ -235,80 +284,12 @@ def _given(given: Examinable) -> PropensitySource:
     )
 
 
-def _by_context(
-    counts: PositionCounts,
-    matched: Matched,
-    method: str,
-    depth: int | None,
-    rng: np.random.Generator,
-    declared: dict[str, Any],
-) -> PropensitySource:
-    options: dict[str, Any] = {"method": method, "n_bootstrap": N_BOOTSTRAP, **declared}
-    queries = None
-    if method == "regression-em":
-        counts, options["features"] = matched.with_features()
-        options["n_bootstrap"] = FEW_BOOTSTRAP
-    else:
-        queries = _query_draws(matched.counts, counts, rng)
-    try:
-        found, curves = resample_by_context(
-            counts, depth=depth, confidence=CONFIDENCE, draws=queries, rng=rng, **options
-        )
-    except DataError as error:
-        raise DataError(f"{error}; {_INSTEAD}, or leave out the contexts") from error
-    names = sorted({curve.method for curve in found.curves.values()})
-    source = f"estimated by {' and '.join(names)} in each of {len(found.curves)} contexts"
-    contexts: dict[str, list[str]] = {}
-    for note in found.notes:
-        context, _, told = note.partition(": ")
-        contexts.setdefault(told, []).append(context)
-    warnings = tuple(f"Propensities in {named(names)}: {told}." for told, names in contexts.items())
-    draws = None if queries is None else PropensityDraws(replace(queries, index=None), curves)
-    return PropensitySource(found, source, contexts=found, draws=draws, warnings=warnings)
-
-
-def _with_trust(
-    counts: PositionCounts, depth: int | None, rng: np.random.Generator
-) -> PropensitySource:
-    try:
-        found = estimate_trust(counts, n_bootstrap=N_BOOTSTRAP, depth=depth, rng=rng)
-    except DataError as error:
-        raise DataError(f"{error}; {_INSTEAD}") from error
-    warnings = tuple(f"Propensities (trust): {note}." for note in found.notes)
-    if not found.has_trust_bias:
-        warnings = (*warnings, found.sentence)
-        found = replace(found, origin=0.0)  # clicks by chance are not seen, so none are taken off
-    return PropensitySource(found, "estimated with trust bias", warnings=warnings)
-
-
 def _logged(impressions: Impressions, matched: Matched) -> PropensitySource:
     try:
         own = impressions.logged_propensities(matched.counts)
     except DataError as error:
         raise DataError(f"{error} (--propensity-method all-pairs)") from error
     return PropensitySource(own, "the log's own column 'propensity'")
-
-
-def _by_features(
-    matched: Matched,
-    depth: int | None,
-    rng: np.random.Generator,
-    *doubts: str,
-    is_checked: bool,
-) -> PropensitySource:
-    counts, features = matched.with_features()
-    if not is_checked:
-        alone, _ = resample(
-            counts, method="regression-em", features=features, n_bootstrap=FEW_BOOTSTRAP,
-            confidence=CONFIDENCE, depth=depth, rng=rng,
-        )  # fmt: skip
-        return _estimated(alone, None, *doubts)
-    checked = cross_check(  # the usual intervals, as one of its curves is the answer
-        counts, features=features, n_bootstrap=FEW_BOOTSTRAP, confidence=0.95, depth=depth, rng=rng
-    )
-    if "regression-em" not in checked.estimates:
-        raise DataError(checked.unsupported["regression-em"])
-    return _estimated(checked.estimates["regression-em"], checked, *doubts)
 
 
 def _estimated(curve: Propensities, checked: CrossCheck | None, *doubts: str) -> PropensitySource:

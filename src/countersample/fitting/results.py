@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from countersample.fitting.judging import JudgedBy
     from countersample.fitting.leaks import Leak
     from countersample.fitting.propensity_source import PropensitySource
+    from countersample.options import EvaluationOptions, PropensityOptions
     from countersample.rankers import ClickRanker
     from countersample.tuning import PathChoice
 
@@ -79,8 +80,12 @@ class Fit:
         Of the clicks among it.
     heaviest : tuple of HeavyPair
         The ten query-item pairs with the most weight. They have ids; nothing else here has.
-    settings : dict
-        How it was asked for.
+    propensities : PropensityOptions
+    evaluation : EvaluationOptions
+        With the metric that was used.
+    half_life : float, optional
+        The days after which a click counts half in training.
+    seed : int
     warnings : tuple of str
         What makes the result less sure than it looks.
     """
@@ -103,13 +108,28 @@ class Fit:
     shown: ClickLog
     weights: Diagnosis
     heaviest: tuple[HeavyPair, ...]
-    settings: dict[str, Any]
+    propensities: PropensityOptions
+    evaluation: EvaluationOptions
+    half_life: float | None
+    seed: int
     warnings: tuple[str, ...]
 
     @property
     def exposure(self) -> str:
         """How clicks are weighted: policy-aware, position-only, or as logged."""
-        return self.propensity_source.exposure or str(self.settings["exposure"])
+        return self.propensity_source.exposure or self.propensities.exposure
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options as plain values for JSON."""
+        return {
+            "model": self.ranker.kind,
+            "safety": self.ranker.get_params().get("safety"),
+            **self.propensities.to_dict(),
+            **self.evaluation.to_dict(),
+            "half_life": self.half_life,
+            "seed": self.seed,
+        }
 
     @property
     def path(self) -> PathChoice | None:
@@ -154,8 +174,9 @@ class Fit:
         if self.is_withheld:
             names = named(self._suspects)
             return (
-                f"No verdict: {names} knows the clicks themselves. Leave it out (--drop), compute "
-                "it from earlier clicks only, or, if it was, confirm that (--accept-features)."
+                f"No verdict: {names} knows the clicks themselves. Leave it out (--exclude), "
+                "compute it from earlier clicks only, or, if it was, confirm that "
+                "(--accept-features)."
             )
         if self.keeps_logged and self.path is not None:
             told = "" if self.path.keeps == "previous" else f" {_of_imitation(self.ranker)}"

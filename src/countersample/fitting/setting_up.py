@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._logging import get_logger
-from countersample._params import choice
 from countersample.clicks.impressions.joining import Matched
 from countersample.clicks.impressions.weighting import weighted
 from countersample.data import RankingDataset
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.ranking import parse_additive
 from countersample.fitting.propensity_source import LOGGED, find_propensities
+from countersample.options import CONFIDENCE, METRIC
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         LogCheck,
         PositionCounts,
     )
-    from countersample.clicks.impressions.joining import Examinable
     from countersample.fitting.propensity_source import PropensitySource
+    from countersample.options import EvaluationOptions, PropensityOptions
 
 logger = get_logger(__name__)
 WITHOUT_FEATURES = 0.01  # of the pairs that were shown: more is worth a warning
@@ -58,35 +58,27 @@ class SetUp:
 def set_up(
     impressions: Impressions,
     features: FeatureTable,
+    propensities: PropensityOptions,
+    evaluation: EvaluationOptions,
     *,
-    propensities: Examinable | None,
-    method: str,
-    randomized: str | None,
-    depth: int | None,
-    missing: str,
-    exposure: str,
-    metric: str | None,
     rng: np.random.Generator,
     progress: Progress,
 ) -> SetUp:
-    """Check a log, find its propensities, join it; the arguments of `fit_from_impressions`."""
-    choice("missing", missing, ("error", "skip"))
-    if metric is not None and not metric.startswith(("dcg", "precision")):
-        raise ParameterError(f"metric is {metric!r}, expected dcg@k or precision@k")
+    """Check a log, estimate its propensities, and join it to the features."""
+    missing, exposure = propensities.missing, propensities.exposure
     progress.part(0.4, "checking the log").update(0.0)
     since = time.perf_counter()
-    check = impressions.check(randomized=randomized)
+    check = impressions.check(randomized=propensities.randomized)
     _check_log(check, missing)
     _log_counts(check.counts, features.dataset, time.perf_counter() - since)
     last_position = int(check.counts.position.max())
-    metric = f"dcg@{min(10, last_position)}" if metric is None else metric
+    metric = _metric_of(evaluation, last_position)
     matched = Matched.of(check.counts, features.dataset, features.item_ids)
     progress.part(0.6, "estimating propensities").update(0.0)
     weighed = replace(matched, counts=weighted(impressions, check.counts))
     source = find_propensities(
-        impressions, weighed, given=propensities, method=method, randomized=randomized,
-        depth=depth, rng=rng,
-    )  # fmt: skip
+        impressions, weighed, propensities, confidence=evaluation.confidence, rng=rng
+    )
     logger.info("propensities: %s", source.source, extra={"source": source.source})
     told = source.of_every_impression(impressions, matched.counts)
     shown, join, rows = matched.shown(told, exposure=exposure)
@@ -100,6 +92,14 @@ def set_up(
         *_of_features(join), *source.warnings, *_of_metric(metric, last_position),
     )  # fmt: skip
     return SetUp(check, matched, source, shown, learned, join, rows, metric, warnings)
+
+
+def _metric_of(evaluation: EvaluationOptions, last_position: int) -> str:
+    """Return the metric, by default limited to the positions that a page shows."""
+    if evaluation.metric is not None:
+        return evaluation.metric
+    name, _, cut_off = METRIC.partition("@")
+    return f"{name}@{min(int(cut_off), last_position)}"
 
 
 def _log_counts(counts: PositionCounts, dataset: RankingDataset, seconds: float) -> None:
@@ -126,38 +126,31 @@ class _WithoutFeatures(Matched):
 def propensities_of(
     impressions: Impressions,
     features: FeatureTable | None,
+    options: PropensityOptions,
     *,
-    given: Examinable | None = None,
-    method: str,
-    randomized: str | None,
-    depth: int | None,
-    missing: str,
+    confidence: float = CONFIDENCE,
     rng: np.random.Generator,
 ) -> tuple[LogCheck, PropensitySource]:
-    """Check a log and estimate its propensities, where they are not given.
+    """Check a log and estimate its propensities, unless they are known.
 
-    Features are for regression-em, and optional.
+    Features are optional, and needed by regression-em only.
     """
-    choice("missing", missing, ("error", "skip"))
-    if method == LOGGED:
+    if options.method == LOGGED:
         raise ParameterError(f"method is {LOGGED!r}, which estimates nothing: name another")
-    has_own = "propensity" in impressions.columns
-    if given is None and method == "auto" and randomized is None and has_own:
+    takes_logged = options.method == "auto" and options.randomized is None
+    if takes_logged and options.is_estimated and "propensity" in impressions.columns:
         raise DataError(
             f"{impressions.source}: the log has a column 'propensity', which fit takes as it is: "
             "to estimate them name a method, such as all-pairs"
         )
-    check = impressions.check(randomized=randomized)
-    _check_log(check, missing)
+    check = impressions.check(randomized=options.randomized)
+    _check_log(check, options.missing)
     if features is None:
         none = np.full(len(check.counts), -1, np.int64)
         matched: Matched = _WithoutFeatures(check.counts, _NO_ITEMS, none, none)
     else:
         matched = Matched.of(check.counts, features.dataset, features.item_ids)
-    source = find_propensities(
-        impressions, matched, given=given, method=method, randomized=randomized, depth=depth,
-        rng=rng,
-    )  # fmt: skip
+    source = find_propensities(impressions, matched, options, confidence=confidence, rng=rng)
     return check, source
 
 

@@ -20,6 +20,7 @@ from countersample.fitting.gain import (
 )
 from countersample.fitting.leaks import find_leaks
 from countersample.fitting.setting_up import sentence
+from countersample.options import METRIC, EvaluationOptions
 
 if TYPE_CHECKING:
     from countersample._progress import Show
@@ -65,7 +66,7 @@ def judge_training(
     dataset: RankingDataset,
     log: ClickLog,
     *,
-    metric: str = "dcg@10",
+    evaluation: EvaluationOptions | None = None,
     seed: int = 0,
     progress: Progress | Show | None = None,
 ) -> JudgedTraining:
@@ -83,7 +84,9 @@ def judge_training(
     log : ClickLog
         With the positions at which items were shown. Without, or with clicks on one query only, the
         verdict says why there is none.
-    metric, seed, progress
+    evaluation : EvaluationOptions, optional
+        Its metric, estimator, held-out share and confidence level are used.
+    seed, progress
         As for `fit_from_impressions`.
 
     Examples
@@ -102,20 +105,25 @@ def judge_training(
         return JudgedTraining(
             None, "Not judged: the log does not say at which positions items were shown."
         )
+    evaluation = EvaluationOptions() if evaluation is None else evaluation
+    metric = METRIC if evaluation.metric is None else evaluation.metric
     rng = np.random.default_rng(seed)
     try:
-        parts = cut_queries(log, rng)
+        parts = cut_queries(log, evaluation.n_folds, rng)
         scores, _ = held_out_scores(
             ranker, parts, dataset, log, metric=metric, rng=rng,
             progress=Progress.of(progress).part(1.0, "held-out queries"),
         )  # fmt: skip
-        estimator = "ips"
+        estimator: str = "ips" if evaluation.estimator == "auto" else evaluation.estimator
         if log.impressions is not None:
             estimator = choose_estimator(
-                "auto", scores, log, dataset, metric=metric, exposure="policy-aware",
+                evaluation.estimator, scores, log, dataset, metric=metric, exposure="policy-aware",
                 knows_all=True,
             ).name  # fmt: skip
-        gain = estimate_gain(scores, log, dataset, metric=metric, estimator=estimator, rng=rng)
+        gain = estimate_gain(
+            scores, log, dataset, metric=metric, estimator=estimator,
+            confidence=evaluation.confidence, rng=rng,
+        )  # fmt: skip
     except DataError as error:
         return JudgedTraining(None, f"Not judged: {error}.")
     warnings = [sentence(text) for text in gain.warnings]

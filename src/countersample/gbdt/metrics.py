@@ -8,6 +8,7 @@ import numpy as np
 
 from countersample.evaluation.ranking import parse_additive, rank_values, ranks_of
 from countersample.gbdt.objectives import check_rows
+from countersample.options import METRIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def lightgbm_metric(
-    dataset: RankingDataset, log: ClickLog, *, metric: str = "dcg@10"
+    dataset: RankingDataset, log: ClickLog, *, metric: str = METRIC
 ) -> Callable[[ArrayLike, Any], tuple[str, float, bool]]:
     """Σ_clicks λ(rank)/p / Σ_clicks 1/p, as a ``feval`` of ``lightgbm.train``.
 
@@ -66,7 +67,7 @@ def lightgbm_metric(
 
 
 def xgboost_metric(
-    dataset: RankingDataset, log: ClickLog, *, metric: str = "dcg@10"
+    dataset: RankingDataset, log: ClickLog, *, metric: str = METRIC
 ) -> Callable[[ArrayLike, Any], tuple[str, float]]:
     """Σ_clicks λ(rank)/p / Σ_clicks 1/p, as the ``custom_metric`` of ``xgboost.train``.
 

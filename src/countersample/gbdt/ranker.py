@@ -14,6 +14,7 @@ from countersample.clicks import ClickLog
 from countersample.errors import ParameterError
 from countersample.gbdt.backends import BACKENDS, check_backend_params, plain_errors
 from countersample.gbdt.objectives import boosting_objective, check_method
+from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.rankers._parameters import COUNT, LEAST_PROPENSITY, either
 from countersample.rankers._starting import sized, starts_of, trained_on, without_fold
 from countersample.rankers._stopping import CHOOSING_SHARE, Chosen, Way, choose_round, judge_rounds
@@ -196,12 +197,12 @@ class GBDTRanker(ClickRanker):
     feature_fraction: float | str = "auto"
     bagging_fraction: float = 0.5
     patience: int | None = 50
-    holdout: float = 0.2
-    metric: str = "dcg@10"
+    holdout: float = HOLDOUT
+    metric: str = METRIC
     clip: float | None = None
     temper: float = 1.0
     doubly_robust: bool = False
-    safety: float = 0.95
+    safety: float = CONFIDENCE
     normalize: str | None = None
     backend_params: Mapping[str, Any] | None = None
     warm_start: bool = False

@@ -10,6 +10,7 @@ import numpy as np
 
 from countersample._frames import Tabular
 from countersample.errors import DataError
+from countersample.options import CONFIDENCE
 from countersample.propensity.curve import Propensities
 from countersample.propensity.estimation import deepest_of, resample
 from countersample.propensity.saving import SCHEMA_VERSION, Saved, entries
@@ -120,7 +121,7 @@ def estimate_by_context(
     *,
     method: str = "auto",
     n_bootstrap: int = 200,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     rng: np.random.Generator | int | None = None,
     depth: int | None = None,
     features: ArrayLike | None = None,

@@ -11,6 +11,7 @@ from countersample._frames import Tabular
 from countersample._params import number
 from countersample.clicks.bias import TableBias, check_weightable
 from countersample.errors import DataError
+from countersample.options import CONFIDENCE
 from countersample.propensity._columns import set_columns, set_notes
 from countersample.propensity.saving import SCHEMA_VERSION, Saved, entries
 
@@ -66,7 +67,7 @@ class Propensities(Saved, Tabular):
     high: Floats
     n_impressions: NDArray[np.int64]
     method: str
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
     reference: int = 1
     notes: tuple[str, ...] = ()
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from countersample._params import choice, number, whole_number
 from countersample.errors import DataError
+from countersample.options import CONFIDENCE
 from countersample.propensity.connections import UnsupportedError
 from countersample.propensity.curve import Propensities
 from countersample.propensity.methods import METHODS, needs_features
@@ -31,7 +32,7 @@ def estimate(
     *,
     method: str = "auto",
     n_bootstrap: int = 200,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     rng: np.random.Generator | int | None = None,
     reference: int = 1,
     depth: int | None = None,

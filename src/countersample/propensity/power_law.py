@@ -10,6 +10,7 @@ import numpy as np
 from countersample._params import number
 from countersample.clicks.bias import PositionBias
 from countersample.errors import DataError
+from countersample.options import CONFIDENCE
 from countersample.propensity.estimation import resample
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def estimate_gamma(
     method: str = "auto",
     offset: int = 0,
     n_bootstrap: int = 200,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     rng: np.random.Generator | int | None = None,
     **options: Any,  # noqa: ANN401 (those of estimate)
 ) -> PowerLaw:

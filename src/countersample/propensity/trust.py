@@ -10,6 +10,7 @@ import numpy as np
 from countersample._frames import Tabular
 from countersample.clicks.bias import check_weightable
 from countersample.errors import DataError
+from countersample.options import CONFIDENCE
 from countersample.propensity._columns import set_columns, set_notes
 from countersample.propensity.affine import level_of_irrelevance
 from countersample.propensity.cells import cells_of
@@ -81,7 +82,7 @@ class TrustPropensities(Saved, Tabular):
     n_impressions: NDArray[np.int64]
     p_value: float
     origin: float = 0.0
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
     reference: int = 1
     notes: tuple[str, ...] = ()
 
@@ -168,7 +169,7 @@ def estimate_trust(
     counts: PositionCounts,
     *,
     n_bootstrap: int = 200,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     rng: np.random.Generator | int | None = None,
     reference: int = 1,
     depth: int | None = None,

@@ -13,6 +13,7 @@ from countersample._schemas import Finite, check_schema
 from countersample.data.scoring import linear_scores
 from countersample.data.transforms import CANDIDATES
 from countersample.errors import DataError, ParameterError
+from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.rankers._parameters import COUNT, LEAST_PROPENSITY, either, yes_or_no
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import LinearScorer
@@ -182,9 +183,9 @@ class CounterSampleRanker(ClickRanker):
     radius: float | None = None
     start: str = "auto"
     temper: float | str = "auto"
-    safety: float = 0.95
-    holdout: float = 0.2
-    metric: str = "dcg@10"
+    safety: float = CONFIDENCE
+    holdout: float = HOLDOUT
+    metric: str = METRIC
     clip: float | None = None
     doubly_robust: bool = False
     impute: str = "median-indicator"

@@ -200,7 +200,7 @@ def evaluate_file(path: Path, datasets: Sequence[str] = (), out: Path | None = N
         raise DataError(f"{path} has no rows of {' or '.join(datasets) or 'runs'}: it has {names}")
     results, left_out = _studies(rows)
     if not results:
-        raise DataError(f"{path} has no study of the package: see countersample study list")
+        raise DataError(f"{path} has no study of the package: see countersample reproduce --list")
     published = grids.load_published()
     tables = [table for result in results for table in tables_of(result, published)]
     verdicts = [verdict for result in results for verdict in verdicts_on(result)]

@@ -13,6 +13,7 @@ from countersample._extras import need
 from countersample._params import choice, whole_number
 from countersample.data.transforms import CANDIDATES
 from countersample.errors import ParameterError
+from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.rankers._parameters import COUNT, LEAST_PROPENSITY
 from countersample.rankers._starting import sized, starts_of, trained_on, without_fold
 from countersample.rankers._stopping import CHOOSING_SHARE, Chosen, Way, choose_round, judge_rounds
@@ -199,11 +200,11 @@ class NeuralRanker(ClickRanker):
     batch_size: int = 32
     epochs: int = 50
     patience: int | None = 5
-    holdout: float = 0.2
-    metric: str = "dcg@10"
+    holdout: float = HOLDOUT
+    metric: str = METRIC
     clip: float | None = None
     temper: float = 1.0
-    safety: float = 0.95
+    safety: float = CONFIDENCE
     l2: float = 0.01
     impute: str = "median-indicator"
     normalize: str | None = "minmax"

@@ -12,6 +12,7 @@ from countersample._progress import Progress
 from countersample.data.scoring import linear_scores
 from countersample.errors import ParameterError
 from countersample.evaluation.held_out import HeldOut
+from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.training import TrainingOptions
 from countersample.tuning.paths import (
     FIRST_DISTANCE,
@@ -47,9 +48,9 @@ def choose_path(
     starts: Mapping[str, Floats] | None = None,
     tempers: Sequence[float] = TEMPERS,
     logged: Floats | None = None,
-    safety: float = 0.95,
-    metric: str = "dcg@10",
-    holdout: float = 0.2,
+    safety: float = CONFIDENCE,
+    metric: str = METRIC,
+    holdout: float = HOLDOUT,
     options: TrainingOptions | None = None,
     rng: np.random.Generator | int | None = None,
     progress: Progress | Show | None = None,

@@ -12,6 +12,7 @@ import narwhals as nw
 from countersample.clicks.impressions.aggregation import impressions_of
 from countersample.clicks.impressions.assembling import integers
 from countersample.errors import DataError, ParameterError
+from countersample.options import HOLDOUT, EvaluationOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,6 @@ _LAST = re.compile(r"([1-9]\d*)\s*([dw])", re.IGNORECASE)
 _FIRST_SECOND = 1e8
 _SECONDS = 86_400
 
-USUAL_SHARE = 0.2  # of the rows: those of the last days that judge
 _SHARES = (0.1, 0.5)  # that it may be, as a day is not cut
 
 
@@ -46,50 +46,47 @@ class Days:
     days: tuple[date, ...]
     rows: tuple[int, ...]
 
-    def usual_cut(self) -> date | None:
-        """Return the day from which on there is a fifth of the rows, as near as days allow.
+    def usual_cut(self, share: float = HOLDOUT) -> date | None:
+        """Return the day that leaves a share of the rows to itself and later days, about.
 
-        None where no day leaves a tenth to a half.
+        None if no day leaves a tenth to a half.
         """
         total = sum(self.rows)
         after = [sum(self.rows[k:]) / total for k in range(len(self.rows))]
         allowed = [k for k, share in enumerate(after) if _SHARES[0] <= share <= _SHARES[1]]
         if not allowed:
             return None
-        return self.days[min(allowed, key=lambda k: abs(after[k] - USUAL_SHARE))]
+        return self.days[min(allowed, key=lambda k: abs(after[k] - share))]
 
-    def cut(self, judge_from: date | str | None, judge_last: str | None) -> date | None:
-        """Return the first day of the held-out days; by default `usual_cut`."""
-        if judge_from is not None and judge_last is not None:
-            raise ParameterError("judge_from and judge_last are both given, expected one of them")
-        if judge_from is not None:
-            first_day = _as_date(judge_from)
-        elif judge_last is not None:
+    def cut(self, options: EvaluationOptions) -> date | None:
+        """Return the first day that evaluates; None if no day leaves enough on both sides."""
+        last = options.holdout_last
+        if options.holdout_from is not None:
+            first = _as_date(options.holdout_from)
+        elif last is not None:
             try:
-                first_day = self.days[-1] - (length(judge_last, "judge_last") - timedelta(days=1))
+                first = self.days[-1] - (length(last, "holdout_last") - timedelta(days=1))
             except OverflowError:  # before the year 1
                 raise ParameterError(
-                    f"judge_last is {judge_last!r}, expected less than the log has: it is of "
+                    f"holdout_last is {last!r}, expected less than the log has: it is of "
                     f"{self.days[0]} to {self.days[-1]}"
                 ) from None
         else:
-            return self.usual_cut()
-        if not self.days[0] < first_day <= self.days[-1]:
+            return self.usual_cut(options.holdout)
+        if not self.days[0] < first <= self.days[-1]:
             raise ParameterError(
-                f"judging from {first_day} on leaves nothing to learn from, or nothing to judge "
-                f"by: the log is of {self.days[0]} to {self.days[-1]}"
+                f"the days from {first} on leave nothing to learn from, or nothing to evaluate "
+                f"on: the log is of {self.days[0]} to {self.days[-1]}"
             )
-        return first_day
+        return first
 
 
-def _as_date(value: date | str) -> date:
-    if isinstance(value, date):
-        return value if type(value) is date else value.date()  # type: ignore[attr-defined]
+def _as_date(day: str) -> date:
     try:
-        return date.fromisoformat(value)
+        return date.fromisoformat(day)
     except ValueError:
         raise ParameterError(
-            f"judge_from is {value!r}, expected a day such as '2026-03-31'"
+            f"holdout_from is {day!r}, expected a day such as '2026-03-31'"
         ) from None
 
 

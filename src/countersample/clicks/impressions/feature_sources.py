@@ -63,7 +63,7 @@ class FeatureSource:
             except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
                 raise DataError(
                     f"column {name!r} has values of mixed or unknown types, expected one type: "
-                    "make them one, or leave it out (--drop)"
+                    "make them one, or leave it out (--exclude)"
                 ) from error
         return pa.table(columns)
 

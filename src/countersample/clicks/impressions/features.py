@@ -18,6 +18,7 @@ from countersample.data.folders import find_layout
 from countersample.data.learn_encoding import learn_encoder
 from countersample.data.store import is_dataset_folder
 from countersample.errors import DataError, ParameterError
+from countersample.options import FeatureOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,21 +88,14 @@ class FeatureTable:
 
 def read_features(
     source: str | PathLike[str] | Any = None,  # noqa: ANN401 (any frame narwhals knows)
+    options: FeatureOptions | None = None,
     *,
-    query: str = "query_id",
-    item: str = "item_id",
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
-    categorical: Sequence[str] = (),
-    other_columns: str = "leave-out",
-    age_at: str | None = None,
-    items: str | PathLike[str] | Any = None,  # noqa: ANN401 (as above)
-    queries: str | PathLike[str] | Any = None,  # noqa: ANN401 (as above)
     log: Impressions | None = None,
     encoder: FeatureEncoder | None = None,
     rankers: Sequence[object] = (),
-    goes_on_from: object = None,
+    warm_start: object = None,
     join_queries: bool = False,
+    **settings: Any,  # noqa: ANN401 (fields of FeatureOptions)
 ) -> FeatureTable:
     """Read the features of items, a row for each query and item.
 
@@ -111,41 +105,27 @@ def read_features(
     Parameters
     ----------
     source : path or data frame, optional
-        Parquet, CSV, TSV or JSON lines with named columns, or a data frame with them; LETOR text or
-        a saved dataset, whose items are numbered from 0 in each query.
-    query, item : str
-        The columns of the ids.
-    features : sequence of str, optional
-        The columns of the features; all others by default, but for one called ``label``. Those of
-        LETOR text have no names: f1, f2, …, or their numbers.
-    drop : sequence of str, optional
-        Or the columns that are left out, numbers or not.
-    categorical : sequence of str
-        Columns of text or integers that become indicators, one for each of up to 200 values.
-        Without being named, text of up to 20 values does, for values that at least 10 rows have.
-    other_columns : {"leave-out", "refuse"}
-        What to do with ids, free text and lists that are not named in `drop`.
-    age_at : str, optional
-        The day that ages of dates are counted from, such as ``"2026-03-31"``; by default the latest
-        of each column.
-    items : path or data frame, optional
-        Features of items whatever the query, a row for each item.
-    queries : path or data frame, optional
-        Features of queries whatever the item, a row for each query.
+        Parquet, CSV, TSV or JSON lines with columns ``query_id``, ``item_id`` and the features, or
+        a data frame with them; LETOR text or a saved dataset, whose items are numbered from 0 in
+        each query. A column ``label`` is not a feature.
+    options : FeatureOptions, optional
+        Which columns are features, and how they are read.
     log : Impressions, optional
-        Where there is no `source`: the pairs of query and item that it shows are those of the
-        table. Its own features (see `read_impressions`) are among the features.
+        If there is no `source`, the table has the pairs of query and item that the log shows. The
+        features of the log (see `LogOptions`) are among the features.
     encoder : FeatureEncoder, optional
-        Read the columns as this one says, that of another table: nothing is learned, and only its
+        Read the columns as this encoder of another table does: nothing is learned, and only its
         columns are read.
     rankers : sequence of rankers
         Read the columns also as each of these was trained on them, see `FeatureTable.dataset_for`.
-    goes_on_from : ranker, optional
-        One that training will go on from: columns that it knows are read as it reads them, with the
-        same values of categories and ages from the same day; how to read others is learned.
+    warm_start : ranker, optional
+        The ranker that training continues from: columns that it has are read as it reads them, with
+        the same values of categories and ages from the same day.
     join_queries : bool
-        Whether queries that differ in case and blanks only are one, as `read_impressions` has it.
-        Of an item that several of them have, the first row is taken.
+        Whether queries that differ in case and blanks only are one, as in `LogOptions`. If several
+        of them have an item, the first row is taken.
+    **settings
+        Single fields of `FeatureOptions`, by keyword.
 
     Examples
     --------
@@ -155,6 +135,9 @@ def read_features(
     >>> read_features(table).item_ids
     array(['x', 'y'], dtype='<U1')
     """
+    options = FeatureOptions.of(options, **settings)
+    items, queries, categorical = options.items, options.queries, options.categorical
+    features, drop = options.include or None, options.exclude or None
     given = {"pairs": source, "items": items, "queries": queries}
     if is_labelled_data(source):
         if items is not None or queries is not None or (log is not None and log.features):
@@ -167,11 +150,11 @@ def read_features(
                 f"{source}: has numbers without names, expected a table for categorical="
             )
         return _of_dataset(Path(source), features, drop)
-    before = encoder_of(goes_on_from)
+    before = encoder_of(warm_start)
     categories = [name for each in (encoder, before, *map(encoder_of, rankers)) if each
                   for name in each.categories]  # fmt: skip
     parts = _open(
-        given, {"query_id": query, "item_id": item}, log, join_queries=join_queries,
+        given, {"query_id": options.query, "item_id": options.item}, log, join_queries=join_queries,
         as_text=(*categorical, *categories),
     )  # fmt: skip
     homes = parts.homes(features)
@@ -186,7 +169,8 @@ def read_features(
         learned = learn_encoder(
             {name: tables[name] for name in chosen if name not in known},
             categorical=[name for name in categorical if name not in known],
-            other_columns=other_columns, is_chosen=features is not None, reference=age_at,
+            other_columns=options.other_columns, is_chosen=features is not None,
+            reference=options.age_at,
             beside=any(name in known for name in chosen),
         )  # fmt: skip
         known |= {each.name: each for each in learned.encoder.columns}

@@ -153,7 +153,7 @@ class Impressions(AbstractContextManager["Impressions"]):
         if "session" not in self.columns:
             remedy = (
                 ": this log is aggregated, so leave them out when you count a day "
-                "(countersample log count --suspicious drop)"
+                "(countersample log count --suspicious skip)"
             )
             raise DataError(
                 f"{self.source}: no column 'session', so sessions that look wrong cannot be told"

@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
@@ -18,9 +18,9 @@ from countersample.clicks.impressions.readers import find_reader
 from countersample.clicks.impressions.readers.plain import Plain
 from countersample.data.frames import as_narwhals
 from countersample.errors import DataError, ParameterError
+from countersample.options import LogOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from countersample.clicks.impressions.engines import Engine
@@ -30,56 +30,22 @@ _DEFAULT = next(iter(ENGINES))
 
 def read_impressions(
     source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
-    *,
-    reader: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    context: str | Sequence[str] | None = None,
-    values: Mapping[str, float] | None = None,
-    join_queries: bool = False,
-    positions_from: Literal[0, 1] = 1,
-    features: Sequence[str] = (),
-    engine: str | None = None,
-    master: str | None = None,
-    memory_limit: str | None = None,
-    temp_dir: str | PathLike[str] | None = None,
+    options: LogOptions | None = None,
+    **settings: Any,  # noqa: ANN401 (fields of LogOptions)
 ) -> Impressions:
-    """Open a log of impressions; nothing is loaded before it is needed.
+    """Open a raw log of impressions; nothing is loaded before it is needed.
 
     Parameters
     ----------
     source : path, glob, address or data frame
         Parquet (a file, a folder, a glob, partitioned), CSV, TSV or JSON lines, compressed too; a
-        folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; or a data
-        frame of pandas, polars, pyarrow, DuckDB or Spark. A log may be aggregated: with a column
-        ``impressions``, a row stands for so many impressions; see `count_days`.
-    reader : {"ubi", "metarank", "baidu-ultr", "yandex", "open-bandit", "expedia"}, optional
-        Whose log the files are, where its columns are not named as here.
-    columns : mapping, optional
-        The log's own names of canonical columns: ``{"query_id": "q"}``.
-    context : str or sequence of str, optional
-        The log's own columns that say where a row was shown, such as ``["device", "layout"]``;
-        ``context`` where there is such a column.
-    values : mapping, optional
-        What events are worth: ``{"click": 1, "cart": 3, "purchase": 10}``. The column ``event``
-        tells what happened; an event that is named here is a click of that value, others are
-        none. Rows of the same session, query, item and position are one impression, whose value
-        is the sum over its distinct events.
-    join_queries : bool
-        Whether queries that differ in case and blanks only are one; ids of features are joined by
-        `join_query_ids`.
-    positions_from : {1, 0}
-        The number of the first position in the log.
-    features : sequence of str
-        The log's own columns of numbers that are features of what was shown: ``["price"]``. A query
-        and item have the mean over their impressions; see `read_features`.
-    engine : {"duckdb", "spark"}, optional
-        The engine that counts the log: by default Spark for a frame of Spark, else DuckDB.
-    master : str, optional
-        The Spark master, such as ``spark://host:7077``; all cores of this machine by default.
-    memory_limit : str, optional
-        How much memory DuckDB may take, such as ``"2GB"``; beyond it, it uses the disk.
-    temp_dir : path, optional
-        Where DuckDB puts what does not fit.
+        folder with the ``ubi_queries`` and ``ubi_events`` of User Behavior Insights; a folder that
+        `count_days` wrote, or some of its days; or a data frame of pandas, polars, pyarrow, DuckDB
+        or Spark.
+    options : LogOptions, optional
+        How the log is read.
+    **settings
+        Or single fields of `LogOptions`, by keyword.
 
     Examples
     --------
@@ -90,14 +56,22 @@ def read_impressions(
     >>> log.counts().clicks
     array([0, 1])
     """
+    options = LogOptions.of(options, **settings)
+    log = _open_log(source, options)
+    return log.without_suspicious() if options.suspicious == "skip" else log
+
+
+def _open_log(source: str | PathLike[str] | Any, options: LogOptions) -> Impressions:  # noqa: ANN401
+    reader, engine = options.reader, options.engine
     preparation = Preparation.of(
-        columns, context, values, join_queries=join_queries, positions_from=positions_from,
-        features=features,
+        options.columns, options.context, options.values,
+        join_queries=options.join_queries,
+        positions_from=options.positions_from, features=options.features,
     )  # fmt: skip
     settings = {
-        "master": master,
-        "memory_limit": memory_limit,
-        "temp_dir": None if temp_dir is None else os.fspath(temp_dir),
+        "master": options.master,
+        "memory_limit": options.memory_limit,
+        "temp_dir": None if options.temp_dir is None else os.fspath(options.temp_dir),
     }
     with ExitStack() as cleanup:
         if isinstance(source, str | os.PathLike):

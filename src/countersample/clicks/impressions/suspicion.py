@@ -94,7 +94,7 @@ class Suspicious:
                 f"and position: {self._share(self.duplicate_clicks)}"
             )
         end = "; left out." if self.is_left_out else (
-            "; leave them out with without_suspicious() (--suspicious drop) if they are not people."
+            "; leave them out with without_suspicious() (--suspicious skip) if they are not people."
         )  # fmt: skip
         return [f"{sentence}{end}" for sentence in sentences]
 

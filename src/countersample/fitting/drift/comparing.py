@@ -18,6 +18,7 @@ from countersample.fitting.drift.testing import (
     compare_logarithms,
     holm,
 )
+from countersample.options import CONFIDENCE
 from countersample.propensity.estimation import resample
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def _examination(
 ) -> Iterator[Change]:
     """Compare the curves of propensities, estimated in the same way from both logs."""
     rng = np.random.default_rng(seed)
-    asked: dict[str, Any] = {"n_bootstrap": N_BOOTSTRAP, "confidence": 0.95, "rng": rng}
+    asked: dict[str, Any] = {"n_bootstrap": N_BOOTSTRAP, "confidence": CONFIDENCE, "rng": rng}
     if min(len(each.query_ids) for each in counts) < _FEWEST_QUERIES:
         notes.append(
             f"Examination was not compared: a log has fewer than {_FEWEST_QUERIES} queries."

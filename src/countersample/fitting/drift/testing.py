@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
+from countersample.options import CONFIDENCE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countersample._arrays import Floats
 
 FEWEST_UNITS = 20  # with something in them, in each log
-_INTERVAL = 0.95
 
 Measure = Literal["ratio", "difference"]
 
@@ -155,7 +156,7 @@ def compare(
         return float(np.sqrt(n / (n - 1) * np.sum(psi**2)))
 
     df = min(before.n_units, after.n_units) - 1
-    reach = float(stats.t.ppf((1 + _INTERVAL) / 2, df))
+    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, df))
     if measure == "ratio":
         bounds = [(1 + margin, 1), (1 / (1 + margin), -1)]
         tails = [
@@ -176,7 +177,7 @@ def compare_logarithms(
 ) -> Change:
     """Compare two positive estimates; `error` is the standard error of log(after/before)."""
     ratio = float(np.log(after / before))
-    reach = float(stats.norm.ppf((1 + _INTERVAL) / 2))
+    reach = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
     most = float(np.log1p(margin))
     tails = [_tail(sign * ratio - most, error, np.inf) for sign in (-1, 1)]
     low, high = (float(np.expm1(ratio + sign * reach * error)) for sign in (-1, 1))

@@ -31,6 +31,7 @@ from itertools import combinations
 from math import isnan
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+from countersample.options import CONFIDENCE
 from countersample.study.design.grids import PAPER_DATASETS, TESTS
 from countersample.study.findings.statistics import (
     MEASURES,
@@ -333,7 +334,7 @@ def _one(finding: Finding, test: ClaimTest) -> str:
     )
     if isnan(paired.p):
         return f"{sentence}."
-    confidence = 0.9 if test.direction == "same" else 0.95
+    confidence = 0.9 if test.direction == "same" else CONFIDENCE
     half = paired.half(confidence)
     low, high = (
         show_number(end, quantity.digits)

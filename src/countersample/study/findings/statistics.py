@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from countersample.errors import DataError
+from countersample.options import CONFIDENCE
 from countersample.study.design.grids import COMPARED
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class PairedTest:
     @property
     def half_width(self) -> float:
         """Half the width of the 95 % interval of the difference."""
-        return self.half(0.95)
+        return self.half(CONFIDENCE)
 
     def half(self, confidence: float) -> float:
         """Half the width of an interval of the difference, t·s/√n; not a number for one pair."""
@@ -92,7 +93,7 @@ class PairedTest:
         return min(1.0, 2 * min(self.p_below(-margin), self.p_above(margin)))
 
 
-def interval(values: ArrayLike, confidence: float = 0.95) -> float:
+def interval(values: ArrayLike, confidence: float = CONFIDENCE) -> float:
     """Return half the width of Student's interval for the mean, t·s/√n.
 
     Not a number for one value.

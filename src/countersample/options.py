@@ -1,0 +1,344 @@
+"""The options of the package: one frozen dataclass per subject.
+
+Each default and each help text is written here and nowhere else. The library takes these objects,
+the command line (`countersample.cli`) is generated from them, and results store them. They are
+validated when they are constructed. An option that may be left to a default elsewhere is ``None``.
+
+`CONFIDENCE`, `HOLDOUT`, `METRIC` and `TIES` are the defaults that appear in many signatures.
+
+Training has its own class, `countersample.training.TrainingOptions`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from datetime import date, datetime
+from difflib import get_close_matches
+from pathlib import Path  # noqa: TC003 (types of fields are read)
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from countersample._params import choice, number, whole_number
+from countersample.errors import ParameterError
+
+__all__ = [
+    "EvaluationOptions",
+    "FeatureOptions",
+    "LogOptions",
+    "PropensityOptions",
+    "RankerOptions",
+]
+
+CONFIDENCE = 0.95  # of every interval
+HOLDOUT = 0.2  # the share of the queries, or of the rows of a log, that evaluates
+METRIC = "dcg@10"  # what is optimized and estimated from clicks
+TIES = "file"  # items with equal scores are ranked in the order of the data
+
+
+class Options:
+    """What all option classes share: choices are checked, sequences become tuples."""
+
+    def __post_init__(self) -> None:
+        """Normalize sequences and check choices."""
+        for name, hint in _hints(type(self)).items():
+            value = getattr(self, name)
+            if hint == tuple[str, ...]:
+                names = (value,) if isinstance(value, str) else tuple(value or ())
+                object.__setattr__(self, name, names)
+            choices = _choices(hint)
+            if choices and not (value is None and type(None) in get_args(hint)):
+                _check_choice(name, value, choices)
+
+    @classmethod
+    def of(cls, options: Self | None = None, **settings: Any) -> Self:  # noqa: ANN401 (its fields)
+        """Return the options, or the defaults, with these settings changed."""
+        known = [each.name for each in fields(cls)]  # type: ignore[arg-type] # a dataclass
+        for name in settings:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f", did you mean {near[0]!r}?" if near else f": it has {', '.join(known)}"
+                raise ParameterError(f"{cls.__name__} has no option {name!r}{hint}")
+        if options is not None and not isinstance(options, cls):
+            raise ParameterError(f"options is {options!r}, expected {cls.__name__}")
+        return cls(**settings) if options is None else replace(options, **settings)  # type: ignore[type-var]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {name: _plain(getattr(self, name)) for name in _hints(type(self))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions(Options):
+    """How a raw log is read.
+
+    Examples
+    --------
+    >>> from countersample.options import LogOptions
+    >>> LogOptions(columns={"query_id": "search_term"}, context="device").context
+    ('device',)
+    """
+
+    reader: Literal["ubi", "metarank", "baidu-ultr", "yandex", "open-bandit", "expedia"] | None = (
+        None
+    )
+    """The system that wrote the log, if its columns are not named as here."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Your column names: query_id=q,item_id=doc,position=rank."""
+    context: tuple[str, ...] = ()
+    """Columns that position bias depends on: device,layout."""
+    values: dict[str, float] | None = None
+    """The value of each event, for a log with a column 'event': click=1,cart=3."""
+    join_queries: bool = False
+    """Treat queries that differ only in case and blanks as one."""
+    positions_from: Literal[0, 1] = 1
+    """The number of the top position."""
+    suspicious: Literal["keep", "skip"] = "keep"
+    """Sessions that click everything, clients with very many sessions, and repeated rows."""
+    features: tuple[str, ...] = ()
+    """Numeric columns of the log that are features, averaged per query and item: price,stock."""
+    engine: Literal["duckdb", "spark"] | None = None
+    """The engine that counts the log; DuckDB for files by default."""
+    master: str | None = None
+    """The Spark master: spark://host:7077."""
+    memory_limit: str | None = None
+    """The memory that DuckDB may use: 2GB."""
+    temp_dir: Path | None = None
+    """The folder for what DuckDB cannot hold in memory."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "columns", dict(self.columns or {}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureOptions(Options):
+    """Which columns are features, and how they are read."""
+
+    items: Any = None
+    """Features of items for every query, by item_id: a file, or a data frame."""
+    queries: Any = None
+    """Features of queries for every item, by query_id: a file, or a data frame."""
+    query: str = "query_id"
+    """The column of the query ids."""
+    item: str = "item_id"
+    """The column of the item ids."""
+    include: tuple[str, ...] = ()
+    """The features to use: price,sales (for LETOR text, their numbers). All by default."""
+    exclude: tuple[str, ...] = ()
+    """The features to leave out: title,ctr (for LETOR text, their numbers)."""
+    categorical: tuple[str, ...] = ()
+    """Text or integer columns that become indicators, one per value, up to 200: brand,country."""
+    other_columns: Literal["skip", "error"] = "skip"
+    """Columns that cannot be features (ids, free text, lists): skip them, or raise an error."""
+    age_at: str | None = None
+    """The day from which ages of dates are counted, such as 2026-03-31; the latest by default."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.include and self.exclude:
+            raise ParameterError("include and exclude are both given, expected one of them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropensityOptions(Options):
+    """How clicks are corrected for position bias.
+
+    The probability that a position is examined is estimated, unless it is `known`, or given by
+    `gamma` or a `file`.
+
+    Examples
+    --------
+    >>> from countersample.options import PropensityOptions
+    >>> PropensityOptions(method="all-pairs", depth=5).depth
+    5
+    """
+
+    method: Literal[
+        "auto", "logged", "randomized", "swaps", "pivot", "adjacent-chain", "all-pairs", "em",
+        "regression-em", "trust",
+    ] = "auto"  # fmt: skip
+    """The estimator; auto takes the first that the log supports."""
+    randomized: str | None = None
+    """The policy whose results were shuffled: propensities are estimated from its rows."""
+    depth: int | None = None
+    """The last position to estimate."""
+    gamma: float | None = None
+    """Do not estimate: a position is examined with probability (1/position)^gamma."""
+    file: Path | None = None
+    """Do not estimate: read propensities that were saved (.json)."""
+    known: Any = None
+    """Propensities, a curve or an array, as `join_features` takes them."""
+    missing: Literal["error", "skip"] = "error"
+    """Rows that are impossible, or have no features or propensity: raise an error, or skip them."""
+    exposure: Literal["policy-aware", "position-only"] = "policy-aware"
+    """Weight a click by its item's exposure in a session of the query, or by its position alone."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.depth is not None:
+            whole_number("depth", self.depth, least=1)
+        if self.gamma is not None:
+            number("gamma", self.gamma, least=0)
+        given = [name for name in ("gamma", "file", "known") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ParameterError(
+                f"{given[0]} and {given[1]} of the propensities are both given, expected one of "
+                "them"
+            )
+        estimates = self.method != "auto" or self.randomized is not None or self.depth is not None
+        if given and estimates:
+            raise ParameterError(
+                "propensities are given, so nothing is estimated: leave out method, randomized "
+                "and depth"
+            )
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether propensities are estimated, and not known."""
+        return self.gamma is None and self.file is None and self.known is None
+
+    @classmethod
+    def from_known(cls, propensities: Any) -> PropensityOptions:  # noqa: ANN401 (or options)
+        """Return options as they are, or options in which these propensities are known."""
+        if propensities is None:
+            return cls()
+        return propensities if isinstance(propensities, cls) else cls(known=propensities)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, without the propensities themselves."""
+        return {name: value for name, value in super().to_dict().items() if name != "known"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOptions(Options):
+    """How the gain over the logging policy is estimated from held-out clicks."""
+
+    metric: str | None = None
+    """dcg@k or precision@k; dcg@10 by default, or to the last position of a shorter page."""
+    estimator: Literal["auto", "ips", "snips", "clipped", "dr"] = "auto"
+    """The off-policy estimator; auto takes dr if the ranker shows items that the log never did."""
+    holdout_by: Literal["auto", "time", "queries"] = "auto"
+    """Evaluate on the last days or on held-out queries; auto is time if the log has some days."""
+    holdout_from: str | None = None
+    """The first day that evaluates, such as 2026-03-31."""
+    holdout_last: str | None = None
+    """The number of last days that evaluate, such as 7d or 2w."""
+    holdout: float = HOLDOUT
+    """The share of the queries, or of the rows, that evaluates."""
+    confidence: float = CONFIDENCE
+    """The confidence level of every interval."""
+    accept_features: tuple[str, ...] = ()
+    """Features that look as if they leak the evaluation clicks and do not: ctr,sales."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metric is not None and not self.metric.startswith(("dcg", "precision")):
+            raise ParameterError(f"metric is {self.metric!r}, expected dcg@k or precision@k")
+        number("holdout", self.holdout, above=0, most=0.5)
+        number("confidence", self.confidence, above=0, below=1)
+        first: Any = self.holdout_from
+        if isinstance(first, date):
+            day = first.date() if isinstance(first, datetime) else first
+            object.__setattr__(self, "holdout_from", day.isoformat())
+        if self.holdout_from is not None and self.holdout_last is not None:
+            raise ParameterError(
+                "holdout_from and holdout_last are both given, expected one of them"
+            )
+        if self.holdout_by == "queries" and self.names_days:
+            raise ParameterError(
+                "holdout_from and holdout_last are for an evaluation by time, not by queries"
+            )
+
+    @property
+    def names_days(self) -> bool:
+        """Whether the days that evaluate are named."""
+        return self.holdout_from is not None or self.holdout_last is not None
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether only an evaluation by time will do."""
+        return self.holdout_by == "time" or self.names_days
+
+    @property
+    def n_folds(self) -> int:
+        """The number of folds that queries are split into."""
+        return round(1 / self.holdout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankerOptions(Options):
+    """What is trained. An option that is ``None`` is left to the ranker's default."""
+
+    model: Literal["linear", "neural", "lightgbm", "xgboost"] | None = None
+    """The kind of ranker; linear by default, or the one of --warm-start."""
+    warm_start: Path | None = None
+    """A saved ranker to continue from, with its settings; the log has clicks that are new to it."""
+    safety: float | None = None
+    """The confidence that is needed to replace your current ranker; 0 for none."""
+    impute: Literal["median-indicator", "median", "zero", "error"] | None = None
+    """The value of missing features (median-indicator by default); trees take them as they are."""
+    transform: Literal["log", "root", "quantile", "auto"] | None = None
+    """Transform features before scaling; auto lets held-out clicks choose. Not for trees."""
+    normalize: Literal["minmax", "root-minmax", "standard", "query-minmax", "none"] | None = None
+    """The scaling of features; root-minmax takes roots of features with heavy tails."""
+    method: Literal["countersample", "ips", "snips", "naive"] | None = None
+    """The plan that samples clicks; trees take ips or naive."""
+    unit: Literal["query", "pair", "click"] | None = None
+    """What one training example is."""
+    objective: str | None = None
+    """rank, log-rank, dcg, squared-rank or precision@k; networks and trees also take softmax, …"""
+    optimizer: Literal["dog", "sgd", "adam", "adagrad", "amsgrad"] | None = None
+    """The optimizer of a linear ranker."""
+    learning_rate: float | None = None
+    """The learning rate; a linear ranker needs none."""
+    steps: int | None = None
+    """The training steps of a linear ranker; chosen from the log by default."""
+    clip: float | None = None
+    """The smallest propensity; chosen from the log by default."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model in {None, "linear"} and self.safety and self.learning_rate is not None:
+            raise ParameterError(
+                "safety is given beside learning_rate, expected one of them: training with a "
+                "learning rate holds nothing out that could show which ranker is better"
+            )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is set of the ranker itself, by the ranker's names of the parameters."""
+        names = {name: name for name in _hints(type(self)) if name not in {"model", "warm_start"}}
+        names["transform"] = "feature_transform"
+        values = {theirs: getattr(self, name) for name, theirs in names.items()}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+_HINTS: dict[type, dict[str, Any]] = {}  # the types of the fields of each class
+
+
+def _hints(cls: Any) -> dict[str, Any]:  # noqa: ANN401 (an option class)
+    if cls not in _HINTS:
+        hints = get_type_hints(cls)
+        _HINTS[cls] = {each.name: hints[each.name] for each in fields(cls)}
+    return _HINTS[cls]
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 (a type)
+    """Return the values of a Literal, or of one that may be None."""
+    for part in (hint, *get_args(hint)):
+        if get_origin(part) is Literal:
+            return get_args(part)
+    return ()
+
+
+def _check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
+    if all(isinstance(each, str) for each in choices):
+        choice(name, value, choices)
+    elif isinstance(value, bool) or value not in choices:
+        known = " or ".join(map(str, choices))
+        raise ParameterError(f"{name} is {value!r}, expected {known}")
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (of any option)
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, str | int | float | dict | None) else str(value)

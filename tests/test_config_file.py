@@ -1,0 +1,94 @@
+"""``countersample.toml``: options of all commands in a file, and usage errors with suggestions."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import SEED
+from pyarrow import parquet
+from shops import make
+
+from countersample.cli.app import _COMMANDS, USAGE
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Write a log with other names of columns."""
+    monkeypatch.chdir(tmp_path)
+    log, _ = make(SEED, queries=10, sessions=100)
+    names = {"query_id": "q", "item_id": "doc"}
+    parquet.write_table(
+        log.rename_columns([names.get(each, each) for each in log.column_names]), "log.parquet"
+    )
+    return tmp_path
+
+
+COLUMNS = 'columns = {query_id = "q", item_id = "doc"}\n'
+
+
+def test_a_file_in_the_folder_is_read_by_every_command(run, folder):
+    assert "no columns 'query_id'" in run("log", "check", "log.parquet", fails=True)
+    Path("countersample.toml").write_text(f"{COLUMNS}gamma = 1.0\n")  # which check has not
+    assert json.loads(run("log", "check", "log.parquet", "--json"))["clicks"] > 0
+    run("log", "sample", "log.parquet", "--queries", 3, "-o", "some.parquet")
+    assert (folder / "some.parquet").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_named_file_is_taken_instead_and_the_command_line_wins(run):
+    Path("countersample.toml").write_text("nonsense = 1\n")
+    Path("team.toml").write_text(f'{COLUMNS}context = ["policy"]\npositions-from = 0\n')
+    found = run("--config", "team.toml", "log", "check", "log.parquet", "--positions-from", 1)
+    assert "contexts" in found
+    assert "   1  █" in found
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("colums = {}", "no command has an option 'colums', did you mean 'columns'?"),
+        ('out = "x"', "no command has an option 'out'"),
+        ("columns = ", "cannot be read as TOML"),
+        ('engine = "abacus"', "--engine is 'abacus', expected one of duckdb"),
+        ("positions_from = 7", "--positions-from is '7', expected one of 0, 1"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence(run, text, message):
+    Path("countersample.toml").write_text(text)
+    assert message in run("log", "check", "log.parquet", fails=True, leaves=())
+
+
+def test_a_file_that_is_not_there(run):
+    assert "no.toml: no such file" in run("--config", "no.toml", "data", "list", fails=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["log", "chek"], 'unknown command "chek". Did you mean "check"?'),
+        (["data", "list", "--jsn"], "unknown option: --jsn. Did you mean --json?"),
+        (["data", "make", "tiny", "x", "--queries", "ten"], "unable to convert"),
+        (["log", "sample", "x"], "parameter --queries requires an argument"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_with_a_suggestion(run, words, message):
+    (line,) = run(*words, code=USAGE, told=True).splitlines()
+    assert line.startswith("countersample: ")
+    assert message in line
+
+
+def test_a_wrong_choice_is_suggested(run):
+    told = run("data", "make", "tini", "x", fails=True)
+    assert told.endswith("expected one of yahoo-like, istella-like, tiny; did you mean tiny?")
+
+
+def test_there_are_at_most_twenty_commands():
+    assert len(_COMMANDS) <= 20
+
+
+@pytest.mark.parametrize("command", [" ".join(each[:2]).strip() for each in _COMMANDS])
+def test_every_command_has_help_for_every_option(run, command):
+    text = run(*command.split(), "--help")
+    assert "Usage: " in text
+    assert "--" in text
