@@ -281,7 +281,7 @@ class TestCommand:
         ("arguments", "sentence"),
         [
             (["--to", "solr"], "countersample: Solr knows features by name, and this ranker has"),
-            (["--to", "lucene"], "countersample: to is 'lucene', expected one of onnx, "),
+            (["--to", "lucene"], "countersample: --to is 'lucene', expected one of onnx, "),
             (["--to", "solr", "--feature-names", "@none"], "countersample: none: cannot be read"),
             (["--to", "onnx", "--model-type", "linear"], "countersample: model_type is given, "),
         ],

@@ -205,7 +205,7 @@ class TestDatasets:
         assert "NaN in row 0, column 2 (both counted from 0), of 'c', and impute is 'error'" in said
         said = run(*train, "--impute", "mean", fails=True)
         assert "impute is 'mean', expected one of median-indicator, median, zero, error" in said
-        assert "--impute is not an option" in run(
+        assert "impute is not an option of the model" in run(
             *train, "--impute", "median", "--model", "lightgbm", fails=True
         )
         assert "codes have no room for what is missing" in run(*train, "--bits", 8, fails=True)

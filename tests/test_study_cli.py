@@ -207,7 +207,7 @@ class TestBadInput:
         ("words", "sentence"),
         [
             (["reproduce", "optimiser"], "no study 'optimiser' (did you mean optimizers?)"),
-            (["reproduce", "--scale", "big"], "no scale 'big'"),
+            (["reproduce", "--scale", "big"], "--scale is 'big', expected one of smoke"),
             (["reproduce", "--data", "nowhere"], "no dataset 'nowhere'"),
             (["reproduce", "--data", "istella-s"], "to get it, go to"),
             (["reproduce", "--set", "gama=1"], "no setting 'gama' (did you mean gamma?)"),
