@@ -369,7 +369,10 @@ class TestCommand:
         ("arguments", "told"),
         [
             (["-o", "j.txt"], "countersample: j.txt: expected a name that ends in .parquet"),
-            (["-o", "j", "--to", "lucene"], "countersample: --to is 'lucene', expected one of table"),
+            (
+                ["-o", "j", "--to", "lucene"],
+                "countersample: --to is 'lucene', expected one of table",
+            ),
             (
                 ["-o", "j.csv", "--grades", "x"],
                 "countersample: grades is ('x',), expected",
