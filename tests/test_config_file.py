@@ -49,6 +49,7 @@ def test_a_named_file_is_taken_instead_and_the_command_line_wins(run):
     [
         ("colums = {}", "no command has an option 'colums', did you mean 'columns'?"),
         ('out = "x"', "no command has an option 'out'"),
+        ("[log]\npositions_from = 1", "log is a table, expected the names of options without"),
         ("columns = ", "cannot be read as TOML"),
         ('engine = "abacus"', "--engine is 'abacus', expected one of duckdb"),
         ("positions_from = 7", "--positions-from is '7', expected one of 0, 1"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CONFIG = Path("countersample.toml")  # read if it is in the current folder
 USAGE = 2  # the exit code of a command that is not understood
+_TABLES = {"--columns", "--values"}  # options whose value is a table of names and values
 _PERSONAL = {"--out", "-o", "--json", "--help", "-h", "--version"}  # of one call, not of a team
 
 
@@ -172,6 +173,11 @@ class _Settings:
                 raise DataError(
                     f"{self.path}: no command has an option {key!r}{hint}: see countersample "
                     "COMMAND --help for the options"
+                )
+            if isinstance(value, dict) and option not in _TABLES:
+                raise DataError(
+                    f"{self.path}: {key} is a table, expected the names of options without a table "
+                    "around them, such as positions_from = 1"
                 )
             for argument in arguments:
                 if option in argument.names and not argument.tokens and not argument.children:
