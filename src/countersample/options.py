@@ -285,7 +285,7 @@ class RankerOptions(Options):
     unit: Literal["query", "pair", "click"] | None = None
     """What one training example is."""
     objective: str | None = None
-    """rank, log-rank, dcg, squared-rank or precision@k; softmax and others for networks and trees."""
+    """rank, log-rank, dcg, squared-rank or precision@k; other losses for networks and trees."""
     optimizer: Literal["dog", "sgd", "adam", "adagrad", "amsgrad"] | None = None
     """The optimizer of a linear ranker."""
     learning_rate: float | None = None
