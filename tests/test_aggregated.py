@@ -333,3 +333,94 @@ def test_the_command_adds_days(tmp_path, run):
     assert "--replace" in run("log", "count", "log.parquet", "-o", "counts", fails=True)
     assert '"n_rows"' in run("log", "count", "log.parquet", "-o", "counts", "--replace", "--json")
     assert "impressions" in run("log", "check", "counts")
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
+
+def sessions_of(source, **options):
+    return read_impressions(source, **options).counts().sessions.tolist()
+
+
+def test_a_session_in_which_only_some_rows_have_a_policy_counts_once(tmp_path):
+    log = pa.table({"query_id": ["q", "q"], "item_id": [1, 2], "position": [1, 2], "click": [0, 1],
+                    "session": ["s", "s"], "policy": ["A", None]})  # fmt: skip
+    count_days(read_impressions(log), tmp_path / "days", day="2026-03-01")
+    assert sessions_of(tmp_path / "days") == sessions_of(log) == [1]
+
+
+def test_a_policy_whose_name_looks_like_two_is_rejected(tmp_path):
+    log = pa.table({"query_id": ["q"] * 3, "item_id": [1, 2, 1], "position": [1, 2, 1],
+                    "click": [0, 1, 0], "session": ["s", "s", "t"],
+                    "policy": ["A", "B", "A + B"]})  # fmt: skip
+    with pytest.raises(DataError, match=r"the policy 'A \+ B' has ' \+ ' in its name"):
+        count_days(read_impressions(log), tmp_path / "days", day="2026-03-01")
+
+
+def test_queries_are_joined_when_a_log_is_counted_and_not_later(tmp_path):
+    log = pa.table({"query_id": ["Foo", "foo"], "item_id": [1, 1], "position": [1, 1],
+                    "click": [0, 1], "session": ["s", "t"]})  # fmt: skip
+    count_days(read_impressions(log), tmp_path / "apart", day="2026-03-01")
+    with pytest.raises(DataError, match="join them when the log is counted"):
+        read_impressions(tmp_path / "apart", join_queries=True)
+    joined = read_impressions(log, join_queries=True)
+    count_days(joined, tmp_path / "joined", day="2026-03-01")
+    assert sessions_of(tmp_path / "joined", join_queries=True) == [2]
+
+
+def test_positions_are_counted_from_1_after_counting(tmp_path):
+    log = pa.table({"query_id": ["q"], "item_id": [1], "position": [0], "click": [1],
+                    "session": ["s"]})  # fmt: skip
+    count_days(read_impressions(log, positions_from=0), tmp_path / "days", day="2026-03-01")
+    assert read_impressions(tmp_path / "days").counts().position.tolist() == [1]
+    with pytest.raises(DataError, match="an aggregated log counts positions from 1"):
+        read_impressions(tmp_path / "days", positions_from=0)
+
+
+@pytest.mark.parametrize("kind", ["text", "time"])
+def test_sessions_are_those_of_a_day_whatever_the_times_of_its_rows(kind):
+    times = ["2026-03-01T10:00", "2026-03-01T11:00"]
+    if kind == "time":
+        times = [datetime.fromisoformat(each) for each in times]
+    log = pa.table({"query_id": ["q", "q"], "item_id": [1, 2], "position": [1, 2], "click": [3, 1],
+                    "impressions": [5, 5], "sessions": [5, 5], "timestamp": times})  # fmt: skip
+    assert sessions_of(log) == [5]
+
+
+def test_times_whose_day_depends_on_a_zone_are_rejected_beside_sessions():
+    log = pa.table({"query_id": ["q"], "item_id": [1], "position": [1], "click": [1],
+                    "impressions": [5], "sessions": [5],
+                    "timestamp": [datetime(2026, 3, 1, tzinfo=UTC)]})  # fmt: skip
+    with pytest.raises(DataError, match="expected a date, or text such as 2026-03-31"):
+        read_impressions(log)
+
+
+# -- days ----------------------------------------------------------------------------------------
+
+
+def test_a_raw_log_in_the_place_of_a_day_is_not_replaced(tmp_path):
+    folder = tmp_path / "day=2026-03-01"
+    folder.mkdir()
+    log = pa.table({"query_id": ["q"], "item_id": [1], "position": [1], "click": [1],
+                    "session": ["s"]})  # fmt: skip
+    parquet.write_table(log, folder / "part.parquet")
+    with pytest.raises(DataError, match="is no day of counts, so it is not replaced"):
+        count_days(read_impressions(log), tmp_path, day="2026-03-01", replace=True)
+    assert parquet.read_table(folder / "part.parquet").column_names[-1] == "session"
+
+
+def test_days_may_have_ids_of_other_widths(tmp_path):
+    for day, width, item in (("2026-03-01", pa.int32(), 1), ("2026-03-02", pa.int64(), 2**40)):
+        log = pa.table({"query_id": ["q"], "item_id": pa.array([item], width), "position": [1],
+                        "click": [1], "session": ["s"]})  # fmt: skip
+        count_days(read_impressions(log), tmp_path, day=day)
+    assert read_impressions(tmp_path).counts().item_ids.tolist() == [1, 2**40]
+
+
+def test_a_day_without_a_possible_row_is_skipped_with_such_rows(tmp_path):
+    log = pa.table({"query_id": ["q", "q"], "item_id": [1, 1], "position": [1, 0], "click": [1, 1],
+                    "timestamp": ["2026-03-01", "2026-03-02"]})  # fmt: skip
+    with pytest.raises(DataError, match="2026-03-02"):
+        count_days(read_impressions(log), tmp_path)
+    days = count_days(read_impressions(log), tmp_path, skip_impossible=True)
+    assert [str(each.day) for each in days] == ["2026-03-01"]

@@ -217,7 +217,7 @@ def test_on_the_command_line(data, log, run, tmp_path, monkeypatch):
         run("train", source, "log.parquet", "-o", f"{source}.json", "--no-evaluation", *more)
         run("evaluate", f"{source}.json", "codes")
     assert_array_equal(load_ranker("codes.json").weights_, load_ranker("numbers.json").weights_)
-    assert "--bits is '7', expected 8, 16 or auto" in run(
+    assert "--bits is '7', expected one of 8, 16, auto" in run(
         "train", "numbers", "log.parquet", "-o", "x.json", "--bits", "7", fails=True
     )
     assert "expected a name without suffix" in run(

@@ -35,6 +35,15 @@ def test_a_file_in_the_folder_is_read_by_every_command(run, folder):
 
 
 @pytest.mark.usefixtures("folder")
+def test_an_option_of_another_command_is_passed_over(run):
+    """`export` has --query, and the options of features have a field of that name."""
+    Path("countersample.toml").write_text(f"{COLUMNS}query = 'q'\n")
+    assert "nowhere.parquet" in run(
+        "fit", "log.parquet", "--features", "nowhere.parquet", "-o", "x.json", fails=True
+    )
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_named_file_is_taken_instead_and_the_command_line_wins(run):
     Path("countersample.toml").write_text("nonsense = 1\n")
     Path("team.toml").write_text(f'{COLUMNS}context = ["policy"]\npositions-from = 0\n')
@@ -49,6 +58,8 @@ def test_a_named_file_is_taken_instead_and_the_command_line_wins(run):
     [
         ("colums = {}", "no command has an option 'colums', did you mean 'columns'?"),
         ('out = "x"', "no command has an option 'out'"),
+        ("known = 'x'", "no command has an option 'known'"),
+        ("no_evaluation = true", "no command has an option 'no_evaluation'"),
         ("[log]\npositions_from = 1", "log is a table, expected the names of options without"),
         ("columns = ", "cannot be read as TOML"),
         ('engine = "abacus"', "--engine is 'abacus', expected one of duckdb"),

@@ -83,7 +83,7 @@ def test_every_engine_draws_the_same_queries(engine, has_text):
          "position": np.ones(300, int), "click": np.zeros(300, int)}
     )  # fmt: skip
     log = read_impressions(table, engine=engine).sample_queries(11, seed=SEED)
-    expected = read_impressions(table, engine="pandas").sample_queries(11, seed=SEED)
+    expected = read_impressions(table, engine="duckdb").sample_queries(11, seed=SEED)
     assert log.counts().query_ids.tolist() == expected.counts().query_ids.tolist()
 
 
@@ -92,7 +92,7 @@ def test_queries_are_drawn_alike():
     n, seeds = 50, range(200)
     table = pa.table({"query_id": np.arange(n), "item_id": np.zeros(n, int),
                       "position": np.ones(n, int), "click": np.zeros(n, int)})  # fmt: skip
-    log = read_impressions(table, engine="pandas")
+    log = read_impressions(table, engine="duckdb")
     samples = [log.sample_queries(10, seed=1000 * SEED + s) for s in seeds]
     drawn = [log.collect(sample.frame)["query_id"].to_numpy() for sample in samples]
     counts = np.bincount(np.concatenate(drawn), minlength=n)

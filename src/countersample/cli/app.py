@@ -180,7 +180,11 @@ class _Settings:
                     "around them, such as positions_from = 1"
                 )
             for argument in arguments:
-                if option in argument.names and not argument.tokens and not argument.children:
+                if (
+                    option in _written_names(argument)
+                    and not argument.tokens
+                    and not argument.children
+                ):
                     self._set(argument, option, value)
 
     def _read(self) -> dict[str, Any]:
@@ -215,8 +219,15 @@ def _leaves(family: App) -> Iterator[App]:
 
 
 def _option_names(command: App) -> set[str]:
-    names = {name for each in command.assemble_argument_collection() for name in each.names}
-    return {name for name in names if name.startswith("--")} - _PERSONAL
+    arguments = command.assemble_argument_collection()
+    return {name for each in arguments for name in _written_names(each)} - _PERSONAL
+
+
+def _written_names(argument: Argument) -> set[str]:
+    """Return the long names of an option in a file: not of hidden fields, nor ``--no-…``."""
+    if not argument.parse:
+        return set()
+    return {each for each in argument.names if each.startswith("--")} - set(argument.negatives)
 
 
 def command_line() -> str:

@@ -12,14 +12,14 @@ from countersample._progress import Progress
 from countersample.clicks.impressions.counts import named
 from countersample.clicks.impressions.tallying import tally
 from countersample.data.scoring import scores_of
-from countersample.errors import DataError
+from countersample.errors import DataError, ParameterError
 from countersample.evaluation.comparing import LOGGED, compare, names_to_judge
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.fitting.gain import choose_estimator
 from countersample.fitting.intervals import Units, values_of_draws
 from countersample.fitting.leaks import accepted_names, find_leaks
 from countersample.fitting.setting_up import sentence, set_up
-from countersample.options import EvaluationOptions, PropensityOptions
+from countersample.options import HOLDOUT, EvaluationOptions, PropensityOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,6 +143,14 @@ def compare_from_impressions(
     names = names_to_judge(candidates, reference)
     accepted = accepted_names(evaluation.accept_features, features.dataset)
     whole = None
+    if not evaluation.names_days and (evaluation.holdout_by, evaluation.holdout) != (
+        "auto",
+        HOLDOUT,
+    ):
+        raise ParameterError(
+            "holdout_by and holdout are for training: a comparison evaluates the whole log, or the "
+            "days that holdout_from or holdout_last names"
+        )
     if evaluation.names_days:
         whole = tally(impressions).counts
         impressions = impressions.of_days(since=impressions.days().cut(evaluation))

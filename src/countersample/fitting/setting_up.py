@@ -135,6 +135,11 @@ def propensities_of(
 
     Features are optional, and needed by regression-em only.
     """
+    if options.exposure != "policy-aware":
+        raise ParameterError(
+            f"exposure is {options.exposure!r}, which weights clicks in training and evaluation, "
+            "and changes no propensity: leave it out"
+        )
     if options.method == LOGGED:
         raise ParameterError(f"method is {LOGGED!r}, which estimates nothing: name another")
     takes_logged = options.method == "auto" and options.randomized is None

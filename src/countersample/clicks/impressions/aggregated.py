@@ -31,7 +31,7 @@ from countersample.clicks.impressions import aggregation
 from countersample.clicks.impressions.assembling import integers
 from countersample.clicks.impressions.columns import NONE
 from countersample.clicks.impressions.files import find_files
-from countersample.clicks.impressions.formats import TEXT_IDS, Parquet
+from countersample.clicks.impressions.formats import JOINED_QUERIES, TEXT_IDS, Parquet
 from countersample.clicks.impressions.suspicion import describe_sessions
 from countersample.clicks.impressions.tallying import check_total
 from countersample.errors import CounterSampleError, DataError, ParameterError
@@ -128,9 +128,11 @@ def count_days(
             f"{log.source}: the log is aggregated already, expected a raw log: copy its folders"
         )
     parts = _split(log, day, skip_impossible=skip_impossible)
-    for when, part in parts:  # all days, before one is written
+    for when, _ in parts:  # all days, before one is written
         _check_free(_folder_of(home, when), replace=replace)
-        _check_rows(part, when, skip_impossible=skip_impossible)
+    parts = [each for each in parts if _has_rows(*each, skip_impossible=skip_impossible)]
+    if not parts:
+        raise DataError(f"{log.source}: no row is possible")
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -181,17 +183,25 @@ def _session_policies(log: Impressions, sessions: Sessions | None) -> nw.Expr:
     if "policy" not in log.columns:
         return nw.when(has_session).then(nw.lit(""))
     policy = nw.col("policy").fill_null(NONE)
-    if sessions is None or not sessions.n_mixed:
-        return nw.when(has_session).then(policy)
     table = log.collect(log.frame.select(policy=policy).unique())
+    names = sorted(table["policy"].to_pylist())
+    # `n_mixed` does not count a session in which only some rows have a policy.
+    if (sessions is None or not sessions.n_mixed) and (NONE not in names or len(names) == 1):
+        return nw.when(has_session).then(policy)
+    confusing = next((name for name in names if _BETWEEN in name), None)
+    if confusing is not None:
+        raise DataError(
+            f"{log.source}: the policy {confusing!r} has {_BETWEEN!r} in its name, which separates "
+            "the policies of a session: rename it"
+        )
     parts = [
         nw.when(aggregation.mark(policy == name).max().over("query_id", "session") > 0)
         .then(nw.lit(f"{_BETWEEN}{name}"))
         .otherwise(nw.lit(""))
-        for name in sorted(table["policy"].to_pylist())
+        for name in names
     ]
-    names = nw.concat_str(*parts).str.slice(len(_BETWEEN))
-    return nw.when(has_session).then(names)
+    together = nw.concat_str(*parts).str.slice(len(_BETWEEN))
+    return nw.when(has_session).then(together)
 
 
 def _check_home(home: Path) -> None:
@@ -246,7 +256,8 @@ def _folder_of(home: Path, day: date) -> Path:
 def _check_free(folder: Path, *, replace: bool) -> None:
     if not folder.exists():
         return
-    if not is_folder(folder) or [path.name for path in folder.iterdir()] != [_FILE]:
+    has_counts = is_folder(folder) and [path.name for path in folder.iterdir()] == [_FILE]
+    if not has_counts or not is_aggregated(str(folder)):
         raise DataError(f"{folder}: exists and is no day of counts, so it is not replaced")
     if not replace:
         raise DataError(
@@ -255,7 +266,8 @@ def _check_free(folder: Path, *, replace: bool) -> None:
         )
 
 
-def _check_rows(log: Impressions, day: date, *, skip_impossible: bool) -> None:
+def _has_rows(day: date, log: Impressions, *, skip_impossible: bool) -> bool:
+    """Return whether a day has possible rows; raise an error for the others unless skipped."""
     check_total(log)
     problems = aggregation.problems_of(log.collect(aggregation.describe_rows(log.frame)))
     sentence = problems.sentence(has_impressions="impressions" in log.columns)
@@ -264,8 +276,7 @@ def _check_rows(log: Impressions, day: date, *, skip_impossible: bool) -> None:
             f"{log.source}: of {day}, {sentence}; correct them, or leave those rows out "
             "(--missing skip)"
         )
-    if problems.n_rows == problems.n_invalid:
-        raise DataError(f"{log.source}: {day} has no row that is possible")
+    return problems.n_rows > problems.n_invalid
 
 
 def _write_day(log: Impressions, home: Path, day: date) -> CountedDay:
@@ -273,7 +284,12 @@ def _write_day(log: Impressions, home: Path, day: date) -> CountedDay:
 
     sessions = describe_sessions(log.frame, log.collect) if "session" in log.columns else None
     table = _as_written(log.collect(aggregate(log, sessions)), day)
-    table = table.replace_schema_metadata({TEXT_IDS: str(log.has_text_ids).lower()})
+    table = table.replace_schema_metadata(
+        {
+            TEXT_IDS: str(log.has_text_ids).lower(),
+            JOINED_QUERIES: str(log.joins_queries).lower(),
+        }
+    )
     folder = _folder_of(home, day)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
@@ -285,7 +301,7 @@ def _write_day(log: Impressions, home: Path, day: date) -> CountedDay:
         n_rows=len(table),
         n_impressions=int(integers(table["impressions"]).sum()),
         n_clicks=int(integers(table["click"]).sum()),
-        n_sessions=None if sessions is None else sessions.n_sessions,
+        n_sessions=sessions.n_sessions if sessions and "sessions" in table.column_names else None,
         n_bytes=(folder / _FILE).stat().st_size,
         warnings=() if suspicious is None else tuple(suspicious.sentences()),
     )
@@ -296,16 +312,23 @@ def _as_written(table: pa.Table, day: date) -> pa.Table:
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     types = {
-        "query_id": None, "item_id": None, "position": pa.int32(), "context": pa.string(),
+        "query_id": _type_of_ids(table["query_id"].type),
+        "item_id": _type_of_ids(table["item_id"].type),
+        "position": pa.int32(), "context": pa.string(),
         "policy": pa.string(), "session_policies": pa.string(), "timestamp": pa.date32(),
         "impressions": pa.int64(), "click": pa.int64(), "value": pa.float64(),
         "propensity": pa.float64(), "sessions": pa.int64(),
     }  # fmt: skip
     table = table.append_column("timestamp", pa.repeat(pa.scalar(day, pa.date32()), len(table)))
     columns = {
-        name: table[name] if kind is None else table[name].cast(kind)
-        for name, kind in types.items()
-        if name in table.column_names
+        name: table[name].cast(kind) for name, kind in types.items() if name in table.column_names
     }
     keys = [name for name in list(types)[:6] if name in columns]
     return pa.table(columns).sort_by([(name, "ascending") for name in keys]).combine_chunks()
+
+
+def _type_of_ids(kind: pa.DataType) -> pa.DataType:
+    """Return the type of ids of all days: days of one log may have integers of other widths."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    return pa.int64() if pa.types.is_integer(kind) else pa.string()

@@ -173,6 +173,12 @@ def group_visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     schema = frame.collect_schema()
     policies = "session_policies" if "session_policies" in schema else "policy"
     by = [name for name in ("query_id", "timestamp", policies) if name in schema]
+    if "timestamp" in schema:  # sessions are those of the day, whatever the time of a row
+        kind, stamp = schema["timestamp"], nw.col("timestamp")
+        if kind == nw.String:
+            frame = frame.with_columns(timestamp=stamp.str.slice(0, 10))
+        elif isinstance(kind, nw.Datetime):
+            frame = frame.with_columns(timestamp=stamp.cast(nw.Date))
     is_mixed = nw.lit(0)
     if "session_policies" in schema and "policy" in schema:
         is_mixed = mark(nw.col("session_policies") != nw.col("policy").fill_null(NONE))

@@ -52,6 +52,8 @@ class Days:
         None if no day leaves a tenth to a half.
         """
         total = sum(self.rows)
+        if not total:
+            return None
         after = [sum(self.rows[k:]) / total for k in range(len(self.rows))]
         allowed = [k for k, share in enumerate(after) if _SHARES[0] <= share <= _SHARES[1]]
         if not allowed:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Metadata of Parquet that says whether text ids may mean numbers, as in the CSV they came from.
 TEXT_IDS = b"countersample.text_ids"
+#: Metadata of an aggregated log that says whether queries were joined when it was counted.
+JOINED_QUERIES = b"countersample.joined_queries"
 BATCH = 1 << 15  # rows at a time of what is read as a stream
 
 

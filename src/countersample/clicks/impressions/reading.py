@@ -12,6 +12,8 @@ import narwhals as nw
 
 from countersample.clicks.impressions.engines import ENGINES, find_engine, make_engine
 from countersample.clicks.impressions.explaining import explained
+from countersample.clicks.impressions.files import find_files
+from countersample.clicks.impressions.formats import JOINED_QUERIES, TEXT_IDS, Parquet
 from countersample.clicks.impressions.handle import Impressions, Opened
 from countersample.clicks.impressions.preparing import Preparation
 from countersample.clicks.impressions.readers import find_reader
@@ -80,10 +82,41 @@ def _open_log(source: str | PathLike[str] | Any, options: LogOptions) -> Impress
             raise ParameterError("reader is for files, not for a frame: name its columns instead")
         else:
             log = _read_frame(source, preparation, engine, settings, cleanup)
+        _check_aggregated(log, source, options)
         return replace(
             log, has_events=bool(preparation.values), joins_queries=preparation.join_queries,
             features=preparation.features, _opened=Opened(cleanup.pop_all()),
         )  # fmt: skip
+
+
+def _check_aggregated(
+    log: Impressions,
+    source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
+    options: LogOptions,
+) -> None:
+    """Reject options and times that would change the sessions of an aggregated log."""
+    if "sessions" not in log.columns:
+        return
+    metadata = {}
+    if isinstance(source, str | os.PathLike):
+        files = find_files(os.fspath(source))
+        metadata = files.format.metadata(files) if isinstance(files.format, Parquet) else {}
+    if options.join_queries and metadata.get(JOINED_QUERIES) != b"true":
+        raise DataError(
+            f"{log.source}: join_queries would add up the sessions of queries that were counted "
+            "apart: join them when the log is counted (log count --join-queries)"
+        )
+    if options.positions_from == 0 and TEXT_IDS in metadata:
+        raise DataError(
+            f"{log.source}: positions_from is 0, and an aggregated log counts positions from 1: "
+            "leave it out"
+        )
+    kind = log.frame.collect_schema().get("timestamp")
+    if kind is not None and (kind.is_numeric() or getattr(kind, "time_zone", None)):
+        raise DataError(
+            f"{log.source}: the timestamp is {kind}, and the sessions of an aggregated log are "
+            "those of a day: expected a date, or text such as 2026-03-31"
+        )
 
 
 def _read_files(
