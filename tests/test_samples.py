@@ -1,5 +1,7 @@
 """Samples of queries: the weights of clicks stay as they are."""
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -76,15 +78,18 @@ def test_smaller_samples_are_parts_of_larger_ones(shop):
 
 
 @pytest.mark.parametrize("has_text", [False, True])
-def test_every_engine_draws_the_same_queries(engine, has_text):
+def test_every_engine_draws_the_queries_whose_digests_sort_first(engine, has_text):
     ids = np.random.default_rng(SEED).integers(0, 10**6, 300)
     table = pa.table(
         {"query_id": [f"ü{q}" for q in ids] if has_text else ids, "item_id": np.arange(300),
          "position": np.ones(300, int), "click": np.zeros(300, int)}
     )  # fmt: skip
     log = read_impressions(table, engine=engine).sample_queries(11, seed=SEED)
-    expected = read_impressions(table, engine="duckdb").sample_queries(11, seed=SEED)
-    assert log.counts().query_ids.tolist() == expected.counts().query_ids.tolist()
+    names = sorted(
+        set(table["query_id"].to_pylist()),
+        key=lambda name: hashlib.md5(f"{SEED}:{name}".encode()).hexdigest(),  # noqa: S324 (no secret)
+    )
+    assert sorted(log.counts().query_ids.tolist()) == sorted(names[:11])
 
 
 def test_queries_are_drawn_alike():
