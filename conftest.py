@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 TORCH_FILES = (
     "src/countersample/torch/*.py",
+    "tests/test_kernels_sampling.py",
     "tests/test_torch_*.py",
     "tests/test_neural_ranker.py",
 )

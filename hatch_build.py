@@ -21,6 +21,7 @@ LICENCES = {
     "cyclopts": ("Apache-2.0",),
     "duckdb": ("MIT",),
     "filelock": ("MIT", "Unlicense"),  # the newer and the older releases
+    "jinja2": ("BSD-3-Clause",),
     "lightgbm": ("MIT",),
     "matplotlib": ("PSF-2.0",),  # with matplotlib's names in it
     "msgspec": ("BSD-3-Clause",),

@@ -18,7 +18,7 @@ import numpy as np
 from output import make_parser, output, table
 
 from countersample import simulate_clicks, synthetic
-from countersample._cores import available_cores
+from countersample._environment import available_cores
 from countersample.training import TrainingOptions, runs
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ import pyarrow as pa
 from output import make_parser, output, table
 from pyarrow import parquet
 
-from countersample.clicks.impressions import count_days, read_features, read_impressions
 from countersample.fitting import fit_from_impressions
+from countersample.logs import count_days, read_features, read_impressions
 
 ITEMS, QUERIES, FEATURES = 10, 20_000, 8
 TIMES = 2

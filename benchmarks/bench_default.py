@@ -37,9 +37,9 @@ from countersample import (
     train,
     train_many,
 )
-from countersample.data.normalize import Normalizer
+from countersample.data.preprocessing import Normalizer
 from countersample.evaluation import HeldOut
-from countersample.evaluation.ranking import ranks_of
+from countersample.metrics import ranks_of
 
 SHAPES = ("yahoo-like", "istella-like")
 LEARNED, TESTED, CLICKS = 1_000, 300, 100_000

@@ -33,7 +33,7 @@ from output import make_parser, output, table
 from countersample import ClickLog, PositionBias, RankingDataset
 from countersample.clicks import Shuffled, simulate_impressions
 from countersample.evaluation import HeldOut, estimate
-from countersample.evaluation.ranking import item_ranks, rank_values
+from countersample.metrics import item_ranks, rank_values
 from countersample.training import train_many
 
 METRIC = "dcg@10"

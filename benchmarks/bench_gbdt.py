@@ -19,7 +19,7 @@ import numpy as np
 from output import make_parser, output
 
 from countersample import ClickLog, simulate_clicks, synthetic, train
-from countersample._cores import available_cores
+from countersample._environment import available_cores
 from countersample.gbdt import boosting_objective
 
 if TYPE_CHECKING:

@@ -170,7 +170,7 @@ def with_sql(log: str, memory_limit: str) -> dict[str, Any]:
 
 
 def with_counts(log: str, memory_limit: str) -> dict[str, Any]:
-    from countersample.clicks.impressions import read_impressions
+    from countersample.logs import read_impressions
 
     start = time.perf_counter()
     counts = read_impressions(log, memory_limit=memory_limit).counts()
@@ -184,8 +184,8 @@ def with_counts(log: str, memory_limit: str) -> dict[str, Any]:
 
 
 def with_check(log: str, memory_limit: str) -> dict[str, Any]:
-    from countersample.clicks.impressions import read_impressions
-    from countersample.clicks.impressions.exposure import EXPOSURES
+    from countersample.logs import read_impressions
+    from countersample.logs.exposure import EXPOSURES
     from countersample.propensity import estimate
 
     start = time.perf_counter()

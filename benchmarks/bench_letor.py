@@ -24,8 +24,8 @@ import peers
 from output import make_parser, output
 
 from countersample import RankingDataset, load_letor, save_letor
-from countersample._cores import available_cores
-from countersample.data._letor_reader import BLOCK, PADDING
+from countersample._environment import available_cores
+from countersample.data.letor_reader import BLOCK, PADDING
 
 BARS = {"pytorchltr 0.2.1 (C)": 3.0, "xgboost": 2.0}
 

@@ -52,7 +52,7 @@ def times():
 
 def real_cells():
     """Draw logs from the model with the cells of the real log and the curve of all-pairs."""
-    from countersample.clicks.impressions import PositionCounts
+    from countersample.logs import PositionCounts
     from countersample.propensity import METHODS, estimate
     from countersample.propensity.cells import cells_of
 
@@ -80,7 +80,7 @@ def real_cells():
 def coverage():
     """Draw logs of two devices, and of users with and without trust."""
     from test_propensity_contexts import DEVICES, two_devices
-    from test_propensity_trust import moved, told, users_of
+    from test_propensity_trust import moved, normalize, users_of
 
     from countersample.propensity import estimate_by_context, estimate_trust
 
@@ -96,7 +96,7 @@ def coverage():
     for name, hit in hits.items():
         rows.append(_shares(name, hit))
     for has_trust in (True, False):
-        alpha, beta = told(*users_of(5, has_trust=has_trust))
+        alpha, beta = normalize(*users_of(5, has_trust=has_trust))
         in_alpha, in_beta, seen = [], [], []
         for seed in seeds:
             rng = np.random.default_rng(seed)

@@ -143,7 +143,7 @@ def row(
 
 
 def count_by_duckdb(folder: Path) -> dict[str, float]:
-    from countersample.clicks.impressions import read_impressions
+    from countersample.logs import read_impressions
 
     began = time.perf_counter()
     with read_impressions(folder / "log") as log:
@@ -152,20 +152,20 @@ def count_by_duckdb(folder: Path) -> dict[str, float]:
 
 
 def count_by_spark(folder: Path) -> dict[str, float]:
-    from countersample.clicks.impressions import aggregation, read_impressions
-    from countersample.clicks.impressions.engines import find_engine
+    from countersample.logs import aggregation, read_impressions
+    from countersample.logs.engines import find_engine
 
     spark = session()
     began = time.perf_counter()
     log = read_impressions(spark.read.parquet(str(folder / "log")))
-    with find_engine("spark").kept(aggregation.group(log.frame), "log") as groups:
+    with find_engine("spark").store(aggregation.group(log.frame), "log") as groups:
         groups.to_native().count()
     return of_java(spark, began)
 
 
 def write_by_spark(folder: Path) -> dict[str, float]:
     from countersample import PositionBias
-    from countersample.clicks.impressions import read_impressions, write_training_shards
+    from countersample.logs import read_impressions, write_training_shards
 
     spark = session()
     began = time.perf_counter()

@@ -27,8 +27,8 @@ from countersample.clicks import PositionBias, simulate_clicks
 from countersample.data.synthetic import synthetic
 from countersample.evaluation import learning_curve
 from countersample.study.experiment import plan
-from countersample.study.running.references import METRIC, logging_policy, supervised
-from countersample.study.running.stages import length_of
+from countersample.study.references import METRIC, logging_policy, supervised
+from countersample.study.stages import length_of
 from countersample.training import train_many
 
 if TYPE_CHECKING:

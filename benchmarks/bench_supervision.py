@@ -18,11 +18,11 @@ from scipy import stats
 
 from countersample import ClickLog, simulate_clicks, synthetic, train_many
 from countersample.clicks.relevance import smallest_relevant
-from countersample.data.normalize import Normalizer
+from countersample.data.preprocessing import Normalizer
 from countersample.data.synthetic import SHAPES
 from countersample.evaluation import learning_curve
-from countersample.study.design.sources import find_source
-from countersample.study.running.references import METRIC, logging_policy, supervised
+from countersample.study.references import METRIC, logging_policy, supervised
+from countersample.study.sources import find_source
 
 RATES = [float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 3)]
 PLAIN_RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)

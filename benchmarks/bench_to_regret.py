@@ -25,9 +25,9 @@ from output import make_parser, output, table
 from pyarrow import compute, parquet
 
 from countersample import CounterSampleRanker, PositionBias, simulate_clicks, synthetic, train
-from countersample.data.scoring import linear_scores
+from countersample.data.compact import linear_scores
 from countersample.plans import PLANS, Examples
-from countersample.study.running.references import logging_policy
+from countersample.study.references import logging_policy
 
 AUTHORS = 900.0  # steps a second
 METHODS = {"Biased-SGD": "naive", "IPS-SGD": "ips", "CounterSample": "countersample"}

@@ -33,8 +33,8 @@ from countersample import (
     synthetic,
     train,
 )
-from countersample.data.normalize import Normalizer
-from countersample.evaluation.ranking import ranks_of
+from countersample.data.preprocessing import Normalizer
+from countersample.metrics import ranks_of
 
 LEARNED, TESTED, A_DAY, DAYS = 600, 200, 200, 10
 SESSIONS, TOP = 100_000, 10

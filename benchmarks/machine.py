@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from countersample import __version__
-from countersample._cores import available_cores
-from countersample._machine import cpu_name
+from countersample._environment import available_cores, cpu_name
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -18,12 +18,12 @@ import duckdb
 import numpy as np
 
 from countersample import CounterSampleRanker
-from countersample.clicks.impressions import join_features, read_features, read_impressions
+from countersample.logs import join_features, read_features, read_impressions
 from countersample.metrics import dcg
 from countersample.propensity import estimate
 
 if TYPE_CHECKING:
-    from countersample.clicks.impressions import PositionCounts
+    from countersample.logs import PositionCounts
     from countersample.propensity import Propensities
 
 VALUES = {"click": 1, "booking": 5}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.clicks.impressions import read_features, read_impressions
 from countersample.fitting import fit_from_impressions, write_page
+from countersample.logs import read_features, read_impressions
 
 if TYPE_CHECKING:
     from countersample.data import RankingDataset

@@ -15,8 +15,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countersample.clicks.impressions import read_features, read_impressions
 from countersample.fitting import fit_from_impressions, write_page
+from countersample.logs import read_features, read_impressions
 
 if TYPE_CHECKING:
     from countersample.fitting import Fit

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from countersample.clicks.impressions import read_impressions, write_training_shards
+from countersample.logs import read_impressions, write_training_shards
 from countersample.propensity import estimate
 
 

@@ -16,9 +16,9 @@ import small_spark
 
 import countersample.data  # noqa: F401 (before doctests are collected from its modules)
 from countersample.cli import main
-from countersample.clicks.impressions import read_impressions
-from countersample.clicks.impressions.engines import ENGINES
-from countersample.data import cache as cache_module
+from countersample.data import store
+from countersample.logs import read_impressions
+from countersample.logs.engines import ENGINES
 
 SEED = int(os.environ.get("COUNTERSAMPLE_TEST_SEED", "0"))
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,13 +33,10 @@ hypothesis.settings.load_profile("default")
 
 
 def pytest_collection_modifyitems(items):
-    """Mark docstrings, which no CPU may change, and the slow tests that are listed."""
-    slow = set((ROOT / "tests" / "slow_tests.txt").read_text().split())
+    """Mark docstrings: their results are the same on every CPU."""
     for item in items:
         if isinstance(item, pytest.DoctestItem):
             item.add_marker(pytest.mark.rounding)
-        elif item.nodeid.partition("[")[0] in slow:
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture
@@ -58,13 +55,13 @@ def shared():
 def reads(monkeypatch):
     """Count the times that text is really read into the cache."""
     count = []
-    original = cache_module.write_folder
+    original = store.write_folder
 
     def counted(*args, **kwargs):
         count.append(1)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(cache_module, "write_folder", counted)
+    monkeypatch.setattr(store, "write_folder", counted)
     return count
 
 
@@ -149,7 +146,7 @@ def run(tmp_path, monkeypatch, capsys):
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("countersample._progress.PATIENCE", math.inf)  # however slow the machine
-    monkeypatch.setattr("countersample.cli._signals.watching", nullcontext)  # they are pytest's
+    monkeypatch.setattr("countersample.cli.process.watch_signals", nullcontext)  # they are pytest's
 
     def run(*arguments, fails=False, leaves=(), code=0, told=False):
         before = {path.name for path in tmp_path.iterdir()}

@@ -28,14 +28,14 @@ MEMORY = 8 << 30  # bytes of addresses: what is reserved counts, too
 COMMAND = """
 import os, sys
 from contextlib import contextmanager
-from countersample.cli import _signals, main
-original = _signals.watching
+from countersample.cli import main, process
+original = process.watch_signals
 @contextmanager
 def watching():
     with original():
         os.write(int(os.environ["READY"]), b".")
         yield
-_signals.watching = watching
+process.watch_signals = watching
 main()
 """
 RESUMED = """
@@ -43,8 +43,8 @@ import os, sys
 from pathlib import Path
 import numpy as np
 from countersample import ClickLog, load_letor, train
-from countersample.training import resuming
-resuming.SECONDS_BETWEEN_SAVES = 0
+from countersample.training import runs
+runs.SECONDS_BETWEEN_SAVES = 0
 data = load_letor("data.txt")
 os.write(int(os.environ["READY"]), b".")
 found = train(data, ClickLog.load("clicks.parquet", data), learning_rate=1e-4, steps=400_000,

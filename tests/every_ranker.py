@@ -11,7 +11,7 @@ from conftest import SEED
 from requirements import is_available, skip_without
 
 from countersample import CounterSampleRanker, simulate_clicks, synthetic
-from countersample.data.normalize import METHODS
+from countersample.data.preprocessing import SCALINGS
 from countersample.gbdt import GBDTRanker
 from countersample.torch import NeuralRanker
 
@@ -40,7 +40,7 @@ LIBRARIES = {
     "xgboost": ("xgboost", "gbdt"),
 }
 # Ways to bring features to scale; trees take no transforms.
-SCALINGS = [{"normalize": how} for how in (None, *METHODS)] + [
+SCALINGS = [{"normalize": how} for how in (None, *SCALINGS)] + [
     {"normalize": how, "feature_transform": transform}
     for how, transform in [
         ("minmax", "log"), ("query-minmax", "log"), ("standard", "root"), (None, "quantile"),

@@ -2,7 +2,7 @@
 
     python tests/fuzz_files.py SECONDS [SEED]
 
-Rankers, propensities, normalizers, click logs, shards, grids and results folders are written,
+Rankers, propensities, preprocessing, click logs, shards, grids and results folders are written,
 changed in one to three places and read again: bits and bytes anywhere, and values of JSON, TOML and
 Parquet with the checksum made anew, so that what comes after the checksum is reached. Each has to
 be read and then give numbers within bounds, or be refused with one sentence. It runs in a process
@@ -34,22 +34,21 @@ from pyarrow import parquet
 
 from countersample import ClickLog, load_ranker, synthetic
 from countersample.clicks import PositionBias, simulate_clicks
-from countersample.clicks.impressions import read_training_shards
-from countersample.data.normalize import Normalizer
+from countersample.data.preprocessing import Preprocessing
 from countersample.errors import CounterSampleError
 from countersample.export import export
+from countersample.logs import read_training_shards
 from countersample.propensity import (
     ContextPropensities,
     Propensities,
     TrustPropensities,
     load_propensities,
 )
-from countersample.rankers._warm import what_it_brings
-from countersample.rankers.loading import load_scorer
-from countersample.study.design import grids
-from countersample.study.experiment import plan, read_experiment
-from countersample.study.kinds import load_grid
-from countersample.study.running.store import IDENTITY, Store
+from countersample.rankers.files import load_scorer
+from countersample.rankers.warm_start import WarmStart
+from countersample.study import grids
+from countersample.study.experiment import load_grid, plan, read_experiment
+from countersample.study.store import IDENTITY, Store
 
 LONGEST = 300  # seconds that an input may take
 EVIL = [
@@ -206,8 +205,8 @@ def ranker(rng, folder):
         loaded = load_ranker(path)
         read = 1
         repr(loaded)
-        if loaded.encoder_ is not None:
-            found = loaded.rank_frame(raw_table(loaded.encoder_))
+        if loaded.preprocessing_.encoder is not None:
+            found = loaded.rank_frame(raw_table(loaded.preprocessing_.encoder))
             assert np.isfinite(found["score"].to_numpy()).all()
         loaded.save(folder / "again.json")
         load_ranker(folder / "again.json")
@@ -216,7 +215,10 @@ def ranker(rng, folder):
             card = rng.choice(["markdown", "html"])
             export(loaded, folder / "model.json", to=to, card=card)
         if rng.random() < 0.3:  # what training would go on from
-            what_it_brings(loaded).taken_over(data, loaded, loaded._imputer(data))
+            warm = WarmStart.of(loaded)
+            warm.check(data, loaded)
+            loaded._fit_imputer(data, warm)
+            warm.scorer_for(data)
         assert np.isfinite(loaded.predict(data)).all()
     return read
 
@@ -263,11 +265,12 @@ def propensities(rng, folder):
     return 0
 
 
-def normalizer(rng, folder):  # noqa: ARG001 (it is kept in other files)
-    kept = [each["normalizer"] for each in ranker_contents() if each["normalizer"] is not None]
+def preprocessing(rng, folder):  # noqa: ARG001 (it is kept in other files)
+    kept = [each["preprocessing"] for each in ranker_contents()]
     with contextlib.suppress(CounterSampleError):
-        found = Normalizer.from_dict(change_value(rng, rng.choice(kept)))
-        found(dataset())
+        found = Preprocessing.from_dict(change_value(rng, rng.choice(kept)))
+        data = dataset(missing=found.imputer is not None)
+        found.features(data.features, data.offsets)
         return 1
     return 0
 
@@ -423,7 +426,7 @@ def results_folder(rng, folder):
     return 0
 
 
-KINDS = [ranker, ranker, propensities, normalizer, click_log, shards, grid, results_folder]
+KINDS = [ranker, ranker, propensities, preprocessing, click_log, shards, grid, results_folder]
 
 
 # -- running -------------------------------------------------------------------------------------

@@ -19,12 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from countersample import RankingDataset, load_letor
-from countersample.data import _letor_reader
-from countersample.data.groups import read_groups
-from countersample.data.store import open_stored
+from countersample.data import letor_reader
+from countersample.data.dataset import stored_arrays
+from countersample.data.letor import read_groups
+from countersample.data.store import open_with_notes
 from countersample.errors import CounterSampleError
 
-_letor_reader.BLOCK = 1 << 12  # large ones take their time to be made
+letor_reader.BLOCK = 1 << 12  # large ones take their time to be made
 CACHED = 50  # of so many inputs one is to an entry of the cache, which takes longer
 WORDS = [
     b"null", b"true", b"false", b"-1", b"0", b"1e999", b"NaN", b"[]", b"{}", b'""', b"9" * 5000,
@@ -74,9 +75,9 @@ def with_other_header(content: bytes, rng: random.Random) -> bytes:
 
 def values_of(folder: Path) -> tuple:
     """Return all that a folder says, in a form that can be compared."""
-    data, notes = open_stored(folder)
+    data, notes = open_with_notes(folder)
     arrays = [data.labels, data.offsets, data.query_ids]
-    arrays += [data.features] if data.bits is None else data.features.arrays
+    arrays += stored_arrays(data.features)
     kept = [(str(array.dtype), array.shape, array.tobytes()) for array in arrays]
     return kept, data.feature_names, data.fingerprint, notes
 
@@ -97,7 +98,7 @@ class Folders:
         names.save(self.folders[0])
         tails.save(self.folders[1])
         names.compact(8).save(self.folders[2])
-        tails.compact(16, roots=True).save(self.folders[3])
+        tails.compact(16).save(self.folders[3])
         self.expected = {folder: values_of(folder) for folder in self.folders}
 
     def check(self, rng: random.Random) -> None:

@@ -19,7 +19,7 @@ import atheris
 with atheris.instrument_imports(include=["countersample"]):
     import countersample._kernels.letor  # noqa: F401 (else it is imported later, unobserved)
     from countersample import load_letor
-    from countersample.data import _letor_reader
+    from countersample.data import letor_reader
     from countersample.errors import DataError
 
 import warnings
@@ -27,7 +27,7 @@ import warnings
 import numpy as np
 import twins_letor
 
-_letor_reader.BLOCK = 48  # so that short inputs are cut into blocks, too
+letor_reader.BLOCK = 48  # so that short inputs are cut into blocks, too
 warnings.simplefilter("ignore", RuntimeWarning)  # the kernel means its unsigned wrap-around
 
 SEEDS = [

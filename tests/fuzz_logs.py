@@ -17,20 +17,18 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-import judged_logs
+import compared_logs
 import pyarrow as pa
 import twins_logs
 import twins_ubi
 from pyarrow import parquet
 
-from countersample.clicks.impressions import read_impressions
-from countersample.clicks.impressions.engines import duckdb
-from countersample.clicks.impressions.engines.duckdb import DuckDB
-from countersample.clicks.impressions.explaining import explained
-from countersample.clicks.impressions.files import find_files
 from countersample.errors import DataError
+from countersample.logs import engines, read_impressions
+from countersample.logs.engines import DuckDB
+from countersample.logs.files import explained, find_files
 
-duckdb.available_cores = lambda: 1
+engines.available_cores = lambda: 1
 pa.set_cpu_count(1)
 pa.set_io_thread_count(1)
 
@@ -169,7 +167,7 @@ def _in_order(rows):
 def check_log(folder, data, ending):
     path = folder / f"whole{ending}"
     path.write_bytes(data)
-    judged_logs.check(path, ENGINES)
+    compared_logs.check(path, ENGINES)
 
 
 def some_table(rng):
@@ -202,10 +200,10 @@ def some_table(rng):
 def check_table(folder, table):
     path = folder / "log.parquet"
     parquet.write_table(table, path, row_group_size=7)
-    right = judged_logs.expected_of_rows(table.to_pylist(), has_text_ids=False)
+    right = compared_logs.expected_of_rows(table.to_pylist(), has_text_ids=False)
     for engine in ENGINES:
-        found = judged_logs.found(path, engine)
-        assert judged_logs.alike(found, right), f"{engine} found {found}, expected {right}"
+        found = compared_logs.found(path, engine)
+        assert compared_logs.alike(found, right), f"{engine} found {found}, expected {right}"
 
 
 def check_ubi(folder, queries, events):
@@ -215,7 +213,7 @@ def check_ubi(folder, queries, events):
     right = twins_ubi.count(queries, events)
     try:
         counts = read_impressions(folder).check().counts
-        found = judged_logs.as_dict(counts)
+        found = compared_logs.as_dict(counts)
     except DataError:
         found = {}
     assert found == right, f"found {found}, expected {right}"

@@ -62,38 +62,35 @@ from countersample.clicks import (
     diagnose,
     simulate_impressions,
 )
-from countersample.clicks.impressions import (
-    PositionCounts,
-    count_days,
-    join_features,
-    read_impressions,
-)
-from countersample.data.encoding import EncodedColumn, FeatureEncoder
-from countersample.data.imputing import METHODS as IMPUTATIONS
-from countersample.data.imputing import Imputer
-from countersample.data.learn_encoding import learn_encoder
-from countersample.data.normalize import METHODS as NORMALIZATIONS
-from countersample.data.normalize import Normalizer
+from countersample.data.encoder import EncodedColumn, FeatureEncoder, learn_encoder
+from countersample.data.preprocessing import IMPUTATIONS, Imputer, Normalizer, Preprocessing
+from countersample.data.preprocessing import SCALINGS as NORMALIZATIONS
 from countersample.data.transforms import TRANSFORMS
 from countersample.evaluation import ESTIMATORS, HeldOut, compare, logged_values, plan_ab_test
 from countersample.export import export
-from countersample.export.exporting import TARGETS
+from countersample.export.targets import TARGETS
 from countersample.fitting import (
     compare_from_impressions,
     find_leaks,
     fit_from_impressions,
     judgements_from_impressions,
 )
+from countersample.logs import (
+    PositionCounts,
+    count_days,
+    join_features,
+    read_impressions,
+)
 from countersample.metrics import METRICS
 from countersample.objectives import OBJECTIVES
 from countersample.options import EvaluationOptions, PropensityOptions
 from countersample.plans import PLANS, UNITS, Examples, make_plan
-from countersample.propensity.methods import needs_features
+from countersample.propensity.support import needs_features
 from countersample.scorers import LinearScorer
 from countersample.study.experiment import plan
-from countersample.study.running.rows import write_results
-from countersample.study.running.store import Store
-from countersample.training.risk import risk
+from countersample.study.results import write_results
+from countersample.study.store import Store
+from countersample.training import risk
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).resolve().parent / "golden"
@@ -222,7 +219,8 @@ def log_numbers(log):
 def leak_numbers(leaks):
     numbers = {}
     for leak in leaks:
-        key = f"{leak.name} {leak.period} {leak.seen}"
+        period = {"training": "learned", "evaluation": "judged"}.get(leak.period, leak.period)
+        key = f"{leak.name} {period} {leak.evidence}"
         numbers |= {f"{key} size": leak.size, f"{key} false alarm": leak.false_alarm}
     return {"count": len(leaks), **numbers}
 
@@ -254,10 +252,11 @@ def fit_numbers(fit):
 
 
 def comparison_numbers(comparison):
-    names = ("value", "low", "high", "relative", "relative_low", "relative_high", "verdict")
+    names = ("value", "low", "high", "relative", "relative_low", "relative_high")
     numbers = {}
     for each in comparison.differences:
         numbers |= prefix(each.candidate, {name: getattr(each, name) for name in names})
+        numbers[f"{each.candidate}: verdict"] = comparison.verdicts[each.candidate].outcome
     for name, each in comparison.estimates.items():
         numbers |= prefix(f"estimate of {name}", estimate_numbers(each))
     return numbers
@@ -556,7 +555,7 @@ def leaks():
         for count in (clicks, later)
     )
     one = find_leaks(shown, data, item_ids=item, rng=np.random.default_rng(0))
-    both = find_leaks(shown, data, judged=judged, rng=np.random.default_rng(0))
+    both = find_leaks(shown, data, evaluation=judged, rng=np.random.default_rng(0))
     return prefix("one log", leak_numbers(one)) | prefix("two periods", leak_numbers(both))
 
 
@@ -628,8 +627,11 @@ def _export_scores(targets):
             ranker, rows = make(kind, how, np.random.default_rng(10), **options)
             rows = rows[:60]
             names, given = NAMES, rows
-            if is_search and ranker.imputer_ is not None:
-                names, given = ranker.imputer_.names(NAMES), ranker.imputer_.transform(rows)
+            if is_search and ranker.preprocessing_.imputer is not None:
+                names, given = (
+                    ranker.preprocessing_.imputer.names(NAMES),
+                    ranker.preprocessing_.imputer.transform(rows),
+                )
             needs = {"onnx": {"one_query": True}, "sql": {"query": "query"}}
             more = needs[to] if how == "query-minmax" else {}
             path = export(ranker, Path(folder) / f"{len(numbers)}.out", to=to, **more).path
@@ -658,7 +660,7 @@ def exports():
         ))  # fmt: skip
         weights = LinearScorer(np.array([1.0, 10.0, 0.1, 0.2]))
         ranker = ranker_of("linear", weights, names=encoder.feature_names)
-        ranker.encoder_ = encoder
+        ranker.preprocessing_ = Preprocessing(encoder)
         path = export(ranker, Path(folder) / "v.sql", to="sql").path
         days = pa.array(["2026-03-30", "2025-03-31", "2026-04-01"]).cast(pa.date32())
         columns = ([3.0, 0.25, -1.0], days, pa.array(["blue", "it's", "green"]))

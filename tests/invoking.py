@@ -14,7 +14,7 @@ def invoke(*arguments):
     """Return the exit code, the streams, and the sentence of an error."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr("countersample.cli._signals.watching", nullcontext)  # they are pytest's
+        patch.setattr("countersample.cli.process.watch_signals", nullcontext)  # they are pytest's
         patch.setattr(sys, "argv", ["countersample", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()

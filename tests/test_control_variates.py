@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from conftest import SEED
-from test_counterfactual import other_scores, relevance_of, shown_log, truth
+from test_estimators import other_scores, relevance_of, shown_log, truth
 
 from countersample import ClickLog, PositionBias, RankingDataset, simulate_clicks, synthetic
 from countersample.evaluation import HeldOut, compare, estimate, estimate_gain
@@ -15,8 +15,8 @@ from countersample.evaluation.control_variates import (
     controlled_mean,
     outcome_moments,
 )
-from countersample.evaluation.held_out import FEWEST_FOR_BETA
-from countersample.evaluation.ranking import item_ranks, rank_values
+from countersample.evaluation.holdout import MIN_QUERIES_FOR_BETA
+from countersample.metrics import item_ranks, rank_values
 
 
 def moments(n, y, x, often=None):
@@ -118,29 +118,6 @@ def test_it_is_least_squares(p, rng):
         assert controlled_mean(*sums, expected) == pytest.approx(value, rel=1e-8)
 
 
-def test_many_at_once_are_each_by_itself(rng):
-    shape = (3, 4, 20)
-    n, y, x = np.ones(20), rng.random(20), rng.random((20, 2))
-    known, outcome, often = control_moments(n, x), outcome_moments(y, n, x), rng.poisson(1, shape)
-    expected = rng.random((3, 4, 2))
-    values = controlled_mean(often @ known, often @ outcome, expected)
-    assert values.shape == (3, 4)
-    for place in np.ndindex(3, 4):
-        alone = controlled_mean(often[place] @ known, often[place] @ outcome, expected[place])
-        assert values[place] == pytest.approx(alone, rel=1e-9)
-
-
-def test_controls_that_say_nothing_or_the_same(rng):
-    n, x = np.ones(50), rng.random(50)
-    y = 1 + 2 * x + 0.1 * rng.random(50)
-    alone = controlled_mean(*moments(n, y, x), np.array([0.3]))
-    twice = np.column_stack([x, 5 * x, np.full(50, 0.7)])
-    again = controlled_mean(*moments(n, y, twice), np.array([0.3, 1.5, 0.7]))
-    assert again == pytest.approx(alone, rel=1e-9)
-    constant = controlled_mean(*moments(n, y, n), np.array([3.0]))
-    assert constant == pytest.approx(y.mean(), rel=1e-12)
-
-
 # -- as an estimator -------------------------------------------------------------------------------
 
 
@@ -154,12 +131,7 @@ def logs(tiny):
     return [shown_log(tiny, 300, seed) for seed in range(SEED, SEED + 300)]
 
 
-def test_with_its_own_log_as_control_it_is_ips(tiny, logs):
-    scores, log = other_scores(tiny), logs[0]
-    own = estimate(scores, log, tiny, estimator="beta-ips", control=log, rng=0)
-    assert own.value == pytest.approx(estimate(scores, log, tiny, rng=0).value, rel=1e-12)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_the_interval_covers_the_truth_and_is_short(tiny, logs, known):
     """Where X is known, and where a log of three times as many sessions tells it."""
@@ -205,22 +177,6 @@ def test_a_gain_has_the_difference_of_both(tiny, logs, resampled):
     assert found.differences[0].value == gain.value
     none = estimate_gain(scores, log, tiny, logging=scores, rng=3, **options)
     assert (none.low, none.value, none.high) == pytest.approx((0, 0, 0), abs=1e-12)
-
-
-def test_without_sessions_it_is_per_click(tiny):
-    def clicks(seed, n):
-        return simulate_clicks(tiny, tiny.features[:, 0], n, bias=PositionBias(1.0), rng=seed)
-
-    def bare(log):
-        return ClickLog(log.query, log.item, log.propensity)
-
-    log, longer, scores = bare(clicks(SEED, 500)), bare(clicks(SEED + 1, 5000)), other_scores(tiny)
-    by_log = estimate(scores, log, tiny, estimator="beta-ips", control=longer, rng=0)
-    mean = longer.weights.mean()
-    by_mean = estimate(scores, log, tiny, estimator="beta-ips", control=mean, rng=0)
-    assert by_log.per == by_mean.per == "click"
-    assert by_log.value == pytest.approx(by_mean.value, rel=1e-9)  # clicks a click tell nothing
-    assert by_log.high - by_log.low > by_mean.high - by_mean.low
 
 
 def test_a_control_that_cannot_be_of_the_same_sessions_is_doubted(tiny, logs):
@@ -276,7 +232,7 @@ def test_its_value_is_beta_ips_with_the_whole_log_as_control(many, log):
     (fold,) = held_out.folds
     y, x, c = by_query(many, log, scores)
     clicked, judges = np.unique(log.query), fold.queries
-    assert len(judges) == held_out.n_queries == -(-len(clicked) // 5) >= FEWEST_FOR_BETA
+    assert len(judges) == held_out.n_queries == -(-len(clicked) // 5) >= MIN_QUERIES_FOR_BETA
     known = np.column_stack([x, c])
     z = known[judges] - known[judges].mean(axis=0)
     beta = np.linalg.lstsq(z, y[judges] - y[judges].mean(), rcond=None)[0]
@@ -316,11 +272,3 @@ def test_the_error_of_a_difference_is_that_of_the_bootstrap(many, log):
     assert error == pytest.approx((high - low) / 2 / 1.96, rel=0.25)
     assert held_out.z_score(b, a) == pytest.approx(-held_out.z_score(a, b), rel=1e-9)
     assert held_out.z_score(a, a) == 0
-
-
-def test_few_judges_judge_by_snips(tiny):
-    log = simulate_clicks(tiny, tiny.features[:, 0], 2000, bias=PositionBias(1.0), rng=SEED)
-    held_out, (sums,) = part_of(tiny, log, SEED, other_scores(tiny))
-    assert held_out.n_queries < FEWEST_FOR_BETA
-    expected = sums.sum() / held_out.weight_sums.sum()
-    assert held_out.value(sums) == pytest.approx(expected, rel=1e-12)

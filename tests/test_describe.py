@@ -7,7 +7,7 @@ import pytest
 from conftest import SEED
 
 from countersample import RankingDataset, synthetic
-from countersample.data import columns
+from countersample.data import matrices
 from countersample.data.describe import Histogram, describe
 from countersample.errors import DataError
 
@@ -85,7 +85,7 @@ def test_blocks_do_not_matter(monkeypatch, tmp_path):
     assert expected.density == np.mean(data.features != 0)
     path = tmp_path / "features.npy"
     np.save(path, data.features)
-    monkeypatch.setattr(columns, "_BLOCK_VALUES", 7)
+    monkeypatch.setattr(matrices, "BLOCK_VALUES", 7)
     assert describe(data.with_features(np.load(path, mmap_mode="r"))) == expected
 
 

@@ -36,6 +36,7 @@ def test_python(page, tmp_path, monkeypatch):
     assert result.attempted == source.count(">>> ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_console(page, run):
     """The countersample commands of a page, in order, in one empty folder."""
@@ -48,6 +49,7 @@ def test_console(page, run):
             run(*words[1:])
 
 
+@pytest.mark.slow
 def test_the_readme_shows_what_the_demo_prints(run):
     """The same lines, whatever the numbers: those of a small demo differ."""
     (shown,) = blocks(ROOT / "README.md", "text")

@@ -1,4 +1,4 @@
-"""What changed between two logs: few false alarms however clicks depend, and real changes seen."""
+"""Drift: few false alarms however clicks depend, and real changes are found."""
 
 import json
 from itertools import pairwise
@@ -12,15 +12,13 @@ from html_pages import Page
 from pyarrow import parquet
 from scipy import stats
 
-from countersample.clicks.impressions import count_days, read_features, read_impressions
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import find_drift, write_drift_page
-from countersample.fitting.drift.comparing import LEVEL
-from countersample.fitting.drift.testing import Rate, compare, holm
+from countersample.fitting.drift import LEVEL, Rate, compare_rates, holm
+from countersample.logs import count_days, read_features, read_impressions
 
 N_QUERIES, N_ITEMS, N_POSITIONS = 60, 8, 4
-#: Users of different patience: whoever clicks once is likelier to click again, and a query's
-#: clicks go together.
+# Users differ in patience, so that clicks of one user depend on each other.
 TRUTH = np.random.default_rng(0)
 RELEVANCE = TRUTH.beta(1, 2, (N_QUERIES, N_ITEMS))
 ORDERS = [TRUTH.permutation(N_ITEMS) for _ in range(2)]
@@ -64,27 +62,34 @@ def drift(after, before, **options):
     return find_drift(read_impressions(after), read_impressions(before), **options)
 
 
-def names(found):
-    return {f"{change.kind} {change.name}" for change in found.found}
+def names(result):
+    return {f"{change.kind} {change.name}" for change in result.relevant_changes}
 
 
-def test_false_alarms_are_as_rare_as_said():
-    """Of days of the same users and queries, at a level of 20 %, to see more than none."""
+def ratio(before, after, margin=0.1, min_count=0):
+    return compare_rates(
+        "clicks", "1", [before, after], measure="ratio", margin=margin, min_count=min_count
+    )
+
+
+@pytest.mark.slow
+def test_false_alarms_are_as_rare_as_the_level():
+    """Days of the same users and queries, at a level of 20 %, so that there are some."""
     rng = np.random.default_rng(SEED)
     table = features()
     days = [day(rng, sessions=1000, start=10**6 * k) for k in range(11)]
     alarms = sum(
         drift(b, a, features=table, level=0.2, seed=SEED).is_drift for a, b in pairwise(days)
     )
-    # Of 10 with a probability of 20 %, more than 6 come once in a thousand.
+    # P(more than 6 of 10) is 0.1 %.
     assert alarms <= 6
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.1])
-def test_the_level_holds_at_the_margin_with_clicks_in_clusters(margin):
-    """Of a rate that changed by exactly the margin, as many are told as the level says."""
+def test_the_level_holds_at_the_margin_with_clustered_clicks(margin):
+    """A rate that changed by exactly the margin is reported as often as the level."""
     rng = np.random.default_rng(SEED)
-    n, told = 800, 0
+    n, alarms = 800, 0
     for _ in range(n):
         rates = []
         for factor in (1.0, 1 + margin):
@@ -93,15 +98,13 @@ def test_the_level_holds_at_the_margin_with_clicks_in_clusters(margin):
             unit = rng.integers(256, size=600)[user]
             clicks = rng.random(3000) < p
             rates.append(Rate(np.bincount(unit, clicks, 256), np.bincount(unit, minlength=256)))
-        found = compare("clicks", "", *rates, measure="ratio", margin=margin)
-        told += found.p_value < 0.05
+        alarms += ratio(*rates, margin).p_value < 0.05
     # Both directions share the level; at a margin one of them is out of reach.
-    assert told / n <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / n)
-    assert told / n >= 0.01  # and it is a test
+    assert alarms / n <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / n)
+    assert alarms / n >= 0.01  # and it is a test
 
 
-def test_clusters_are_what_makes_it_hold():
-    """Without them the same clicks would be taken for far more than they tell."""
+def test_without_clusters_it_would_not_hold():
     rng = np.random.default_rng(SEED)
     alarms = {True: 0, False: 0}
     for _ in range(300):
@@ -115,26 +118,23 @@ def test_clusters_are_what_makes_it_hold():
                 below = np.bincount(unit, minlength=256).astype(float)
                 both.append(Rate(np.bincount(unit, clicks, 256), below))
         for is_clustered, both in rates.items():
-            found = compare("clicks", "", *both, measure="ratio", margin=0.0)
-            alarms[is_clustered] += found.p_value < 0.05
+            alarms[is_clustered] += ratio(*both, margin=0.0).p_value < 0.05
     assert alarms[True] <= 15 + 4 * np.sqrt(15)
     assert alarms[False] > 100
 
 
 def test_more_rows_are_no_alarm():
-    """A change that is there, and is not relevant, stays so however many clicks show it."""
+    """A change within the margin causes no alarm, however many clicks show it."""
     units = np.ones(256)
     noise = np.random.default_rng(SEED).normal(size=(2, 256)) * 1e-6  # of very many rows
-    small = compare("clicks", "1", Rate(0.200 * units + noise[0], units),
-                    Rate(0.215 * units + noise[1], units), measure="ratio", margin=0.1)  # fmt: skip
+    before = Rate(0.200 * units + noise[0], units)
+    small, large = (ratio(before, Rate(p * units + noise[1], units)) for p in (0.215, 0.230))
     assert small.low > 0.07
     assert small.p_value > 0.99
-    large = compare("clicks", "1", Rate(0.200 * units + noise[0], units),
-                    Rate(0.230 * units + noise[1], units), measure="ratio", margin=0.1)  # fmt: skip
     assert large.p_value < 1e-9
 
 
-def test_the_correction_is_that_of_scipy_and_of_hand():
+def test_holm_by_hand_and_between_other_corrections():
     p = np.random.default_rng(SEED).random(20)
     order = np.argsort(p)
     by_hand, most = np.empty(20), 0.0
@@ -142,7 +142,6 @@ def test_the_correction_is_that_of_scipy_and_of_hand():
         most = max(most, (20 - place) * p[k])
         by_hand[k] = min(1.0, most)
     np.testing.assert_allclose(holm(p), by_hand)
-    # Bonferroni is never below it, Benjamini and Hochberg never above.
     assert (holm(p) <= np.minimum(1, 20 * p)).all()
     assert (holm(p) >= stats.false_discovery_control(p) - 1e-12).all()
 
@@ -153,37 +152,36 @@ def usual():
 
 
 @pytest.mark.parametrize(
-    ("change", "seen"),
+    ("change", "expected"),
     [
         ({"first": 0.5}, {"clicks position 1"}),
         ({"policies": (0.4, 0.4, 0.2)}, {"policy a", "policy b", "policy c"}),
     ],
 )
-def test_real_changes_are_seen(usual, change, seen):
+def test_real_changes_are_found(usual, change, expected):
     later = day(np.random.default_rng(SEED + 1), start=10**6, **change)
-    found = drift(later, usual, features=features())
-    assert found.is_drift
-    assert seen <= names(found)
+    result = drift(later, usual, features=features())
+    assert result.is_drift
+    assert expected <= names(result)
     others = ("feature price", "context", "queries")
-    assert not any(name.startswith(others) for name in names(found))
-    assert found.level == LEVEL
-    assert found.sentence.startswith("Drift: ")
+    assert not any(name.startswith(others) for name in names(result))
+    assert result.level == LEVEL
+    assert result.sentence.startswith("Drift: ")
 
 
-def test_a_feature_in_another_unit_is_seen_and_alone(usual):
+def test_a_feature_in_another_unit_is_found_alone(usual):
     later = day(np.random.default_rng(SEED + 1), start=10**6)
-    found = drift(later, usual, features=features(scale=100.0), features_before=features())
-    assert names(found) == {"feature price"}
-    [change] = found.found
-    assert change.distance > 0.25  # PSI, as is usual
+    result = drift(later, usual, features=features(scale=100.0), features_before=features())
+    [change] = result.relevant_changes
+    assert change.name == "price"
+    assert change.stability_index > 0.25
 
 
-def test_new_queries_beyond_those_of_chance_are_seen(usual):
+def test_new_queries_beyond_chance_are_found(usual):
     later = day(np.random.default_rng(SEED + 1), start=10**6)
     query = np.array(later["query_id"])
     other = later.set_column(0, "query_id", pa.array(np.where(query % 3 == 0, query + 1000, query)))
-    found = names(drift(other, usual))
-    assert {"queries new", "queries gone"} <= found
+    assert {"queries new", "queries gone"} <= names(drift(other, usual))
     # A long tail has new ones every day, which is no drift.
     rng = np.random.default_rng(SEED)
     tails = []
@@ -210,23 +208,31 @@ def test_aggregated_days_are_compared_as_logs_without_ids(usual, tmp_path):
             assert second[name] == (pytest.approx(value) if isinstance(value, float) else value)
 
 
-def test_logs_without_users_policies_or_enough_clicks_are_compared_as_far_as_they_go(usual):
+@pytest.mark.slow
+def test_logs_with_fewer_columns_are_compared_as_far_as_possible(usual):
     least = usual.select(["query_id", "item_id", "position", "click"])
-    found = drift(least, usual)
-    assert found.after["clustered_by"] == "query"
-    assert any("put together by client before and by query after" in note for note in found.notes)
-    assert any("Only one of the logs has a column 'policy'" in note for note in found.notes)
-    assert any("New queries were not compared" in note for note in found.notes)
-    assert not found.of_kind("queries")
+    result = drift(least, usual)
+    notes = " ".join(result.notes)
+    assert result.after["clustered_by"] == "query"
+    for note in ("by client before and by query", "has a column 'policy'", "New queries were not"):
+        assert note in notes
+    assert not result.of_kind("queries")
     assert not drift(least, least).is_drift
+
+
+@pytest.mark.slow
+def test_impossible_rows_and_small_logs_are_noted(usual):
     bad = usual.set_column(2, "position", pa.array(np.arange(len(usual)) % N_POSITIONS))
-    found = drift(bad, usual)
-    assert any("rows are impossible" in note for note in found.notes)
+    assert any("rows are impossible" in note for note in drift(bad, usual).notes)
     few = drift(usual.slice(0, 8), usual)
-    assert few.n_tests == 0 or not few.is_drift
-    assert any("too small to test anything" in note for note in few.notes)
-    assert any("Examination was not compared" in note for note in few.notes)
+    assert not few.is_drift
+    notes = " ".join(few.notes)
+    assert "too small to test anything" in notes
+    assert "Examination was not compared" in notes
     assert json.dumps(few.to_dict(), allow_nan=False)
+
+
+def test_wrong_arguments(usual):
     with pytest.raises(ParameterError, match="level"):
         drift(usual, usual, level=2)
     other = read_features(pa.table({"query_id": [1], "item_id": [1], "weight": [0.5]}))
@@ -234,6 +240,7 @@ def test_logs_without_users_policies_or_enough_clicks_are_compared_as_far_as_the
         drift(usual, usual, features=features(), features_before=other)
 
 
+@pytest.mark.slow
 def test_the_command_has_an_exit_code_and_a_page(usual, run):
     later = day(np.random.default_rng(SEED + 1), start=10**6, first=0.5)
     parquet.write_table(usual, "yesterday.parquet")
@@ -250,7 +257,7 @@ def test_the_command_has_an_exit_code_and_a_page(usual, run):
     assert json.loads(same)["is_drift"] is False
     assert "--plot is for a log alone" in run(*asked, "--plot", "x.png", fails=True)
     line = run(*asked, "--features-before", "x.parquet", fails=True)
-    assert "--features-before is given without --features" in line
+    assert "features_before is given without features" in line
     queries, items = usual["query_id"].unique().to_pylist(), usual["item_id"].unique().to_pylist()
     pairs = [(query, item) for query in queries for item in items]
     for name, brands in (("old.parquet", "ab"), ("new.parquet", "abc")):  # one has a new value
@@ -267,7 +274,7 @@ def test_the_command_has_an_exit_code_and_a_page(usual, run):
     assert "name the other with --against" in line
 
 
-def test_the_page_of_nothing_is_a_page(usual, tmp_path):
+def test_the_page_without_drift(usual, tmp_path):
     write_drift_page(tmp_path / "x.html", drift(usual, usual), command="countersample")
     page = Page((tmp_path / "x.html").read_text(encoding="utf-8"))
     [notice] = page.all("div", **{"class": "notice good"})
@@ -276,7 +283,7 @@ def test_the_page_of_nothing_is_a_page(usual, tmp_path):
 
 @pytest.mark.parametrize("at", [slice(None), slice(4, 5)])
 def test_clicks_that_vanish_or_appear(at):
-    """Logging that broke is the first thing to find: nothing above the line is a change, too."""
+    """Broken logging is the first thing to find."""
     rng = np.random.default_rng(SEED)
     shown = np.full((200, 10), 20.0)
     clicks = rng.binomial(20, 0.1, shown.shape).astype(float)
@@ -284,19 +291,18 @@ def test_clicks_that_vanish_or_appear(at):
     gone[:, at] = 0
     for position in range(10):
         was, now = (Rate(each[:, position], shown[:, position]) for each in (clicks, gone))
-        found = compare("clicks", "x", was, now, measure="ratio", margin=0.1, least=50)
-        back = compare("clicks", "x", now, was, measure="ratio", margin=0.1, least=50)
+        gone_away, back = ratio(was, now, min_count=50), ratio(now, was, min_count=50)
         if now.value == 0:
-            assert found.p_value < 1e-9
-            assert found.size == "-100.0 %"
+            assert gone_away.p_value < 1e-9
+            assert gone_away.size == "-100.0 %"
             assert back.p_value < 1e-9
             assert back.size == "from nothing"
         else:
-            assert found.p_value == back.p_value == 1
+            assert gone_away.p_value == back.p_value == 1
 
 
 def test_few_clicks_on_one_side_by_chance():
-    """As many as are expected, but fewer than is asked for a test: rarely an alarm."""
+    """As many as expected, but fewer than a test needs: rarely an alarm."""
     rng = np.random.default_rng(SEED)
     alarms = 0
     for _ in range(200):
@@ -304,6 +310,6 @@ def test_few_clicks_on_one_side_by_chance():
             Rate(rng.binomial(20, rate, 400).astype(float), np.full(400, 20.0))
             for rate in (0.0072, 0.006)
         )
-        found = compare("clicks", "x", many, few, measure="ratio", margin=0.2, least=50)
-        alarms += found.p_value is not None and found.p_value < 0.05
+        p = ratio(many, few, margin=0.2, min_count=50).p_value
+        alarms += p is not None and p < 0.05
     assert alarms <= 20  # 5 % of 200, and chance

@@ -48,6 +48,7 @@ def run(shop, monkeypatch):
     return invoke
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["linear", "lightgbm"])
 def test_from_a_table_with_holes_to_a_view(run, shop, model):
     """What fit takes, rank takes; a database and the ranker give the same scores."""
@@ -55,10 +56,10 @@ def test_from_a_table_with_holes_to_a_view(run, shop, model):
     run("fit", "log.parquet", "--features", "features.parquet", "-o", f"{model}.json",
         "--model", model, *options, *GAMMA)  # fmt: skip
     ranker = load_ranker(shop / f"{model}.json")
-    assert [column.kind for column in ranker.encoder_.columns] == [
+    assert [column.kind for column in ranker.preprocessing_.encoder.columns] == [
         "number", "number", "number", "category", "number", "date",
     ]  # fmt: skip
-    assert (ranker.imputer_ is None) == (model == "lightgbm")
+    assert (ranker.preprocessing_.imputer is None) == (model == "lightgbm")
     run("rank", f"{model}.json", "features.parquet", "-o", f"{model}.parquet")
     ranked = parquet.read_table(shop / f"{model}.parquet")
     assert ranked.column_names == ["query_id", "item_id", "score", "rank"]
@@ -81,6 +82,7 @@ def test_from_a_table_with_holes_to_a_view(run, shop, model):
     assert "stars" in card
 
 
+@pytest.mark.slow
 def test_every_day(run, shop):
     """Days are counted, fitted, and gone on from; ages go on counting from the same day."""
     run("log", "count", "log.parquet", "-o", "counts", "--day", "2026-03-09")
@@ -101,7 +103,7 @@ def test_every_day(run, shop):
             "-o", "second.json", *GAMMA, "--json")
     )  # fmt: skip
     second = load_ranker(shop / "second.json")
-    assert second.encoder_ == first.encoder_
-    assert second.imputer_ == first.imputer_
+    assert second.preprocessing_.encoder == first.preprocessing_.encoder
+    assert second.preprocessing_.imputer == first.preprocessing_.imputer
     assert second.provenance_["previous"]["updates"] == 1
     assert told["out"] == "second.json"

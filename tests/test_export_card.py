@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import SEED
 from html_pages import Page
-from made_rankers import KINDS, NAMES, made, predict, ranker_of, some_trees
+from made_rankers import KINDS, NAMES, made, predict
 from markdown_it import MarkdownIt
 from readers_export import elasticsearch_scores, solr_scores
 from shops import make, opened
@@ -16,7 +16,6 @@ from countersample import CounterSampleRanker
 from countersample.export import export
 from countersample.fitting import fit_from_impressions
 from countersample.rankers import load_ranker
-from countersample.scorers import LinearScorer, NetworkScorer
 
 GAIN = {
     "metric": "dcg@10", "per": "session", "relative": 0.162, "relative_low": 0.146,
@@ -70,23 +69,6 @@ class TestCard:
         ]:  # fmt: skip
             assert told in card
 
-    def test_what_is_not_known_is_said(self, rng, tmp_path):
-        card = card_of(made("boosted", None, rng)[0], tmp_path, to="solr")
-        assert "Not estimated." in card
-        assert "| propensities | not recorded |" in card
-        assert "| log | not recorded |" in card
-
-    @pytest.mark.parametrize("steps", [None, 20])
-    def test_found_is_what_was_looked_for(self, steps, rng, tmp_path):
-        ranker = CounterSampleRanker(learning_rate=0.01, steps=steps)
-        features = rng.random((8, 2))
-        ranker.fit(features, np.arange(8) % 3, qid=np.arange(8) // 4)
-        card = card_of(ranker, tmp_path, to="onnx")
-        found = "| `n_steps_ (chosen)` | `5000` |" if steps is None else "| `n_steps_` | `20` |"
-        assert found in card
-        assert "| `learning_rate_` | `0.01` |" in card
-        assert "n_features_in_" not in card
-
     def test_versions(self, rng, tmp_path):
         ranker, _ = made("linear", None, rng)
         assert f"| numpy | {np.__version__} |" in card_of(ranker, tmp_path, to="solr")
@@ -103,13 +85,6 @@ class TestCard:
         weights = ranker.scorer_.weights
         assert re.search(rf"\| 2 \| {NAMES[2]} \| .* \| {weights[2]:.6g} \|", card)
         assert re.search(rf"\| 3 \| {NAMES[3]} \| 5 \| 0: left out \|", card)
-
-    def test_features_with_their_splits(self, rng, tmp_path):
-        ranker, _ = made("boosted", None, rng)
-        card = card_of(ranker, tmp_path, to="elasticsearch", model_type="ranklib")
-        count = int((ranker.scorer_.feature == 4).sum())
-        assert f"| 4 | {NAMES[4]} | {count} |" in card
-        assert "the feature set must have this order" in card
 
     def test_a_name_that_looks_like_a_table(self, rng, tmp_path):
         names = ["a|b", *NAMES[1:]]
@@ -150,49 +125,6 @@ class TestCard:
         cells = {cell["text"] for cell in page.all("td")}
         assert {"<i>x</i>", f"{ranker.scorer_.weights[2]:.6g}", "0: left out"} <= cells
 
-    def test_it_is_written_anew(self, rng, tmp_path):
-        card_of(made("linear", None, rng)[0], tmp_path, to="solr")
-        assert "boosted ranker" in card_of(made("boosted", None, rng)[0], tmp_path, to="solr")
-
-
-class TestMany:
-    @pytest.fixture(params=KINDS)
-    def ranker(self, request, rng):
-        n = 700
-        scorer = {
-            "linear": lambda: LinearScorer(rng.standard_normal(n)),
-            "neural": lambda: NetworkScorer(
-                (rng.standard_normal((4, n)).astype(np.float32),
-                 rng.standard_normal((1, 4)).astype(np.float32)),
-                (np.ones(4, np.float32), np.ones(1, np.float32)),
-            ),
-            "boosted": lambda: some_trees(rng, [np.array([0.3, 0.6], np.float32)] * n),
-        }[request.param]()  # fmt: skip
-        return ranker_of(request.param, scorer, names=None)
-
-    def test_are_summarised(self, ranker, tmp_path):
-        card = card_of(ranker, tmp_path, to="onnx")
-        section, (*_, table) = tables(card, "Features")
-        assert "700 features without names" in section
-        assert len(table) == 2 + 10
-        assert len(card.splitlines()) < 200
-        page = export(ranker, tmp_path / "shop.onnx", to="onnx", card="html").card
-        assert len(Page(page.read_text()).all("td")) < 300
-
-    def test_those_with_names_are_listed(self, rng, tmp_path):
-        names = [f"f{index}" for index in range(60)]
-        ranker = ranker_of("linear", LinearScorer(rng.standard_normal(60)), names=names)
-        _, (table,) = tables(card_of(ranker, tmp_path, to="onnx"), "Features")
-        assert [row[1] for row in table[2:]] == names
-
-    def test_the_heaviest_of_a_linear_ranker(self, tmp_path):
-        weights = np.full(50, 0.1)
-        weights[[3, 40]] = -5, 2
-        ranker = ranker_of("linear", LinearScorer(weights), names=None)
-        _, (ranges, table) = tables(card_of(ranker, tmp_path, to="onnx"), "Features")
-        assert ranges[2:] == [["weight", "-5 to 2"]]
-        assert {"3", "40"} <= {row[0] for row in table[2:]}
-
 
 class TestNeeds:
     def test_of_a_ranker_that_normalises(self, rng, tmp_path):
@@ -206,17 +138,8 @@ class TestNeeds:
             "less) / divided by; 1 that did not vary are left out"
         )
 
-    @pytest.mark.parametrize(
-        ("how", "sentence"),
-        [(None, "none: features count as they are"), ("query-minmax", "within each query")],
-    )
-    def test_of_others(self, how, sentence, rng, tmp_path):
-        ranker, _ = made("linear", how, rng)
-        card = card_of(ranker, tmp_path, to="onnx", one_query=how is not None)
-        _, (table,) = tables(card, "What it needs")
-        assert sentence in dict(table[2:])["normalisation"]
 
-
+@pytest.mark.slow
 def test_a_fit_remembers_its_origin(tmp_path):
     """Through the file, to the card."""
     log, features = make(SEED, sessions=1000)
@@ -237,6 +160,7 @@ def test_a_fit_remembers_its_origin(tmp_path):
     assert all(f"Warning: {text}" in card for text in fit.warnings)
 
 
+@pytest.mark.slow
 def test_what_makes_a_gain_doubtful_is_on_the_card(tmp_path):
     """Items that never move: the propensities are not identified, and the card says so."""
     log, features = make(SEED, policies=["by-sales"], queries=40, sessions=2000)
@@ -290,18 +214,6 @@ class TestCommand:
     def test_errors(self, arguments, sentence, run, tmp_path):
         assert run("export", "ranker.json", *arguments, "-o", "m", fails=True).startswith(sentence)
         assert [path.name for path in tmp_path.iterdir()] == ["ranker.json"]
-
-    @pytest.mark.usefixtures("saved")
-    def test_its_own_source(self, run):
-        error = run("export", "ranker.json", "--to", "onnx", "-o", "ranker.json", fails=True)
-        assert error == (
-            "countersample: ranker.json is a ranker, expected another name: the export would "
-            "replace it"
-        )
-
-    def test_no_such_ranker(self, run):
-        error = run("export", "none.json", "--to", "onnx", "-o", "m", fails=True)
-        assert error == "countersample: none.json: cannot be read: No such file or directory"
 
     def test_train_records_the_files(self, run, tmp_path):
         run("data", "make", "tiny", "data.txt", "--queries", "30")

@@ -64,12 +64,6 @@ def test_a_document_without_a_field_lacks_the_feature(to, rng, tmp_path):
         elasticsearch_features(written.features, [{}])
 
 
-def test_onnx_needs_none(rng, tmp_path):
-    written = export(made("linear", None, rng)[0], tmp_path / "shop.onnx", to="onnx")
-    assert written.features is None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.md", "shop.onnx"]
-
-
 class TestRequests:
     @pytest.mark.parametrize("to", SEARCH)
     def test_search(self, to, rng, tmp_path):
@@ -120,14 +114,6 @@ class TestStays:
         assert export(ranker, tmp_path / "shop.json", to=to).features == path
         assert path.read_text() == filled
 
-    def test_with_more_features(self, rng, tmp_path):
-        ranker, _ = made("linear", None, rng)
-        path = export(ranker, tmp_path / "shop.json", to="solr").features
-        more = [*json.loads(path.read_text()), {"name": "another"}]
-        path.write_text(json.dumps(more))
-        export(ranker, tmp_path / "shop.json", to="solr")
-        assert json.loads(path.read_text()) == more
-
     @pytest.mark.parametrize(
         ("content", "told"),
         [
@@ -149,9 +135,3 @@ class TestStays:
             export(ranker, tmp_path / "shop.json", to="solr")
         assert [path.name for path in tmp_path.iterdir()] == ["shop.features.json"]
         assert (tmp_path / "shop.features.json").read_bytes() == content
-
-    def test_a_folder(self, rng, tmp_path):
-        (tmp_path / "shop.features.json").mkdir()
-        with pytest.raises(ParameterError, match="is a folder, expected the name of a file"):
-            export(made("linear", None, rng)[0], tmp_path / "shop.json", to="solr")
-        assert [path.name for path in tmp_path.iterdir()] == ["shop.features.json"]

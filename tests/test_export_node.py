@@ -10,7 +10,7 @@ import pytest
 from made_rankers import CONSTANT, KINDS, NAMES, made, predict
 from requirements import need
 
-from countersample.data.imputing import Imputer
+from countersample.data.preprocessing import Imputer
 from countersample.export import export
 
 SCRIPT = Path(__file__).with_name("onnx_node.js")
@@ -45,7 +45,10 @@ def test_scores(kind, how, score, rng, tmp_path):
     ranker, rows = made(kind, how, rng)
     if how == "root-minmax":
         roots = [0 if index == CONSTANT else index % 3 for index in range(len(NAMES))]
-        ranker.normalizer_ = replace(ranker.normalizer_, roots=tuple(roots))
+        ranker.preprocessing_ = replace(
+            ranker.preprocessing_,
+            normalizer=replace(ranker.preprocessing_.normalizer, roots=tuple(roots)),
+        )
         rows = rows[:200]
     export(ranker, tmp_path / "r.onnx", to="onnx", one_query=how == "query-minmax")
     assert_same(score(tmp_path / "r.onnx", rows), predict(ranker, rows))
@@ -67,7 +70,9 @@ class TestMissing:
         """Five features and two indicators are the seven that scorer and normalizer take."""
         ranker, rows = made(kind, how, rng)
         fill = tuple(rows[0, :5].astype(float).tolist())
-        ranker.imputer_ = Imputer(5, fill, indicators=(1, 2))
+        ranker.preprocessing_ = replace(
+            ranker.preprocessing_, imputer=Imputer(5, fill, indicators=(1, 2))
+        )
         ranker._remember_features(5, NAMES[:5])
         rows = rows[:, :5]
         rows[rng.random(rows.shape) < 0.3] = np.nan

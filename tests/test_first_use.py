@@ -12,8 +12,7 @@ import pytest
 
 from countersample._kernels import ahead, cache
 from countersample.errors import DataError
-from countersample.rankers._files import write_ranker
-from countersample.rankers.loading import load_scorer
+from countersample.rankers.files import load_scorer, write_ranker
 
 # Run every command on tiny data in one process; then print the signatures of each kernel.
 EVERY_COMMAND = """
@@ -22,7 +21,7 @@ from importlib import import_module
 from countersample import _kernels
 from countersample._kernels import ahead
 from countersample.cli.app import main
-from countersample.cli import _first_use
+from countersample.cli.app import compile_small_kernels
 
 def run(command):
     main(command.split())
@@ -37,8 +36,7 @@ run("evaluate ranker.json data.txt")
 run("rank ranker.json data.txt -o scores.txt")
 run("fit raw.parquet --features data.txt -o fitted.json")
 ahead._compile()
-for compile_more in _first_use.MEANWHILE:
-    compile_more()
+compile_small_kernels()
 signatures = {}
 for module in pkgutil.iter_modules(_kernels.__path__):
     for name, value in vars(import_module(f"countersample._kernels.{module.name}")).items():
@@ -57,6 +55,7 @@ def last_line(code, folder):
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_each_kernel_is_compiled_for_one_type_of_each_argument(tmp_path):
     signatures = json.loads(last_line(EVERY_COMMAND, tmp_path))
     assert len(signatures["training.take_steps"]) == len(signatures["metrics.rank"]) == 1
@@ -66,6 +65,7 @@ def test_each_kernel_is_compiled_for_one_type_of_each_argument(tmp_path):
 HEAVY = {"sklearn", "pandas", "scipy.stats", "scipy.optimize", "matplotlib", "duckdb", "torch"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "not_imported"),
     [
@@ -125,6 +125,7 @@ def stored_files(folder):
     return list(folder.rglob("training.take_steps-*.nbc"))
 
 
+@pytest.mark.slow
 def test_the_largest_kernel_is_compiled_beside_this_process(empty_cache, monkeypatch):
     calls = []
     ahead.compile_ahead([lambda: calls.append(1)])

@@ -7,10 +7,10 @@ import pytest
 from countersample import load_letor, synthetic
 from countersample.data import catalogue
 from countersample.data.folders import find_layout
+from countersample.data.labelled_files import load
 from countersample.data.letor import save_letor
-from countersample.data.load import load
 from countersample.errors import DataError, ParameterError
-from countersample.study.design.sources import find_source
+from countersample.study.sources import find_source
 
 WHOLE = synthetic("tiny", n_queries=10, rng=0)
 # Two queries in each of five parts.

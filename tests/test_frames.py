@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from countersample import RankingDataset
-from countersample.data.frames import read_table, write_parquet
+from countersample.data.labelled_files import read_table, write_parquet
 from countersample.errors import DataError
 
 COLUMNS = {
@@ -86,7 +86,7 @@ def test_text_ids():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"url": ["a", "b", "c"]}, r"column 'url' is String, expected numbers: name the feature"),
+        ({"url": ["a", "b", "c"]}, r"column 'url' is String, expected numbers: list the feature"),
         ({"label": [1, None, 0]}, r"column 'label' has no value in row 1"),
         ({"qid": [1, None, 1]}, r"column 'qid' has no value in row 1"),
         ({"label": ["good", "bad", "bad"]}, r"column 'label' is String, expected numbers$"),

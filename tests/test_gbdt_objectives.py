@@ -15,7 +15,7 @@ from countersample.gbdt import (
 )
 from countersample.objectives import LOSSES
 
-OBJECTIVES = {"lightgbm": boosting_objective, "xgboost": boosting_objective}
+LIBRARIES = ("lightgbm", "xgboost")
 QUIET = {"verbosity": -1, "num_threads": 1, "deterministic": True, "force_row_wise": True}
 
 
@@ -69,14 +69,13 @@ def risk(name, scores, dataset, log, at):
     return total / log.n_clicks
 
 
-@pytest.mark.parametrize("library", OBJECTIVES)
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_gradient_is_that_of_the_risk(name, library, rng):
+def test_the_gradient_is_that_of_the_risk(name, rng):
     dataset = synthetic("tiny", n_queries=6, rng=SEED)
     query = rng.integers(0, 5, 12)  # the last query has no clicks
     item = rng.integers(0, dataset.query_sizes[query])
     log = ClickLog(query, item, rng.uniform(0.1, 1, 12))
-    objective = OBJECTIVES[library](dataset, log, objective=name)
+    objective = boosting_objective(dataset, log, objective=name)
     factors = []
     for _ in range(2):
         scores = rng.normal(size=dataset.n_items)
@@ -108,7 +107,7 @@ def test_the_second_order_term_is_1_on_average_at_first(tiny, name):
     assert name.startswith("smooth") or curved.mean() == pytest.approx(1, rel=1e-5)
 
 
-@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_leaf_takes_a_step_above_1(tiny, name, scale, rng):
     dataset, log = tiny
@@ -175,22 +174,12 @@ def test_naive_is_ips_where_users_look_at_everything(tiny):
     assert not np.allclose(naive, weighted, rtol=0.01)
 
 
-def test_more_of_the_same_clicks_change_nothing(tiny):
-    dataset, log = tiny
-    twice = ClickLog(
-        *(np.tile(column, 2) for column in (log.query, log.item)), np.tile(log.propensity, 2) / 3
-    )
-    once, again = (boosting_objective(dataset, each) for each in (log, twice))
-    for a, b in zip(once(dataset.labels, None), again(dataset.labels, None), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-
-
 # -- inside the libraries
 
 
 def trained(library, dataset, log, n_trees, held_out=None, **options):
     """Train by the library itself, with its own early stopping where there is a log to judge by."""
-    objective = OBJECTIVES[library](dataset, log)
+    objective = boosting_objective(dataset, log)
     if library == "lightgbm":
         table = lgb.Dataset(dataset.features, label=np.zeros(dataset.n_items))
         if held_out:
@@ -221,7 +210,7 @@ def predicted(booster, features, n_trees):
     ).astype(np.float64)
 
 
-@pytest.mark.parametrize("library", OBJECTIVES)
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_early_stopping_is_by_the_snips_estimate(library):
     dataset = synthetic("tiny", n_queries=120, rng=SEED)
     learned, validation = dataset.split(0.7, 0.3, rng=SEED)
@@ -247,7 +236,7 @@ def test_early_stopping_is_by_the_snips_estimate(library):
         assert booster.best_score == pytest.approx(max(values), abs=1e-6)
 
 
-@pytest.mark.parametrize("metric", ["dcg", "dcg@3", "precision@2", "arp"])
+@pytest.mark.parametrize("metric", ["dcg@3", "arp"])
 def test_the_metric_is_the_snips_estimate(tiny, metric, rng):
     dataset, log = tiny
     scores = rng.normal(size=dataset.n_items)
@@ -263,35 +252,28 @@ def test_the_metric_is_the_snips_estimate(tiny, metric, rng):
 # -- errors
 
 
-def test_other_rows_are_refused(tiny):
+def test_other_rows_are_rejected(tiny):
     dataset, log = tiny
     half = dataset.subset(np.arange(30))
     params = QUIET | {"objective": boosting_objective(dataset, log)}
-    table = lgb.Dataset(half.features, label=half.labels)
     with pytest.raises(DataError, match=rf"expected \({dataset.n_items},\)"):
-        lgb.train(params, table, 1)
-    objective, matrix = boosting_objective(dataset, log), xgb.DMatrix(half.features)
-    with pytest.raises(DataError, match=rf"expected \({dataset.n_items},\)"):
-        xgb.train({}, matrix, 1, obj=objective)
+        lgb.train(params, lgb.Dataset(half.features, label=half.labels), 1)
     with pytest.raises(DataError, match="all of them, in its order"):
         lightgbm_metric(dataset, log)(np.zeros(half.n_items), None)
 
 
-@pytest.mark.parametrize("make", OBJECTIVES.values())
-def test_bad_arguments(tiny, make):
+@pytest.mark.parametrize(
+    ("make", "params", "message"),
+    [
+        (boosting_objective, {"objective": "ndcg"}, "objective is 'ndcg', expected one of rank"),
+        (boosting_objective, {"method": "countersample"}, "expected one of ips"),
+        (lightgbm_metric, {"metric": "ndcg@10"}, "cannot be estimated from clicks"),
+        (xgboost_metric, {"metric": "ndcg@10"}, "cannot be estimated from clicks"),
+    ],
+)
+def test_bad_arguments(make, params, message, tiny):
     dataset, log = tiny
-    with pytest.raises(ParameterError, match="objective is 'ndcg', expected one of rank"):
-        make(dataset, log, objective="ndcg")
-    with pytest.raises(ParameterError, match="method is 'countersample', expected one of ips"):
-        make(dataset, log, method="countersample")
-    with pytest.raises(DataError, match="of another dataset"):
-        make(dataset.subset(np.arange(30)), log)
-
-
-@pytest.mark.parametrize("make", [lightgbm_metric, xgboost_metric])
-def test_bad_arguments_of_metrics(tiny, make):
-    dataset, log = tiny
-    with pytest.raises(ParameterError, match="cannot be estimated from clicks"):
-        make(dataset, log, metric="ndcg@10")
+    with pytest.raises(ParameterError, match=message):
+        make(dataset, log, **params)
     with pytest.raises(DataError, match="of another dataset"):
         make(dataset.subset(np.arange(30)), log)

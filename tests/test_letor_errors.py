@@ -6,7 +6,7 @@ import pytest
 from packing import PACKERS
 
 from countersample import load_letor
-from countersample.data.load import convert, layout_of, load
+from countersample.data.labelled_files import convert, layout_of, load
 from countersample.errors import DataError, ParameterError
 
 GOOD = "2 qid:1 1:0.5 3:1\n"
@@ -126,7 +126,7 @@ def test_not_a_source():
 def test_qid_with_a_group_file(tmp_path):
     (tmp_path / "sizes").write_text("1\n")
     (tmp_path / "data").write_text("1 qid:3 1:1\n")
-    with pytest.raises(DataError, match="with a group file the rows must not name queries"):
+    with pytest.raises(DataError, match="rows have no query ids"):
         load_letor(tmp_path / "data", groups=tmp_path / "sizes")
 
 

@@ -19,8 +19,8 @@ from countersample import (
 from countersample.errors import ParameterError
 from countersample.objectives import LOSSES, OBJECTIVES, score_space
 from countersample.plans import Examples
-from countersample.torch import ClickDataset, NeuralRanker, _training, click_loss
-from countersample.torch.ranker import FEWEST_DRAWS
+from countersample.torch import ClickDataset, NeuralRanker, click_loss, networks
+from countersample.torch.networks import MIN_DRAWS
 from countersample.training import DivergedError
 
 QUICK = {
@@ -51,9 +51,13 @@ def by_chance(data, rng):
 # -- a linear net is the linear ranker
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("method", ["countersample", "ips", "naive"])
-@pytest.mark.parametrize("unit", ["click", "query"])
+@pytest.mark.parametrize(
+    ("objective", "method", "unit"),
+    [
+        (objective, ("countersample", "ips", "naive")[k % 3], ("click", "query")[k // 3 % 2])
+        for k, objective in enumerate(OBJECTIVES)
+    ],
+)
 def test_a_linear_net_takes_the_steps_of_linear_training(tiny, method, unit, objective):
     """With the same draws and the same optimizer, to the precision of float32."""
     data, log = (
@@ -135,16 +139,6 @@ def test_every_way_to_draw_learns(tiny, params, rng):
     assert ndcg(ranker, data) > by_chance(data, rng) + 0.04
 
 
-def test_the_same_seed_gives_the_same_weights(tiny, fitted):
-    again, other = (
-        NeuralRanker(**QUICK | {"random_state": seed}).fit_log(*tiny) for seed in (SEED, SEED + 1)
-    )
-    for a, b in zip(fitted.scorer_.weights, again.scorer_.weights, strict=True):
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(fitted.history_.value, again.history_.value)
-    assert not np.array_equal(fitted.scorer_.weights[0], other.scorer_.weights[0])
-
-
 def test_it_leaves_no_trace_in_torch(tiny):
     before = torch.get_rng_state(), torch.get_num_threads(), torch.is_grad_enabled()
     NeuralRanker(**QUICK | {"epochs": 1}).fit_log(*tiny)
@@ -153,7 +147,7 @@ def test_it_leaves_no_trace_in_torch(tiny):
 
 
 def test_scores_are_those_of_the_network_by_torch(tiny, fitted):
-    scaled = torch.from_numpy(fitted.normalizer_(tiny[0]).features)
+    scaled = torch.from_numpy(fitted.preprocessing_.normalizer(tiny[0]).features)
     first, last = (torch.from_numpy(weight) for weight in fitted.scorer_.weights)
     scores = torch.relu(scaled @ first.T + torch.from_numpy(fitted.scorer_.biases[0])) @ last.T
     np.testing.assert_allclose(fitted.predict(tiny[0]), scores[:, 0].numpy(), rtol=1e-4, atol=1e-5)
@@ -169,49 +163,26 @@ def test_it_stops_when_held_out_clicks_gain_no_more(tiny):
     assert len(history.steps) == best + 1 + 3 < 300
     assert ranker.n_steps_ == history.steps[best]
     assert len(history.steps) == len(history.objective) == len(history.value)
-    assert (np.diff(history.steps, prepend=0) == -(-FEWEST_DRAWS // ranker.batch_size)).all()
+    assert (np.diff(history.steps, prepend=0) == -(-MIN_DRAWS // ranker.batch_size)).all()
     assert history.objective[-1] < history.objective[0]
 
 
-def test_less_may_be_better(tiny):
-    ranker = NeuralRanker(**QUICK | {"metric": "arp"}).fit_log(*tiny)
-    assert ranker.n_steps_ == ranker.history_.steps[ranker.history_.value.argmin()]
-
-
-def test_it_stops_after_all_epochs(tiny):
-    ranker = NeuralRanker(**QUICK | {"epochs": 2, "patience": 50}).fit_log(*tiny)
-    assert len(ranker.history_.steps) == 2
-
-
-@pytest.fixture
-def logs_drawn_from(monkeypatch):
+def test_in_the_end_it_learns_from_everything(tiny, monkeypatch):
+    data, log = tiny
     logs = []
 
-    class Spied(_training.CounterSampler):
+    class Spied(networks.CounterSampler):
         def __init__(self, log, **options):
             logs.append(log)
             super().__init__(log, **options)
 
-    monkeypatch.setattr(_training, "CounterSampler", Spied)
-    return logs
-
-
-def test_in_the_end_it_learns_from_everything(tiny, logs_drawn_from):
-    data, log = tiny
+    monkeypatch.setattr(networks, "CounterSampler", Spied)
     NeuralRanker(**QUICK | {"clip": 0.3, "holdout": 0.25}).fit_log(data, log)
-    part, everything = logs_drawn_from
+    part, everything = logs
     n_queries = len(np.unique(log.query))
     assert len(np.unique(part.query)) == pytest.approx(0.75 * n_queries, abs=1)
     assert everything.n_clicks == log.n_clicks
     assert part.propensity.min() == everything.propensity.min() == 0.3
-
-
-def test_without_patience_all_epochs_are_on_everything(tiny, logs_drawn_from):
-    ranker = NeuralRanker(**QUICK | {"epochs": 3, "patience": None, "batch_size": 50})
-    ranker.fit_log(*tiny)
-    assert ranker.history_ is None
-    assert ranker.n_steps_ == 3 * FEWEST_DRAWS // 50
-    assert [log.n_clicks for log in logs_drawn_from] == [tiny[1].n_clicks]
 
 
 # -- errors
@@ -220,16 +191,9 @@ def test_without_patience_all_epochs_are_on_everything(tiny, logs_drawn_from):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        (
-            {"hidden": 8},
-            r"hidden is 8, expected the width of each hidden layer, such as \(64, 32\)",
-        ),
-        ({"hidden": "64"}, "hidden is '64', expected the width"),
+        ({"hidden": 8}, "hidden is 8, expected the width of each hidden layer"),
         ({"hidden": (8, 0)}, r"hidden\[1\] is 0, expected a whole number of at least 1"),
-        ({"hidden": (8.5,)}, r"hidden\[0\] is 8.5, expected a whole number of at least 1"),
         ({"method": "bounded"}, "method is 'bounded', expected one of countersample, ips, naive"),
-        ({"learning_rate": "auto"}, "learning_rate is 'auto', expected a number above 0"),
-        ({"epochs": 1.5}, "epochs is 1.5, expected a whole number of at least 1"),
         ({"device": "abacus"}, "device is 'abacus', expected one that PyTorch can use here"),
     ],
 )
@@ -238,8 +202,7 @@ def test_parameters(tiny, params, message):
         NeuralRanker(**QUICK | params).fit_log(*tiny)
 
 
-@pytest.mark.parametrize("patience", [2, None])
-@pytest.mark.parametrize("objective", ["rank", "softmax"])
+@pytest.mark.parametrize(("objective", "patience"), [("rank", 2), ("softmax", None)])
 def test_divergence(tiny, objective, patience):
     ranker = NeuralRanker(
         **QUICK | {"learning_rate": 1e30, "objective": objective, "patience": patience}

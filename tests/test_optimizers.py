@@ -111,13 +111,6 @@ def test_the_norm_ball():
     np.testing.assert_allclose(result.average_coef, result.coef * 8 / 9)  # the first of nine is 0
 
 
-def test_a_step_that_is_huge_but_projected_is_no_divergence():
-    data = RankingDataset.from_arrays(X=[[3, 0], [0, 3]], y=[1, 0], qid=[7, 7])
-    log = ClickLog(query=[0], item=[0], propensity=[1.0])
-    result = train(data, log, learning_rate=1e30, steps=9, radius=0.1, rng=0)
-    np.testing.assert_allclose(np.linalg.norm(result.coef), 0.1)
-
-
 @pytest.mark.parametrize(
     ("optimizer", "given", "message"),
     [
@@ -139,8 +132,3 @@ def test_refusals(optimizer, given, message):
     rate = given.pop("learning_rate", 0.1)
     with pytest.raises(ParameterError, match=message):
         TrainingOptions(optimizer=optimizer, **given).kernel_settings(rate)
-
-
-def test_unknown():
-    with pytest.raises(ParameterError, match="expected one of sgd, adam, adagrad, dog, amsgrad"):
-        TrainingOptions(optimizer="lbfgs")

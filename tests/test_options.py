@@ -12,11 +12,11 @@ from requirements import need
 from shops import make, opened
 
 import countersample
-from countersample.clicks.impressions.engines import ENGINES
-from countersample.clicks.impressions.readers import READERS
 from countersample.errors import ParameterError
 from countersample.fitting import fit_from_impressions
 from countersample.fitting.models import MODELS
+from countersample.logs.engines import ENGINES
+from countersample.logs.readers import READERS
 from countersample.options import (
     CONFIDENCE,
     EvaluationOptions,
@@ -26,7 +26,7 @@ from countersample.options import (
     RankerOptions,
 )
 from countersample.propensity import METHODS
-from countersample.propensity.methods import AFFINE
+from countersample.propensity.support import AFFINE
 
 SOURCE = Path(countersample.__file__).parent
 
@@ -73,6 +73,7 @@ def test_choices_are_the_registries():
     assert choices(PropensityOptions, "method") == ["auto", "logged", *METHODS, *AFFINE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [0.95, "dcg@10"])
 def test_a_default_is_written_once(value):
     """As a constant in the code: the default of an argument or a field, or a setting."""
@@ -84,6 +85,7 @@ def test_a_default_is_written_once(value):
     assert [place.partition(":")[0] for place in places] == ["options.py"], places
 
 
+@pytest.mark.slow
 def test_another_confidence_changes_every_interval():
     log, features = make(SEED, queries=30, sessions=600)
     fits = [

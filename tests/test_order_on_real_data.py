@@ -109,11 +109,13 @@ def p_of_less(a, b):
     return ttest_rel(a, b, alternative="less").pvalue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "naive"])
 def test_naive_is_worst(table, name):
     assert p_of_less(table[name], table["naive"]) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("better", "worse"), [("CounterSample", "IPS-SGD"), ("by query", "CounterSample")]
 )

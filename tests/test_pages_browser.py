@@ -3,7 +3,7 @@
 import pytest
 
 from countersample import pages
-from countersample.pages.drawing import inline_figure, new_axes
+from countersample.pages.charts import inline_figure, new_axes
 from countersample.plotting import plot_learning_curve
 
 WORDS = "Clicks are biased towards the top of the page. " * 8
@@ -17,14 +17,18 @@ def address(tmp_path_factory):
     header = ["method", *(f"a long column {k}" for k in range(8))]
     wide = pages.table(header, [["CounterSample by query", *["1,234.5"] * 8]] * 3, caption="Wide")
     narrow = pages.table(["method", "nDCG"], [["IPS-SGD", "0.7"]], caption="Narrow")
-    content = [
-        pages.notice(WORDS, "good"),
-        pages.warning_list([WORDS, "a" * 200]),
-        pages.section("First", pages.paragraphs([WORDS]), wide, narrow, name="first"),
-        pages.cards(
-            pages.card("Facts", pages.facts([("fingerprint", "0123456789abcdef" * 8)])),
-            pages.card("A drawing", inline_figure(figure, "A line that rises"), wide),
+    facts = pages.facts([("fingerprint", "0123456789abcdef" * 8)])
+    cards = [
+        pages.render_part("card", "Facts", content=[facts]),
+        pages.render_part(
+            "card", "A chart", content=[inline_figure(figure, "A line that rises"), wide]
         ),
+    ]
+    content = [
+        pages.render_part("notice", WORDS, "good"),
+        pages.render_part("warning_list", [WORDS, "a" * 200]),
+        pages.section("First", pages.paragraphs([WORDS]), wide, narrow, name="first"),
+        pages.render_part("cards", content=cards),
         pages.section("Last", pages.code("countersample fit " + "--option " * 40), name="last"),
     ]
     path = tmp_path_factory.mktemp("page") / "page.html"

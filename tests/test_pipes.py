@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from countersample import RankingDataset, load_letor, save_letor, simulate_clicks
-from countersample.data.load import convert, load
+from countersample.data.labelled_files import convert, load
 from countersample.data.sources import open_source
 from countersample.errors import DataError, ParameterError
 
@@ -91,21 +91,6 @@ def test_all_of_it_is_read(text, data, tmp_path, pipe, pack):
         assert found.query_ids.tolist() == data.query_ids.tolist()
 
 
-@pytest.mark.parametrize("with_qid", [True, False])
-def test_a_group_file_beside_a_pipe(data, text, tmp_path, with_qid):
-    """The first row tells whether the group file is used, and it is not lost for that."""
-    content = text.read_bytes()
-    (tmp_path / "fifo.query").write_text("8\n" * 500)
-    if not with_qid:
-        content = b"\n".join(
-            b" ".join(line.split()[:1] + line.split()[2:]) for line in content.splitlines()
-        )
-    with named(b"\xef\xbb\xbf# comment\n" + content, tmp_path) as path:
-        found = load_letor(path)
-    assert found.features.tobytes() == data.features.tobytes()
-    assert found.n_queries == (1000 if with_qid else 500)
-
-
 def test_every_command_that_reads_labelled_data(data, text, tmp_path, run):
     simulate_clicks(data, data.features[:, 0], 500, rng=0).save("log.parquet")
     run("train", text, "log.parquet", "-o", "ranker.json", "--no-evaluation")
@@ -147,13 +132,6 @@ def test_a_cache_does_not_go_with_a_pipe(tmp_path, run):
     assert "fifo is none" in run("data", "info", "fifo", "--cache", "cache", fails=True)
 
 
-def test_a_study_reads_more_than_once(tmp_path, run):
-    os.mkfifo(tmp_path / "fifo")
-    for command in (("demo",), ("reproduce", "datasets")):
-        line = run(*command, "--data", "fifo", fails=True)
-        assert "fifo is neither a file nor a folder" in line
-
-
 class Slow(io.RawIOBase):
     """A stream that gives a byte at a time."""
 
@@ -165,25 +143,6 @@ class Slow(io.RawIOBase):
 
     def readinto(self, buffer):
         return self._content.readinto(memoryview(buffer)[:1])
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_byte_at_a_time(pack):
-    found = load_letor(Slow(pack(b"1 qid:1 1:5\n0 qid:1 2:1\n")))
-    assert found.features.tolist() == [[5, 0], [0, 1]]
-
-
-@pytest.mark.parametrize("buffering", [0, -1])
-def test_a_stream_that_does_not_wait_is_not_taken_for_ended(buffering):
-    end, start = os.pipe()
-    os.set_blocking(end, False)
-    os.write(start, b"1 qid:1 1:5\n")
-    with (
-        os.fdopen(end, "rb", buffering=buffering) as file,
-        pytest.raises(DataError, match=r"cannot be read: it does not wait for its data"),
-    ):
-        load_letor(file)
-    os.close(start)
 
 
 class TestFilesThatChange:
@@ -217,9 +176,3 @@ class TestFilesThatChange:
         monkeypatch.setattr(RankingDataset, "from_frame", meanwhile)
         with pytest.raises(DataError, match=r"^[^:]*table\.csv: changed while it was read"):
             load(path)
-
-    def test_what_does_not_change_may_be_touched_by_others(self, text, data):
-        with open_source(text) as source:
-            source.readinto(memoryview(bytearray(10)))
-            text.chmod(0o600)
-        assert load_letor(text) == data

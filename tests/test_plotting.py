@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from countersample import ClickLog, plotting
 from countersample.clicks import diagnose
-from countersample.clicks.impressions import PositionCounts
-from countersample.pages.drawing import inline_figure, save_picture, style_of
+from countersample.logs import PositionCounts
+from countersample.pages.charts import style_of
 from countersample.plotting import (
     plot_click_rates,
     plot_gain,
@@ -67,12 +67,6 @@ class TestEvery:
         assert not plt.get_fignums()
         assert ax.get_xlabel()
 
-    def test_makes_axes_of_its_own(self, name, tmp_path):
-        ax = getattr(plotting, name)(*DRAWN[name])
-        assert plt.get_fignums() == [ax.figure.number]
-        save_picture(ax.figure, tmp_path / "a.png")
-        assert inline_figure(ax.figure, name).count("<svg") == 1
-
 
 class TestPropensities:
     def test_one_curve(self, ax):
@@ -119,11 +113,6 @@ class TestLearningCurve:
         assert band[:, 1].max() == 1
         assert ax.get_ylabel() == "ndcg@10"
 
-    def test_an_interval_that_is_given(self, ax):
-        plot_learning_curve([1, 2], [3, 4], low=[2, 3], high=[5, 6], ax=ax)
-        band = ax.collections[0].get_paths()[0].vertices
-        assert {tuple(point) for point in band} == {(1, 2), (2, 3), (1, 5), (2, 6)}
-
     def test_methods_have_their_style_and_a_legend(self, ax):
         for plan in ("ips", "countersample"):
             plot_learning_curve([1, 2], [3, 4], label=plan, method=(plan, "click"), ax=ax)
@@ -131,12 +120,6 @@ class TestLearningCurve:
         assert colours == [style_of(plan, "click").colour for plan in ("ips", "countersample")]
         assert [t.get_text() for t in ax.get_legend().get_texts()] == ["ips", "countersample"]
         assert not ax.collections
-
-    def test_levels_to_compare_with(self, ax):
-        plot_learning_curve([1, 2], [3, 4], levels={"logged": 2.5, "best": 5}, ax=ax)
-        assert [list(line.get_ydata()) for line in ax.lines[1:]] == [[2.5, 2.5], [5, 5]]
-        assert len({line.get_linestyle() for line in ax.lines[1:]}) == 2
-        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["logged", "best"]
 
 
 @pytest.mark.parametrize(

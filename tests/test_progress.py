@@ -1,11 +1,16 @@
-"""Progress is cut into parts, and shown as plain lines where there is no terminal."""
+"""Progress, its lines and its bar; text of a file is shown on a terminal, and not obeyed."""
 
+import json
 import math
+import sys
 
 import pytest
 
 from countersample import _progress
-from countersample._progress import Progress, byte_progress, share_progress
+from countersample._progress import Progress, byte_progress, printable, share_progress
+from countersample.cli import console
+
+EVIL = "\x1b[2J\x1b]0;title\x07\r\x9b31m\u202e"
 
 
 @pytest.fixture
@@ -34,10 +39,6 @@ def test_side_by_side_is_the_mean_and_never_goes_back():
     assert told == [0.25, 0.75, 0.75]
 
 
-def test_without_a_function_nothing_happens():
-    Progress.of(None).part(0.5, "quiet").update(0.5)
-
-
 def test_plain_lines_after_two_seconds_then_every_ten(clock, capsys):
     with share_progress("fitting") as update:
         for second, share in ((1, 0.1), (4, 0.2), (5, 0.25), (20, 0.5)):
@@ -63,13 +64,6 @@ def test_bytes(clock, capsys, total, line):
     assert capsys.readouterr().err.strip() == line
 
 
-def test_nothing_is_shown_where_nobody_asked(clock, capsys):
-    with byte_progress("reading x", 10, show=False) as report:
-        clock[0] = 200.0
-        report(5)
-    assert not capsys.readouterr().err
-
-
 def test_a_bar_on_a_terminal(clock, capsys, monkeypatch):
     monkeypatch.setattr(_progress.sys.stderr, "isatty", lambda: True, raising=False)
     with share_progress("fitting") as update:
@@ -77,3 +71,34 @@ def test_a_bar_on_a_terminal(clock, capsys, monkeypatch):
         clock[0] = 103.0
         update("training", 0.5)
     assert "fitting: training" in capsys.readouterr().err
+
+
+# -- text from files ------------------------------------------------------------------------------
+
+
+def test_control_characters_are_escaped():
+    assert printable(EVIL) == r"\u001b[2J\u001b]0;title\u0007\u000d\u009b31m\u202e"
+    assert printable("a\tb\nnaïve – 日本 ✓") == "a\tb\nnaïve – 日本 ✓"
+
+
+@pytest.mark.parametrize("show", [console.show, console.note])
+def test_results_and_notes(show, capsys):
+    show(f"item {EVIL}")
+    printed = "".join(capsys.readouterr())
+    assert not set(printed) & set(EVIL) - set("[]0;title2J31m")
+    assert r"\u001b" in printed
+
+
+def test_json_has_the_same_text(capsys):
+    console.show_json({"item": EVIL})
+    printed = capsys.readouterr().out
+    assert not set(printed) & {"\x1b", "\x07", "\r", "\x9b", "\u202e"}
+    assert json.loads(printed) == {"item": EVIL}
+
+
+def test_names_with_brackets_on_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr(_progress, "PATIENCE", 0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with share_progress("reading [/a].txt", show=True) as update:
+        update(f"half {EVIL}", 0.5)
+    assert "reading [/a].txt" in capsys.readouterr().err

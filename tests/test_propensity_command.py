@@ -44,6 +44,7 @@ def test_the_table_and_the_other_methods(run):
     assert "Not supported is regression-em: it needs the features of items (--features)." in printed
 
 
+@pytest.mark.slow
 def test_what_is_saved_is_what_fit_reads(run):
     found = json.loads(run(*LOG, "-o", "looks.json", "--plot", "looks.svg", "--json"))
     curve = load_propensities("looks.json")

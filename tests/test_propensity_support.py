@@ -1,4 +1,4 @@
-"""Can this log tell? What `supported` says is what `estimate` does, on logs of all kinds."""
+"""Which estimators a log supports: `supported` agrees with `estimate` on logs of all kinds."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twins_propensity import served, shuffled
 
-from countersample.clicks.impressions import PositionCounts
 from countersample.errors import DataError, ParameterError
-from countersample.propensity import METHODS, Support, estimate, pair_ids, supported
-from countersample.propensity.methods import needs_features
+from countersample.logs import PositionCounts
+from countersample.propensity import METHODS, Support, cross_check, estimate, pair_ids, supported
+from countersample.propensity.support import needs_features
 
 THETA = 1 / np.arange(1, 6)
 
@@ -41,6 +41,7 @@ def estimated(counts, method, features, **options):
         return 0
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_supported_is_what_estimate_does(seed):
@@ -49,6 +50,7 @@ def test_supported_is_what_estimate_does(seed):
     features = rng.standard_normal((len(pair_ids(counts)[0]), 2))
     last = max(2, int(counts.position.max()))
     found = supported(counts, features=features)
+    assert list(found) == [*METHODS, "trust"]
     assert not found["trust"].is_supported  # which asks for more than so small a log has
     for method in METHODS:
         support = found[method]
@@ -145,8 +147,97 @@ def test_resamples_that_lose_a_position_are_foreseen():
         estimate(counts, method="all-pairs", rng=SEED)
 
 
-def test_every_method_is_answered():
-    assert list(supported(PositionCounts.from_columns([0], [0], [1], [1]))) == [
-        *METHODS,
-        "trust",
+# -- errors
+
+
+def cells(*items, queries=3, clicks=3, impressions=10):
+    """Count a log in which each query shows its i-th item at these positions, clicked or not.
+
+    ``"12"`` is an item that was shown and clicked at positions 1 and 2; ``"1-2"`` is one that was
+    not clicked at 2.
+    """
+    rows = [
+        (query, item, int(text[k]), clicks * (text[k - 1 : k] != "-"), impressions)
+        for query in range(queries)
+        for item, text in enumerate(items)
+        for k in range(len(text))
+        if text[k] != "-"
     ]
+    return PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("methods", "log", "message"),
+    [
+        ("all-pairs em", cells("12", "34"),
+         "no query-item pair was shown both in positions 1–2 and in positions 3–4.* to depth=2"),
+        ("adjacent-chain", cells("12", "34"), "both in positions 1–2 and in positions 3–4"),
+        ("swaps", cells("12", "34"), "among items that changed places, no query-item pair"),
+        ("all-pairs", cells("12", "2-3", "34"), "1–2 and in positions 3–4 was clicked in each"),
+        ("all-pairs", cells("12-3"), "position 3 has no click, so its propensity would be 0.*=2"),
+        ("all-pairs em", cells("12-3", "3"), "shown elsewhere was clicked at position 3, so its"),
+        ("pivot", cells("12-3", "3"), "positions 3 and 1 was clicked at position 3, so its"),
+        ("pivot", cells("12", "-123", "23"), "positions 1 and 3 was clicked at position 1, so how"),
+        ("auto", cells("13"), "at position 3 but none at position 2.* without gaps$"),
+        ("auto", cells("124"), "at position 4 but none at position 3.*depth=2"),
+        ("auto", cells("12", queries=1), "has one query, expected at least two"),
+        ("randomized", cells("1", "2", queries=30, impressions=1, clicks=1), "was shown twice"),
+        ("randomized", cells("1", "2", queries=30), "results were not shuffled uniformly"),
+    ],
+)  # fmt: skip
+def test_logs_that_do_not_support_a_method(methods, log, message):
+    for method in methods.split():
+        with pytest.raises(DataError, match=message):
+            estimate(log, method=method)
+
+
+def test_a_log_that_supports_nothing():
+    with pytest.raises(DataError, match="supports no estimator of propensities: no query-item"):
+        cross_check(cells("1", "2", queries=30))
+
+
+@pytest.fixture(scope="module")
+def log():
+    """60 queries of 5 items each, shuffled."""
+    return shuffled(np.random.default_rng(SEED), THETA, n_queries=60, sessions=60)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "guess"}, "method is 'guess', expected one of auto, randomized, swaps"),
+        ({"n_bootstrap": 19}, "n_bootstrap is 19"),
+        ({"confidence": 1}, "confidence is 1"),
+        ({"reference": 6}, "reference is 6, expected a whole number from 1 to 5"),
+        ({"depth": 1}, "depth is 1"),
+        ({"method": "pivot", "weighting": "fair"}, "weighting is 'fair'"),
+        ({"method": "pivot", "max_rounds": 3}, "method 'pivot' has no such option: .*max_rounds"),
+        ({"method": "regression-em"}, "regression-em needs features="),
+        ({"method": "regression-em", "features": np.ones((3, 2))}, r"shape \(3, 2\), expected a"),
+        ({"method": "regression-em", "features": np.ones(300)}, r"shape \(300,\)"),
+        ({"method": "regression-em", "features": np.full((300, 1), np.inf)}, "inf in row 0"),
+    ],
+)
+def test_bad_arguments(log, options, message):
+    with pytest.raises((ParameterError, DataError), match=message):
+        estimate(log, **options)
+
+
+def test_uniform_shuffles_are_supported():
+    for seed in np.random.SeedSequence(SEED).spawn(30):
+        rng = np.random.default_rng(seed)
+        lengths = rng.integers(1, 6, 40)
+        lengths[0] = 5
+        log = shuffled(rng, THETA, n_queries=40, sessions=30, lengths=lengths)
+        assert supported(log)["randomized"].is_supported
+
+
+def test_resamples_that_lose_a_position_are_noted():
+    """One query in three has the only link to position 3, so 8 in 27 resamples lack it."""
+    rows = [(q, 0, k, 4, 10) for q in range(3) for k in (1, 2)]
+    rows += [(0, 1, 2, 4, 10), (0, 1, 3, 4, 10), (1, 2, 3, 1, 10)]
+    log = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+    result = estimate(log, method="all-pairs", n_bootstrap=500, rng=SEED)
+    note = next(note for note in result.notes if "without connection" in note)
+    assert abs(int(note.split()[0]) / 500 - 8 / 27) < 4 * np.sqrt(0.3 * 0.7 / 500)
+    assert any("3 queries only" in note for note in result.notes)

@@ -1,24 +1,24 @@
-"""Trust bias estimated: P(click) = β_k + α_k·r, on logs whose α and β are known."""
-
-import json
+"""Trust bias: P(click) = β_k + α_k·r, estimated on logs whose α and β are known."""
 
 import numpy as np
 import pytest
 from conftest import SEED
 from scipy.optimize import minimize
-from twins_propensity import counted, shuffled
+from twins_propensity import counted
 
-from countersample.clicks import TrustBias
-from countersample.clicks.impressions import PositionCounts
-from countersample.errors import DataError, ParameterError
+from countersample.clicks import PositionBias, TableBias, TrustBias
+from countersample.errors import DataError
+from countersample.logs import PositionCounts
 from countersample.propensity import (
     TrustPropensities,
     estimate_trust,
-    load_propensities,
     supported,
+    trust_correct,
 )
 from countersample.propensity.affine import Affine, level_of_irrelevance
 from countersample.propensity.cells import cells_of
+
+THETA = 1 / np.arange(1, 6)
 
 
 def streams(n):
@@ -34,8 +34,8 @@ def users_of(depth, *, has_trust=True):
     return users.click_probabilities(np.ones(depth)) - wrong, wrong
 
 
-def told(alpha, beta):
-    """α = 1 at the first position and β = 0 at the last: what clicks tell of α and β."""
+def normalize(alpha, beta):
+    """Return α and β with α = 1 at the first position and β = 0 at the last."""
     return alpha / alpha[0], beta - alpha * beta[-1] / alpha[-1]
 
 
@@ -58,23 +58,12 @@ def moved(rng, alpha, beta, *, n_queries, sessions, n_rankers=4, relevance=None,
 # -- the estimator
 
 
-def test_rates_without_noise_give_the_line():
-    """Of half of the items clicked 0.8 and 0.4 of times, and the others 0.3 and 0."""
-    query = np.repeat(np.arange(40), 4)
-    counts = PositionCounts.from_columns(
-        query, np.tile([0, 0, 1, 1], 40), np.tile([1, 2], 80),
-        np.tile([80_000, 40_000, 30_000, 0], 40), np.full(160, 100_000),
-    )  # fmt: skip
-    found = estimate_trust(counts, rng=0)
-    np.testing.assert_allclose(found.alpha, [1, 0.4 / 0.5], rtol=1e-3)
-    np.testing.assert_allclose(found.beta, [0.3, 0], atol=1e-3)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(("has_trust", "sessions"), [(True, 60), (True, 12), (False, 60)])
 def test_bias_and_coverage(has_trust, sessions):
     """Also where an item has three impressions a position: there is no relevance to be known."""
     n_logs, depth = 25, 4
-    alpha, beta = told(*users_of(depth, has_trust=has_trust))
+    alpha, beta = normalize(*users_of(depth, has_trust=has_trust))
     errors, hits, p_values = [], [], []
     for rng in streams(n_logs):
         counts = moved(rng, *users_of(depth, has_trust=has_trust), n_queries=500, sessions=sessions)
@@ -93,21 +82,6 @@ def test_bias_and_coverage(has_trust, sessions):
         assert max(p_values) < 1e-6
     else:
         assert np.mean(np.array(p_values) < 0.05) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / n_logs)
-
-
-def test_shuffled_results_tell_as_well(rng):
-    alpha, beta = users_of(4)
-    relevance = (rng.random((300, 4)) < 0.5).astype(float)
-    plain = shuffled(rng, np.ones(4), n_queries=300, sessions=100, relevance=relevance)
-    rate = beta[plain.position - 1] + (alpha[plain.position - 1]) * relevance[plain.query,
-                                                                            plain.item]  # fmt: skip
-    columns = (plain.query, plain.item, plain.position, plain.impressions)
-    found = estimate_trust(counted(*columns, rate, rng), confidence=0.9999, rng=rng)
-    true_alpha, true_beta = told(alpha, beta)
-    near = 1.5 * (found.alpha_high - found.alpha_low)
-    assert (np.abs(found.alpha - true_alpha) <= near).all()
-    assert (np.abs(found.beta - true_beta) <= 1.5 * (found.beta_high - found.beta_low)).all()
-    assert found.has_trust_bias
 
 
 def test_another_reference_is_another_scale(rng):
@@ -203,18 +177,6 @@ def test_the_depth_that_is_named_works(rng):
     assert len(estimate_trust(log, depth=3, n_bootstrap=20).alpha) == 3
 
 
-def test_few_queries_are_refused(rng):
-    counts = moved(rng, *users_of(3), n_queries=10, sessions=60)
-    with pytest.raises(DataError, match="fewer than 20 queries have items that were shown twice"):
-        estimate_trust(counts)
-
-
-@pytest.mark.parametrize("options", [{"n_bootstrap": 3}, {"confidence": 2}, {"depth": 1}])
-def test_bad_arguments(rng, options):
-    with pytest.raises(ParameterError, match=next(iter(options))):
-        estimate_trust(moved(rng, *users_of(3), n_queries=30, sessions=60), **options)
-
-
 def test_contexts_are_told(rng):
     counts = moved(rng, *users_of(3), n_queries=200, sessions=60)
     columns = (counts.query, counts.item, counts.position, counts.clicks, counts.impressions)
@@ -225,7 +187,7 @@ def test_contexts_are_told(rng):
     np.testing.assert_array_equal(found.alpha, same.alpha)  # a query was in one context only
 
 
-# -- what is made of it
+# -- use of the estimate
 
 
 def trust(**change):
@@ -240,8 +202,8 @@ def test_the_correction_is_unbiased_whatever_the_gauge(rng):
     """(clicks − β)/α has the mean a·r + b, with the same a > 0 and b at every position."""
     alpha, beta = users_of(4)
     relevance = rng.random(50)
-    found = trust(**dict.fromkeys(("alpha", "alpha_low", "alpha_high"), told(alpha, beta)[0]),
-                  **dict.fromkeys(("beta", "beta_low", "beta_high"), told(alpha, beta)[1]),
+    found = trust(**dict.fromkeys(("alpha", "alpha_low", "alpha_high"), normalize(alpha, beta)[0]),
+                  **dict.fromkeys(("beta", "beta_low", "beta_high"), normalize(alpha, beta)[1]),
                   n_impressions=[9] * 4)  # fmt: skip
     a, b = alpha[0], beta[-1] * alpha[0] / alpha[-1]
     for position in range(1, 5):
@@ -269,7 +231,7 @@ def test_the_origin_is_that_of_irrelevant_items(sessions):
     found = []
     for rng in streams(20):
         counts = moved(rng, *users_of(4), n_queries=300, sessions=sessions)
-        found.append(level_of_irrelevance(cells_of(counts), *told(*users_of(4))))
+        found.append(level_of_irrelevance(cells_of(counts), *normalize(*users_of(4))))
     alpha, beta = users_of(4)
     true = beta[3] / alpha[3] * alpha[0]
     assert abs(np.mean(found) - true) < 4.5 * np.std(found) / np.sqrt(20) + 0.05 * true
@@ -294,38 +256,53 @@ def test_the_origin_is_used():
     )
 
 
-def test_the_sentence():
-    assert trust().sentence == "Users trust high ranks: β is above 0 at position 1."
-    assert trust(p_value=0.3).sentence.startswith("No trust bias is seen")
-    assert "none is surely above it" in trust(beta_low=[-0.1, 0]).sentence
-
-
 def test_alpha_above_one_is_divided():
     slope, by_chance = trust(alpha=[1, 2]).examination_of([1, 2, 3, 0], ["", "", "", ""])
     np.testing.assert_array_equal(slope, [0.5, 1, np.nan, np.nan])
     np.testing.assert_array_equal(by_chance, [0.3, 0, np.nan, np.nan])
 
 
-def test_what_is_saved_is_read_again(tmp_path):
-    found = trust(notes=["rough"], reference=1, confidence=0.9, origin=0.2)
-    found.save(tmp_path / "trust.json")
-    again = load_propensities(tmp_path / "trust.json")
-    assert isinstance(again, TrustPropensities)
-    assert again.to_dict() == found.to_dict()
-    assert found.to_frame("pyarrow").column_names[:3] == ["position", "alpha", "alpha_low"]
+def test_the_sentence():
+    assert trust().sentence == "Users trust high ranks: β is above 0 at position 1."
+    assert trust(p_value=0.3).sentence.startswith("No trust bias is seen")
+    assert "none is surely above it" in trust(beta_low=[-0.1, 0]).sentence
+
+
+# -- the correction of known trust bias
+
+
+def trust_of(depth):
+    rank = np.arange(1, depth + 1)
+    return 1 - (np.minimum(rank, 20) + 1) / 100, 0.65 / np.minimum(rank, 10)
+
+
+@pytest.mark.parametrize("bias", [PositionBias(0.3, offset=1), TableBias(THETA)])
+def test_the_correction_is_unbiased_by_enumeration(bias):
+    """P(click)·v(click) + P(none)·v(none) is 1 for relevant items and 0 for others."""
+    labels = np.array([0, 4, 0, 3, 4])
+    chance = TrustBias(bias=bias, relevant=3).click_probabilities(labels)
+    right, wrong = trust_of(5)
+    rank = np.arange(1, 6)
+    of_click = trust_correct(np.ones(5), rank, bias, right, wrong)
+    of_none = trust_correct(np.zeros(5), rank, bias, right, wrong)
+    mean = chance * of_click + (1 - chance) * of_none
+    np.testing.assert_allclose(mean, labels >= 3, atol=1e-12)
+    # Plain weights are not: an item that is not relevant gets 0.65 at the top.
+    assert (chance / bias.propensity(rank))[0] == pytest.approx(0.65)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"alpha": [1, 0]}, "the propensity of position 2 is 0"),
-        ({"beta": [1]}, r"beta has shape \(1,\), expected \(2,\)"),
-        ({"beta": ["a", 0]}, "beta must be numbers"),
-        ({"beta_low": [None, 0]}, "beta_low has a value that is not finite"),
-        ({"schema_version": 9}, "schema version 9, expected 1"),
+        ({"eps_plus": [0.9, 0.1]}, "at position 2 eps_plus is 0.1 and eps_minus 0.2"),
+        ({"eps_minus": [-0.1, 0.2]}, "at position 1 eps_plus is 0.9 and eps_minus -0.1"),
+        ({"eps_minus": [0.1]}, r"eps_minus \(1,\), expected one number per position"),
+        ({"position": [1, 3]}, "position 3 has no eps_plus, expected positions from 1 to 2"),
+        ({"theta": TableBias([1.0, 0.0])}, "the propensity of position 2 is 0, expected above 0"),
     ],
 )
-def test_bad_files(tmp_path, change, message):
-    (tmp_path / "trust.json").write_text(json.dumps(trust().to_dict() | change))
-    with pytest.raises(DataError, match=f"trust.json: .*{message}"):
-        load_propensities(tmp_path / "trust.json")
+def test_bad_corrections(change, message):
+    given = {"clicks": [1, 0], "position": [1, 2], "theta": PositionBias()}
+    given |= {"eps_plus": [0.9, 0.8], "eps_minus": [0.1, 0.2]}
+    with pytest.raises(DataError, match=message):
+        trust_correct(**(given | change))

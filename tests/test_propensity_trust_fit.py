@@ -6,14 +6,13 @@ from conftest import SEED
 
 from countersample import PositionBias, evaluate, synthetic
 from countersample.clicks import TrustBias, simulate_impressions
-from countersample.clicks.impressions import (
+from countersample.fitting import fit_from_impressions
+from countersample.logs import (
     FeatureTable,
     PositionCounts,
     join_features,
     read_impressions,
 )
-from countersample.errors import DataError
-from countersample.fitting import fit_from_impressions
 from countersample.options import PropensityOptions
 from countersample.propensity import TrustPropensities, load_propensities
 
@@ -50,6 +49,7 @@ def fit(log, table):
     )
 
 
+@pytest.mark.slow
 def test_the_ranker_is_that_of_known_trust(fit, log, table, data, tmp_path):
     """And far from that of a method that takes trust for relevance, by its weights."""
     users = TrustBias(bias=PositionBias(1.0), relevant=3)
@@ -78,6 +78,7 @@ def angle(one, other):
     return np.arccos(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
+@pytest.mark.slow
 def test_what_is_said(fit):
     assert fit.propensity_source.source == "estimated with trust bias"
     assert isinstance(fit.propensity_source.propensities, TrustPropensities)
@@ -85,7 +86,8 @@ def test_what_is_said(fit):
     assert not any("trust" in text for text in fit.warnings)
 
 
-def test_trust_that_is_not_there_is_told(data, table):
+@pytest.mark.slow
+def test_a_log_without_trust_bias(data, table):
     plain = clicks(data, "position-based", noise=0.1)
     found = fit_from_impressions(
         read_impressions(plain), table, propensities=PropensityOptions(method="trust")
@@ -93,14 +95,6 @@ def test_trust_that_is_not_there_is_told(data, table):
     seen = found.propensity_source.propensities
     assert any("No trust bias is seen" in text for text in found.warnings) != seen.has_trust_bias
     assert seen.p_value > 1e-4
-
-
-def test_a_log_that_does_not_tell(data, table):
-    one = simulate_impressions(data, data.features[:, 0], 3000, top=5, rng=SEED)
-    with pytest.raises(DataError, match=r"fewer than 20 queries .*; or give what you know"):
-        fit_from_impressions(
-            read_impressions(one), table, propensities=PropensityOptions(method="trust")
-        )
 
 
 def test_clicks_by_chance_are_worth_what_clicks_are(log, data):

@@ -1,4 +1,4 @@
-"""What the documentation publishes of studies at larger scales is what their data says."""
+"""The numbers that the documentation publishes of studies are those of their results."""
 
 import itertools
 import re
@@ -9,14 +9,13 @@ import pytest
 from conftest import ROOT
 from pyarrow import compute, parquet
 
-from countersample.cli.study import settings_of
+from countersample.study import grids
 from countersample.study.artifacts import evaluate_file
-from countersample.study.design import grids
-from countersample.study.design.config import PAPER_RATES
-from countersample.study.experiment import plan
-from countersample.study.findings.statistics import interval, lead
-from countersample.study.kinds import load_grid
-from countersample.study.running.rows import read_results, results_of
+from countersample.study.experiment import load_grid, plan
+from countersample.study.reproduction import parse_settings
+from countersample.study.results import read_results, results_of
+from countersample.study.settings import PAPER_RATES
+from countersample.study.statistics import interval, lead
 
 FOLDER = ROOT / "docs" / "results"
 PAGE = (ROOT / "docs" / "reproduction.md").read_text("utf-8")
@@ -42,20 +41,17 @@ def row_of(label, text):
     return [[float(number.replace("−", "-")) for number in cell[:2]] or None for cell in cells]
 
 
+def select(rows, **values):
+    """Return the rows that have these values in their columns."""
+    for column, value in values.items():
+        rows = rows.filter(compute.equal(rows[column], value))
+    return rows
+
+
 @cache
 def result_of(scale, study, dataset):
-    rows = read_results(FOLDER / f"{scale}.parquet")
-    for column, value in {"study": study, "dataset": dataset}.items():
-        rows = rows.filter(compute.equal(rows[column], value))
+    rows = select(read_results(FOLDER / f"{scale}.parquet"), study=study, dataset=dataset)
     return results_of(rows, load_grid(grids.path_of(study)))
-
-
-def check_row(told, values, sample_of, at_most=0.0051):
-    """Hold a row, a column a value of the grid, against samples by value."""
-    assert sum(cell is not None for cell in told) == len(values)
-    for cell, value in zip(filter(None, told), values, strict=True):
-        sample = sample_of(value)
-        assert cell == pytest.approx([sample.mean(), interval(sample)], abs=at_most)
 
 
 @cache
@@ -69,13 +65,13 @@ def entries(scale, name, dataset, method):
     return row.entries
 
 
-def check_entries(text, label, found, at_most):
+def check_entries(text, label, computed, at_most):
     """Compare a row of a page with numbers, half widths and marks of a table."""
-    told = row_of(label, text)
-    np.testing.assert_allclose(told, [[e.value, e.half_width] for e in found], atol=at_most)
+    published = row_of(label, text)
+    np.testing.assert_allclose(published, [[e.value, e.half_width] for e in computed], atol=at_most)
     (line,) = re.findall(rf"^\| {re.escape(label)} \|(.*)\|$", text, re.MULTILINE)[:1]
     assert ["".join(re.findall("[▽△]", cell)) for cell in line.split("|")] == [
-        entry.mark for entry in found
+        entry.mark for entry in computed
     ]
 
 
@@ -89,15 +85,15 @@ def test_regret_and_marks(scale, study, dataset):
     text = section(scale)
     text = text[text.index(TABLES.get(study, "| γ = 1, SGD, large batches |")) :]
     for method in methods:
-        found = entries(scale, f"{study}-regret", dataset, method)
-        check_entries(text, f"{dataset}: {method}", found, 0.0051)
+        computed = entries(scale, f"{study}-regret", dataset, method)
+        check_entries(text, f"{dataset}: {method}", computed, 0.0051)
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_where_runs_end(dataset):
     for method in METHODS[1:]:
-        found = entries("paper", "position-bias-ndcg", dataset, method)
-        check_entries(section("paper"), f"{dataset}: {method} ends at", found, 5.1e-5)
+        computed = entries("paper", "position-bias-ndcg", dataset, method)
+        check_entries(section("paper"), f"{dataset}: {method} ends at", computed, 5.1e-5)
 
 
 def test_whether_it_is_adams_fault():
@@ -105,9 +101,11 @@ def test_whether_it_is_adams_fault():
     text = (ROOT / "docs" / "study.md").read_text("utf-8").partition("## Is it Adam's fault?")[2]
     lines = text.partition("\n## ")[0].splitlines()
     rows = [line for line in lines if re.match(r"\| .*(SGD|CounterSample) \| \d", line)]
-    wanted = [("amsgrad-regret", dataset, method) for dataset in DATASETS for method in METHODS]
-    wanted += [("amsgrad-ndcg", dataset, method) for dataset in DATASETS for method in METHODS[1:]]
-    for row, (name, dataset, method) in zip(rows, wanted, strict=True):
+    expected = [("amsgrad-regret", dataset, method) for dataset in DATASETS for method in METHODS]
+    expected += [
+        ("amsgrad-ndcg", dataset, method) for dataset in DATASETS for method in METHODS[1:]
+    ]
+    for row, (name, dataset, method) in zip(rows, expected, strict=True):
         cells, digits = row.split("|")[2:-1], 4 if name.endswith("ndcg") else 2
         for cell, entry in zip(cells, entries("medium", name, dataset, method), strict=True):
             expected = [round(entry.value, digits), round(entry.half_width, digits)]
@@ -119,35 +117,36 @@ def test_whether_it_is_adams_fault():
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_lead_in_the_course_of_training(dataset, drawn):
     result = result_of("paper", "position-bias", dataset)
-    told = row_of(f"{dataset}: {drawn:,}", section("paper"))
-    at = drawn // 10_000 - 1
-    check_row(told, result.grid.values, lambda value: lead(result, dataset, value)[:, at])
+    cells = filter(None, row_of(f"{dataset}: {drawn:,}", section("paper")))
+    for cell, value in zip(cells, result.grid.values, strict=True):
+        sample = lead(result, dataset, value)[:, drawn // 10_000 - 1]
+        assert cell == pytest.approx([sample.mean(), interval(sample)], abs=0.0051)
 
 
 def test_nothing_set_is_as_the_table_has_it():
     kept = (FOLDER / "position-bias-nothing-set.csv").read_text("utf-8").splitlines()[1:]
     text = section("paper").partition("### With no tuning at all")[2]
-    found = {}
+    computed = {}
     for line in kept:
         dataset, label, gamma, mean, half, *_ = line.split(",")
-        found.setdefault((dataset, label), {})[float(gamma)] = (float(mean), float(half))
-    for (dataset, label), by_gamma in found.items():
-        told = filter(None, row_of(f"{dataset}: {label}", text))
-        for cell, gamma in zip(told, sorted(by_gamma), strict=True):
+        computed.setdefault((dataset, label), {})[float(gamma)] = (float(mean), float(half))
+    for (dataset, label), by_gamma in computed.items():
+        published = filter(None, row_of(f"{dataset}: {label}", text))
+        for cell, gamma in zip(published, sorted(by_gamma), strict=True):
             assert cell == pytest.approx(by_gamma[gamma], abs=5.1e-5)
-    assert len(found) == 8
+    assert len(computed) == 8
 
 
 @pytest.mark.parametrize(("label", "column"), [("M̄", "mean_weight"), ("M", "max_weight")])
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_weights_are_those_of_the_logs(dataset, label, column):
     rows = parquet.read_table(FOLDER / "paper.parquet", columns=["dataset", "gamma", column])
-    rows = rows.filter(compute.equal(rows["dataset"], dataset))
-    found = rows.group_by("gamma").aggregate([(column, "mean")]).sort_by("gamma")
+    rows = select(rows, dataset=dataset)
+    computed = rows.group_by("gamma").aggregate([(column, "mean")]).sort_by("gamma")
     row = rf"^\| {label}: {dataset}, \$\(1/r\)\^\\gamma\$ \|(.*)\|$"
     (line,) = re.findall(row, PAGE, re.MULTILINE)
-    told = [float(cell.replace(",", "")) for cell in line.split("|")]
-    np.testing.assert_allclose(found[f"{column}_mean"].to_numpy(), told, atol=0.006)
+    published = [float(cell.replace(",", "")) for cell in line.split("|")]
+    np.testing.assert_allclose(computed[f"{column}_mean"].to_numpy(), published, atol=0.006)
 
 
 @pytest.mark.parametrize("scale", SECTIONS)
@@ -159,10 +158,10 @@ def test_every_verdict_is_that_of_the_rows(scale, dataset):
     verdicts = evaluate_file(FOLDER / f"{scale}.parquet", [dataset]).verdicts
     for verdict in verdicts:
         (line,) = re.findall(rf"^\| {re.escape(verdict.claim)} \|(.*)\|$", text, re.MULTILINE)
-        told = line.split("|")[column].strip()
-        assert told.startswith(f"{verdict.outcome} (")
-    n_told = len(re.findall(r"^\| .*\.( \[?\(?.*)? \|", text, re.MULTILINE))
-    assert n_told >= len(verdicts)
+        published = line.split("|")[column].strip()
+        assert published.startswith(f"{verdict.outcome} (")
+    n_published = len(re.findall(r"^\| .*\.( \[?\(?.*)? \|", text, re.MULTILINE))
+    assert n_published >= len(verdicts)
 
 
 def test_results_are_those_of_whole_runs_and_small():
@@ -181,13 +180,15 @@ def test_each_row_is_of_what_its_command_asks_for(scale):
     rows = parquet.read_table(FOLDER / f"{scale}.parquet").select(
         ["study", "dataset", "method", "value", "key", "rates_tried", "rates_from", "rates_to"]
     )
-    asked = {}
+    planned_by_rates = {}
     for row in rows.group_by(rows.column_names).aggregate([]).to_pylist():
         if row["study"] in grids.names():
             tried = tuple(r for r in PAPER_RATES if row["rates_from"] <= r <= row["rates_to"])
             assert len(tried) == row["rates_tried"]
-            asked.setdefault((row["study"], tried), set()).add(row["key"].partition("-")[0])
-    for (study, tried), contents in asked.items():
+            planned_by_rates.setdefault((row["study"], tried), set()).add(
+                row["key"].partition("-")[0]
+            )
+    for (study, tried), contents in planned_by_rates.items():
         planned = plan([study], scale=scale, settings={"learning_rates": list(tried)})
         jobs = planned.work().jobs.values()
         assert contents <= {job.content for job in jobs if job.stage == "run"}
@@ -205,17 +206,14 @@ REASONS = {
 @pytest.mark.parametrize("method", ["IPS-SGD", "CounterSample"])
 @pytest.mark.parametrize("reason", REASONS)
 def test_how_much_regret_grows_for_which_reason(reason, method):
-    rows = parquet.read_table(FOLDER / "medium.parquet")
-    wanted = {"study": REASONS[reason], "dataset": "yahoo-like", "method": method}
-    for column, value in wanted.items():
-        rows = rows.filter(compute.equal(rows[column], value))
-    by_gamma = {
-        gamma: rows.filter(compute.equal(rows["gamma"], gamma))["regret"].to_numpy()
-        for gamma in (0.5, 1.5)
-    }
+    rows = select(
+        parquet.read_table(FOLDER / "medium.parquet"),
+        study=REASONS[reason], dataset="yahoo-like", method=method,
+    )  # fmt: skip
+    by_gamma = {gamma: select(rows, gamma=gamma)["regret"].to_numpy() for gamma in (0.5, 1.5)}
     small, large = (100 * each.reshape(5, 100).mean(axis=1) for each in by_gamma.values())
-    told = row_of(f"{reason}: {method}", PAGE)
-    for cell, sample in zip(told, (small, large, large - small), strict=True):
+    published = row_of(f"{reason}: {method}", PAGE)
+    for cell, sample in zip(published, (small, large, large - small), strict=True):
         assert cell == pytest.approx([sample.mean(), interval(sample)], abs=0.0051)
 
 
@@ -226,7 +224,7 @@ def test_rows_with_rates_a_click_alike_are_of_what_the_page_asks_for():
     assert {int(size) for _, size in commands} == {10, 50} == {*rows["batch_size"].to_pylist()}
     for setting, size in commands:
         own = rows.filter(compute.equal(rows["batch_size"], int(size)))
-        planned = plan(["batch-sizes"], scale="paper", settings=settings_of([setting]))
+        planned = plan(["batch-sizes"], scale="paper", settings=parse_settings([setting]))
         contents = {job.content for job in planned.work().jobs.values()}
         assert {key.partition("-")[0] for key in own["key"].to_pylist()} <= contents
 
@@ -241,19 +239,15 @@ FINER = {
 @pytest.mark.parametrize("scale", FINER)
 def test_with_finer_rates_the_lead_does_not_hang_on_the_batch(scale):
     study, beginning = FINER[scale]
-    rows = parquet.read_table(FOLDER / f"{scale}.parquet")
-    rows = rows.filter(compute.equal(rows["study"], study))
+    rows = select(parquet.read_table(FOLDER / f"{scale}.parquet"), study=study)
     leads = {}
-    for dataset in DATASETS:
-        for size in (10, 50):
-            means = []
-            for method in ("IPS-SGD", "CounterSample"):
-                own = rows
-                wanted = {"dataset": dataset, "batch_size": size, "method": method}
-                for column, value in wanted.items():
-                    own = own.filter(compute.equal(own[column], value))
-                means.append(100 * own["regret"].to_numpy().mean())
-            leads[dataset, size] = f"{means[0] - means[1]:.2f}"
+    for dataset, size in itertools.product(DATASETS, (10, 50)):
+        ips, sampled = (
+            100
+            * select(rows, dataset=dataset, batch_size=size, method=m)["regret"].to_numpy().mean()
+            for m in METHODS[1:]
+        )
+        leads[dataset, size] = f"{ips - sampled:.2f}"
     text = " ".join(section(scale).split())
     small, large = (leads["yahoo-like", size] for size in (10, 50))
     assert f"{beginning} {small} at batches of 10 and {large} at 50 on yahoo-like" in text

@@ -14,13 +14,13 @@ from countersample import (
     train,
 )
 from countersample.clicks import simulate_impressions
-from countersample.clicks.impressions import PositionCounts
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import doubly_robust_log
-from countersample.evaluation.robust_weights import default_clip
+from countersample.evaluation.doubly_robust import default_clip
 from countersample.gbdt import GBDTRanker
+from countersample.logs import PositionCounts
 from countersample.rankers import load_ranker
-from countersample.rankers._task import Robust, make_task
+from countersample.rankers.task import Robust, Task
 
 
 @pytest.fixture(scope="module")
@@ -57,20 +57,19 @@ def test_a_run_is_that_on_the_doubly_robust_log(tiny, log):
 
 def test_what_is_learned_without_a_fold_has_not_seen_its_clicks(tiny, log):
     """Neither does the model of relevance: other clicks of the fold leave it as it is."""
-    task = make_task(tiny, log, None, None, takes_scale=False, robust=Robust(0.3, 1))
+    task = Task.of(tiny, log, robust=Robust(0.3, 1))
     held_out, logs = task.held_out("dcg@10", holdout=0.5, rng=np.random.default_rng(0))
     queries = held_out.folds[0].queries
     assert not np.isin(logs[0].query, queries).any()
     changed = np.where(np.isin(log.query, queries), log.impressions, log.clicks)
-    other = make_task(tiny, log.replace(count=changed), None, None, takes_scale=False,
-                      robust=Robust(0.3, 1))  # fmt: skip
+    other = Task.of(tiny, log.replace(count=changed), robust=Robust(0.3, 1))
     rows = ~np.isin(log.query, queries)
-    assert other._learned_from(rows).weights.tolist() == logs[0].weights.tolist()
+    assert other._training_clicks(rows).weights.tolist() == logs[0].weights.tolist()
 
 
 def test_held_out_clicks_judge_as_they_are(tiny, log):
     plain, robust = (
-        make_task(tiny, log, None, None, takes_scale=False, robust=each).held_out(
+        Task.of(tiny, log, robust=each).held_out(
             "dcg@10", holdout=0.2, rng=np.random.default_rng(0)
         )[0]
         for each in (None, Robust(0.3, 1))

@@ -22,12 +22,8 @@ from countersample.objectives import (
 )
 
 NAMES = [*sorted(LOSSES), "precision@2", "smooth-precision@2"]
-CURVED = [
-    "lambda-dcg",
-    "smooth-rank",
-    "smooth-squared-rank",
-    "softmax",
-]  # whose curvature is that of the value itself
+# Their curvature is that of the value itself.
+CURVED = ["lambda-dcg", "smooth-rank", "smooth-squared-rank", "softmax"]
 SEEDS = st.integers(0, 2**32 - 1)
 STEP = 1e-5
 FEWER = settings(max_examples=30)  # where each takes a call for every score
@@ -129,15 +125,6 @@ def test_a_constant_added_to_a_list_changes_nothing(name, seed):
     np.testing.assert_allclose(pushed, 0, atol=1e-9)
 
 
-@given(seed=SEEDS)
-def test_the_smooth_bound_is_above_the_rank(seed):
-    lists = random_lists(seed)
-    scores, one = lists["scores"], [1.0]
-    for item in range(len(scores)):
-        found = score_space(scores, [0, len(scores)], [0, 1], [item], one, objective="smooth-rank")
-        assert found.values >= 1 + np.sum(scores > scores[item])
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_several_threads_give_what_one_gives(name, monkeypatch, rng):
     sizes, clicked = rng.integers(3, 9, 60), rng.integers(0, 4, 60)
@@ -151,7 +138,7 @@ def test_several_threads_give_what_one_gives(name, monkeypatch, rng):
     monkeypatch.setattr(losses, "available_cores", lambda: 1)
     one = score_space(**lists, objective=name)
     monkeypatch.setattr(losses, "available_cores", lambda: 3)
-    monkeypatch.setattr(losses, "CLICKS_A_CORE", 2)
+    monkeypatch.setattr(losses, "MIN_CLICKS_PER_THREAD", 2)
     three = score_space(**lists, objective=name)
     for part in ("values", "gradient", "curvature"):
         np.testing.assert_array_equal(getattr(three, part), getattr(one, part))
@@ -210,26 +197,20 @@ def test_a_loss_without_a_kernel_is_an_error(code, pair, monkeypatch):
         two_items("other")
 
 
-def test_refusal():
-    with pytest.raises(ParameterError, match="objective is 'mrr', expected one of rank, log-rank"):
-        get_loss("mrr")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"item": [3]}, "item is 3 in click 0, expected one of the 3 of its list"),
         ({"item": [-1]}, "item is -1 in click 0"),
         ({"offsets": [0, 2]}, "offsets do not rise from 0 to the number of scores"),
-        ({"offsets": [1, 3]}, "offsets do not rise"),
         ({"offsets": [0, 4, 3], "starts": [0, 1, 1]}, "offsets do not rise"),
-        ({"scores": [[1.0, 2.0, 3.0]]}, "offsets do not rise"),
         ({"starts": [0, 2]}, "starts do not rise from 0 to 1"),
-        ({"starts": [0, 1, 1]}, "starts do not rise from 0 to 1"),
         ({"weight": [1.0, 2.0]}, "weight has shape"),
     ],
 )
-def test_what_does_not_fit_is_refused(change, message):
+def test_bad_arguments(change, message):
+    with pytest.raises(ParameterError, match="objective is 'mrr', expected one of rank, log-rank"):
+        get_loss("mrr")
     given = {"scores": [1.0, 2.0, 3.0], "offsets": [0, 3], "starts": [0, 1], "item": [0]}
     with pytest.raises(ParameterError, match=re.escape(message)):
         score_space(**(given | {"weight": [1.0]} | change))

@@ -10,8 +10,7 @@ from chances import ALPHA, surprise
 from study_results import make_cell, make_result
 
 from countersample.errors import ParameterError
-from countersample.study.design.grids import TESTS, Claim
-from countersample.study.findings.claims import (
+from countersample.study.claims import (
     State,
     Verdict,
     evaluate_claims,
@@ -19,7 +18,8 @@ from countersample.study.findings.claims import (
     states_of,
     summarize,
 )
-from countersample.study.findings.statistics import PairedTest, paired_test
+from countersample.study.grids import TESTS, Claim
+from countersample.study.statistics import PairedTest, paired_test
 
 NOISE = np.array([0.00, 0.01, -0.01, 0.02, -0.02])  # regret ×100, by run
 WOBBLE = np.array([0.01, -0.01, 0.02, -0.02, 0.00])  # with another order: differences vary
@@ -64,7 +64,7 @@ def test_holm_counts_the_settings():
     assert (first, second > 0, third > 0) == (State.HOLDS, False, False)
 
 
-def test_runs_without_any_spread_need_no_test_and_one_run_shows_nothing():
+def test_runs_without_spread_need_no_test_and_one_run_shows_nothing():
     runs = [paired_test([d] * 5, [0] * 5, RUNS) for d in (-2.0, 0.0, 2.0)]
     states = [states_of([run], "lower", MARGIN)[0] for run in runs]
     assert states == [State.HOLDS, State.ABSENT, State.OPPOSITE]
@@ -73,26 +73,26 @@ def test_runs_without_any_spread_need_no_test_and_one_run_shows_nothing():
 
 
 @pytest.mark.parametrize(
-    ("states", "outcome", "of_majority"),
+    ("states", "outcome", "majority_outcome"),
     [
         ("HH", "confirmed", "confirmed"),
         ("HO", "in part", "open"),
         ("HA", "in part", "not confirmed"),
         ("HX", "not confirmed", "not confirmed"),
-        ("OX", "not confirmed", "not confirmed"),
         ("OOA", "not confirmed", "open"),
         ("HHHAX", "not confirmed", "confirmed"),
         ("OO", "open", "open"),
         ("", "open", "open"),
     ],
 )
-def test_outcome_of_states(states, outcome, of_majority):
+def test_outcome_of_states(states, outcome, majority_outcome):
     names = {"H": State.HOLDS, "O": State.OPEN, "A": State.ABSENT, "X": State.OPPOSITE}
     values = [names[letter] for letter in states]
     assert outcome_of(values) == outcome
-    assert outcome_of(values, majority=True) == of_majority
+    assert outcome_of(values, majority=True) == majority_outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("differences", "direction", "outcomes", "rate", "majority"),
     [
@@ -117,7 +117,6 @@ def test_wrong_outcomes_are_rare(rng, differences, direction, outcomes, rate, ma
     ("differences", "direction", "spread", "outcome"),
     [
         ([0.0], "lower", 5.0, "open"),  # noise decides nothing
-        ([0.0], "same", 5.0, "open"),
         ([-1.0] * 3, "lower", 0.1, "confirmed"),
         ([0.0] * 3, "lower", 0.1, "not confirmed"),
         ([0.0] * 3, "same", 0.1, "confirmed"),
@@ -143,14 +142,14 @@ def simulate(rng, differences, direction, spread, *, majority=False):
 # -- claims --------------------------------------------------------------------------------------
 
 
-def verdict_on(regrets, claim, values=THREE, *, final=None, noise=1.0, **options):
+def verdict_on(regrets, claim, values=THREE, *, final=None, **options):
     """The verdict on a claim, with these regrets ×100 by method and value."""
     cells = {}
     for position, (method, row) in enumerate(regrets.items()):
         for column, (value, regret) in enumerate(zip(values, row, strict=True)):
             wobble = np.roll(WOBBLE if position else NOISE, column)
-            end = final[method][column] + noise * wobble / 100 if final else None
-            cells["mq2008", method, value] = make_cell(regret + noise * wobble, end, **options)
+            end = final[method][column] + wobble / 100 if final else None
+            cells["mq2008", method, value] = make_cell(regret + wobble, end, **options)
     (verdict,) = evaluate_claims(make_result(cells, claims=[claim]))
     return verdict
 
@@ -160,7 +159,16 @@ def claim(test, method="CounterSample", than="IPS-SGD", at=(), source="paper", *
 
 
 def alone(test, **more):
+    """A claim about one method."""
     return claim(test, than="", **more)
+
+
+def example_of(test, **changes):
+    compares = TESTS[test].compares
+    at = (0.5,) if compares in {"others", "cases"} else ()
+    method = "all" if compares == "cases" else "CounterSample"
+    than = "IPS-SGD" if TESTS[test].than else ""
+    return claim(test, **{"method": method, "than": than, "at": at, **changes})
 
 
 MIRROR = claim("higher", "IPS-SGD", "CounterSample")
@@ -168,46 +176,40 @@ MOSTLY = claim("mostly-best-at", "all", "", at=(0.5,))
 
 
 @pytest.mark.parametrize(
-    ("asked", "ours", "theirs", "outcome"),
+    ("statement", "ours", "theirs", "outcome"),
     [
         (claim("lower"), [1, 1, 1], [2, 2, 2], "confirmed"),
         (MIRROR, [1, 1, 1], [2, 2, 2], "confirmed"),
         (claim("lower"), [1, 1.99, 2.01], [2, 2, 2], "in part"),  # no difference at two
         (claim("lower"), [1, 1, 3], [2, 2, 2], "not confirmed"),  # significantly wrong at one
-        (MIRROR, [1, 1, 3], [2, 2, 2], "not confirmed"),
         (claim("lower"), [2, 2, 2], [2, 2, 2], "open"),  # 0 ± 0.036: 0.05 is ruled out of one only
         (claim("lower", at=(1.0, 1.5)), [3, 1, 1], [2, 2, 2], "confirmed"),
         (claim("comparable", margin=0.1), [2, 2, 2], [2, 2, 2.001], "confirmed"),
         (claim("comparable"), [2, 2, 2], [2, 2, 3], "not confirmed"),
         (claim("lead-grows"), [1, 1, 1], [1, 2, 3], "confirmed"),
         (claim("lead-shrinks"), [1, 1, 1], [1, 2, 3], "not confirmed"),
-        (claim("lead-grows"), [3, 2, 1], [1, 1, 1], "confirmed"),  # from behind to level
         (claim("lead-grows"), [1, 1, 1], [2, 9, 2], "not confirmed"),  # only the ends count
         (claim("lead-shrinks", at=(1.0, 1.5)), [1, 1, 1], [1, 5, 2], "confirmed"),
         (alone("grows"), [1, 0, 2], [], "confirmed"),
         (alone("shrinks"), [2, 3, 1], [], "confirmed"),
-        (alone("shrinks"), [1, 2, 1], [], "not confirmed"),
         (alone("best-at", at=(0.5,)), [1, 2, 3], [], "confirmed"),
         (alone("best-at", at=(0.5,)), [1, 1, 3], [], "in part"),
-        (alone("best-at", at=(0.5,)), [2, 1, 3], [], "not confirmed"),
         (alone("steady", margin=0.06), [1, 1, 1], [], "confirmed"),
-        (alone("steady", margin=0.06), [1, 1.04, 1], [], "in part"),
         (alone("steady", margin=0.06), [1, 1, 2], [], "not confirmed"),  # 1.5 with 0.5 and 1.0
         (MOSTLY, [1, 2, 2], [1, 2, 0.5], "confirmed"),  # 3 of 4 cases
         (MOSTLY, [1, 2, 2], [1, 0.5, 0.5], "not confirmed"),  # 2 of 4 are no majority
         (MOSTLY, [1, 2, 2], [1, 1.03, 0.97], "open"),
     ],
 )
-def test_claims_about_regret(asked, ours, theirs, outcome):
+def test_claims_about_regret(statement, ours, theirs, outcome):
     regrets = {"CounterSample": ours} | ({"IPS-SGD": theirs} if theirs else {})
-    assert verdict_on(regrets, asked).outcome == outcome
+    assert verdict_on(regrets, statement).outcome == outcome
 
 
 @pytest.mark.parametrize(
-    ("asked", "outcome"),
+    ("statement", "outcome"),
     [
         (claim("ends-higher"), "confirmed"),
-        (claim("ends-lower"), "not confirmed"),
         (claim("ends-lower", "IPS-SGD", "CounterSample"), "confirmed"),
         (claim("ends-lowest-at", "IPS-SGD", "", at=(0.5,)), "confirmed"),
         (claim("ends-lowest-at", "IPS-SGD", "", at=(1.0,)), "not confirmed"),
@@ -215,28 +217,10 @@ def test_claims_about_regret(asked, ours, theirs, outcome):
         (claim("ends-rising", "IPS-SGD", "", at=(1.0, 0.5)), "not confirmed"),  # in this order
     ],
 )
-def test_claims_about_the_end_do_not_look_at_regret(asked, outcome):
+def test_claims_about_the_end_ignore_regret(statement, outcome):
     regrets = {"CounterSample": [3] * 3, "IPS-SGD": [2] * 3}
     final = {"CounterSample": [0.79] * 3, "IPS-SGD": [0.7, 0.75, 0.75]}
-    assert verdict_on(regrets, asked, final=final).outcome == outcome
-
-
-def test_p_values_are_corrected_within_the_claim():
-    """p = 0.03 is significant alone, and not as one of three with the same p."""
-    ours = make_cell([1.0, 1.1, 1.2, 1.3])
-    other = make_cell(100 * ours.regrets + [0.05, 0.1, 0.2, 0.25])
-    cells = {("a", "CounterSample", v): ours for v in THREE}
-    cells |= {("a", "IPS-SGD", v): other for v in THREE}
-    claims = [claim("lower", at=(0.5,)), claim("lower")]
-    outcomes = [verdict.outcome for verdict in evaluate_claims(make_result(cells, claims=claims))]
-    assert outcomes == ["confirmed", "open"]
-
-
-def test_a_small_difference_that_is_certain_is_comparable():
-    """0.04 ± 0.001: significantly higher, and well within 0.05."""
-    regrets = {"CounterSample": [2.04], "IPS-SGD": [2]}
-    for test in ("comparable", "higher"):
-        assert verdict_on(regrets, claim(test), values=[1], noise=1 / 36).outcome == "confirmed"
+    assert verdict_on(regrets, statement, final=final).outcome == outcome
 
 
 def test_one_verdict_over_all_datasets_and_one_on_a_dataset_of_the_paper():
@@ -246,15 +230,16 @@ def test_one_verdict_over_all_datasets_and_one_on_a_dataset_of_the_paper():
         for method, noise in (("CounterSample", NOISE), ("IPS-SGD", WOBBLE))
         for place, (value, regret) in enumerate(zip(THREE, (1, 2, 3), strict=True))
     }
-    of_one = claim("best-at", "IPS-SGD", "", at=(0.5,), on="istella-s", source="beyond")
-    over_all, on_one = evaluate_claims(make_result(cells, claims=[MOSTLY, of_one]))
+    istella = claim("best-at", "IPS-SGD", "", at=(0.5,), on="istella-s", source="beyond")
+    over_all, on_one = evaluate_claims(make_result(cells, claims=[MOSTLY, istella]))
     assert (over_all.dataset, over_all.outcome) == ("", "confirmed")
-    assert "lower at 0.5 than elsewhere in 12 of 12 cases, significantly at 12" in over_all.evidence
-    assert (on_one.dataset, on_one.outcome) == ("istella-like", "confirmed")
-    assert (on_one.study, on_one.claim, on_one.source) == ("optimizers", "In words.", "beyond")
+    assert "at 12 cases: lower at 12" in over_all.evidence
+    assert (on_one.dataset, on_one.outcome, on_one.source) == (
+        "istella-like", "confirmed", "beyond",
+    )  # fmt: skip
 
 
-def test_folds_are_what_is_compared():
+def test_folds_are_compared_not_seeds():
     """Ten seeds of two folds that disagree are no evidence, however sure each fold is."""
     folds = ("Fold1", "Fold2")
     ours = make_cell([*(1 + NOISE), *(2.5 + NOISE)], folds=folds)
@@ -265,76 +250,44 @@ def test_folds_are_what_is_compared():
     assert {verdict.outcome for verdict in verdicts} == {"open"}
 
 
-# -- evidence ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("asked", "ours", "theirs", "evidence"),
+    ("statement", "ours", "theirs", "evidence"),
     [
         (  # differences deviate by 0.0292 over five runs
             claim("lower"), [1], [2],
-            ("Regret ×100 is 1.000 for CounterSample and 2.000 for IPS-SGD: a difference of −1.000 "
-            "(50 % lower), 95 % interval −1.036 to −0.964, p < 0.001."),
+            ("Regret ×100 for CounterSample minus for IPS-SGD is 1.000 − 2.000 = −1.000, 95 % "
+            "interval −1.036 to −0.964, p < 0.001: lower."),
         ),
-        (
-            claim("lower"), [2], [2],
-            "…, p = 1. That it is lower by 0.050 or more is ruled out.",
-        ),
-        (
-            claim("lower", margin=0.03), [2], [2],
-            "…Too few runs to tell: neither no difference nor one of 0.030 is ruled out.",
-        ),
-        (  # 0 ± 2.132·0.0292/√5
-            claim("comparable"), [2], [2],
-            "…a difference of 0.000, 90 % interval −0.028 to 0.028.",
-        ),
-        (
-            claim("comparable", margin=0.027), [2], [2],
-            "…Too few runs to tell: neither less nor more than 0.027 is ruled out.",
-        ),
+        (claim("lower"), [2], [2], "…, p = 1: not lower by 0.050 or more."),
+        (claim("lower", margin=0.03), [2], [2], "…: open."),
+        # 0 ± 2.132·0.0292/√5
+        (claim("comparable"), [2], [2], "…90 % interval −0.028 to 0.028: within ±0.050."),
         (
             claim("lower"), [1, 1.5, 1.98], [2, 2, 2],
-            ("Regret ×100 is lower for CounterSample than for IPS-SGD at 3 of 3 settings, "
-            "significantly at 2; the differences are −1.000 to −0.020 (1–50 % lower). Too few runs "
-            "to tell at 1: neither no difference nor one of 0.050 is ruled out."),
-        ),
-        (
-            claim("lower"), [1, 3, 3], [2, 2, 2],
-            ("…significantly at 1, and significantly higher at 2; the differences are −1.000 to "
-            "1.000."),
+            ("Regret ×100 for CounterSample minus for IPS-SGD is −1.000 to −0.020 at 3 settings: "
+            "lower at 2, open at 1."),
         ),
         (
             alone("best-at", at=(0.5,)), [1, 2, 4], [],
-            ("Regret ×100 is lower at 0.5 than at 2 of 2 other settings, significantly at 2; the "
-            "differences are −3.000 to −1.000 (50–75 % lower)."),
-        ),
-        (
-            claim("comparable"), [2, 2, 2], [2, 2, 3],
-            ("Regret ×100 for CounterSample and for IPS-SGD is shown to differ by less than 0.050 "
-            "at 2 of 3 settings, and by more at 1; the differences are −1.000 to 0.000."),
+            "…at 0.5 minus elsewhere is −3.000 to −1.000 at 2 other settings: lower at 2.",
         ),
         (
             alone("steady", margin=0.1), [1, 1, 2], [],
-            ("Regret ×100 is shown to differ by less than 0.100 at 1 of 3 pairs of settings, and "
-            "by more at 2; the differences are 0.000 to 1.000."),
-        ),
-        (  # a share of a negative number says nothing
-            claim("lower"), [-2] * 3, [-1] * 3,
-            "…the differences are −1.000 to −1.000.",
+            "…at 3 pairs of settings: within ±0.100 at 1, beyond ±0.100 at 2.",
         ),
     ],
 )  # fmt: skip
-def test_evidence(asked, ours, theirs, evidence):
+def test_evidence(statement, ours, theirs, evidence):
     regrets = {"CounterSample": ours} | ({"IPS-SGD": theirs} if theirs else {})
-    text = verdict_on(regrets, asked, values=THREE[: len(ours)]).evidence
+    text = verdict_on(regrets, statement, values=THREE[: len(ours)]).evidence
     assert text.endswith(evidence[1:]) if evidence.startswith("…") else text == evidence
 
 
-def test_diverged_runs_are_told_and_cells_counted_once():
+def test_evidence_counts_the_diverged_runs_of_a_cell_once():
     """In best-at the chosen setting is compared twice."""
-    asked = alone("best-at", at=(0.5,))
-    verdict = verdict_on({"CounterSample": [1, 2, 3]}, asked, n_diverged=1)
-    assert "3 of 15 runs diverged; they count" in verdict.evidence
+    regrets = {"CounterSample": [1, 2, 3]}
+    verdict = verdict_on(regrets, alone("best-at", at=(0.5,)), n_diverged=1)
+    assert "3 of 15 runs diverged" in verdict.evidence
 
 
 def test_summary_counts_claims_datasets_and_outcomes():
@@ -343,76 +296,47 @@ def test_summary_counts_claims_datasets_and_outcomes():
         for text in ("one", "two")
         for dataset, outcome in (("d1", "confirmed"), ("d2", "in part"))
     ]
-    verdicts.append(Verdict("b", "d1", "one", "paper", "not confirmed", ""))  # another study
+    verdicts.append(Verdict("b", "", "one", "paper", "not confirmed", ""))  # another study
     (sentence,) = summarize(verdicts)
     assert "3 claims" in sentence
     assert "2 datasets (d1, d2)" in sentence
     assert sentence.endswith("5 verdicts: 2 confirmed, 2 in part, 1 not confirmed, 0 open.")
-    (sentence,) = summarize([Verdict("toy", "", "It is nearer.", "paper", "confirmed", "")])
-    assert sentence.endswith(
-        "That gives 1 verdict: 1 confirmed, 0 in part, 0 not confirmed, 0 open."
-    )
     assert summarize([]) == ()
-
-
-# -- all tests of claims -------------------------------------------------------------------------
-
-
-def example_of(test, **changes):
-    asks = TESTS[test]
-    at = (0.5,) if asks.compares in {"others", "cases"} else ()
-    method = "all" if asks.compares == "cases" else "CounterSample"
-    than = "IPS-SGD" if asks.than else ""
-    return claim(test, **{"method": method, "than": than, "at": at, **changes})
 
 
 @pytest.mark.parametrize("test", TESTS)
 def test_every_test_of_claims(test):
-    """One run decides nothing; where nothing differs, only claims of equality hold."""
-    example_of(test).check(["IPS-SGD", "CounterSample"], THREE)
+    """One run decides nothing; if nothing differs, only claims of equality hold."""
     is_pooled = TESTS[test].compares == "cases"  # one verdict over all datasets
     same = "confirmed" if TESTS[test].direction == "same" else "not confirmed"
     for runs, outcome in ((1 + NOISE, same), ([1.0], "open")):
-        cells = {
-            (dataset, method, value): make_cell(runs)
-            for dataset, method, value in itertools.product(
-                "ab", ("CounterSample", "IPS-SGD"), THREE
-            )
-        }
+        places = itertools.product("ab", ("CounterSample", "IPS-SGD"), THREE)
+        cells = {place: make_cell(runs) for place in places}
         verdicts = evaluate_claims(make_result(cells, claims=[example_of(test)]))
         assert [verdict.dataset for verdict in verdicts] == ([""] if is_pooled else [*"ab"])
-        assert {verdict.outcome for verdict in verdicts} == {outcome}
-        told = ["One run is too few for a test." in verdict.evidence for verdict in verdicts]
-        assert all(told) == (outcome == "open")
-        assert not any("nan" in verdict.evidence for verdict in verdicts)
+        for verdict in verdicts:
+            assert verdict.outcome == outcome
+            assert ("One run is too few" in verdict.evidence) == (outcome == "open")
+            assert "nan" not in verdict.evidence
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (claim("faster"), "test is 'faster', expected one of lower, higher"),
-        (claim("lower", method="SGDD"), "method is 'SGDD', expected one of IPS-SGD, CounterS"),
-        (example_of("mostly-best-at", method="IPS-SGD"), "method is 'IPS-SGD', expected .*all"),
-        (example_of("steady", margin=0.0), "margin is 0.0, expected"),
-        (example_of("grows", margin="half"), "margin is 'half', expected"),
-        (example_of("best-at", on="mq2008"), "on is 'mq2008', expected one of istella-s, yahoo"),
-        (example_of("lead-grows", at=(0.7,)), "at has 0.7, expected values of the study: 0.5, 1.0"),
-        (example_of("ends-rising", at=(0.5, 0.5)), "at is .*expected each value once"),
-        (example_of("shrinks", source="me"), "source is 'me', expected one of paper, beyond"),
-        (claim("lower", than=""), "than is '', expected one of IPS-SGD"),
-        (claim("lower", than="CounterSample"), "than is 'CounterSample', expected one of IPS-SGD"),
-        (claim("grows"), "than is 'IPS-SGD', but 'grows' compares no methods"),
-        (alone("best-at", at=(0.5, 1.0)), "but 'best-at' needs one value"),
-        (claim("lead-grows", at=(0.5,)), "but 'lead-grows' needs two values or more"),
+        (claim("faster"), "test is 'faster'"),
+        (claim("lower", method="SGDD"), "method is 'SGDD'"),
+        (example_of("mostly-best-at", method="IPS-SGD"), "method is 'IPS-SGD'"),
+        (example_of("steady", margin=0.0), "margin is 0.0"),
+        (example_of("best-at", on="mq2008"), "on is 'mq2008'"),
+        (example_of("lead-grows", at=(0.7,)), "at has 0.7"),
+        (example_of("ends-rising", at=(0.5, 0.5)), "each value once"),
+        (example_of("shrinks", source="me"), "source is 'me'"),
+        (claim("lower", than="CounterSample"), "than is 'CounterSample'"),
+        (claim("grows"), "than is 'IPS-SGD'"),
+        (alone("best-at", at=(0.5, 1.0)), "needs one value"),
+        (claim("lead-grows", at=(0.5,)), "needs two values or more"),
     ],
 )
-def test_what_is_wrong_with_a_claim_is_named(wrong, message):
+def test_a_claim_that_does_not_fit_is_rejected(wrong, message):
     with pytest.raises(ParameterError, match=message):
         wrong.check(["IPS-SGD", "CounterSample"], THREE)
-
-
-def test_a_study_of_one_value_has_no_ends():
-    for test in ("grows", "lead-shrinks", "best-at"):
-        with pytest.raises(ParameterError, match="two values or more"):
-            example_of(test).check(["IPS-SGD", "CounterSample"], (0.5,))
-    claim("lower", at=(1,)).check(["IPS-SGD", "CounterSample"], (1.0,))  # 1 is 1.0

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +14,9 @@ from conftest import ROOT
 from pyarrow import parquet
 
 from countersample.errors import DataError
+from countersample.study import grids
 from countersample.study.artifacts import evaluate_file
-from countersample.study.design import grids
+from countersample.study.experiment import missing_libraries, plan
 
 GRID = """
 title = "Wrong beliefs"
@@ -72,57 +72,44 @@ def smoke(tmp_path_factory):
     return folder / "reproduction-smoke", done
 
 
+@pytest.mark.slow
 class TestReproduce:
-    def test_says_how_long_it_takes_and_where_results_are(self, smoke):
+    def test_prints_the_time_it_takes_and_the_place_of_results(self, smoke):
         folder, done = smoke
         assert re.search(r"\d+ jobs, about \d+ (s|min)", done.stderr)
         assert done.stdout.splitlines()[-1] == f"Results are in {folder.name}/report.html"
         assert "Traceback" not in done.stderr
 
-    def test_writes_every_form(self, smoke):
+    def test_writes_tables_figures_and_rows(self, smoke):
         folder, _ = smoke
-        tables = {path.name for path in (folder / "tables").iterdir()}
-        figures = {path.name for path in (folder / "figures").iterdir()}
-        for study in ("optimizers", "clicks"):
-            for suffix in ("txt", "md", "csv", "tex"):
-                assert f"{study}-regret.{suffix}" in tables
-            for suffix in ("png", "svg", "pdf", "csv"):
-                assert f"{study}.{suffix}" in figures
-        assert {"toy.svg", "bounds.pdf", "propensities.png"} <= figures
+        names = {path.name for path in folder.glob("*/*")}
+        tables = {f"{study}-regret.{end}" for study in OF_REGRET for end in ("md", "csv", "tex")}
+        figures = {f"{study}.{end}" for study in OF_REGRET for end in ("png", "svg", "pdf", "csv")}
+        assert tables | figures | {"toy.svg", "bounds.pdf", "propensities.png"} <= names
         assert not list(folder.rglob("*.tmp"))
+        rows = parquet.read_table(folder / "results.parquet")
+        assert set(rows["dataset"].to_pylist()) == {"tiny"}
+        for path in (folder / "report.html", folder / "study.json", *folder.glob("tables/*")):
+            assert str(folder.parent) not in path.read_text(encoding="utf-8")  # no machine's path
 
-    def test_results_open_in_one_line(self, smoke):
-        folder, _ = smoke
-        table = parquet.read_table(folder / "results.parquet")
-        assert {"study", "dataset", "method", "value", "seed", "step", "ndcg", "regret"} <= set(
-            table.column_names
-        )
-        assert set(table["dataset"].to_pylist()) == {"tiny"}
-
-    def test_is_of_all_studies_unless_some_are_named(self, run):
-        from countersample.study.experiment import left_out, plan
-
-        listed = [study["name"] for study in json.loads(run("reproduce", "--list", "--json"))]
-        listed = [name for name in listed if name not in left_out("smoke")]
+    def test_all_studies_are_run_by_default(self, run):
+        studies = [study["name"] for study in json.loads(run("reproduce", "--list", "--json"))]
+        assert sorted(studies) == sorted(grids.names())
+        studies = [name for name in studies if name not in missing_libraries("smoke")]
         words = ("--scale", "smoke", "--data", "tiny", "--set", "seeds=1", "--dry-run", "--json")
-        found = json.loads(run("reproduce", *words))
-        assert found["studies"] == listed
-        whole = plan(listed, scale="smoke", datasets=["tiny"], settings={"seeds": 1}).work()
-        assert found["jobs"] == len(whole.jobs)
+        dry_run = json.loads(run("reproduce", *words))
+        assert dry_run["studies"] == studies
+        whole = plan(studies, scale="smoke", datasets=["tiny"], settings={"seeds": 1}).work()
+        assert dry_run["jobs"] == len(whole.jobs)
 
-    def test_status_says_all_is_there(self, smoke, run):
+    def test_status_of_a_complete_folder(self, smoke, run):
         folder, _ = smoke
         assert "All results are there" in run("study", "status", folder)
-        found = json.loads(run("study", "status", folder, "--json"))
-        assert found["missing"] == 0
-        assert not found["running"]
-
-    def test_pages_have_no_place_of_this_machine(self, smoke):
-        folder, _ = smoke
-        for path in (folder / "report.html", folder / "study.json", *folder.glob("tables/*")):
-            assert str(folder.parent) not in path.read_text(encoding="utf-8")
+        status = json.loads(run("study", "status", folder, "--json"))
+        assert (status["missing"], status["running"]) == (0, False)
 
 
+@pytest.mark.slow
 class TestOwnGrid:
     @staticmethod
     def written(folder):
@@ -134,8 +121,7 @@ class TestOwnGrid:
         assert "Wrong beliefs: average regret ×100" in printed
         assert "By query has lower regret." in printed
         assert re.search(
-            r"a run draws [\d,]+ clicks, the paper's 5,000,000: .* nothing is decided",
-            " ".join(printed.split()),
+            r"A run draws [\d,]+ clicks, the paper's 5,000,000", " ".join(printed.split())
         )
         assert printed.endswith("Results are in mine/report.html\n")
         work = self.written(tmp_path)
@@ -221,42 +207,20 @@ class TestBadInput:
         monkeypatch.setenv("COUNTERSAMPLE_DATA", str(tmp_path))
         assert sentence in run(*words, fails=True)
 
-    def test_a_bad_grid_has_file_and_line(self, run, tmp_path):
+    def test_a_bad_grid_has_its_file(self, run, tmp_path):
         (tmp_path / "bad.toml").write_text(GRID.replace("seeds = 3", "seeds = 0"))
-        assert "bad.toml:15: seeds is 0, expected a whole number of at least 1" in run(
+        assert "bad.toml: seeds is 0, expected a whole number from 1" in run(
             "reproduce", "bad.toml", fails=True
         )
-
-    @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
-    def test_a_read_only_folder(self, run, tmp_path):
-        (tmp_path / "out").mkdir(mode=0o500)
-        assert "cannot be" in run("reproduce", "mine.toml", "--out", "out/x", fails=True)
 
     def test_a_folder_below_a_file(self, run, tmp_path):
         (tmp_path / "file").write_text("")
         assert "cannot be made" in run("reproduce", "mine.toml", "--out", "file/x", fails=True)
 
-    @pytest.mark.skipif(not shutil.which("mount") or os.geteuid() != 0, reason="needs root")
-    def test_a_full_disk(self, run, tmp_path):
-        (tmp_path / "disk").mkdir()
-        mounted = subprocess.run(
-            [shutil.which("mount"), "-t", "tmpfs", "-o", "size=64k", "none", tmp_path / "disk"],
-            check=False, capture_output=True,
-        )  # fmt: skip
-        if mounted.returncode:
-            pytest.skip("this machine mounts nothing")
-        try:
-            said = run("reproduce", "mine.toml", "--out", "disk/out", fails=True)
-            assert "No space left on device" in said
-        finally:
-            subprocess.run([shutil.which("umount"), "--lazy", tmp_path / "disk"], check=True)
-
 
 def test_list(run):
-    printed = run("reproduce", "--list")
-    assert re.search(r"^position-bias +Severity of position bias +Table 5", printed, re.MULTILINE)
-    listed = [each["name"] for each in json.loads(run("reproduce", "--list", "--json"))]
-    assert sorted(listed) == sorted(grids.names())
+    text = run("reproduce", "--list")
+    assert re.search(r"^position-bias +Severity of position bias +Table 5", text, re.MULTILINE)
 
 
 # -- rows of a results file ----------------------------------------------------------------------
@@ -281,6 +245,7 @@ def write_rows(rows, tmp_path):
     return tmp_path / "rows.parquet"
 
 
+@pytest.mark.slow
 def test_verdicts_tables_and_figures_of_rows_are_those_of_the_run(smoke, run, tmp_path):
     folder, _ = smoke
     path = folder / "results.parquet"
@@ -298,10 +263,11 @@ def test_verdicts_tables_and_figures_of_rows_are_those_of_the_run(smoke, run, tm
         again = (tmp_path / "again" / "figures" / each).read_bytes()
         assert again == (folder / "figures" / each).read_bytes()
     for each in ("regret", "learning-rates", "significance"):
-        again = (tmp_path / "again" / "tables" / f"clicks-{each}.txt").read_bytes()
-        assert again == (folder / "tables" / f"clicks-{each}.txt").read_bytes()
+        again = (tmp_path / "again" / "tables" / f"clicks-{each}.md").read_bytes()
+        assert again == (folder / "tables" / f"clicks-{each}.md").read_bytes()
 
 
+@pytest.mark.slow
 def test_verdicts_are_printed_with_what_is_left_out(run):
     printed = run("study", "claims", PUBLISHED, "--data", "istella-like")
     assert "CONFIRMED (optimizers, istella-like): CounterSample has lower regret" in printed
@@ -310,6 +276,7 @@ def test_verdicts_are_printed_with_what_is_left_out(run):
     assert "ends is left out: it is no study of the package" in told
 
 
+@pytest.mark.slow
 def test_values_without_every_method_are_left_out(rows, tmp_path):
     kept = [
         not (method == "IPS-SGD" and value == "adam")
@@ -323,16 +290,17 @@ def test_values_without_every_method_are_left_out(rows, tmp_path):
     assert not any("With Adam" in verdict.claim for verdict in found.verdicts)
 
 
+@pytest.mark.slow
 def test_files_that_are_none(rows, tmp_path):
     with pytest.raises(DataError, match=r"no file .*: expected the results\.parquet of a study"):
         evaluate_file(tmp_path / "none.parquet")
-    with pytest.raises(DataError, match="has not the rows of a study"):
+    with pytest.raises(DataError, match="has no rows of a study"):
         evaluate_file(ROOT / "README.md")
-    with pytest.raises(DataError, match="has not the rows of a study"):
+    with pytest.raises(DataError, match="has no rows of a study"):
         evaluate_file(write_rows(rows.drop_columns("regret").drop_columns("drawn"), tmp_path))
     texts = pa.array(["many"] * len(rows))
     at = rows.column_names.index("drawn")
-    with pytest.raises(DataError, match="has not the rows of a study"):
+    with pytest.raises(DataError, match="has no rows of a study"):
         evaluate_file(write_rows(rows.set_column(at, "drawn", texts), tmp_path))
     none = pa.array([None] * len(rows), pa.int64())
     with pytest.raises(DataError, match="has rows without drawn"):

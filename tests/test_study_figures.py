@@ -9,12 +9,12 @@ import pytest
 from matplotlib.colors import to_hex
 from scipy import stats
 
-from countersample.pages.drawing import OTHER, style_of
-from countersample.study.design.grids import METHODS, Grid
-from countersample.study.findings import figures
-from countersample.study.findings.figures import draw_leads, draw_panels, draw_versus
-from countersample.study.findings.statistics import lead
+from countersample.pages.charts import OTHER, style_of
+from countersample.study import figures
+from countersample.study.figures import draw_leads, draw_panels, draw_versus
+from countersample.study.grids import METHODS, Grid
 from countersample.study.results import Cell, StudyResult
+from countersample.study.statistics import lead
 
 NAMES = ("Biased-SGD", "IPS-SGD", "CounterSample")
 FOLDS = ("Fold1", "Fold2", "Fold3")
@@ -81,6 +81,7 @@ def curve_of(axes, name):
 
 
 class TestFiles:
+    @pytest.mark.slow
     def test_three_pictures_and_the_data(self, rng, tmp_path):
         result = make_result(rng)
         draw_panels(result, tmp_path / "position-bias.v1")
@@ -152,12 +153,7 @@ class TestPanels:
             assert axes.get_xscale() == ("log" if log_x else "linear")
             assert axes.get_xlim() == (first, 400)
 
-    def test_logs_of_different_sizes_have_axes_of_their_own(self, rng, drawn):
-        draw_panels(make_result(rng, values=(10, 1000), axis="clicks", title="Clicks"), "stem")
-        ends = [axes.get_xlim()[1] for axes in drawn["figure"].axes]
-        assert ends == [4000, 400_000, 4000, 400_000]
-
-    def test_divergence_is_said_and_stays_in_the_mean(self, rng, drawn):
+    def test_divergence_is_noted_and_stays_in_the_mean(self, rng, drawn):
         result = make_result(rng, diverged=[("IPS-SGD", 1.5)])
         draw_panels(result, "stem")
         first, second, *_ = drawn["figure"].axes
@@ -206,7 +202,7 @@ class TestVersus:
             assert found == pytest.approx(expected_band(cell, cell.seconds))
         assert len(seconds) == 12
 
-    def test_divergence_is_said_and_leaves_the_scale_alone(self, rng, drawn):
+    def test_divergence_is_noted_and_leaves_the_scale_alone(self, rng, drawn):
         draw_versus(make_result(rng, diverged=[("IPS-SGD", 1.5)]), "stem")
         for axes in drawn["figure"].axes:
             assert [text.get_text() for text in axes.texts] == ["2 diverged"]

@@ -7,7 +7,7 @@ import hashlib
 
 from conftest import ROOT
 
-from countersample.study.running.store import RESULTS_VERSION
+from countersample.study.store import RESULTS_VERSION
 
 # For each version of the numbers, the digest of the rows of the tiny study.
 DIGESTS = {1: "5a005c0120f2aa9d"}
@@ -19,6 +19,6 @@ def test_stored_rows_that_change_need_another_results_version():
     digest = hashlib.sha256(values.encode()).hexdigest()[:16]
     assert DIGESTS.get(RESULTS_VERSION) == digest, (
         "a study gives other numbers than before: raise RESULTS_VERSION in "
-        "study/running/store.py, so that results folders make their results again, and add "
+        "study/store.py, so that results folders make their results again, and add "
         f"{{version: {digest!r}}} to DIGESTS here"
     )

@@ -5,16 +5,14 @@ import json
 import pytest
 
 from countersample.errors import ParameterError
-from countersample.study import kinds
+from countersample.study import grids
 from countersample.study.artifacts import write_artifacts
-from countersample.study.design import grids
-from countersample.study.experiment import plan
-from countersample.study.findings.tables import Entry, Group, Row, Table
-from countersample.study.kinds import KINDS, load_grid
-from countersample.study.kinds.kind import Kind
-from countersample.study.running.jobs import Job, WorkList
-from countersample.study.running.runner import run
-from countersample.study.running.store import Store
+from countersample.study.experiment import KINDS, load_grid, plan
+from countersample.study.jobs import Job, WorkList
+from countersample.study.kinds import Kind
+from countersample.study.runner import run
+from countersample.study.store import Store
+from countersample.study.tables import Entry, Group, Row, Table
 
 
 def grid_of(kind):
@@ -49,7 +47,7 @@ class TestEveryKind:
 def test_a_grid_that_cannot_be_of_its_kind_is_refused(tmp_path, kind, message):
     path = tmp_path / "mine.toml"
     path.write_text(f'title = "Mine"\nabout = ""\nkind = "{kind}"\n[vary]\nclip = [0.1]\n')
-    with pytest.raises(ParameterError, match=rf"mine\.toml:3: .*{message}"):
+    with pytest.raises(ParameterError, match=rf"mine\.toml: .*{message}"):
         load_grid(path)
 
 
@@ -78,9 +76,9 @@ class QueriesStudy(Kind):
 
 
 def test_a_new_kind_is_a_class_and_a_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(kinds, "KINDS", {**KINDS, "queries": QueriesStudy()})
     for module in ("experiment", "artifacts"):
-        monkeypatch.setattr(f"countersample.study.{module}.KINDS", kinds.KINDS)
+        registry = {**KINDS, "queries": QueriesStudy()}
+        monkeypatch.setattr(f"countersample.study.{module}.KINDS", registry)
     path = tmp_path / "mine.toml"
     path.write_text(
         'title = "Mine"\nabout = "It counts."\nkind = "queries"\ndatasets = ["tiny"]\n'

@@ -5,8 +5,8 @@ import pytest
 
 from countersample import RankingDataset, synthetic
 from countersample.evaluation import evaluate
-from countersample.study.running import references
-from countersample.study.running.references import logging_policy, supervised
+from countersample.study import references
+from countersample.study.references import logging_policy, supervised
 
 # Queries of two items. Feature 0 ranks all of them right; feature 1 ranks half of them right,
 # feature 2 none: nDCG@10 is 1 at rank 1 and 1/log2(3) at rank 2.
@@ -15,9 +15,7 @@ SIGN = np.where(np.arange(N_QUERIES) % 2, 1.0, -1.0)
 FEATURES = np.zeros((N_QUERIES, 2, 3))
 FEATURES[:, 0] = np.column_stack([np.ones(N_QUERIES), SIGN, -np.ones(N_QUERIES)])
 DATA = RankingDataset.from_arrays(
-    X=FEATURES.reshape(-1, 3),
-    y=np.tile([1, 0], N_QUERIES),
-    qid=np.repeat(np.arange(N_QUERIES), 2),
+    X=FEATURES.reshape(-1, 3), y=np.tile([1, 0], N_QUERIES), qid=np.repeat(np.arange(N_QUERIES), 2)
 )
 RIGHT, HALF, WRONG = np.eye(3)
 

@@ -1,7 +1,6 @@
 """The tables of weights and of datasets, beside the paper's."""
 
 import csv
-import re
 
 import numpy as np
 import pytest
@@ -10,9 +9,9 @@ from scipy import stats
 
 from countersample import simulate_clicks, synthetic
 from countersample.clicks import PositionBias
-from countersample.study.design.grids import load_published
-from countersample.study.kinds.datasets import shapes_table
-from countersample.study.kinds.propensities import draw_weights, weights_table, weights_verdicts
+from countersample.study.grids import load_published
+from countersample.study.kinds import shapes_table
+from countersample.study.weights import draw_weights, weights_table, weights_verdicts
 
 GAMMAS = (0.5, 0.75, 1.0, 1.25, 1.5)
 
@@ -83,20 +82,7 @@ class TestVerdicts:
         """177 ≤ 182, its longest list: a rank under both curves."""
         _, curve = weights_verdicts(flat("istella-like", (2, 3, 4, 5, 6)), published)
         assert curve.outcome == "open"
-        assert "either curve may have that" in curve.evidence
-
-    def test_how_far_the_mean_weights_are_off(self, published):
-        paper = (3.14, 5.12, 7.92, 11.71, 16.66)
-        weights = {
-            ("yahoo-like", offset, gamma): [(factor * mean, 99.0)]
-            for offset, factor in ((0, 1.3), (1, 0.9))
-            for gamma, mean in zip(GAMMAS, paper, strict=True)
-        }
-        _, curve = weights_verdicts(weights, published)
-        found = re.findall(
-            r"(\d+) % (from ours under the curve of the code|under the eq)", curve.evidence
-        )
-        assert [number for number, _ in found] == ["10", "30"]
+        assert "either curve may have it" in curve.evidence
 
     @pytest.mark.parametrize(
         ("ratios", "outcome"),
@@ -143,12 +129,6 @@ def test_shapes(published):
     paper, here = table.groups
     yahoo, mine = (row.entries for row in here.rows)
     assert [entry.value for entry in yahoo] == [200, 4600 / 200, 100 * 1150 / 4600, 139, 700]
-    assert [entry.shown for entry in mine] == ["2", "2.5", "100.0", "3", "4"]
+    assert [entry.number for entry in mine] == ["2", "2.5", "100.0", "3", "4"]
     assert [row.label for row in paper.rows] == ["yahoo", "istella-s"]
-    assert [entry.shown for entry in paper.rows[0].entries] == ["36,251", "23", "26", "–", "–"]
-
-
-def test_the_sets_of_the_paper_stand_beside_any(published):
-    shape = {"queries": 2, "items": 5, "longest": 3, "features": 4, "irrelevant": 5}
-    paper, here = shapes_table({"tiny": shape}, published).groups
-    assert [len(paper.rows), len(here.rows)] == [2, 1]
+    assert [entry.number for entry in paper.rows[0].entries] == ["36,251", "23", "26", "–", "–"]

@@ -203,6 +203,7 @@ def best_feature(train, test):
     return max(mean_ndcg(np.sign(correlation[j]) * test.features[:, j], test) for j in top)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "n_queries", "random", "linear"),
     [

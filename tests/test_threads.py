@@ -1,4 +1,4 @@
-"""Every command on 1, 2, 3 and 8 threads: the same bytes. (For studies: test_study_running.)"""
+"""Every command on 1, 2, 3 and 8 threads: the same bytes. (For studies: test_study_runner.)"""
 
 import hashlib
 import importlib.util
@@ -15,8 +15,8 @@ n_threads = int(sys.argv.pop())  # pages show the command
 os.sched_getaffinity = lambda _: set(range(n_threads))
 os.cpu_count = lambda: n_threads
 from countersample.cli.app import main
-from countersample.data import _letor_reader
-_letor_reader.BLOCK = 5_000
+from countersample.data import letor_reader
+letor_reader.BLOCK = 5_000
 import duckdb
 connect = duckdb.connect
 duckdb.connect = lambda *a, config=None, **k: connect(
@@ -76,6 +76,7 @@ def on_one(tmp_path_factory):
     return all_bytes(tmp_path_factory.mktemp("threads") / "1", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
 def test_every_command_gives_the_same_bytes(on_one, tmp_path, n_threads):
     hashes, printed = all_bytes(tmp_path / str(n_threads), n_threads)

@@ -1,6 +1,5 @@
 """Everything with columns: as a frame of any library, and in a notebook."""
 
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,8 +11,8 @@ import pytest
 from countersample import ClickLog, RankingDataset
 from countersample._frames import BACKENDS, make_frame
 from countersample.clicks import diagnose
-from countersample.clicks.impressions import PositionCounts, read_impressions
-from countersample.errors import DataError, ParameterError
+from countersample.errors import ParameterError
+from countersample.logs import PositionCounts, read_impressions
 from countersample.propensity import CrossCheck, Propensities
 
 DATA = RankingDataset.from_arrays(
@@ -68,10 +67,6 @@ def test_statistics_have_a_row_each(made):
     assert all(frame[name] == getattr(made, name) for name in frame.index)
 
 
-def test_a_dataset_comes_back_from_its_frame():
-    assert RankingDataset.from_frame(DATA.to_frame()) == DATA
-
-
 def test_the_frame_is_of_pandas_where_it_is_installed(monkeypatch):
     assert isinstance(CURVE.to_frame(), pd.DataFrame)
     assert isinstance(CURVE.to_frame("polars"), pl.DataFrame)
@@ -79,12 +74,6 @@ def test_the_frame_is_of_pandas_where_it_is_installed(monkeypatch):
     assert isinstance(CURVE.to_frame(), pa.Table)
     with pytest.raises(ParameterError, match="backend is 'dask', expected one of pandas, polars"):
         make_frame({"a": [1]}, "dask")
-
-
-def test_a_library_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ImportError, match=r'pip install "countersample\[polars\]"'):
-        CURVE.to_frame("polars")
 
 
 class Cells(HTMLParser):
@@ -134,28 +123,3 @@ def test_concat_keeps_rows_and_weights():
     assert both.n_clicks == LOG.n_clicks + 3
     assert both.weights.tolist() == [*LOG.weights, 24]
     assert ClickLog.concat([LOG]).count is None
-
-
-def test_concat_keeps_sessions_apart():
-    first = ClickLog([0, 0], [0, 1], [1, 1], session=[7, 9], n_sessions=5)
-    second = ClickLog([0, 0, 0], [0, 1, 2], [1, 1, 1], session=["x", "y", "x"], n_sessions=4)
-    both = ClickLog.concat(log for log in (first, second))
-    assert both.session.tolist() == [0, 1, 2, 3, 2]
-    assert both.n_sessions == 5 + 4
-    unknown = ClickLog([0], [0], [1], session=[0])
-    assert ClickLog.concat([first, unknown]).n_sessions is None
-
-
-def test_concat_keeps_the_dataset():
-    one = ClickLog([0], [0], [1], fingerprint="abc")
-    assert ClickLog.concat([one, one]).fingerprint == "abc"
-    assert ClickLog.concat([one, ClickLog([0], [0], [1])]).fingerprint is None
-    with pytest.raises(DataError, match=r"different datasets \(fingerprints abc, xyz\)"):
-        ClickLog.concat([one, ClickLog([0], [0], [1], fingerprint="xyz")])
-
-
-def test_concat_says_which_column_is_missing():
-    with pytest.raises(DataError, match=r"click log 1 of 2 .* has no column 'position'"):
-        ClickLog.concat([LOG, ClickLog([0], [0], [1])])
-    with pytest.raises(DataError, match="expected at least one"):
-        ClickLog.concat([])

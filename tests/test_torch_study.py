@@ -18,13 +18,13 @@ from countersample._progress import Progress
 from countersample.errors import CounterSampleError
 from countersample.plans import Examples, make_plan
 from countersample.study.artifacts import write_artifacts
+from countersample.study.estimate import estimate
 from countersample.study.experiment import plan
-from countersample.study.running.estimate import estimate
-from countersample.study.running.rows import gather
-from countersample.study.running.runner import state_of
-from countersample.study.running.stages import NetworkRun
-from countersample.study.running.store import Store
-from countersample.torch._side_by_side import train_networks
+from countersample.study.results import gather
+from countersample.study.runner import state_of
+from countersample.study.stages import Run
+from countersample.study.store import Store
+from countersample.torch.networks import train_networks
 from countersample.training import TrainingOptions, train_many
 
 RATES = (0.003, 0.01)
@@ -160,7 +160,7 @@ def test_one_that_explodes_does_not_end_the_others():
     assert calm.diverged_at is None
     close(calm.scorers[-1].weights[0], alone.scorers[-1].weights[0])
     settings = {"metric": "ndcg@10", "no_relevant": "zero"}
-    assert NetworkRun(wild).curve(data, settings)[-1] == 0
+    assert Run(wild).curve(data, settings)[-1] == 0
 
 
 def test_it_leaves_no_trace_in_torch(rng):

@@ -9,7 +9,6 @@ from conftest import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_training import (
-    METHODS,
     RATES,
     calm,
     close,
@@ -19,27 +18,25 @@ from made_training import (
 )
 
 from countersample import ClickLog, RankingDataset
-from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.errors import CounterSampleError, ParameterError
 from countersample.objectives import OBJECTIVES, Objective
-from countersample.plans import PLANS, UNITS, Examples
+from countersample.plans import PLANS, UNITS
 from countersample.training import (
     OPTIMIZERS,
     DivergedError,
     Optimizer,
-    TrainingOptions,
     train,
     train_many,
 )
-from countersample.training.runs import Run, Setup
 
 # -- the algorithms ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("method", PLANS)
-@pytest.mark.parametrize("unit", UNITS)
-@settings(max_examples=4)
+@settings(max_examples=40)
 @given(
+    unit=st.sampled_from(sorted(UNITS)),
+    method=st.sampled_from(sorted(PLANS)),
     seed=st.integers(0, 2**32 - 1),
     objective=st.sampled_from(sorted(OBJECTIVES)),
     batch_size=st.sampled_from([1, 2, 7]),
@@ -67,26 +64,11 @@ def test_equals_the_twin(unit, method, optimizer, seed, objective, batch_size, l
     np.testing.assert_array_equal(ours.average_coef, ours.history.average_coef[-1])
 
 
-def test_the_twin_seldom_stops_early():
-    lengths = []
-    for seed in range(SEED, SEED + 20):
-        data, log = random_problem(np.random.default_rng(seed))
-        weights, _ = twins_training.train(
-            data, log, unit="query", method="countersample", optimizer="adagrad",
-            objective="rank", batch_size=1, learning_rate=0.02, steps=40, seed=seed,
-        )  # fmt: skip
-        lengths.append(len(weights))
-    assert np.mean(lengths) > 30
-
-
-@pytest.mark.parametrize(
-    "settings", [{"momentum": 0.9}, {"l2": 0.1}, {"radius": 0.05}, {"l2": 0.1, "radius": 0.2}]
-)
-def test_settings_equal_the_twin(settings, rng):
+def test_momentum_equals_the_twin(rng):
     data, log = random_problem(rng)
     options = {
         "unit": "query", "method": "countersample", "optimizer": "sgd", "objective": "rank",
-        "batch_size": 3, "learning_rate": 0.02, "steps": 60, **settings,
+        "batch_size": 3, "learning_rate": 0.02, "steps": 60, "momentum": 0.9,
     }  # fmt: skip
     ours = train(data, log, **options, checkpoints=60, rng=5).history
     weights, averages = twins_training.train(data, log, **options, seed=5)
@@ -107,14 +89,6 @@ def test_algorithm_1_and_2_by_hand():
         np.testing.assert_array_equal(result.history.steps, [1, 2, 3, 4])
 
 
-def test_weights_are_the_average_unless_asked_otherwise(rng):
-    data, log = random_problem(rng)
-    for average in (True, False):
-        result = train(data, log, learning_rate=0.1, steps=50, average=average, rng=0)
-        expected = result.average_coef if average else result.coef
-        np.testing.assert_array_equal(result.weights, expected)
-
-
 def test_chunks_do_not_show(rng, monkeypatch):
     """Checkpoints and sums go on across chunks of draws; the twin draws by the same chunks."""
     monkeypatch.setattr("countersample.training.runs.CHUNK", 10)
@@ -132,31 +106,6 @@ def test_chunks_do_not_show(rng, monkeypatch):
     close(ours.history.average_coef[: len(steps)], averages[steps])
 
 
-def test_clip(rng):
-    data, log = random_problem(rng)
-    options = {"learning_rate": 0.01, "steps": 100, "method": "ips", "rng": 0}
-    np.testing.assert_array_equal(
-        train(data, log, clip=0.3, **options).coef, train(data, log.clip(0.3), **options).coef
-    )
-
-
-def test_plans_with_settings(rng):
-    data, log = random_problem(rng)
-    given = rng.uniform(1, 2, len(log))
-    for method, name in (("bounded", "bounds"), ("proposal", "probabilities")):
-        options = {"method": method, name: given, "learning_rate": 0.01, "steps": 10}
-        assert np.isfinite(train(data, log, **options, rng=0).coef).all()
-    with pytest.raises(ParameterError, match="bounds"):
-        train(data, log, method="bounded", learning_rate=0.01, steps=10)
-
-
-def test_epochs_count_rows_whatever_the_unit(rng):
-    data, log = random_problem(rng, n_rows=30)
-    for unit in UNITS:
-        assert train(data, log, learning_rate=0.1, epochs=2, unit=unit, rng=0).n_steps == 60
-    assert train(data, log, learning_rate=0.1, epochs=1, batch_size=7, rng=0).n_steps == 5  # 30/7
-
-
 @pytest.mark.parametrize(
     ("checkpoints", "steps", "expected"),
     [(0, 9, []), (1, 9, [9]), (3, 9, [3, 6, 9]), (2, 9, [5, 9]), (50, 3, [1, 2, 3]),
@@ -170,32 +119,6 @@ def test_checkpoints(checkpoints, steps, expected, rng):
     if expected and expected[-1] == steps:
         np.testing.assert_array_equal(result.history.coef[-1], result.coef)
         np.testing.assert_array_equal(result.history.average_coef[-1], result.average_coef)
-
-
-def test_results_say_what_they_are(rng):
-    data, log = random_problem(rng)
-    settings = train(data, log, learning_rate=0.1, steps=5, momentum=0.5, rng=3).settings
-    wanted = {"learning_rate": 0.1, "momentum": 0.5, "seed": 3, "method": "countersample"}
-    assert wanted.items() <= settings.items()
-    assert {"version", "dataset", "unit", "objective", "optimizer"} <= set(settings)
-
-
-def test_frames_have_the_weights(rng):
-    data, log = random_problem(rng)
-    result = train(data, log, learning_rate=0.1, steps=6, checkpoints=3, rng=0)
-    frame = result.to_frame("pandas")
-    np.testing.assert_array_equal(frame["average_coef"], result.average_coef)
-    history = result.history.to_frame("pandas").set_index(["step", "feature"])
-    assert list(history.columns) == ["coef", "average_coef"]
-    np.testing.assert_array_equal(history.loc[4]["coef"], result.history.coef[1])
-
-
-def test_progress(rng):
-    data, log = random_problem(rng)
-    told = []
-    train(data, log, learning_rate=1e-3, steps=200_000, rng=0, progress=lambda *at: told.append(at))
-    assert told[-1] == ("training", 1.0)
-    assert len(told) > 2
 
 
 # -- refusals ---------------------------------------------------------------------------------
@@ -222,7 +145,7 @@ def test_progress(rng):
         ({"unit": "session"}, "expected one of click, pair, query"),
         ({"objective": "mrr"}, "expected one of rank"),
         ({"optimizer": "lbfgs"}, "expected one of sgd"),
-        ({"momentun": 0.9}, "training takes no option 'momentun', expected 'momentum'"),
+        ({"momentun": 0.9}, "no option 'momentun', did you mean 'momentum'"),
         ({"clip": 0.0}, "clip is 0.0, expected a number above 0 and at most 1"),
         ({"resume": "x"}, "resume needs rng"),
         ({"learning_rate": None}, "sgd needs a learning rate, got none: .* optimizer='dog'"),
@@ -254,13 +177,6 @@ def test_what_is_registered_without_a_kernel_is_an_error(registry, other, rng, m
         train(data, log, learning_rate=0.1, steps=10, rng=0, **{kind: "other"})
 
 
-def test_a_log_of_other_data_is_refused(rng):
-    data, log = random_problem(rng)
-    other = ClickLog(log.query, log.item + 100, log.propensity)
-    with pytest.raises(DataError, match="item is"):
-        train(data, other, learning_rate=0.1, steps=10)
-
-
 # -- divergence -------------------------------------------------------------------------------
 
 
@@ -273,15 +189,6 @@ def test_divergence(optimizer, rng):
     assert 1 <= caught.value.step <= 1000
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 (it comes back from a process)
     assert (again.step, again.learning_rate) == (caught.value.step, 1e30)
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_scores_that_overflow_are_a_divergence(objective):
-    """Weights of 1e10 are sound by themselves, but a score of 1e10 · 1e30 is not a float32."""
-    data = RankingDataset.from_arrays(X=[[1e30], [-1e30]], y=[1, 0], qid=[0, 0])
-    log = ClickLog(query=[0, 0], item=[0, 1], propensity=[1.0, 1.0])
-    with pytest.raises(DivergedError):
-        train(data, log, learning_rate=1e-20, steps=100, objective=objective, rng=0)
 
 
 def test_divergence_of_one_run_leaves_the_others_alone(rng):
@@ -337,49 +244,6 @@ def test_order_and_workers(shop):
         ):
             assert one.coef.tobytes() == other.coef.tobytes()
             assert one.average_coef.tobytes() == other.average_coef.tobytes()
-
-
-def test_same_seed_same_bytes(shop):
-    data, log = shop
-    first, second, third = (
-        train(data, log, learning_rate=0.01, steps=500, rng=rng) for rng in (7, 7, 8)
-    )
-    assert first.coef.tobytes() == second.coef.tobytes() != third.coef.tobytes()
-
-
-def test_train_many_refuses_what_is_not_its_own(shop):
-    for options, message in (
-        ({"rng": 1}, "takes no rng"),
-        ({"resume": "x"}, "takes no resume"),
-        ({"workers": 0}, "workers is 0"),
-    ):
-        with pytest.raises(ParameterError, match=message):
-            train_many(*shop, learning_rates=[0.1], steps=10, **options)
-
-
-def test_methods_share_their_examples(shop):
-    data, log = shop
-    options = TrainingOptions(unit="query", steps=1)
-    setups = Setup.of(data, log, options, METHODS)
-    assert [setup.options.method for setup in setups] == list(METHODS)
-    assert len({id(setup.examples) for setup in setups}) == 1
-    assert Run(setups[0], [0.1], np.random.default_rng(0)).step == 0
-    assert len(setups[0].multipliers) == len(Examples.of(log, "query"))
-
-
-def test_settings_win_over_options(shop):
-    data, log = shop
-    options = TrainingOptions(unit="query", steps=10, optimizer="adam")
-    result = train(data, log, learning_rate=0.01, options=options, steps=20, rng=0)
-    assert (result.n_steps, result.options.unit, result.options.optimizer) == (20, "query", "adam")
-    same = train(data, log, learning_rate=0.01, unit="query", optimizer="adam", steps=20, rng=0)
-    assert result.coef.tobytes() == same.coef.tobytes()
-
-
-def test_a_result_scores_by_its_weights(shop):
-    data, log = shop
-    result = train(data, log, learning_rate=0.01, steps=100, rng=0)
-    np.testing.assert_allclose(result.predict(data.features), data.features @ result.weights)
 
 
 def test_units_have_the_same_goal(shop):

@@ -98,5 +98,5 @@ def test_batched_starts_equal_single_runs(optimizer):
         assert run.average_coef.tobytes() == single.average_coef.tobytes()
         assert run.settings == single.settings
         np.testing.assert_array_equal(run.options.start, start)
-    with pytest.raises(ParameterError, match="either start or starts"):
+    with pytest.raises(ParameterError, match="start and starts are both given"):
         train_many(data, log, learning_rates=rates, starts=starts, start=starts[1], **options)

@@ -1,6 +1,6 @@
 """Logarithms, roots and quantiles of features: what is learned, kept, exported and chosen."""
 
-import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -24,18 +24,29 @@ from countersample import (
     RankingDataset,
     load_ranker,
     simulate_clicks,
+    synthetic,
 )
-from countersample.data import columns, transforms
-from countersample.data.normalize import METHODS, Normalizer
-from countersample.data.transforms import CANDIDATES, MOST_KNOTS, TRANSFORMS
+from countersample.data import matrices, transforms
+from countersample.data.compact import HEAVY_SHARE
+from countersample.data.preprocessing import Normalizer
+from countersample.data.transforms import (
+    CANDIDATES,
+    MAX_KNOTS,
+    MAX_ROOTS,
+    TRANSFORMS,
+    choose_roots,
+    take_roots,
+    undo_roots,
+)
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import HeldOut
 from countersample.export import export
-from countersample.tuning.safety import compare_with, simplest_as_good
+from countersample.tuning.safety import choose_safely, choose_simplest
 
-HOWS = [how for how in METHODS if how != "root-minmax"]
 each_transform = pytest.mark.parametrize("transform", TRANSFORMS)
-each_how = pytest.mark.parametrize("how", [*HOWS, None])
+# Each scaling and each transform occurs, not each pair of them.
+PAIRS = [("log", "minmax"), ("root", "standard"), ("quantile", "query-minmax"), ("log", None)]
+each_pair = pytest.mark.parametrize(("transform", "how"), PAIRS)
 
 
 def as_data(values, n_queries=10):
@@ -68,6 +79,7 @@ def any_column(draw):
 # -- what is learned -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each_transform
 @given(values=any_column())
 def test_the_order_of_values_stays(transform, values):
@@ -78,9 +90,12 @@ def test_the_order_of_values_stays(transform, values):
     found = learned.transform(rows)[:, 0]
     assert np.isfinite(found).all()
     assert (np.diff(found) >= 0).all()
-    exact = learned.transformed(rows)
+    exact = learned.apply_transform(rows)
     assert_allclose(
-        learned.transformed(learned.transformed(exact, back=True)), exact, rtol=1e-6, atol=1e-9
+        learned.apply_transform(learned.apply_transform(exact, invert=True)),
+        exact,
+        rtol=1e-6,
+        atol=1e-9,
     )
 
 
@@ -91,7 +106,7 @@ def test_logarithms_are_as_they_are_written(data):
         sizes = np.sort(np.abs(values[values[:, column] != 0, column]))
         assert logs[column] == sizes[(len(sizes) - 1) // 2]
     assert logs[4:] == (0, 0)
-    found = Normalizer.fit(data, None, "log").transformed(values)
+    found = Normalizer.fit(data, None, "log").apply_transform(values)
     expected = np.sign(values[:, :4]) * np.log1p(np.abs(values[:, :4]) / logs[:4])
     assert_allclose(found[:, :4], expected, rtol=1e-12, atol=1e-15)
     assert_array_equal(found[:, 4:], values[:, 4:])
@@ -109,16 +124,16 @@ def test_quantiles_are_those_of_scikit_learn(rng):
     """Where no value is common: the shares differ by what one value of n is worth."""
     n = 4000
     values = np.exp(2 * rng.standard_normal((n, 3))).astype(np.float32)
-    peer = QuantileTransformer(n_quantiles=MOST_KNOTS - 2, subsample=None).fit(np.float64(values))
+    peer = QuantileTransformer(n_quantiles=MAX_KNOTS - 2, subsample=None).fit(np.float64(values))
     learned = Normalizer.fit(as_data(values), None, "quantile")
     rows = np.exp(2 * rng.standard_normal((1000, 3))).astype(np.float32)
-    assert_allclose(learned.transformed(rows), peer.transform(np.float64(rows)), atol=3 / n)
+    assert_allclose(learned.apply_transform(rows), peer.transform(np.float64(rows)), atol=3 / n)
 
 
 def test_quantiles_make_heavy_tails_even_and_find_what_is_common(data, rng):
     learned = Normalizer.fit(data, None, "quantile")
     other = np.exp(3 * rng.standard_normal((3000, 6)))
-    assert kstest(learned.transformed(other)[:, 0], "uniform").pvalue > 1e-4
+    assert kstest(learned.apply_transform(other)[:, 0], "uniform").pvalue > 1e-4
     values = data.features[:, 1]
     knots, shares = learned.knots[1]
     assert knots[0] == 0
@@ -129,8 +144,8 @@ def test_quantiles_make_heavy_tails_even_and_find_what_is_common(data, rng):
         below, equal = (values < knot).mean(), (values == knot).mean()
         assert share == pytest.approx(below + equal / 2)
     assert learned.knots[4:] == ((), ())
-    assert max(len(each[0]) for each in learned.knots if each) <= MOST_KNOTS
-    beyond = learned.transformed(np.array([[-1e9] * 6, [1e9] * 6]))
+    assert max(len(each[0]) for each in learned.knots if each) <= MAX_KNOTS
+    beyond = learned.apply_transform(np.array([[-1e9] * 6, [1e9] * 6]))
     assert_array_equal(beyond[:, :4], [[each[1][end] for each in learned.knots[:4]]
                                        for end in (0, -1)])  # fmt: skip
 
@@ -140,9 +155,9 @@ def test_what_is_missing_stays_missing_and_teaches_nothing(transform, data, rng)
     learned = Normalizer.fit(data, None, transform)
     holes = data.features.copy()
     holes[rng.random(holes.shape) < 0.2] = np.nan
-    found = learned.transformed(holes)
+    found = learned.apply_transform(holes)
     assert_array_equal(np.isnan(found), np.isnan(holes))
-    full = learned.transformed(data.features)
+    full = learned.apply_transform(data.features)
     assert_array_equal(found[~np.isnan(holes)], full[~np.isnan(holes)])
     if transform == "log":
         column = holes[:, :1]
@@ -161,35 +176,97 @@ def test_features_that_cannot_be_bent_are_left_alone(transform):
 def test_many_rows_are_drawn_and_the_ends_are_those_of_all(monkeypatch, rng):
     values = np.exp(2 * rng.standard_normal((5000, 1))).astype(np.float32)
     whole = Normalizer.fit(as_data(values), None, "quantile")
-    monkeypatch.setattr(transforms, "SAMPLED_VALUES", 1000)
-    monkeypatch.setattr(transforms, "FEWEST_ROWS", 1000)
+    monkeypatch.setattr(transforms, "SAMPLE_VALUES", 1000)
+    monkeypatch.setattr(transforms, "MIN_SAMPLE_ROWS", 1000)
     some = Normalizer.fit(as_data(values), None, "quantile")
     assert some != whole
     assert some == Normalizer.fit(as_data(values), None, "quantile")
     knots, _ = some.knots[0]
     assert (knots[0], knots[-1]) == (values.min(), values.max())
-    assert len(knots) <= MOST_KNOTS
-    assert_allclose(some.transformed(values), whole.transformed(values), atol=0.08)
+    assert len(knots) <= MAX_KNOTS
+    assert_allclose(some.apply_transform(values), whole.apply_transform(values), atol=0.08)
+
+
+# -- roots --------------------------------------------------------------------------------------
+
+
+def root_of(x, times):
+    """The twin: one number, one root after the other."""
+    for _ in range(times):
+        x = math.copysign(math.sqrt(abs(x)), x)
+    return x
+
+
+def share_of(column, times):
+    """What a value can be off in 8 bits, over the standard deviation, by the book."""
+    values = np.array([root_of(x, times) for x in column.tolist()])
+    spread = values.std()
+    return (values.max() - values.min()) / 255 / 2 / spread if spread > 0 else 0.0
+
+
+def roots_by_the_rule(column):
+    """The fewest that leave at most HEAVY_SHARE; else all, if they halve it; else none."""
+    for times in range(MAX_ROOTS + 1):
+        if share_of(column, times) <= HEAVY_SHARE:
+            return times
+    return MAX_ROOTS if share_of(column, MAX_ROOTS) <= share_of(column, 0) / 2 else 0
+
+
+@given(
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=6),
+    st.data(),
+)
+def test_roots_equal_their_twin_and_go_back(values, drawn):
+    times = drawn.draw(st.lists(st.integers(0, MAX_ROOTS), min_size=len(values),
+                                max_size=len(values)))  # fmt: skip
+    found = take_roots([values, values], times)
+    assert_array_equal(found, [[root_of(*each) for each in zip(values, times, strict=True)]] * 2)
+    assert_allclose(undo_roots(found, times), [values, values], rtol=1e-14)
+    assert_array_equal(take_roots(values, times), found[0])
+
+
+def test_nothing_stays_nothing_and_what_is_missing_stays_missing():
+    assert_array_equal(take_roots([0.0, -0.0, np.nan, np.inf], [3] * 4), [0, 0, np.nan, np.inf])
+
+
+@pytest.mark.parametrize("n_items", [2, 50, 3000])
+def test_the_rule_by_enumeration(n_items, rng):
+    """Columns of all kinds, each decided as by the rule when it is written out."""
+    z, p = rng.standard_normal(n_items), (np.arange(n_items) + 0.5) / n_items
+    rare = np.arange(n_items) == 0
+    columns = [z, np.exp(z), np.exp(2 * z), np.exp(4 * z), -np.exp(3 * z), np.sinh(3 * z),
+               1 / p**0.7, 1 / p, 1 / p**2, 1 / p**9, 7 + 0 * z, 5.0 * rare,
+               rare * np.exp(z), z + 1e38 * rare, 1e6 + np.exp(2 * z),
+               1e-20 * np.exp(3 * z)]  # fmt: skip
+    features = np.stack(columns, axis=1).astype(np.float32)
+    expected = tuple(roots_by_the_rule(column) for column in features.T)
+    assert (choose_roots(features) or (0,) * len(columns)) == expected
+    if n_items == 3000:
+        assert expected[6:12] == (1, 2, 3, 5, 0, 0)  # the last: constant; one rare value
+
+
+def test_without_heavy_tails_it_is_minmax():
+    data = synthetic("tiny", rng=SEED)
+    by_root, plain = Normalizer.fit(data, "root-minmax"), Normalizer.fit(data, "minmax")
+    assert by_root == replace(plain, how="root-minmax")
 
 
 # -- as a part of the normalizer -----------------------------------------------------------------
 
 
-@each_how
-@each_transform
+@each_pair
 def test_scaling_comes_after(transform, how, data):
     learned = Normalizer.fit(data, how, transform)
-    bent = data.with_features(learned.transformed(data.features).astype(np.float32))
+    bent = data.with_features(learned.apply_transform(data.features).astype(np.float32))
     expected = bent if how is None else bent.normalized(how)
     assert_allclose(learned(data).features, expected.features, rtol=1e-4, atol=1e-5)
 
 
-@each_how
-@each_transform
+@each_pair
 def test_blocks_of_any_size_give_the_same(transform, how, data, monkeypatch):
     learned = Normalizer.fit(data, how, transform)
     expected = learned(data).features
-    monkeypatch.setattr(columns, "_BLOCK_VALUES", 30)
+    monkeypatch.setattr(matrices, "BLOCK_VALUES", 30)
     assert_array_equal(learned(data).features, expected)
     again = Normalizer.fit(data, how, transform)
     if how != "standard":  # sums are merged block by block
@@ -197,21 +274,6 @@ def test_blocks_of_any_size_give_the_same(transform, how, data, monkeypatch):
     rows = [learned.transform(row[None], [0, 1]) for row in data.features[:20]]
     if how != "query-minmax":
         assert_array_equal(np.concatenate(rows), expected[:20])
-
-
-@each_how
-@each_transform
-def test_a_saved_one_is_the_same_to_the_bit(transform, how, data):
-    learned = Normalizer.fit(data, how, transform)
-    again = Normalizer.from_dict(json.loads(json.dumps(learned.to_dict())))
-    assert again == learned
-    assert_array_equal(again(data).features, learned(data).features)
-    assert again.take([2, 0, 0]).transform_name == transform
-    of_rows = [0, data.n_items]
-    assert_array_equal(
-        again.take([2, 0, 0]).transform(data.features[:, [2, 0, 0]], of_rows),
-        again.transform(data.features, of_rows)[:, [2, 0, 0]],
-    )
 
 
 def test_root_minmax_is_minmax_after_roots(data):
@@ -232,8 +294,7 @@ def test_what_is_not_finite_or_not_there_is_refused(transform, data):
         Normalizer.fit(data.subset([]), "query-minmax", transform)
 
 
-@each_how
-@each_transform
+@each_pair
 def test_codes(transform, how, data):
     """Of codes codes, that are off by their own step and by that of the codes they are made of."""
     learned, coded = Normalizer.fit(data, how, transform), data.compact(16)
@@ -242,22 +303,29 @@ def test_codes(transform, how, data):
     expected = learned.transform(coded.features[:], data.offsets)
     span = expected.max(axis=0) - expected.min(axis=0)
     assert (np.abs(found[:] - expected) <= 1e-4 * span + 1e-6).all()
-    assert learned.foldable_scale(coded.features) is None
+    assert learned.foldable_scale() is None
 
 
 # -- exports -------------------------------------------------------------------------------------
 
 
-@each_how
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "transform"),
-    [(kind, transform) for kind in KINDS for transform in ("log", "quantile")]
-    + [("linear", "root")],
+    ("kind", "transform", "how"),
+    [
+        (kind, transform, how)
+        for kind, how in zip(KINDS, ("minmax", "query-minmax", None), strict=True)
+        for transform in ("log", "quantile")
+    ]
+    + [("linear", "root", "standard")],
 )
 def test_onnx_scores_as_the_ranker(kind, transform, how, rng, tmp_path):
     ranker, rows = made(kind, how, rng, transform=transform)
     if transform == "root":  # which these features would not take
-        ranker.normalizer_ = replace(ranker.normalizer_, roots=(2, 1, 3, 0, 1, 5, 0))
+        ranker.preprocessing_ = replace(
+            ranker.preprocessing_,
+            normalizer=replace(ranker.preprocessing_.normalizer, roots=(2, 1, 3, 0, 1, 5, 0)),
+        )
     by_query = how == "query-minmax"
     written = export(ranker, tmp_path / "r.onnx", to="onnx", one_query=by_query)
     session = onnxruntime.InferenceSession(written.path, providers=["CPUExecutionProvider"])
@@ -269,8 +337,7 @@ def test_onnx_scores_as_the_ranker(kind, transform, how, rng, tmp_path):
     assert by_query or told[transform] in card
 
 
-@pytest.mark.parametrize("transform", ["log", "quantile"])
-@pytest.mark.parametrize("how", ["minmax", None])
+@pytest.mark.parametrize(("transform", "how"), [("log", "minmax"), ("quantile", None)])
 def test_engines_take_trees_and_refuse_weights(transform, how, rng, tmp_path):
     """Thresholds are found among all float32 numbers: rows at them, and right beside, agree."""
     ranker, rows = made("boosted", how, rng, transform=transform)
@@ -302,6 +369,7 @@ def world(seed, *, in_logs):
     return dataset, simulate_clicks(dataset, policy, 4000, bias=PositionBias(1.0), rng=rng)
 
 
+@pytest.mark.slow
 def test_auto_chooses_what_relevance_is_linear_in():
     """Of five worlds of each kind, at most one is taken for the other, by chance."""
     chosen = {
@@ -333,7 +401,7 @@ def test_auto_is_the_ranker_of_the_transform_that_it_chooses(tmp_path):
     named = CounterSampleRanker(feature_transform=path.transform, steps=500, random_state=SEED)
     named.fit_log(dataset, log)
     assert_array_equal(auto.weights_, named.weights_)
-    assert auto.normalizer_ == named.normalizer_
+    assert auto.preprocessing_.normalizer == named.preprocessing_.normalizer
     assert named.path_.is_shown or not path.is_shown  # more was tried
     auto.save(tmp_path / "ranker.json")
     loaded = load_ranker(tmp_path / "ranker.json")
@@ -366,15 +434,15 @@ def test_one_standard_error_and_all_that_was_tried(rng):
     near = good + 0.1 * turns  # here a little more, there a little less
     low = np.array([0.2, 0.3, 0.4])
     for sums, expected in (([near, bad, good], 0), ([bad, near, good], 1), ([bad, bad, good], 2)):
-        assert simplest_as_good(held_out, sums, low, [None, "log", "root"]) == expected
-    assert simplest_as_good(held_out, [near, bad, good], low - 0.25, [None, "log", "root"]) == 2
+        assert choose_simplest(held_out, sums, low, [None, "log", "root"]) == expected
+    assert choose_simplest(held_out, [near, bad, good], low - 0.25, [None, "log", "root"]) == 2
     # Whether the better of two is shown to be better depends on how many were tried.
     others = [
         held_out.sums([rng.standard_normal(f.validation.n_items) for f in held_out.folds])
         for _ in range(200)
     ]
     alone, among = (
-        compare_with(held_out, [others[0]], bad, beside=beside, safety=0.95,
+        choose_safely(held_out, [others[0]], bad, rejected=beside, safety=0.95,
                      rng=np.random.default_rng(SEED))
         for beside in ((), others[1:])
     )  # fmt: skip

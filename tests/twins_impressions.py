@@ -4,7 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 
-from countersample.clicks.impressions import PositionCounts
+from countersample.logs import PositionCounts
 
 
 def count(rows):

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the kernels of `countersample._kernels.normalize`."""
+"""Slow, obvious twins of the kernels of `countersample._kernels.features`."""
 
 from itertools import pairwise
 

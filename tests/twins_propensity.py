@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from countersample.clicks.impressions import PositionCounts
+from countersample.logs import PositionCounts
 
 
 def counted(query, item, position, impressions, click_rate, rng):

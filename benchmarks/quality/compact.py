@@ -24,7 +24,7 @@ from countersample import (
     synthetic,
     train,
 )
-from countersample.data.normalize import Normalizer
+from countersample.data.preprocessing import Normalizer
 
 SHAPES = ("yahoo-like", "istella-like")
 CLICKS, STEPS, TESTED = 50_000, 20_000, 300

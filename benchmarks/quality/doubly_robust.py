@@ -27,9 +27,9 @@ from comparison import METRIC, read, with_interval  # noqa: E402
 from worlds import make  # noqa: E402
 
 from countersample import PositionBias, evaluate, train  # noqa: E402
-from countersample.clicks.impressions import join_features  # noqa: E402
 from countersample.evaluation import HeldOut, doubly_robust_log  # noqa: E402
 from countersample.gbdt import GBDTRanker  # noqa: E402
+from countersample.logs import join_features  # noqa: E402
 
 GAMMA = 1.5
 CLICKS = (100, 1_000, 10_000, 100_000)

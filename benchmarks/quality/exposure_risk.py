@@ -26,15 +26,15 @@ from never_worse import SETS, clicks_on, data_of, policy_of
 
 from countersample import metrics, train_many
 from countersample._progress import Progress
-from countersample.data.normalize import Normalizer
+from countersample.data.preprocessing import Normalizer
 from countersample.evaluation import HeldOut
 from countersample.evaluation.estimators import logged_values
-from countersample.evaluation.ranking import ranks_of
-from countersample.rankers.served import imitate
+from countersample.metrics import ranks_of
+from countersample.rankers.logging_policy import imitate
 from countersample.training import TrainingOptions
 from countersample.tuning import TEMPERS
-from countersample.tuning.paths import FIRST_DISTANCE, checkpoints_of, judged_paths
-from countersample.tuning.safety import DRAWS
+from countersample.tuning.paths import FIRST_DISTANCE, evaluate_paths, place_checkpoints
+from countersample.tuning.safety import BOOTSTRAP_DRAWS as DRAWS
 
 CLICKS = (300, 1_000, 3_000, 10_000)
 DELTAS = (0.05, 0.5, 0.9)
@@ -58,7 +58,7 @@ def one(cell):
     )
     logged = logged_values(log, data, "dcg@10")
     held_out = HeldOut(data, log, "dcg@10", logged=logged, rng=rng)
-    judged = judged_paths(
+    judged = evaluate_paths(
         data, [fold.train.weighted() for fold in held_out.folds], held_out, starts=starts,
         tempers=TEMPERS, options=options, seed=0, progress=Progress(),
     )  # fmt: skip
@@ -90,7 +90,7 @@ def one(cell):
 
 def followed(data, log, starts, options):
     """Return the weights of every candidate, learned from everything."""
-    at = checkpoints_of(STEPS)
+    at = place_checkpoints(STEPS)
     found = {}
     for temper in TEMPERS:
         runs = train_many(

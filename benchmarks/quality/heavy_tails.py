@@ -19,7 +19,7 @@ from scipy.stats import norm, rankdata
 from worlds import FOLDERS
 
 from countersample import ClickLog, PositionBias, evaluate, simulate_clicks, train
-from countersample.data.normalize import Normalizer
+from countersample.data.preprocessing import Normalizer
 
 TAILS = {
     "log-normal": lambda z: np.exp(2 * z),
@@ -50,7 +50,7 @@ def with_tails(parts, name, rng):
 
 
 def scales_of(learned):
-    """Yield, by each scale, what brings features to it, and whether codes take roots."""
+    """Yield, by each scale, the normalizer, and the range that features are cut to."""
     heavy = list(learned.compact_report(8).heavy)
     for how in ("minmax", "root-minmax"):
         yield Normalizer.fit(learned, how), None
@@ -87,7 +87,7 @@ def one(name, case, n_queries):
         cut = learned, test
         if between is not None:
             cut = [x.with_features(np.clip(x.features, *between).astype(np.float32)) for x in cut]
-        codes = normalizer(cut[0].compact(8, roots=normalizer.roots is not None))
+        codes = normalizer(cut[0]).compact(8)
         for dataset in (normalizer(cut[0]), codes):
             weights = train(dataset, log, steps=STEPS, **settings).weights
             scores = normalizer(cut[1]).features @ weights

@@ -20,11 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from output import make_parser, output, table
 
 from countersample import PositionBias
-from countersample.clicks.impressions import read_impressions
-from countersample.fitting.judgements import LEAST_EXPOSURE
+from countersample.fitting.judgements import MIN_EXPOSURE, estimate_relevance
 from countersample.fitting.propensity_source import PropensitySource
-from countersample.fitting.relevance import relevance_of_pairs
-from countersample.fitting.setting_up import propensities_of
+from countersample.fitting.weighted_log import estimate_propensities
+from countersample.logs import read_impressions
 from countersample.options import CONFIDENCE, PropensityOptions
 
 THETA = 1 / np.arange(1, 9)
@@ -51,7 +50,7 @@ def make_log(rng, sessions):
 
 def sources(log, rng):
     """Return the counts of a log, and what propensities may be taken for it, by name."""
-    check, found = propensities_of(log, None, PropensityOptions(method="all-pairs"), rng=rng)
+    check, found = estimate_propensities(log, None, PropensityOptions(method="all-pairs"), rng=rng)
     return check.counts, {
         "known": PropensitySource(PositionBias(1.0), "given"),
         "estimated": found,
@@ -61,10 +60,10 @@ def sources(log, rng):
 
 def held(counts, relevance, source):
     """Return which intervals hold the truth, and how wide they are."""
-    found, _ = relevance_of_pairs(counts, source, confidence=CONFIDENCE)
+    found, _ = estimate_relevance(counts, source, confidence=CONFIDENCE)
     first = counts.pair_starts[:-1]
     truth = relevance[counts.query[first], counts.item[first]]
-    kept = found.exposure >= LEAST_EXPOSURE
+    kept = found.exposure >= MIN_EXPOSURE
     return ((found.low <= truth) & (truth <= found.high))[kept], (found.high - found.low)[kept]
 
 

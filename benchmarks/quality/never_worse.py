@@ -42,9 +42,9 @@ from countersample import (
     train,
     train_many,
 )
-from countersample.data.normalize import Normalizer
+from countersample.data.preprocessing import Normalizer
 from countersample.evaluation import HeldOut
-from countersample.evaluation.ranking import ranks_of
+from countersample.metrics import ranks_of
 
 SETS = ("MQ2008", "OHSUMED", "yahoo-like", "istella-like", "long lists")
 CLICKS = (300, 1_000, 3_000, 10_000, 100_000)

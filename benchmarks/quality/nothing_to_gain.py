@@ -22,7 +22,7 @@ import argparse
 import numpy as np
 
 from countersample import ClickLog, CounterSampleRanker, RankingDataset
-from countersample.evaluation.ranking import ranks_of
+from countersample.metrics import ranks_of
 
 WORLDS = ("equal", "best", "inverted")
 CLICKS = (100, 300, 1_000, 10_000)

@@ -29,9 +29,9 @@ import numpy as np
 
 from countersample import CounterSampleError, PositionBias, RankingDataset
 from countersample.clicks import PositionBased, simulate_impressions
-from countersample.clicks.impressions import FeatureTable, read_impressions
 from countersample.clicks.models import Steps
 from countersample.fitting import fit_from_impressions
+from countersample.logs import FeatureTable, read_impressions
 from countersample.options import EvaluationOptions, PropensityOptions
 
 SHARES = {"old": 0.9, "new": 0.1}

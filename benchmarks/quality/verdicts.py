@@ -26,9 +26,9 @@ from top_k_log import AsLabelled
 
 from countersample import CounterSampleError, PositionBias, RankingDataset
 from countersample.clicks import Shuffled, simulate_impressions
-from countersample.clicks.impressions import FeatureTable, read_impressions
-from countersample.fitting import fit_from_impressions, setting_up
+from countersample.fitting import fit_from_impressions, weighted_log
 from countersample.fitting.propensity_source import find_propensities
+from countersample.logs import FeatureTable, read_impressions
 
 N_FEATURES, N_FRESH, CUT = 10, 3000, 10
 BIAS = {"": PositionBias(1.0), "phone": PositionBias(1.5), "desktop": PositionBias(0.7)}
@@ -161,7 +161,7 @@ def run(name, seed, index):
     )  # fmt: skip
     how = {"propensities": BIAS[""]} if condition.propensities == "known" else {}
     row = {"condition": name, "log": index, "seed": seed, **asdict(condition)}
-    setting_up.find_propensities = partial(find_propensities, is_checked=False)
+    weighted_log.find_propensities = partial(find_propensities, is_checked=False)
     begin = time.process_time()
     try:
         with read_impressions(table) as log:

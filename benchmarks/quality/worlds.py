@@ -22,7 +22,7 @@ from countersample import (
     train,
 )
 from countersample.clicks import simulate_impressions
-from countersample.clicks.impressions import PositionCounts, join_features
+from countersample.logs import PositionCounts, join_features
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 FOLDERS = {"MQ2008": DATA / "mq2008", "OHSUMED": DATA / "ohsumed"}

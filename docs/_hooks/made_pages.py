@@ -86,7 +86,7 @@ def drawn(script: Path) -> bytes:
     """Return what a script of the gallery draws, as SVG."""
     from matplotlib import pyplot as plt  # noqa: PLC0415 (heavy)
 
-    from countersample.pages.drawing import save_picture  # noqa: PLC0415
+    from countersample.pages.charts import save_picture  # noqa: PLC0415
 
     plt.switch_backend("agg")
     figure = runpy.run_path(str(script))["draw"]().figure

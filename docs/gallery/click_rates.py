@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from countersample import synthetic
 from countersample.clicks import simulate_impressions
-from countersample.clicks.impressions import read_impressions
+from countersample.logs import read_impressions
 from countersample.plotting import plot_click_rates
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from countersample import synthetic
 from countersample.clicks import simulate_impressions
-from countersample.clicks.impressions import PositionCounts
+from countersample.logs import PositionCounts
 from countersample.plotting import plot_propensities
 from countersample.propensity import cross_check
 

@@ -6,39 +6,39 @@ The names below are the public interface; each is imported when it is first used
 From a log to a ranker
 
 ======================  ======================================================================
-`read_impressions`      a raw log of what was shown where, and clicked (`read_features` beside it)
+`read_impressions`      a raw log: one row per result shown (`read_features` reads its features)
 `propensity`            examination probabilities, estimated from such a log
-`fit_from_impressions`  all the way: a ranker of any kind, and the gain to expect
-`options`               how it is done: `LogOptions`, `FeatureOptions`, `PropensityOptions`,
-                        `EvaluationOptions`, `RankerOptions`
+`fit_from_impressions`  the whole way: a ranker of any kind, and the expected gain
+`options`               `LogOptions`, `FeatureOptions`, `PropensityOptions`, `EvaluationOptions`,
+                        `RankerOptions`
 `CounterSampleRanker`   the linear ranker, a scikit-learn estimator
 `NeuralRanker`          the same with a network (`countersample.torch`)
 `GBDTRanker`            the same with boosted trees (`countersample.gbdt`)
-`load_ranker`           any of them from its file
-`export`                rankers for ONNX, Elasticsearch, OpenSearch and Solr
+`load_ranker`           read any of them from its file
+`export`                rankers for ONNX, Elasticsearch, OpenSearch, Solr and SQL
 ======================  ======================================================================
 
 How good a ranker is
 
 ======================  ======================================================================
-`estimate`              its value from clicks alone: counterfactual (off-policy) evaluation
+`estimate`              its value from clicks alone: off-policy evaluation
 `estimate_gain`         its gain over the logging policy, from the same clicks
 `evaluate`              means of metrics over labelled data (`learning_curve` for many rankers)
 `metrics`               ndcg, dcg, arp, mrr, precision, average_precision, err
 `plotting`              plots of propensities, weights, learning curves and gains
 ======================  ======================================================================
 
-The method, and what it is studied with
+The method and its study
 
 ======================  ======================================================================
 `RankingDataset`        labelled queries: features, labels, offsets, query ids
 `load_letor`            read LETOR/SVMrank text (and `save_letor` writes it)
 `synthetic`             make labelled data of the shape of Yahoo or Istella
-`ClickLog`              what was clicked, and how likely it was to be examined
+`ClickLog`              clicks and their propensities
 `PositionBias`          the position-bias curve of the paper
 `simulate_clicks`       clicks by a click model on labelled data
-`plans`                 how examples are drawn and scaled: the one formula (`AliasTable` beneath)
-`theory`                what the paper's theorems say for a log
+`plans`                 how examples are sampled and weighted: the one formula (`AliasTable`)
+`theory`                the paper's theorems for a log
 `train`                 the paper's algorithms (`train_many` for grids, `TrainingOptions`)
 `choose_path`           how far to follow which path, chosen without labels
 ======================  ======================================================================
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
     from countersample import export, gbdt, metrics, plans, plotting, propensity, theory, torch
     from countersample.clicks import ClickLog, PositionBias, simulate_clicks
-    from countersample.clicks.impressions import read_features, read_impressions
     from countersample.data import (  # type: ignore[no-redef]  # a module is called so, too
         RankingDataset,
         load_letor,
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from countersample.evaluation import estimate, estimate_gain, evaluate, learning_curve
     from countersample.fitting import fit_from_impressions
     from countersample.gbdt import GBDTRanker
+    from countersample.logs import read_features, read_impressions
     from countersample.options import (
         EvaluationOptions,
         FeatureOptions,
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 
 _NAMES = {  # by the module that has them
     "clicks": ("ClickLog", "PositionBias", "simulate_clicks"),
-    "clicks.impressions": ("read_features", "read_impressions"),
+    "logs": ("read_features", "read_impressions"),
     "data": ("RankingDataset", "load_letor", "save_letor", "synthetic"),
     "errors": ("CounterSampleError", "DataError", "ParameterError"),
     "evaluation": ("estimate", "estimate_gain", "evaluate", "learning_curve"),

@@ -1,11 +1,11 @@
-"""What people compute, as data: frames with named columns, and how a notebook shows them."""
+"""Results as data frames with named columns, and as tables in a notebook."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from countersample._extras import need
+from countersample._environment import need
 from countersample._params import choice
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 BACKENDS = ("pandas", "polars", "pyarrow")
-_SHOWN = 10  # rows in a notebook
+_MAX_ROWS = 10  # in a notebook
 
 
 def make_frame(columns: Mapping[str, ArrayLike], backend: str | None = None) -> Any:  # noqa: ANN401 (a frame)
@@ -24,7 +24,7 @@ def make_frame(columns: Mapping[str, ArrayLike], backend: str | None = None) -> 
     ----------
     columns : mapping of str to array-like (n_rows,)
     backend : {"pandas", "polars", "pyarrow"}, optional
-        Whose frame; that of pandas where it is installed, else a table of pyarrow.
+        The library of the frame; pandas if it is installed, else pyarrow.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def make_frame(columns: Mapping[str, ArrayLike], backend: str | None = None) -> 
 
 
 class Tabular:
-    """What has columns: it can be had as a frame, and a notebook shows its first rows."""
+    """A result with columns, for data frames and notebooks."""
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the columns of `to_frame`, each (n_rows,)."""
@@ -52,12 +52,12 @@ class Tabular:
         Parameters
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
-            Whose frame; that of pandas where it is installed, else a table of pyarrow.
+            The library of the frame; pandas if it is installed, else pyarrow.
         """
         return make_frame(self.columns_of_frame(), backend)
 
     def _shown(self) -> Mapping[str, ArrayLike]:
-        """Return what a notebook shows; by default the columns of the frame."""
+        """Return the columns in a notebook; by default those of the frame."""
         return self.columns_of_frame()
 
     def _repr_html_(self) -> str:
@@ -65,15 +65,15 @@ class Tabular:
 
         columns = self._shown()
         n_rows = len(next(iter(columns.values())))  # type: ignore[arg-type]
-        cells = [[_cell(value) for value in column[:_SHOWN]] for column in columns.values()]  # type: ignore[index,union-attr]
+        cells = [[_cell(value) for value in column[:_MAX_ROWS]] for column in columns.values()]  # type: ignore[index,union-attr]
         caption = type(self).__name__
-        if n_rows > _SHOWN:
-            caption += f": the first {_SHOWN} of {n_rows:,} rows"
+        if n_rows > _MAX_ROWS:
+            caption += f": the first {_MAX_ROWS} of {n_rows:,} rows"
         return notebook_table(list(columns), zip(*cells, strict=True), caption=caption)
 
 
 def statistics(values: Mapping[str, Any]) -> dict[str, ArrayLike]:
-    """Return those of the values that are single numbers as columns: ``statistic``, ``value``.
+    """Return the values that are numbers as columns: ``statistic``, ``value``.
 
     Examples
     --------
@@ -81,8 +81,8 @@ def statistics(values: Mapping[str, Any]) -> dict[str, ArrayLike]:
     >>> statistics({"n_clicks": 3.0, "verdict": "all is well"})
     {'statistic': ['n_clicks'], 'value': [3.0]}
     """
-    kept = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
-    return {"statistic": list(kept), "value": list(kept.values())}
+    numbers = {name: float(x) for name, x in values.items() if isinstance(x, int | float)}
+    return {"statistic": list(numbers), "value": list(numbers.values())}
 
 
 def _cell(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What a user may give: choices, whole numbers, numbers with bounds. Each is checked here alone.
+"""Checks of parameters: choices, whole numbers, numbers with bounds.
 
 Every error is one sentence: ``batch_size is True, expected a whole number of at least 1``.
 """
@@ -25,9 +25,9 @@ def choice(name: str, value: object, options: Iterable[str]) -> str:
     >>> choice("unit", "query", ("click", "pair", "query"))
     'query'
     """
-    known = list(options)
-    if not isinstance(value, str) or value not in known:
-        raise ParameterError(f"{name} is {value!r}, expected one of {', '.join(known)}")
+    names = list(options)
+    if not isinstance(value, str) or value not in names:
+        raise ParameterError(f"{name} is {value!r}, expected one of {', '.join(names)}")
     return value
 
 
@@ -39,12 +39,12 @@ def whole_number(
     Parameters
     ----------
     name : str
-        As the error calls it.
+        The name in the error.
     value : object
     least, most : int
         The bounds, both included.
     or_else : str
-        What the caller takes beside numbers, for the error: ``"None"``.
+        What the caller accepts beside numbers, for the error: ``"None"``.
 
     Examples
     --------
@@ -74,14 +74,14 @@ def number(
     Parameters
     ----------
     name : str
-        As the error calls it.
+        The name in the error.
     value : object
     least, most : float, optional
         Bounds that are included.
     above, below : float, optional
         Bounds that are not.
     or_else : str
-        What the caller takes beside numbers, for the error: ``"'auto'"``.
+        As for `whole_number`.
 
     Examples
     --------
@@ -103,8 +103,8 @@ def number(
     is_finite = float("-inf") < x < float("inf")
     if is_finite and all(bound is None or holds(x, bound) for _, bound, holds in bounds):
         return x
-    told = " and ".join(f"{words} {bound:g}" for words, bound, _ in bounds if bound is not None)
-    raise _expected(name, value, f"a number {told}".rstrip(), or_else)
+    text = " and ".join(f"{words} {bound:g}" for words, bound, _ in bounds if bound is not None)
+    raise _expected(name, value, f"a number {text}".rstrip(), or_else)
 
 
 def _expected(name: str, value: object, what: str, or_else: str) -> ParameterError:

@@ -1,11 +1,12 @@
-"""How far something long has come: one object that is handed down, and how it is shown.
+"""Progress of long work, the log of the package, and text that is safe to print.
 
-`Progress` cuts work into parts without knowing how it is shown. On standard error it is a bar on a
-terminal, a plain line now and then elsewhere, and one of the log where there is a log (`log_it`).
+`Progress` is passed down and divides work into parts, whatever displays it. On standard error it is
+a bar on a terminal, or a plain line from time to time; with a log (`log_it`), it is a log line.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import threading
@@ -14,28 +15,67 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 
-from countersample._logging import get_logger
-from countersample._printable import printable
-
 PATIENCE = 2.0  # seconds before anything is shown
 PAUSE = 10.0  # seconds between two plain lines
 
 Show = Callable[[str, float], None]
 
-logger = get_logger("countersample.progress")
+# Characters that steer a terminal (C0 without tab and line feed, DEL, C1) or turn the reading
+# direction, and how JSON writes them.
+_ESCAPES = {
+    code: f"\\u{code:04x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(code) not in "\t\n"
+}
 _is_logged = False
 
 
-class Progress:
-    """What is going on, and the share of all that is done; each part of it is one of these.
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of a module; it prints nothing unless the program configures logging.
 
-    Functions take ``progress=``, a function of (what is going on, share of all that is done) or one
-    of these, and begin with ``progress = Progress.of(progress)``.
+    A message has counts, seconds and settings, and the same in fields (``extra=``). It never has an
+    id of a user, a session, a query or an item.
+
+    Examples
+    --------
+    >>> from countersample._progress import get_logger
+    >>> get_logger("countersample.fitting").parent.handlers
+    [<NullHandler (NOTSET)>]
+    """
+    root = logging.getLogger("countersample")
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
+    return logging.getLogger(name)
+
+
+logger = get_logger("countersample.progress")
+
+
+def printable(text: str) -> str:
+    r"""Escape the characters that a terminal would obey instead of showing.
+
+    Names, ids and lines of a stranger's file could move the cursor, change what was printed, or set
+    the title of the window.
+
+    Examples
+    --------
+    >>> from countersample._progress import printable
+    >>> print(printable("item \x1b[2J, naïve"))
+    item \u001b[2J, naïve
+    """
+    return text.translate(_ESCAPES)
+
+
+class Progress:
+    """The task at hand, and the share of all work that is done; each part is one of these.
+
+    Functions take ``progress=``, a function of (task, share that is done) or one of these, and
+    begin with ``progress = Progress.of(progress)``.
 
     Parameters
     ----------
-    show : function of (what is going on, share of all that is done), optional
-        Without it nothing is shown.
+    show : function of (task, share that is done), optional
+        By default nothing is shown.
 
     Examples
     --------
@@ -52,24 +92,24 @@ class Progress:
         self._show = show
         self._what = ""
         self._begin, self._span = 0.0, 1.0
-        self._given_away = 0.0  # the share of this one that parts have
+        self._assigned = 0.0  # the share of this one that its parts have
 
     @classmethod
     def of(cls, progress: Progress | Show | None) -> Progress:
-        """Return the object for what a user gave."""
+        """Return the object for a user's argument."""
         return progress if isinstance(progress, Progress) else cls(progress)
 
     def part(self, share: float, what: str = "") -> Progress:
-        """Return the progress of what comes next and is this share of the whole."""
+        """Return the progress of the next task, which is this share of the whole."""
         part = Progress(self._show)
         part._what = what or self._what
-        part._begin = self._begin + self._span * self._given_away
+        part._begin = self._begin + self._span * self._assigned
         part._span = self._span * share
-        self._given_away = min(1.0, self._given_away + share)
+        self._assigned = min(1.0, self._assigned + share)
         return part
 
     def side_by_side(self, n: int) -> list[Progress]:
-        """Return the progress of n like pieces of work that go on at once, in threads."""
+        """Return the progress of n equal tasks that run at once, in threads."""
         done, lock = [0.0] * n, threading.Lock()
 
         def make(index: int) -> Progress:
@@ -83,24 +123,24 @@ class Progress:
         return [make(index) for index in range(n)]
 
     def update(self, share: float) -> None:
-        """Say which share of this part is done."""
+        """Report the share of this part that is done."""
         self(self._what, share)
 
     def __call__(self, what: str, share: float) -> None:
-        """Say what is going on, and which share of this part is done."""
+        """Report the task, and the share of this part that is done."""
         if self._show is not None:
             self._show(what or self._what, self._begin + self._span * min(1.0, share))
 
 
 def log_it(is_logged: bool) -> None:
-    """Have progress that is shown go to the log instead, or to standard error again."""
+    """Write progress to the log, or to standard error again."""
     global _is_logged  # noqa: PLW0603 (standard error is one for all, too)
     _is_logged = is_logged
 
 
 @contextmanager
 def share_progress(what: str, *, show: bool = True) -> Iterator[Show]:
-    """Give a function that is told what is going on and which share of all is done.
+    """Give a function of (task, share that is done) that displays them.
 
     A share of NaN is not known. Nothing is shown in the first two seconds.
     """
@@ -117,7 +157,7 @@ def share_progress(what: str, *, show: bool = True) -> Iterator[Show]:
 
 @contextmanager
 def byte_progress(what: str, total: int | None, *, show: bool) -> Iterator[Callable[[float], None]]:
-    """Give a function that is told how many bytes are done, of `total` where that is known."""
+    """Give a function that displays the number of bytes done, of `total` if that is known."""
     begin = time.monotonic()
     of_all = f" of {total / 1e6:,.0f}" if total else ""
     with share_progress(what, show=show) as update:
@@ -161,7 +201,7 @@ def _bar(what: str) -> Iterator[Show]:
 
 
 def _print(line: str, _share: float) -> None:
-    with suppress(OSError):  # what is shown may get lost, the work may not
+    with suppress(OSError):  # a line may get lost, the work may not
         print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
 
 
@@ -170,7 +210,7 @@ def _log(line: str, share: float) -> None:
 
 
 def _lines(what: str, say: Show) -> Show:
-    """Say now and then what is going on, the share that is done, and what is left of the time."""
+    """Report from time to time the task, the share that is done, and the time left."""
     begin = time.monotonic()
     due = begin + PATIENCE
 

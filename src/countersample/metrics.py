@@ -1,37 +1,36 @@
-"""Metrics of ranked lists: labels, scores and offsets in, one value a query out.
+"""Metrics of ranked lists: labels, scores and offsets in, one value per query out.
 
-Every metric is called alike, and by name through `get_metric` (``"ndcg@10"``)::
+A new metric is a function and a name in `METRICS`. All have the same arguments, and a name for
+`get_metric` (``"ndcg@10"``)::
 
     metric(labels, scores, offsets, k=None, **options) -> float64 array (n_queries,)
-
-What the arguments mean is said here once, for all of them.
 
 labels : array (n_items,)
     Relevance grades, finite and not negative (binary metrics take any finite number).
 scores : array (n_items,)
-    Items are ranked by score, largest first; infinities are fine, NaN is refused.
+    Items are ranked by score, largest first; infinities are fine, NaN raises an error.
 offsets : integer array (n_queries + 1,)
     The items of query q are the rows ``offsets[q]:offsets[q + 1]``, at least one.
 k : int, optional
-    Only ranks 1..k count; the whole list where it is left out.
+    Only ranks 1..k count; the whole list by default.
 
-The options, and the metrics that take them; any other is refused.
+Options, and the metrics that take them:
 
 gain : {"exponential", "linear"} — `ndcg`, `dcg`
-    What a label y is worth: 2^y − 1 (the default) or y.
+    The gain of a label y: 2^y − 1 (the default) or y.
 discount : {"log2", "letor"} — `ndcg`, `dcg`
-    What rank r is worth: 1/log2(1 + r) (the default), or 1 at ranks 1 and 2 and then 1/log2(r), as
+    The weight of rank r: 1/log2(1 + r) (the default), or 1 at ranks 1 and 2 and then 1/log2(r), as
     in the published LETOR results.
 relevant : float — `precision`, `average_precision`, `mrr`
     The smallest label that counts as relevant, by default 1. For the other metrics, an item is
     relevant if its label is above 0.
 max_label : float — `err`
-    The top of the grading scale, by default the largest of the labels given.
+    The top of the grading scale, by default the largest label.
 ties : {"file", "best", "worst", "expected"} — all
-    How items of equal score are ranked: in the order of the rows (the default), the most relevant
-    first, the least relevant first, or, as "expected", the exact mean over all their orders.
+    The order of items with equal scores: that of the rows (the default), the most relevant first,
+    the least relevant first, or, as "expected", the exact mean over all their orders.
 no_relevant : {"zero", "one", "skip"} — all
-    What a query without relevant items scores: 0 (the default), 1, or NaN, which `evaluate` leaves
+    The value of a query without relevant items: 0 (the default), 1, or NaN, which `evaluate` leaves
     out of the mean. `dcg` takes no "one", as 1 is no perfect score there, and `arp` only "skip".
 
 Examples
@@ -55,16 +54,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._ranked import RankedLists, ratio
-from countersample.errors import ParameterError
+from countersample._params import choice, number, whole_number
+from countersample.data.dataset import scores_of
+from countersample.errors import DataError, ParameterError
 from countersample.options import TIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
-    from countersample._arrays import Floats
+    from countersample._arrays import Floats, Ints
+    from countersample.data import RankingDataset
+    from countersample.data.dataset import Ranker
 
 __all__ = [
     "METRICS",
@@ -77,6 +79,31 @@ __all__ = [
     "ndcg",
     "precision",
 ]
+
+GAINS: dict[str, Callable[[Floats], Floats]] = {
+    "exponential": lambda labels: np.exp2(labels) - 1,
+    "linear": lambda labels: labels,
+}
+DISCOUNTS: dict[str, Callable[[Floats], Floats]] = {
+    "log2": lambda ranks: 1 / np.log2(1 + ranks),
+    "letor": lambda ranks: 1 / np.maximum(1, np.log2(ranks)),
+}
+TIE_RULES = {  # the arguments favour and average of _kernels.metrics
+    "file": (0, False),
+    "best": (1, False),
+    "worst": (-1, False),
+    "expected": (0, True),
+}
+NO_RELEVANT = {"zero": 0.0, "one": 1.0, "skip": np.nan}
+
+MAX_EXPONENT = 1000.0  # 2^y, and sums of it, stay finite up to here
+MAX_LABEL = float(np.finfo(np.float32).max)
+# λ(rank) of additive metrics, before the cut-off at k, which is None for the whole list
+REWARDS: dict[str, Callable[[Floats, int | None], Floats]] = {
+    "dcg": lambda ranks, _: DISCOUNTS["log2"](ranks),
+    "precision": lambda ranks, k: np.full(len(ranks), 1 / (k or 1)),
+    "arp": lambda ranks, _: ranks,
+}
 
 
 def dcg(
@@ -191,8 +218,8 @@ def precision(
 ) -> Floats:
     """P@k = (number of relevant items at ranks 1..k) / k.
 
-    It is divided by k also where a query has fewer than k items, and by the number of items where
-    k is left out. Arguments and options: see `countersample.metrics`.
+    The divisor is k even if a query has fewer than k items, and the number of items without k.
+    Arguments and options: see `countersample.metrics`.
 
     Examples
     --------
@@ -204,8 +231,8 @@ def precision(
     """
     lists = RankedLists(labels, scores, offsets, k=k, ties=ties, no_relevant=no_relevant)
     relevance = lists.relevance(relevant)
-    found = lists.measure("additive", relevance, np.ones_like(lists.ranks))
-    return lists.settle(found / (k or np.diff(lists.offsets)), relevance)
+    count = lists.measure("additive", relevance, np.ones_like(lists.ranks))
+    return lists.settle(count / (k or np.diff(lists.offsets)), relevance)
 
 
 def average_precision(
@@ -279,7 +306,7 @@ def err(
 
     Expected reciprocal rank (Chapelle et al., CIKM 2009): the mean of 1/r over the rank r at which
     a user stops who goes down the list and is satisfied by an item with probability p. Give
-    max_label where the labels at hand may lack the top grade. Arguments and options: see
+    max_label if the labels may lack the top grade. Arguments and options: see
     `countersample.metrics`.
 
     Examples
@@ -307,9 +334,9 @@ def get_metric(name: str, **options: Any) -> Callable[..., Floats]:  # noqa: ANN
     Parameters
     ----------
     name : str
-        One of `METRICS`, and a cut-off after ``@`` if wanted.
+        One of `METRICS`, and optionally a cut-off after ``@``.
     **options
-        As the metric takes them: see `countersample.metrics`.
+        Options of the metric: see `countersample.metrics`.
 
     Returns
     -------
@@ -318,7 +345,7 @@ def get_metric(name: str, **options: Any) -> Callable[..., Floats]:  # noqa: ANN
     Raises
     ------
     ParameterError
-        For a name that is not known or an option that this metric does not take.
+        For an unknown name, or an option that this metric does not take.
 
     Examples
     --------
@@ -329,12 +356,227 @@ def get_metric(name: str, **options: Any) -> Callable[..., Floats]:  # noqa: ANN
     metric, at, cut = name.partition("@")
     if metric not in METRICS or (at and not cut.isdecimal()):
         raise ParameterError(
-            f"metric {name!r} is not known, expected one of {', '.join(METRICS)}, with a cut-off "
-            "if wanted, as in 'ndcg@10'"
+            f"metric {name!r} is not known, expected one of {', '.join(METRICS)}, optionally with "
+            "a cut-off, as in 'ndcg@10'"
         )
     parameters = inspect.signature(METRICS[metric]).parameters.values()
-    taken = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     for option in options:
-        if option not in taken:
-            raise ParameterError(f"{metric} takes no {option!r}, its options: {', '.join(taken)}")
+        if option not in names:
+            raise ParameterError(f"{metric} takes no {option!r}, its options: {', '.join(names)}")
     return partial(METRICS[metric], k=int(cut) if at else None, **options)
+
+
+def ranks_of(scores: Floats, offsets: Ints) -> Ints:
+    """Return the rank of each row within its query, int64 (n_rows,), from 1; ties in row order.
+
+    This is how rankers rank: the tie rule ``"file"``.
+    """
+    from countersample._kernels.metrics import rank  # noqa: PLC0415 (imports numba)
+
+    sizes = np.diff(offsets)
+    scores = np.ascontiguousarray(scores, np.float64)  # for other types it would compile again
+    order, ranks = np.empty((2, len(scores)), np.int64)
+    rank(scores, scores, offsets, int(sizes.max(initial=1)), 0, order)
+    ranks[order] = np.arange(1, len(scores) + 1) - np.repeat(offsets[:-1], sizes)
+    return ranks
+
+
+def item_ranks(ranker_or_scores: ArrayLike | Ranker, dataset: RankingDataset) -> Ints:
+    """Return the rank of each item of a dataset by a ranker or by scores, (n_items,)."""
+    scores = scores_of(ranker_or_scores, dataset)
+    lists = RankedLists(
+        dataset.labels, scores, dataset.offsets, k=None, ties="file", no_relevant="zero"
+    )
+    return ranks_of(lists.scores, lists.offsets)
+
+
+def parse_additive(metric: str) -> tuple[str, int | None]:
+    """Return the name and the cut-off of an additive metric; others raise an error."""
+    get_metric(metric)  # rejects unknown names
+    name, at, cut = metric.partition("@")
+    takes_cut = {"arp": False, "precision": True}.get(name, bool(at))
+    if name not in REWARDS or bool(at) != takes_cut:
+        raise ParameterError(
+            f"metric {metric!r} cannot be estimated from clicks, expected 'dcg', 'dcg@k', "
+            "'precision@k' or 'arp': a sum over relevant items of rewards of their ranks"
+        )
+    return name, int(cut) if at else None
+
+
+def rank_values(metric: str, ranks: NDArray[np.integer[Any]]) -> Floats:
+    """λ(rank), the reward of an additive metric for a relevant item at each of these ranks.
+
+    =================  ===========================================================
+    ``dcg``            1/log2(1 + rank)
+    ``dcg@k``          the same up to rank k, and 0 below
+    ``precision@k``    1/k up to rank k, and 0 below
+    ``arp``            rank (smaller is better)
+    =================  ===========================================================
+
+    Parameters
+    ----------
+    metric : str
+        A metric is additive if it is a sum of λ(rank) over the relevant items. Others (ndcg, mrr,
+        err, average_precision) need all labels of a query and raise an error.
+    ranks : int array (n,)
+        From 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from countersample.metrics import rank_values
+    >>> rank_values("dcg@2", np.array([1, 2, 3])).round(3)
+    array([1.   , 0.631, 0.   ])
+    >>> rank_values("precision@2", np.array([1, 2, 3]))
+    array([0.5, 0.5, 0. ])
+    """
+    name, k = parse_additive(metric)
+    values = REWARDS[name](ranks.astype(np.float64), k)
+    return values if k is None else np.where(ranks <= k, values, 0.0)
+
+
+class RankedLists:
+    """Labels and scores of queries, checked, with a cut-off and a tie rule.
+
+    A metric turns labels into values (`gains`, `relevance`), adds these up over the ranking with a
+    weight per rank (`measure`), and replaces the values of queries without relevant items
+    (`settle`). `ranks` are 1..k, at most to the length of the longest query, (depth,).
+    """
+
+    def __init__(
+        self,
+        labels: ArrayLike,
+        scores: ArrayLike,
+        offsets: ArrayLike,
+        *,
+        k: int | None,
+        ties: str,
+        no_relevant: str,
+    ) -> None:
+        self._favour, self._average = TIE_RULES[choice("ties", ties, TIE_RULES)]
+        self._without_relevant = NO_RELEVANT[choice("no_relevant", no_relevant, NO_RELEVANT)]
+        self.labels = _vector("labels", labels)
+        self.scores = _vector("scores", scores)
+        if self.scores.shape != self.labels.shape:
+            raise DataError(
+                f"scores have shape {self.scores.shape}, expected {self.labels.shape}: one for "
+                "each label"
+            )
+        self.offsets = _checked_offsets(offsets, len(self.labels))
+        self._longest = int(np.max(np.diff(self.offsets), initial=0))
+        if np.isnan(self.scores).any():
+            row = int(np.isnan(self.scores).argmax())
+            raise DataError(
+                f"scores have NaN at {self._where(row)}, expected numbers to rank by: check their "
+                "source (missing features, or a ranker that diverged)"
+            )
+        if k is not None:
+            whole_number("k", k, least=1, or_else="None for all ranks")
+        self.ranks = np.arange(1, min(k or self._longest, self._longest) + 1.0)
+
+    def gains(self, gain: str) -> Floats:
+        """Return the gain of each label, (n_items,)."""
+        gain_of = GAINS[choice("gain", gain, GAINS)]
+        self._check_labels(0, MAX_EXPONENT if gain == "exponential" else MAX_LABEL)
+        return gain_of(self.labels)
+
+    def discounts(self, discount: str) -> Floats:
+        """Return the weight of each rank, (depth,)."""
+        return DISCOUNTS[choice("discount", discount, DISCOUNTS)](self.ranks)
+
+    def relevance(self, relevant: float) -> Floats:
+        """Return 1 for each label of at least ``relevant`` and else 0, (n_items,)."""
+        number("relevant", relevant, least=-MAX_LABEL, most=MAX_LABEL)
+        self._check_labels(-MAX_LABEL, MAX_LABEL)
+        # In float32, as in datasets: the label 0.7 is then at least 0.7.
+        return (self.labels.astype(np.float32) >= np.float32(relevant)).astype(np.float64)
+
+    def satisfaction(self, max_label: float | None) -> Floats:
+        """Return (2^label − 1) / 2^max_label, the probability to stop at an item, (n_items,)."""
+        if max_label is None:
+            max_label = float(np.max(self.labels, initial=0))
+        else:
+            number("max_label", max_label, least=0, most=MAX_EXPONENT)
+            self._check_labels(0, max_label)
+        satisfaction: Floats = self.gains("exponential") / np.exp2(max_label)
+        return satisfaction
+
+    def measure(
+        self, kernel: str, values: Floats, weights: Floats, *, ideal: bool = False
+    ) -> Floats:
+        """Rank by score (ideal: by value) and add up with this kernel, (n_queries,)."""
+        from countersample._kernels import metrics as kernels  # noqa: PLC0415 (numba takes 0.5 s)
+
+        scores = values if ideal else self.scores
+        average = self._average and not ideal
+        depth = self._longest if average else len(weights)
+        order = np.empty(len(scores), np.int64)
+        kernels.rank(values, scores, self.offsets, depth, self._favour, order)
+        result = np.empty(len(self.offsets) - 1)
+        add_up: Callable[..., None] = getattr(kernels, kernel)
+        add_up(values, scores, self.offsets, order, weights, average, result)
+        return result
+
+    def total(self, values: Floats) -> Floats:
+        """Return the sum of the values per query, (n_queries,)."""
+        return np.add.reduceat(values, self.offsets[:-1])
+
+    def settle(self, result: Floats, values: Floats) -> Floats:
+        """Return the result, with the value of ``no_relevant`` if no value is above zero."""
+        relevant = np.maximum.reduceat(values, self.offsets[:-1]) > 0
+        return np.where(relevant, result, self._without_relevant)
+
+    def _check_labels(self, lowest: float, highest: float) -> None:
+        within = (self.labels >= lowest) & (self.labels <= highest)
+        if not within.all():
+            row = int(within.argmin())
+            raise DataError(
+                f"labels have {self.labels[row]:g} at {self._where(row)}, expected grades from "
+                f"{lowest:g} to {highest:g}"
+            )
+
+    def _where(self, row: int) -> str:
+        query = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        return f"row {row} (query {query}, both counted from 0)"
+
+
+def ratio(above: Floats, below: Floats) -> Floats:
+    """Return above / below, or 0 if below is 0."""
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+
+
+def _vector(name: str, values: ArrayLike) -> Floats:
+    array = _as_array(name, values, kinds="fiub", expected="numbers")
+    if array.ndim != 1:
+        raise DataError(f"{name} have shape {array.shape}, expected a vector (n_items,)")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _checked_offsets(values: ArrayLike, n_items: int) -> Ints:
+    array = _as_array("offsets", values, kinds="iu", expected="integers")
+    if array.ndim != 1 or len(array) == 0:
+        raise DataError(f"offsets have shape {array.shape}, expected a vector (n_queries + 1,)")
+    offsets = np.ascontiguousarray(array, dtype=np.int64)
+    if offsets[0] != 0 or offsets[-1] != n_items:
+        raise DataError(
+            f"offsets run from {offsets[0]} to {offsets[-1]}, expected 0 to {n_items}, the number "
+            "of labels"
+        )
+    if np.min(np.diff(offsets), initial=1) < 1:
+        query = int(np.diff(offsets).argmin())
+        raise DataError(
+            f"offsets give query {query} the rows {offsets[query]}:{offsets[query + 1]}, expected "
+            "at least one row a query"
+        )
+    return offsets
+
+
+def _as_array(name: str, values: ArrayLike, *, kinds: str, expected: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise DataError(f"{name} must be an array of {expected} ({error})") from error
+    if array.dtype.kind not in kinds:
+        raise DataError(f"{name} are of type {array.dtype}, expected an array of {expected}")
+    return array

@@ -11,6 +11,8 @@ Training has its own class, `countersample.training.TrainingOptions`.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping  # noqa: TC003 (with the types of fields)
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from difflib import get_close_matches
@@ -22,10 +24,12 @@ from countersample.errors import ParameterError
 
 __all__ = [
     "EvaluationOptions",
+    "ExportOptions",
     "FeatureOptions",
     "LogOptions",
     "PropensityOptions",
     "RankerOptions",
+    "SimulationOptions",
 ]
 
 CONFIDENCE = 0.95  # of every interval
@@ -42,20 +46,20 @@ class Options:
         for name, hint in _hints(type(self)).items():
             value = getattr(self, name)
             if hint == tuple[str, ...]:
-                names = (value,) if isinstance(value, str) else tuple(value or ())
-                object.__setattr__(self, name, names)
-            choices = _choices(hint)
+                names = [value] if isinstance(value, str) else [] if value is None else value
+                object.__setattr__(self, name, tuple(names))
+            choices = choices_of(hint)
             if choices and not (value is None and type(None) in get_args(hint)):
                 _check_choice(name, value, choices)
 
     @classmethod
     def of(cls, options: Self | None = None, **settings: Any) -> Self:  # noqa: ANN401 (its fields)
         """Return the options, or the defaults, with these settings changed."""
-        known = [each.name for each in fields(cls)]  # type: ignore[arg-type] # a dataclass
+        names = [each.name for each in fields(cls)]  # type: ignore[arg-type] # a dataclass
         for name in settings:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f", did you mean {near[0]!r}?" if near else f": it has {', '.join(known)}"
+            if name not in names:
+                near = get_close_matches(name, names, n=1)
+                hint = f", did you mean {near[0]!r}?" if near else f": it has {', '.join(names)}"
                 raise ParameterError(f"{cls.__name__} has no option {name!r}{hint}")
         if options is not None and not isinstance(options, cls):
             raise ParameterError(f"options is {options!r}, expected {cls.__name__}")
@@ -107,6 +111,8 @@ class LogOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "columns", dict(self.columns or {}))
+        if self.values is not None:
+            object.__setattr__(self, "values", _check_values(self.values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,14 +184,14 @@ class PropensityOptions(Options):
             whole_number("depth", self.depth, least=1)
         if self.gamma is not None:
             number("gamma", self.gamma, least=0)
-        given = [name for name in ("gamma", "file", "known") if getattr(self, name) is not None]
-        if len(given) > 1:
+        sources = [name for name in ("gamma", "file", "known") if getattr(self, name) is not None]
+        if len(sources) > 1:
             raise ParameterError(
-                f"{given[0]} and {given[1]} of the propensities are both given, expected one of "
-                "them"
+                f"{sources[0]} and {sources[1]} of the propensities are both given, expected one "
+                "of them"
             )
         estimates = self.method != "auto" or self.randomized is not None or self.depth is not None
-        if given and estimates:
+        if sources and estimates:
             raise ParameterError(
                 "propensities are given, so nothing is estimated: leave out method, randomized "
                 "and depth"
@@ -312,6 +318,75 @@ class RankerOptions(Options):
         return {name: value for name, value in values.items() if value is not None}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(Options):
+    """Where a ranker is exported to, and what it is called there."""
+
+    to: Literal["onnx", "elasticsearch", "opensearch", "solr", "sql"]
+    """The system."""
+    name: str | None = None
+    """The name of the model there; the one of the file by default."""
+    feature_names: tuple[str, ...] = ()
+    """The names of the features there, in the order of training: with commas, or @FILE."""
+    model_type: Literal["linear", "xgboost+json", "ranklib"] | None = None
+    """For Elasticsearch and OpenSearch; what fits the ranker by default."""
+    feature_store: str | None = None
+    """The place that defines features: Solr's store, Elasticsearch's feature set."""
+    one_query: bool = False
+    """For ONNX and query-minmax: the graph is called with the items of one query."""
+    dialect: Literal["duckdb", "postgres", "spark", "bigquery", "snowflake"] | None = None
+    """For SQL: the database that reads the view; duckdb by default."""
+    table: str | None = None
+    """For SQL: the table of the features, as schema.table or table; features by default."""
+    query: str | None = None
+    """For SQL: the column of the query, which adds the rank to the view."""
+    card: Literal["markdown", "html"] = "markdown"
+    """The format of the model card."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions(Options):
+    """Which rankings simulated users see, and how they click."""
+
+    clicks: int = 1_000_000
+    """The number of clicks."""
+    sessions: int = 0
+    """Write the impressions of this many sessions instead of a click log."""
+    gamma: float = 1.0
+    """The position bias: rank k is examined with probability (1/k)^gamma."""
+    offset: Literal[0, 1] = 0
+    """0: (1/rank)^gamma, the paper's equation; 1: its authors' code."""
+    click_model: str = "position-based"
+    """The click model."""
+    relevant: float | None = None
+    """The lowest relevant grade; 3 by default, or 1 if no grade reaches 3."""
+    noise: float = 0.1
+    """The probability of a click on an examined item that is not relevant."""
+    policy: tuple[Path, ...] = ()
+    """A saved ranker that shows the items; may be repeated."""
+    policy_fraction: tuple[float, ...] = ()
+    """A ranker trained on this share of the queries; may be repeated. 0.001 without any policy."""
+    shares: tuple[float, ...] = ()
+    """The shares of the policies in the sessions: 0.9,0.1."""
+    top: int | None = None
+    """The number of items shown, 0 for all. 10 with --sessions, else all."""
+    shuffle: int | None = None
+    """Show this many first items in random order; 0 for all that are shown."""
+    swap: str | None = None
+    """Swap two items: adjacent, or first with another."""
+    swap_rate: float = 0.5
+    """The share of the sessions with such a swap."""
+    interleave: bool = False
+    """Team-draft interleaving of two policies."""
+    contexts: dict[str, str] = field(default_factory=dict)
+    """Contexts with share and gamma: phone=0.6:1.5,desktop=0.4:0.5."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if sum([self.shuffle is not None, self.swap is not None, self.interleave]) > 1:
+            raise ParameterError("expected one of shuffle, swap and interleave, not several")
+
+
 _HINTS: dict[type, dict[str, Any]] = {}  # the types of the fields of each class
 
 
@@ -322,7 +397,7 @@ def _hints(cls: Any) -> dict[str, Any]:  # noqa: ANN401 (an option class)
     return _HINTS[cls]
 
 
-def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 (a type)
+def choices_of(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 (a type)
     """Return the values of a Literal, or of one that may be None."""
     for part in (hint, *get_args(hint)):
         if get_origin(part) is Literal:
@@ -334,8 +409,20 @@ def _check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
     if all(isinstance(each, str) for each in choices):
         choice(name, value, choices)
     elif isinstance(value, bool) or value not in choices:
-        known = " or ".join(map(str, choices))
-        raise ParameterError(f"{name} is {value!r}, expected {known}")
+        expectation = " or ".join(map(str, choices))
+        raise ParameterError(f"{name} is {value!r}, expected {expectation}")
+
+
+def _check_values(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the values of events; reject what is no number of at least 0."""
+    if not values:
+        raise ParameterError("values is empty, expected the values of events, such as click=1")
+    for event, value in values.items():
+        if not (isinstance(value, int | float) and 0 <= value < math.inf):
+            raise ParameterError(
+                f"the value of {event!r} is {value!r}, expected a number of at least 0"
+            )
+    return {str(event): float(value) for event, value in values.items()}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (of any option)

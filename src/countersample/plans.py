@@ -1,6 +1,6 @@
-"""Plans: how examples are drawn and multiplied. All training goes through this one formula.
+"""Plans: how examples are sampled and weighted. All training goes through this one formula.
 
-A plan is an importance-sampling scheme, in the words of the field.
+A plan is an importance-sampling scheme.
 
 A log of N clicks gives *examples* i = 1..n, each with a weight v_i (a sum of 1/propensity) and a
 number of clicks c_i. The objective is R(w) = (1/N) Σ v_i f_i(w). A plan draws example i with
@@ -57,7 +57,7 @@ __all__ = [
 
 
 class AliasTable:
-    """Draws i with probability weights[i] / Σ weights: O(n) to build, O(1) a draw.
+    """Draws i with probability weights[i] / Σ weights: O(n) to build, O(1) per draw.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class AliasTable:
     Raises
     ------
     DataError
-        For any other weights, with the index of the first that is wrong.
+        For any other weights; the message has the index of the first wrong one.
 
     Examples
     --------
@@ -81,13 +81,14 @@ class AliasTable:
     """
 
     def __init__(self, weights: ArrayLike) -> None:
-        from countersample._kernels.alias import build  # noqa: PLC0415 (imports numba)
+        from countersample._kernels.sampling import build  # noqa: PLC0415 (imports numba)
 
-        given = as_weights(weights, "weights")
-        # By the largest first: neither a sum of huge weights nor n / (a tiny sum) overflows then.
-        self._threshold: Floats = given / given.max()
-        self._threshold *= len(given) / self._threshold.sum()
-        self._alias = np.empty(len(given), np.int64)
+        array = as_weights(weights, "weights")
+        # Divide by the largest first: then neither a sum of huge weights nor n / (a tiny sum)
+        # overflows.
+        self._threshold: Floats = array / array.max()
+        self._threshold *= len(array) / self._threshold.sum()
+        self._alias = np.empty(len(array), np.int64)
         build(self._threshold, self._alias)
 
     def __len__(self) -> int:
@@ -95,59 +96,59 @@ class AliasTable:
 
     @property
     def probabilities(self) -> Floats:
-        """The probability of each i as the table has it, float64 (n,)."""
-        from countersample._kernels.alias import probabilities  # noqa: PLC0415 (imports numba)
+        """The probability of each i in the table, float64 (n,)."""
+        from countersample._kernels.sampling import probabilities  # noqa: PLC0415 (imports numba)
 
-        found = np.empty(len(self))
-        probabilities(self._threshold, self._alias, found)
-        return found
+        result = np.empty(len(self))
+        probabilities(self._threshold, self._alias, result)
+        return result
 
     def sample(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw `size` independent values, int64 (size,)."""
-        from countersample._kernels.alias import draw  # noqa: PLC0415 (imports numba)
+        from countersample._kernels.sampling import draw  # noqa: PLC0415 (imports numba)
 
-        drawn = _uniform(len(self), size, rng)
-        draw(self._threshold, self._alias, drawn, rng.random(size))
-        return drawn
+        draws = _draw_uniformly(len(self), size, rng)
+        draw(self._threshold, self._alias, draws, rng.random(size))
+        return draws
 
 
-def _uniform(n: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw_uniformly(n: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     return rng.integers(0, n, whole_number("size", size, least=0))
 
 
 def as_weights(values: ArrayLike, name: str, n: int | None = None) -> Floats:
-    """Return weights to draw by as float64, checked: `name` is what an error calls them."""
+    """Return sampling weights as float64, checked; `name` is their name in an error."""
     try:
-        given = np.asarray(values, np.float64)
+        array = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} must be a vector of numbers ({error})") from error
-    if given.ndim != 1 or not given.size:
-        raise DataError(f"{name} have shape {given.shape}, expected a vector that is not empty")
-    if n is not None and len(given) != n:
-        raise DataError(f"{name} have length {len(given)}, expected {n}: one for each example")
-    if not (given.min() >= 0 and given.max() < np.inf):  # neither holds if one is NaN
-        bad = int(np.argmin((given >= 0) & (given < np.inf)))
-        raise DataError(f"{name}[{bad}] is {given[bad]}, expected a finite number of at least 0")
-    if not given.any():
-        raise DataError(f"{name} are all 0 (0 to {len(given) - 1}), expected at least one above 0")
-    return given
+    if array.ndim != 1 or not array.size:
+        raise DataError(f"{name} have shape {array.shape}, expected a vector that is not empty")
+    if n is not None and len(array) != n:
+        raise DataError(f"{name} have length {len(array)}, expected {n}: one for each example")
+    if not (array.min() >= 0 and array.max() < np.inf):  # neither holds if one is NaN
+        bad = int(np.argmin((array >= 0) & (array < np.inf)))
+        raise DataError(f"{name}[{bad}] is {array[bad]}, expected a finite number of at least 0")
+    if not array.any():
+        raise DataError(f"{name} are all 0 (0 to {len(array) - 1}), expected at least one above 0")
+    return array
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """What is drawn: each example is a query and the clicks on its items that go together.
+    """The units of sampling: each example is a query and clicks on its items.
 
     Attributes
     ----------
     query : int32 (n,)
     item : int32 (n_clicked,)
     weight : float64 (n_clicked,)
-        The importance weight v of each clicked item: above 0, or below it where its clicks are
-        fewer than are expected by chance.
+        The importance weight v of each clicked item: above 0, or below it if it has fewer clicks
+        than are expected by chance.
     clicks : float64 (n_clicked,)
         The clicks c on it.
     first : int64 (n,), optional
-        The first clicked item of each example; without it each has one.
+        The first clicked item of each example; by default each has one.
     """
 
     query: NDArray[np.int32]
@@ -166,34 +167,34 @@ class Examples:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where clicked items begin, (n + 1,): ``starts[i]:starts[i + 1]`` are of example i."""
+        """Offsets of clicked items, (n + 1,): ``starts[i]:starts[i + 1]`` are of example i."""
         if self.first is None:
             return np.arange(len(self) + 1, dtype=np.int64)
         return np.append(self.first, len(self.item))
 
     @cached_property
     def weights(self) -> Floats:
-        """v_i, the weight of each example, (n,): the sum of those of its items, without sign."""
+        """v_i, the weight of each example, (n,): the sum over its items, without sign."""
         has_signs = self.weight.min() < 0
-        return self._added_up(np.abs(self.weight) if has_signs else self.weight)
+        return self._add_up(np.abs(self.weight) if has_signs else self.weight)
 
     @cached_property
     def counts(self) -> Floats:
         """c_i, the clicks of each example, (n,)."""
-        return self._added_up(self.clicks)
+        return self._add_up(self.clicks)
 
     @property
     def weight_shares(self) -> Floats:
         """The share of each clicked item in the weight of its example, signed, (n_clicked,)."""
         if self.weights is self.weight:  # one item each, none of them below 0
-            return _all(1.0, len(self))
+            return _repeat(1.0, len(self))
         return self.weight / self.spread(self.weights)
 
     def spread(self, values: Floats) -> Floats:
-        """Return for each clicked item the value of its example, (n,) → (n_clicked,)."""
+        """Return the value of each clicked item's example, (n,) → (n_clicked,)."""
         return values if self.first is None else np.repeat(values, np.diff(self.starts))
 
-    def _added_up(self, values: Floats) -> Floats:
+    def _add_up(self, values: Floats) -> Floats:
         return values if self.first is None else np.add.reduceat(values, self.first)
 
     @classmethod
@@ -204,9 +205,9 @@ class Examples:
         ----------
         log : ClickLog
         unit : {"click", "pair", "query"}
-            Each row of the log, which is a click as in the paper unless the log has counts; clicks
-            on the same item of a query merged; all clicks of a query merged. The objective is the
-            same.
+            One example per row of the log (a click, as in the paper, unless the log has counts);
+            per item of a query, with its clicks merged; or per query, with all its clicks merged.
+            The objective is the same.
 
         Examples
         --------
@@ -224,21 +225,20 @@ class Examples:
 
 def _by_click(log: ClickLog) -> Examples:
     weights, n = log.weights, log.n_rows
-    if log.count is None:  # the rows of the log as they are: nothing is copied
-        return Examples(log.query, log.item, weights, _all(1.0, n))
+    if log.count is None:  # the rows of the log, without a copy
+        return Examples(log.query, log.item, weights, _repeat(1.0, n))
     rows = np.flatnonzero(weights)
     return Examples(log.query[rows], log.item[rows], weights[rows], log.count[rows])
 
 
 def _by_query(log: ClickLog) -> Examples:
-    pairs = log.merge("pair")  # sorted by query
-    pairs = pairs.weighted()
+    pairs = log.merge("pair").weighted()  # sorted by query
     query, first = np.unique(pairs.query, return_index=True)
     return Examples(query, pairs.item, pairs.weights, pairs.clicks, first.astype(np.int64))
 
 
-def _all(value: float, n: int) -> Floats:
-    """Return n times the same value, to be read only: it is in memory once."""
+def _repeat(value: float, n: int) -> Floats:
+    """Return n times the same value as a read-only array that is in memory once."""
     return np.broadcast_to(np.float64(value), n)
 
 
@@ -251,11 +251,10 @@ UNITS: dict[str, Callable[[ClickLog], Examples]] = {
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Draw example i with probability π_i, multiply its gradient by m_i.
+    """Sampling probabilities π and gradient multipliers m of examples.
 
-    The gradient of an example with several clicked items j is Σ_j share_j ∇f_j; the shares of an
-    example sum to 1, without their signs. Arrays are to be read only: one that has a single value
-    has it in memory once.
+    The gradient of an example with several clicked items j is Σ_j share_j ∇f_j; the absolute shares
+    of an example sum to 1. Arrays are read-only.
 
     Attributes
     ----------
@@ -280,18 +279,18 @@ class Plan:
 
     @property
     def max_multiplier(self) -> float:
-        """The largest m_i of an example that can be drawn: what slows convergence."""
+        """The largest m_i of an example that can be drawn, which slows convergence."""
         return float(self.multipliers[self.probabilities > 0].max())
 
     def is_unbiased(self, examples: Examples) -> bool:
-        """Tell whether π_i·m_i = v_i/N for every example, also one whose gradient is always 0."""
+        """Whether π_i·m_i = v_i/N for every example, also one whose gradient is always 0."""
         target = examples.weights / examples.n_clicks
         return bool(np.allclose(self.probabilities * self.multipliers, target, rtol=1e-9, atol=0))
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw `size` examples, int64 (size,)."""
         if self._table is None:
-            return _uniform(len(self.probabilities), size, rng)
+            return _draw_uniformly(len(self.probabilities), size, rng)
         return self._table.sample(size, rng)
 
     @cached_property
@@ -301,7 +300,7 @@ class Plan:
 
 
 def naive(examples: Examples) -> Plan:
-    """π = c/N, m = 1: every click counts the same. Biased wherever propensities differ.
+    """π = c/N, m = 1: every click counts the same. Biased if propensities differ.
 
     Examples
     --------
@@ -314,7 +313,7 @@ def naive(examples: Examples) -> Plan:
     """
     counts = examples.spread(examples.counts)
     shares = np.divide(examples.clicks, counts, out=np.zeros(len(counts)), where=counts > 0)
-    return Plan("naive", examples.counts, _all(1.0, len(examples)), shares)
+    return Plan("naive", examples.counts, _repeat(1.0, len(examples)), shares)
 
 
 def ips(examples: Examples) -> Plan:
@@ -331,7 +330,7 @@ def ips(examples: Examples) -> Plan:
     """
     n = len(examples)
     multipliers = examples.weights * (n / examples.n_clicks)
-    return Plan("ips", _all(1.0, n), multipliers, examples.weight_shares)
+    return Plan("ips", _repeat(1.0, n), multipliers, examples.weight_shares)
 
 
 def countersample(examples: Examples) -> Plan:
@@ -347,17 +346,17 @@ def countersample(examples: Examples) -> Plan:
     (array([0.2, 0.8]), array([2.5, 2.5]))
     """
     weights = examples.weights
-    multipliers = _all(weights.sum() / examples.n_clicks, len(examples))
+    multipliers = _repeat(weights.sum() / examples.n_clicks, len(examples))
     return Plan("countersample", weights, multipliers, examples.weight_shares)
 
 
 def snips(examples: Examples) -> Plan:
     """π = 1/n, m = v·n/Σv: as `ips`, of the self-normalised risk Σ v f / Σ v.
 
-    That is R/M̄, and the weights do not depend on what is learned: M̄ is a constant. So it has the
-    same minimiser, and its steps with a learning rate η are those of `ips` with η/M̄. What it is
-    good for: a learning rate does not depend on how large the weights are. `countersample` on the
-    same risk would multiply by 1.
+    That is R/M̄, and M̄ is a constant: the weights do not depend on the ranker. So it has the same
+    minimiser, and its steps with a learning rate η are those of `ips` with η/M̄. Its advantage: a
+    good learning rate does not depend on the size of the weights. `countersample` on the same risk
+    would multiply by 1.
 
     Examples
     --------
@@ -370,13 +369,13 @@ def snips(examples: Examples) -> Plan:
     """
     n = len(examples)
     multipliers = examples.weights * (n / examples.weights.sum())
-    return Plan("snips", _all(1.0, n), multipliers, examples.weight_shares)
+    return Plan("snips", _repeat(1.0, n), multipliers, examples.weight_shares)
 
 
 def bounded(examples: Examples, *, bounds: ArrayLike) -> Plan:
-    """π ∝ v·L, m = v/(N·π): drawn by weight times a bound L on the norm of the gradient.
+    """π ∝ v·L, m = v/(N·π): sampled by weight times a bound L on the norm of the gradient.
 
-    No proposal has a smaller max m·L. An example whose L is 0, as is its gradient, is never drawn.
+    No proposal has a smaller max m·L. An example with L = 0, whose gradient is 0, is never drawn.
     For the bounds, (n,) and not negative, see `countersample.theory.gradient_bounds`.
 
     Examples
@@ -388,14 +387,14 @@ def bounded(examples: Examples, *, bounds: ArrayLike) -> Plan:
     >>> plan.probabilities, plan.multipliers
     (array([0.5, 0.5]), array([1., 4.]))
     """
-    given = as_weights(bounds, "bounds", len(examples))
-    return proposal(examples, probabilities=examples.weights * given, name="bounded")
+    array = as_weights(bounds, "bounds", len(examples))
+    return proposal(examples, probabilities=examples.weights * array, name="bounded")
 
 
 def proposal(examples: Examples, *, probabilities: ArrayLike, name: str = "proposal") -> Plan:
-    """π as given (up to a factor), m = v/(N·π).
+    """π given by the caller (up to a factor), m = v/(N·π).
 
-    Where π is 0 so is m: leave out only examples whose gradient is always 0.
+    If π is 0 so is m: leave out only examples whose gradient is always 0.
 
     Examples
     --------
@@ -406,11 +405,11 @@ def proposal(examples: Examples, *, probabilities: ArrayLike, name: str = "propo
     >>> plan.probabilities, plan.multipliers.round(3)
     (array([0.25, 0.75]), array([2.   , 2.667]))
     """
-    given = as_weights(probabilities, "probabilities", len(examples)).copy()  # may be the caller's
-    pi = given / given.sum()
+    unnormalized = as_weights(probabilities, "probabilities", len(examples)).copy()
+    pi = unnormalized / unnormalized.sum()
     weights = examples.weights / examples.n_clicks
     multipliers = np.divide(weights, pi, out=np.zeros_like(pi), where=pi > 0)
-    return Plan(name, given, multipliers, examples.weight_shares)
+    return Plan(name, unnormalized, multipliers, examples.weight_shares)
 
 
 PLANS: dict[str, Callable[..., Plan]] = {

@@ -1,7 +1,7 @@
-"""Functions that draw what others have computed, and return the Axes: the index of plots.
+"""Plots of propensities, click rates, weights, learning curves and gains.
 
-Each takes ``ax``, the Axes to draw on, or makes new ones with pyplot. Matplotlib is imported when
-something is drawn.
+Each function takes ``ax``, the Axes to draw on, or makes new ones with pyplot, and returns them.
+Matplotlib is imported when something is drawn.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample.pages.drawing import (
+from countersample.pages.charts import (
     MAIN,
     MARKED,
     draw_band,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats
     from countersample.clicks import Diagnosis
-    from countersample.clicks.impressions import PositionCounts
     from countersample.evaluation import Gain
+    from countersample.logs import PositionCounts
     from countersample.propensity import Propensities
 
 __all__ = [
@@ -39,9 +39,9 @@ __all__ = [
     "plot_weights",
     "wilson_interval",
 ]
-_Z = 1.959963984540054  # of a 95 % interval
-_LEVELS = ("-", (0, (4, 3)), (0, (1, 2)))  # dashes of lines to compare with
-_SIGNS = {True: "#009E73", False: "#D55E00", None: "#6E6E6E"}  # above 0, below, neither
+_Z95 = 1.959963984540054  # the normal quantile of a 95 % interval
+_LEVEL_DASHES = ("-", (0, (4, 3)), (0, (1, 2)))
+_OUTCOME_COLOURS = {"better": "#009E73", "worse": "#D55E00", "not shown": "#6E6E6E"}
 
 
 @figure_style()
@@ -56,7 +56,7 @@ def plot_propensities(
     Parameters
     ----------
     curves : Propensities, or a mapping of names to them
-        Such as `CrossCheck.estimates`; several stand beside each other.
+        Such as `CrossCheck.estimates`; several are drawn beside each other.
     log : bool
         Whether the axis of propensities is logarithmic.
     ax : matplotlib Axes, optional
@@ -71,11 +71,11 @@ def plot_propensities(
     'propensity, position 1 = 1'
     """
     ax = _new_axes() if ax is None else ax
-    several = curves if isinstance(curves, Mapping) else {curves.method: curves}
-    first = next(iter(several.values()))
-    for at, (name, curve) in enumerate(several.items()):
-        colour, marker = MARKED[at % len(MARKED)] if len(several) > 1 else (MAIN, "o")
-        shift = 0.08 * (at - (len(several) - 1) / 2)  # beside each other
+    by_name = curves if isinstance(curves, Mapping) else {curves.method: curves}
+    first = next(iter(by_name.values()))
+    for at, (name, curve) in enumerate(by_name.items()):
+        colour, marker = MARKED[at % len(MARKED)] if len(by_name) > 1 else (MAIN, "o")
+        shift = 0.08 * (at - (len(by_name) - 1) / 2)
         low = np.maximum(curve.low, curve.value / 1000 if log else 0)  # a log axis has no 0
         error = np.abs(np.stack([low, curve.high]) - curve.value)
         ax.errorbar(curve.position + shift, curve.value, error, label=name, color=colour,
@@ -84,7 +84,7 @@ def plot_propensities(
         set_log(ax, "y")
     else:
         ax.set_ylim(bottom=0)
-    if len(several) > 1:
+    if len(by_name) > 1:
         ax.legend()
     _position_axis(ax)
     ax.set_ylabel(f"propensity, position {first.reference} = 1")
@@ -102,7 +102,7 @@ def plot_click_rates(counts: PositionCounts, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> from countersample.clicks.impressions import PositionCounts
+    >>> from countersample.logs import PositionCounts
     >>> from countersample.plotting import plot_click_rates
     >>> counts = PositionCounts.from_columns(
     ...     query_id=["a", "a"], item_id=[7, 8], position=[1, 2], click=[6, 3],
@@ -126,12 +126,12 @@ def plot_click_rates(counts: PositionCounts, *, ax: Axes | None = None) -> Axes:
 
 @figure_style()
 def plot_weights(diagnosis: Diagnosis, *, ax: Axes | None = None) -> Axes:
-    """Draw how many clicks have which weight, 1/propensity: a bar for each doubling.
+    """Draw the number of clicks by weight, 1/propensity, with one bar per doubling.
 
     Parameters
     ----------
     diagnosis : Diagnosis
-        What `countersample.clicks.diagnose` says of a log.
+        The result of `countersample.clicks.diagnose`.
     ax : matplotlib Axes, optional
 
     Examples
@@ -169,23 +169,23 @@ def plot_learning_curve(
     levels: Mapping[str, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a metric in the course of training; once for each method, on the same Axes.
+    """Draw a metric during training; call it once per method, on the same Axes.
 
     Parameters
     ----------
     steps : array (n_points,)
     values : array (n_points,) or (n_runs, n_points)
-        Of several runs the mean is drawn, within the range of all.
+        The mean of several runs is drawn, within their range.
     low, high : arrays (n_points,), optional
         The ends of an interval, drawn as a band.
     label : str
-        What the legend calls it.
+        The name in the legend.
     method : pair of str
-        Plan and unit, which have a colour and dashes of their own.
+        Plan and unit, which determine colour and dashes.
     metric : str
-        Beside the axis.
+        The label of the axis.
     levels : mapping of str to float, optional
-        What to compare with, by name: a line across each.
+        Horizontal lines to compare with, by name.
     ax : matplotlib Axes, optional
 
     Examples
@@ -200,7 +200,7 @@ def plot_learning_curve(
     if low is None and len(runs) > 1:
         low, high = runs.min(axis=0), runs.max(axis=0)
     draw_band(ax, steps, runs.mean(axis=0), low, high, style=style_of(*method), label=label)
-    for (name, level), dash in zip((levels or {}).items(), _LEVELS, strict=False):
+    for (name, level), dash in zip((levels or {}).items(), _LEVEL_DASHES, strict=False):
         ax.axhline(level, color="black", lw=0.9, ls=dash, label=name)
     ax.xaxis.set_major_formatter(short_number)
     if ax.get_legend_handles_labels()[1]:
@@ -211,12 +211,12 @@ def plot_learning_curve(
 
 @figure_style()
 def plot_gain(gain: Gain, *, ax: Axes | None = None) -> Axes:
-    """Draw the relative gain of a ranker over what was logged, with its interval, beside 0.
+    """Draw the relative gain of a ranker over the current one, with its interval, beside 0.
 
     Parameters
     ----------
     gain : Gain
-        What `countersample.estimate_gain` says.
+        The result of `countersample.estimate_gain`.
     ax : matplotlib Axes, optional
 
     Examples
@@ -225,16 +225,17 @@ def plot_gain(gain: Gain, *, ax: Axes | None = None) -> Axes:
     >>> from countersample.plotting import plot_gain
     >>> gain = SimpleNamespace(relative=0.16, relative_low=0.14, relative_high=0.18)
     >>> plot_gain(gain).get_xlabel()
-    'gain over what was logged'
+    'gain over your current ranker'
     """
     ax = _new_axes(height=1.2) if ax is None else ax
     low, high = gain.relative_low, gain.relative_high
-    colour = _SIGNS[True if low > 0 else False if high < 0 else None]
+    outcome = "better" if low > 0 else "worse" if high < 0 else "not shown"
+    colour = _OUTCOME_COLOURS[outcome]
     ax.axvline(0, color="black", lw=0.9, ls=(0, (4, 3)))
     ax.plot([low, high], [0, 0], color=colour, lw=5, alpha=0.5, solid_capstyle="round")
     ax.plot(gain.relative, 0, "o", color=colour, ms=7)
     ax.margins(x=0.12)
-    ax.set(yticks=[], xlabel="gain over what was logged")
+    ax.set(yticks=[], xlabel="gain over your current ranker")
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_formatter(lambda x, _: f"{100 * x:+g} %" if x else "0")
     ax.locator_params(axis="x", nbins=5)
@@ -252,9 +253,9 @@ def wilson_interval(
     """
     n = impressions.astype(np.float64)
     rate = clicks / n
-    middle = rate + _Z**2 / (2 * n)
-    half = _Z * np.sqrt(rate * (1 - rate) / n + _Z**2 / (4 * n**2))
-    whole = 1 + _Z**2 / n
+    middle = rate + _Z95**2 / (2 * n)
+    half = _Z95 * np.sqrt(rate * (1 - rate) / n + _Z95**2 / (4 * n**2))
+    whole = 1 + _Z95**2 / n
     return np.maximum((middle - half) / whole, 0), np.minimum((middle + half) / whole, 1)
 
 

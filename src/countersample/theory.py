@@ -1,4 +1,4 @@
-"""What the paper's theorems say of a log: how far off after T steps, and how many steps it takes.
+"""The paper's theorems for a log: the error after T steps, and the steps to reach an error.
 
 Theorems 1 and 3 are one statement. Stochastic gradient descent from w_1 = 0 with an unbiased plan,
 a convex objective and the step size η gives an averaged iterate w̄ with
@@ -10,8 +10,8 @@ G bounds the norm of every example's gradient, B bounds ‖w*‖ and T is the nu
 theorems bound the worst case: they order the plans by it, and promise nothing about a particular
 log.
 
-Convex are the objectives with a λ that is straight or bends up: rank, squared-rank, precision@k.
-The bounds on gradients hold for all but those whose slope grows without end, as squared-rank's.
+Objectives with a convex λ are convex: rank, squared-rank, precision@k. The bounds on gradients hold
+for all objectives with a bounded slope, so not for squared-rank.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from countersample._params import number
-from countersample.data._arrays import refuse_missing
+from countersample.data.matrices import check_no_missing
 from countersample.errors import DataError, ParameterError
 from countersample.objectives import get_objective
 
@@ -50,8 +50,8 @@ def gradient_bounds(
 ) -> Floats:
     """L_i = Σ_j share_j · λ'max · Σ_{d'≠d_j} ‖x_d' − x_d_j‖ ≥ ‖∇f_i(w)‖, whatever w.
 
-    This is for a linear ranker, s = Xw. The sum over j is over the clicked items d_j of example i,
-    with their shares in its weight. G = max L_i.
+    For a linear ranker, s = Xw. The sum over j is over the clicked items d_j of example i, with
+    their shares in its weight. G = max L_i.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def gradient_bounds(
     examples : Examples
         Of a log of that dataset.
     objective : str or Objective
-        As `countersample.train` takes it; λ'max is the largest slope of its λ. One whose slope
-        grows without end, such as squared-rank, is refused: there is no such bound.
+        As for `countersample.train`; λ'max is the largest slope of its λ. An unbounded slope, such
+        as that of squared-rank, raises an error.
 
     Examples
     --------
@@ -74,31 +74,30 @@ def gradient_bounds(
     >>> gradient_bounds(data, Examples.of(log, "click"))
     array([6.])
     """
-    chosen = get_objective(objective)
-    steepest = chosen.steepest
-    if not isfinite(steepest):
+    loss = get_objective(objective)
+    if not isfinite(loss.steepest):
         raise ParameterError(
-            f"objective is {chosen.name}, whose slope grows without end, expected one of which it "
-            "is bounded, such as rank"
+            f"objective is {loss.name}, whose slope grows without end, expected one with a bounded "
+            "slope, such as rank"
         )
     query = np.repeat(examples.query, np.diff(examples.starts))
     if query.max() >= dataset.n_queries or (examples.item >= dataset.query_sizes[query]).any():
-        raise DataError("the examples have queries or items that the dataset has not")
-    refuse_missing(dataset)
+        raise DataError("the examples have queries or items that are not in the dataset")
+    check_no_missing(dataset)
     distances = np.zeros(dataset.n_items)
     for q in np.unique(examples.query):
         rows = slice(dataset.offsets[q], dataset.offsets[q + 1])
         distances[rows] = _summed_distances(dataset.features[rows])
-    bounds = steepest * distances[dataset.offsets[query] + examples.item]
-    added: Floats = np.add.reduceat(examples.weight_shares * bounds, examples.starts[:-1])
-    return added
+    bounds = loss.steepest * distances[dataset.offsets[query] + examples.item]
+    sums: Floats = np.add.reduceat(examples.weight_shares * bounds, examples.starts[:-1])
+    return sums
 
 
 def _summed_distances(features: NDArray[np.float32]) -> Floats:
     """Σ_d' ‖x_d' − x_d‖ for each item d of a query, by ‖a − b‖² = ‖a‖² + ‖b‖² − 2a·b."""
-    # Seen from the first item, in float64: what the items have in common would cost digits.
-    moved = features.astype(np.float64) - features[0]
-    products = moved @ moved.T
+    # Relative to the first item, in float64: a common offset would cost digits.
+    relative = features.astype(np.float64) - features[0]
+    products = relative @ relative.T
     norms = np.diagonal(products)
     squares = norms[:, None] + norms - 2 * products
     summed: Floats = np.sqrt(np.maximum(squares, 0)).sum(axis=1)
@@ -106,10 +105,10 @@ def _summed_distances(features: NDArray[np.float32]) -> Floats:
 
 
 def worst_case(plan: Plan, bounds: ArrayLike) -> float:
-    """Return max_i m_i·L_i over the examples that can be drawn: no drawn gradient is longer.
+    """Return max_i m_i·L_i over the examples that can be drawn: no sampled gradient is longer.
 
     At most m·G, with m = max m_i, and smallest for `bounded`, which makes m_i·L_i the same for all
-    i. The theorems hold with it in the place of m·G: give it as the gradient bound, with an m of 1.
+    i. The theorems hold with it instead of m·G: give it as the gradient bound, with an m of 1.
     For the bounds L, (n,), see `gradient_bounds`.
 
     Examples
@@ -180,9 +179,9 @@ def step_size(*, max_multiplier: float, gradient_bound: float, radius: float, st
 def steps_needed(
     *, max_multiplier: float, gradient_bound: float, radius: float, epsilon: float
 ) -> int:
-    """Return the smallest T with T ≥ (B·m·G / ε)²: so many steps bring the bound down to ε.
+    """Return the smallest T with T ≥ (B·m·G / ε)², after which the bound is at most ε.
 
-    m, G and B are as in `suboptimality_bound`, and ε is the suboptimality that is good enough.
+    m, G and B are as in `suboptimality_bound`.
 
     Examples
     --------
@@ -199,7 +198,7 @@ def steps_needed(
 
 
 def predicted_gain(log: ClickLog) -> float:
-    """Return (M / M̄)²: how many times fewer steps the theorems ask of CounterSample than of IPS.
+    """Return (M / M̄)²: the steps of IPS divided by those of CounterSample, by the theorems.
 
     Examples
     --------

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countersample._cores import available_cores
+from countersample._cleanup import note
+from countersample._environment import available_cores
 from countersample._kernels import cache
-from countersample._leaving import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

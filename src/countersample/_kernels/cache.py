@@ -28,7 +28,7 @@ from hashlib import blake2b
 from pathlib import Path
 from shutil import rmtree
 
-from countersample._home import cache_folder
+from countersample._environment import cache_folder
 from countersample._version import __version__
 
 OTHER_FOLDERS = 4  # that stay: the last used ones of other releases and of former edits

@@ -5,7 +5,7 @@ names to these codes, and the kernels raise ValueError for any other.
 """
 
 # λ, the weighting of the bound on the rank. A code below 0 is −k and means precision@k. A code
-# of at least OWN is the address of a λ of the user (`_kernels.own_weighting`).
+# of at least OWN is the address of a λ of the user (`_kernels.objectives`).
 RANK, LOG_RANK, DCG, SQUARED_RANK, LOG_RANK_PAPER, DCG_PAPER = range(6)
 OWN = 1 << 16  # no system puts code at a lower address
 SOFTMAX, LAMBDA = 10, 11  # instead of a λ: losses that are not a function of that bound

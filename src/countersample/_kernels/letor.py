@@ -19,7 +19,7 @@ Text = NDArray[np.uint8]
 Matrix = NDArray[np.float32]
 Table = NDArray[np.int64]
 
-# The reasons why a parse ended. countersample.data._letor_errors has a sentence for each.
+# The reasons why a parse ended. `letor_error` in countersample.data.letor_reader words each.
 OK = 0
 BAD_LABEL = 1
 BAD_QID = 2

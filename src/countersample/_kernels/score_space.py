@@ -13,7 +13,7 @@ from countersample._arrays import Floats, Ints
 from countersample._kernels.codes import HINGE, LAMBDA, LOGISTIC, SOFTMAX
 from countersample._kernels.compiling import kernel, part
 from countersample._kernels.objectives import LN2, weighting
-from countersample._kernels.sums import total
+from countersample._kernels.vectors import total
 
 SPREAD = 80.0
 FACTORS = 8  # (1 + e^SPREAD)^FACTORS is within the range of float64

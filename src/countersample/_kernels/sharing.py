@@ -17,7 +17,7 @@ from numba.core import cgutils
 
 from countersample._arrays import Ints
 from countersample._kernels.compiling import part
-from countersample._kernels.sums import row_of
+from countersample._kernels.vectors import row_of
 
 Value = Any  # of numba or llvmlite, which have no types
 intrinsic: Any = extending.intrinsic

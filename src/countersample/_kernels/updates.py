@@ -23,8 +23,14 @@ from numpy.typing import NDArray
 from countersample._arrays import Floats
 from countersample._kernels.codes import ADAGRAD, ADAM, AMSGRAD, DOG, SGD
 from countersample._kernels.compiling import part
-from countersample._kernels.rows import spread, store_numbers
-from countersample._kernels.sums import added_up, dot, load_numbers, row_of
+from countersample._kernels.vectors import (
+    added_up,
+    broadcast,
+    dot,
+    load_numbers,
+    row_of,
+    store_numbers,
+)
 
 Value = Any  # of numba or llvmlite, which have no types
 intrinsic: Any = extending.intrinsic
@@ -152,8 +158,8 @@ def descend(
                     factor = load_numbers(builder, scale, k, size, double)
                     gradient = builder.fptrunc(builder.fmul(gradient, factor), singles)
                     gradient = builder.fpext(gradient, doubles)
-                decay = builder.fmul(spread(builder, l2, size), before)
-                step = builder.fmul(spread(builder, rate, size), builder.fadd(gradient, decay))
+                decay = builder.fmul(broadcast(builder, l2, size), before)
+                step = builder.fmul(broadcast(builder, rate, size), builder.fadd(gradient, decay))
                 after = builder.fsub(before, step)
                 store_numbers(builder, after, w, k)
                 scaled = builder.fmul(after, factor) if is_scaled else after

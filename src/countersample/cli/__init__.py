@@ -1,4 +1,4 @@
-"""The command line: parse, call, print."""
+"""The command line: a command parses its options, calls the library and prints the result."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line; what the user did wrong becomes one sentence and exit code 1."""
-    from countersample.cli import _streams
+    """Run the command line; an error of the user becomes one sentence and exit code 1."""
+    from countersample.cli import process
 
-    _streams.open_closed()
-    from countersample.cli import _signals
-
-    with _signals.watching():  # before cyclopts is imported, and what the command needs
-        _streams.show_every_character()
+    process.open_closed_streams()
+    with process.watch_signals():  # before cyclopts and whatever the command needs are imported
+        process.replace_missing_characters()
         code = _run()
     raise SystemExit(code)
 
@@ -24,17 +22,17 @@ def _run() -> int | str | None:
     """Run a command and return its exit code."""
     import warnings
 
-    from countersample.cli import _job_log, _streams
+    from countersample.cli import console, process
     from countersample.errors import CounterSampleError
 
     code: int | str | None = 1
-    sentence, failed = None, None
+    sentence, failure = None, None
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warn
-            code = _command()
-    except SystemExit as ended:
-        code = ended.code
+            warnings.showwarning = _show_warning
+            code = _run_command()
+    except SystemExit as end:
+        code = end.code
     except CounterSampleError as error:
         sentence = str(error)
     except MemoryError:
@@ -42,20 +40,20 @@ def _run() -> int | str | None:
             "not enough memory for this data: read it with --cache DIR, which keeps it on disk"
         )
     except OSError as error:
-        failed = error
-    unwritten = _streams.finish(after=failed)
-    if isinstance(failed or unwritten, BrokenPipeError):  # the reader has gone, as `head` does
+        failure = error
+    unwritten = process.flush_streams(after=failure)
+    if isinstance(failure or unwritten, BrokenPipeError):  # the reader is gone, as with `head`
         return 1
     if unwritten is not None and sentence is None:
         sentence, code = f"standard output cannot be written: {unwritten.strerror}", 1
-    elif failed is not None:
-        sentence = str(failed)
+    elif failure is not None:
+        sentence = str(failure)
     if sentence is not None:
-        _job_log.tell(sentence, level="error")
+        console.report(sentence, level="error")
     return code
 
 
-def _command() -> int:
+def _run_command() -> int:
     """Run the command; with JSON log lines, a bug becomes such a line, too."""
     import sys
 
@@ -65,38 +63,37 @@ def _command() -> int:
 
         print(f"countersample {__version__}")  # noqa: T201 (this is the command's output)
         return 0
-    from countersample.cli import _job_log
-    from countersample.cli.app import main as run
+    from countersample.cli import app, console
     from countersample.errors import CounterSampleError
 
-    if _job_log.asks_for_json(arguments):
-        _job_log.configure("json", None)  # until the options are parsed
+    if console.requests_json(arguments):
+        console.configure_log("json", None)  # until the options are parsed
     try:
-        return run(arguments)
+        return app.main(arguments)
     except (CounterSampleError, MemoryError, OSError):
         raise
     except Exception:
-        if not _job_log.is_json():
+        if not console.is_json():
             raise
-        _job_log.logger.exception("this is a bug in countersample")
+        console.logger.exception("this is a bug in countersample")
         return 1
 
 
-def _warn(
+def _show_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
     lineno: int,
-    file: TextIO | None = None,  # noqa: ARG001 (of the function that it stands for)
+    file: TextIO | None = None,  # noqa: ARG001 (the signature of warnings.showwarning)
     line: str | None = None,
 ) -> None:
-    """Show what a warning says to users; what it says to programmers keeps its place in code."""
+    """Show a warning for users as a sentence; one for programmers keeps its place in the code."""
     import warnings
 
-    from countersample.cli import _job_log, _streams
+    from countersample.cli import console
 
-    if issubclass(category, UserWarning) or _job_log.is_json():
-        _job_log.tell(str(message), level="warning")
+    if issubclass(category, UserWarning) or console.is_json():
+        console.report(str(message), level="warning")
     else:
         text = warnings.formatwarning(message, category, filename, lineno, line)
-        _streams.tell(text.rstrip("\n"))
+        console.note(text.rstrip("\n"))

@@ -1,21 +1,26 @@
-"""The commands, what they have in common, and how errors of usage are reported."""
+"""The list of commands, the options that all of them have, and errors of usage.
+
+`_COMMANDS` names every command with its function. A ``countersample.toml`` in the current folder,
+or the file of ``--config``, supplies options to every command that has them.
+"""
 
 from __future__ import annotations
 
 import sys
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter, Token
 from cyclopts.exceptions import CoercionError
 
 from countersample._version import __version__
-from countersample.cli import _job_log
+from countersample.cli import console
 from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.options import choices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from cyclopts import Argument, ArgumentCollection
 
@@ -25,7 +30,7 @@ _TABLES = {"--columns", "--values"}  # options whose value is a table of names a
 _PERSONAL = {"--out", "-o", "--json", "--help", "-h", "--version"}  # of one call, not of a team
 
 
-def _shown_default(value: Any) -> str | None:  # noqa: ANN401 (of any option)
+def _format_default(value: Any) -> str | None:  # noqa: ANN401 (of any option)
     """Return a default for the help page, unless it is empty."""
     return None if value in (None, False, (), {}) else str(value)
 
@@ -36,10 +41,10 @@ app = App(
     version=f"countersample {__version__}",
     help_flags=("--help", "-h"),
     help_format="plaintext",
-    default_parameter=Parameter(negative=(), show_default=_shown_default),
+    default_parameter=Parameter(negative=(), show_default=_format_default),
     result_action="return_value",
 )
-app.meta.group_parameters = Group("Options of all commands", sort_key=9)
+app.meta.group_parameters = Group("Options of all commands", sort_key=10)
 app.register_install_completion_command()
 _FAMILIES = {
     "": "",
@@ -47,18 +52,18 @@ _FAMILIES = {
     "data": "List, describe, convert and make labelled data.",
     "study": "Look after the studies that reproduce has run.",
 }
-# Family, name, function in this package, and the first line of its help: a command is imported when
+# Family, name, function in this package, and the first line of its help. A command is imported when
 # it is run.
 _COMMANDS = (
     ("", "fit", "fit:fit", "Train a ranker from a raw log, and estimate its gain."),
-    ("", "compare", "compare:compare", "Estimate the values of rankers, and compare them."),
-    ("", "rank", "ranker:rank", "Score the items of a file."),
-    ("", "export", "export:export", "Write a ranker for another system, and its model card."),
-    ("", "propensity", "propensity:propensity", "Estimate position bias."),
-    ("", "judgements", "judgements:judgements", "Estimate how relevant items are, and grade them."),
-    ("", "train", "ranker:train", "Train a ranker on a click log."),
-    ("", "evaluate", "ranker:evaluate", "Measure a ranker on labelled data."),
-    ("", "simulate", "simulate:simulate", "Simulate users who click on rankings."),
+    ("", "compare", "fit:compare", "Estimate the values of rankers, and compare them."),
+    ("", "rank", "rankers:rank", "Score the items of a file."),
+    ("", "export", "rankers:export", "Write a ranker for another system, and its model card."),
+    ("", "propensity", "logs:propensity", "Estimate position bias."),
+    ("", "judgements", "logs:judgements", "Estimate how relevant items are, and grade them."),
+    ("", "train", "rankers:train", "Train a ranker on a click log."),
+    ("", "evaluate", "rankers:evaluate", "Measure a ranker on labelled data."),
+    ("", "simulate", "data:simulate", "Simulate users who click on rankings."),
     ("", "demo", "study:demo", "Compare the methods on simulated clicks."),
     ("", "reproduce", "study:reproduce", "Repeat the paper's studies, or run your own."),
     ("log", "check", "logs:check", "Validate and describe a log, or compare it with another."),
@@ -76,7 +81,12 @@ for _name, _home in _homes.items():
     if _name:
         app.command(_home)
 for _family, _name, _function, _help in _COMMANDS:
-    _homes[_family].command(f"countersample.cli.{_function}", name=_name, help=_help)
+    _homes[_family].command(
+        f"countersample.cli.{_function}",
+        name=_name,
+        help=_help,
+        group_parameters=Group("Options", sort_key=9),
+    )
 
 
 @app.meta.default
@@ -97,11 +107,11 @@ def run(
     log_level
         How much is logged; info by default.
     """
-    _job_log.configure(log_format, log_level)
+    console.configure_log(log_format, log_level)
     if config is not None and not config.is_file():
         raise DataError(f"{config}: no such file, expected a file with options (--config)")
     path = config or (CONFIG if CONFIG.is_file() else None)
-    app.config = () if path is None else (_Settings(path),)
+    app.config = () if path is None else (_ConfigFile(path),)
     code: int | None = app(tokens, exit_on_error=False, print_error=False)
     return code
 
@@ -117,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
         ours = _our_error(error)
         if ours is not None:
             raise ours from error
-        _job_log.tell(_sentence(error), level="error")
+        console.report(_sentence(error), level="error")
         return USAGE
     return code if isinstance(code, int) else 0
 
@@ -130,45 +140,38 @@ def _our_error(error: CycloptsError) -> CounterSampleError | None:
             return cause
         cause = cause.__cause__
     if isinstance(error, CoercionError) and error.token is not None:
-        choices = _choices(error.target_type)
+        choices = list(map(str, choices_of(error.target_type)))
         if choices:
-            name = error.token.keyword or "the value"
-            near = get_close_matches(error.token.value, choices, n=1)
+            name, value = error.token.keyword or "the value", error.token.value
+            near = get_close_matches(value, choices, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             return ParameterError(
-                f"{name} is {error.token.value!r}, expected one of {', '.join(choices)}{hint}"
+                f"{name} is {value!r}, expected one of {', '.join(choices)}{hint}"
             )
     return None
 
 
-def _choices(hint: Any) -> list[str]:  # noqa: ANN401 (a type)
-    for part in (hint, *get_args(hint)):
-        if get_origin(part) is Literal:
-            return [str(each) for each in get_args(part)]
-    return []
-
-
 def _sentence(error: CycloptsError) -> str:
-    """Return what cyclopts says as a sentence in this package's form."""
+    """Return cyclopts' message as a sentence in this package's form."""
     error.verbose = False
     text = " ".join(str(error).split()).removesuffix(".")
     return f"{text[:1].lower()}{text[1:]}" if not text.startswith(("-", "[")) else text
 
 
-class _Settings:
-    """The options in a TOML file: for every command that has an option of that name."""
+class _ConfigFile:
+    """The options in a TOML file, for every command that has an option of that name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def __call__(self, _app: App, _names: tuple[str, ...], arguments: ArgumentCollection) -> None:
         """Set the options that are not on the command line."""
-        settings = self._read()
-        known = {name for each in _leaves(app) for name in _option_names(each)}
-        for key, value in settings.items():
+        commands = (_homes[family][name] for family, name, *_ in _COMMANDS)
+        names = {name for each in commands for name in _option_names(each)}
+        for key, value in self._read().items():
             option = f"--{key.replace('_', '-')}"
-            if option not in known:
-                near = get_close_matches(option, known, n=1)
+            if option not in names:
+                near = get_close_matches(option, names, n=1)
                 hint = f", did you mean {near[0].removeprefix('--')!r}?" if near else ""
                 raise DataError(
                     f"{self.path}: no command has an option {key!r}{hint}: see countersample "
@@ -180,12 +183,9 @@ class _Settings:
                     "around them, such as positions_from = 1"
                 )
             for argument in arguments:
-                if (
-                    option in _written_names(argument)
-                    and not argument.tokens
-                    and not argument.children
-                ):
-                    self._set(argument, option, value)
+                is_set = argument.tokens or argument.children
+                if option in _long_names(argument) and not is_set:
+                    argument.append(self._token(option, value))
 
     def _read(self) -> dict[str, Any]:
         import tomllib
@@ -195,43 +195,64 @@ class _Settings:
         except (OSError, ValueError) as error:
             raise DataError(f"{self.path}: cannot be read as TOML: {error}") from error
 
-    def _set(self, argument: Argument, option: str, value: Any) -> None:  # noqa: ANN401 (TOML)
+    def _token(self, option: str, value: Any) -> Token:  # noqa: ANN401 (any value of TOML)
+        """Return a value as it would be written on the command line."""
         source = str(self.path)
+        if isinstance(value, bool):
+            return Token(keyword=option, implicit_value=value, source=source)
         if isinstance(value, dict):
             value = ",".join(f"{name}={each}" for name, each in value.items())
         elif isinstance(value, list):
             value = ",".join(map(str, value))
-        if isinstance(value, bool):
-            argument.append(Token(keyword=option, implicit_value=value, source=source))
-        else:
-            argument.append(Token(keyword=option, value=str(value), source=source))
-
-
-def _leaves(family: App) -> Iterator[App]:
-    """Go through all commands."""
-    for name in family:
-        if not name.startswith("-"):
-            command = family[name]
-            if command.default_command is None:
-                yield from _leaves(command)
-            else:
-                yield command
+        return Token(keyword=option, value=str(value), source=source)
 
 
 def _option_names(command: App) -> set[str]:
     arguments = command.assemble_argument_collection()
-    return {name for each in arguments for name in _written_names(each)} - _PERSONAL
+    return {name for each in arguments for name in _long_names(each)} - _PERSONAL
 
 
-def _written_names(argument: Argument) -> set[str]:
-    """Return the long names of an option in a file: not of hidden fields, nor ``--no-…``."""
+def _long_names(argument: Argument) -> set[str]:
+    """Return the names of an option in a file: not those of hidden fields, nor ``--no-…``."""
     if not argument.parse:
         return set()
     return {each for each in argument.names if each.startswith("--")} - set(argument.negatives)
 
 
+# -- what several commands share -----------------------------------------------------------------
+
+
 def command_line() -> str:
-    """Return the command as it was given, for reports."""
+    """Return the command as it was typed, for reports."""
     import shlex
 
     return shlex.join(["countersample", *sys.argv[1:]])
+
+
+def note_files(data: Path | str, fold: int | None) -> None:
+    """Print which fold of a folder is read, and which of its files are not."""
+    from countersample.data.labelled_files import layout_of
+
+    layout = layout_of(data)
+    for text in [] if layout is None else layout.notes(fold):
+        console.note(f"countersample: {text}")
+
+
+def compile_ahead() -> None:
+    """Compile the kernels of training in another process, at the first use on a machine."""
+    from countersample._kernels import ahead
+
+    ahead.compile_ahead((compile_small_kernels,))
+
+
+def compile_small_kernels() -> None:
+    """Compile small kernels that training needs, too, while the other process is at work."""
+    import numpy as np
+
+    from countersample import AliasTable, RankingDataset, simulate_clicks
+    from countersample.metrics import ranks_of
+
+    AliasTable([1.0, 2.0]).sample(1, np.random.default_rng(0))
+    ranks_of(np.zeros(2), np.array([0, 2]))
+    dataset = RankingDataset.from_arrays(X=[[0.0], [1.0]], y=[0, 1], qid=[0, 0])
+    simulate_clicks(dataset, dataset.labels, 1, rng=0)

@@ -1,4 +1,4 @@
-"""How likely a rank is examined: position-bias curves."""
+"""Position-bias curves: the probability that a rank is examined."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ class PositionBias:
     Parameters
     ----------
     gamma : float
-        How steep it is: 0 is no bias, 1 the paper's usual setting.
+        The steepness: 0 is no bias, 1 the paper's usual setting.
     offset : int
-        0 is the equation of the paper; 1 is that of its authors' code and of its table of
-        propensities.
+        0 is the equation of the paper; 1 is that of its authors' code and of its table.
 
     Examples
     --------
@@ -51,7 +50,7 @@ class PositionBias:
 
     def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that a user examines each rank; ranks count from 1."""
-        return (1 / (_checked(ranks) + self.offset)) ** self.gamma
+        return (1 / (_check_ranks(ranks) + self.offset)) ** self.gamma
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class TableBias:
     Parameters
     ----------
     table : sequence of float, each in [0, 1]
-        By rank, from 1.
+        One per rank, from 1.
 
     Examples
     --------
@@ -79,11 +78,11 @@ class TableBias:
             raise ParameterError(f"a table of propensities must be numbers ({error})") from error
         if values.ndim != 1 or not len(values):
             raise ParameterError(
-                f"a table of propensities has shape {values.shape}, expected a number a rank"
+                f"a table of propensities has shape {values.shape}, expected one number per rank"
             )
-        good = (values >= 0) & (values <= 1)
-        if not good.all():
-            rank = int(good.argmin()) + 1
+        is_valid = (values >= 0) & (values <= 1)
+        if not is_valid.all():
+            rank = int(is_valid.argmin()) + 1
             raise ParameterError(
                 f"a table of propensities has {values[rank - 1]} at rank {rank}, expected a number "
                 "from 0 to 1"
@@ -93,15 +92,15 @@ class TableBias:
     def propensity(self, ranks: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that a user examines each rank; ranks count from 1."""
         table = np.append(np.array(self.table), 0.0)
-        index = np.minimum(_checked(ranks), len(self.table) + 1).astype(np.int64) - 1
+        index = np.minimum(_check_ranks(ranks), len(self.table) + 1).astype(np.int64) - 1
         return table[index]
 
 
 def check_weightable(values: NDArray[np.float64], most: float = np.inf) -> None:
-    """Refuse propensities by position that no click can be weighted by."""
-    good = (values > 0) & (values <= most) & np.isfinite(values)
-    if not good.all():
-        index = int(good.argmin())
+    """Reject propensities by position that clicks cannot be weighted by."""
+    is_valid = (values > 0) & (values <= most) & np.isfinite(values)
+    if not is_valid.all():
+        index = int(is_valid.argmin())
         bound = "" if most == np.inf else f" and at most {most:g}"
         raise DataError(
             f"the propensity of position {index + 1} is {values[index]:g}, expected a number above "
@@ -109,7 +108,7 @@ def check_weightable(values: NDArray[np.float64], most: float = np.inf) -> None:
         )
 
 
-def _checked(ranks: ArrayLike) -> NDArray[np.float64]:
+def _check_ranks(ranks: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(ranks, np.float64)
     if not (array >= 1).all():
         raise ParameterError(f"a rank is {array.min()}, expected ranks counted from 1")

@@ -1,4 +1,4 @@
-"""What the weights of a click log say about training on it: `diagnose`."""
+"""Diagnose a click log: how its weights will affect training."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample import _text
 from countersample._frames import Tabular, statistics
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Diagnosis(Tabular):
-    """Statistics of a click log, made by `diagnose`.
+    """Statistics of a click log, returned by `diagnose`.
 
     Attributes
     ----------
@@ -26,15 +27,15 @@ class Diagnosis(Tabular):
     max_weight, mean_weight : float
         M = max 1/p and M̄, its mean over clicks.
     effective_clicks : float
-        (Σv)²/Σv² over clicks: so many clicks of equal weight would have the same variance.
+        (Σv)²/Σv² over clicks: the number of clicks of equal weight with the same variance.
     predicted_gain : float
-        (M/M̄)²: the ratio of the steps that Theorems 1 and 3 ask for.
+        (M/M̄)²: the ratio of the steps required by Theorems 1 and 3.
     top_share : float
-        The share of all weight that the 1 % of clicks with the largest weights have.
+        The share of all weight in the 1 % of clicks with the largest weights.
     histogram : tuple of (from, to, clicks)
         Clicks by weight, each bin twice as wide as the one before.
     verdict : str
-        What to do, in words.
+        The recommendation, in words.
     """
 
     n_clicks: float
@@ -57,19 +58,38 @@ class Diagnosis(Tabular):
         """Return the statistics as plain values for JSON."""
         return asdict(self)
 
+    def summary(self) -> str:
+        """Return the statistics and what to do, for a terminal."""
+        effective = f"{self.effective_clicks:,.0f} of equal weight would vary as much"
+        steps = f"(M/M̄)² = {self.predicted_gain:,.0f} times fewer steps than ips, by the bounds"
+        rows = [
+            ("clicks", f"{self.n_clicks:,.0f}"),
+            ("queries", f"{self.n_queries:,}"),
+            ("query-item pairs", f"{self.n_pairs:,}"),
+            ("largest weight M", f"{self.max_weight:,.2f}"),
+            ("mean weight M̄", f"{self.mean_weight:,.2f}"),
+            ("M / M̄", f"{self.max_weight / self.mean_weight:,.1f}"),
+            ("effective clicks", effective),
+            ("predicted gain", steps),
+            ("top 1 % of clicks", f"have {100 * self.top_share:.1f} % of the weight"),
+        ]
+        bins = ((f"{low:,.0f} … {high:,.0f}", round(count)) for low, high, count in self.histogram)
+        blocks = [_text.pairs(rows), "  clicks by weight", _text.bars(bins)]
+        return "\n".join([*blocks, _text.paragraph(self.verdict)])
+
 
 def diagnose(log: ClickLog) -> Diagnosis:
-    """Return what the weights of a log say about training on it.
+    """Return statistics of the weights of a log, with a recommendation.
 
     Examples
     --------
     >>> from countersample import ClickLog
     >>> from countersample.clicks import diagnose
     >>> log = ClickLog(query=[0, 0, 1, 1], item=[0, 1, 0, 3], propensity=[1, 0.5, 1, 0.25])
-    >>> found = diagnose(log)
-    >>> found.max_weight, found.mean_weight, found.predicted_gain  # (4/2)² = 4
+    >>> diagnosis = diagnose(log)
+    >>> diagnosis.max_weight, diagnosis.mean_weight, diagnosis.predicted_gain  # (4/2)² = 4
     (4.0, 2.0, 4.0)
-    >>> round(found.effective_clicks, 3)  # 8²/(1 + 4 + 1 + 16)
+    >>> round(diagnosis.effective_clicks, 3)  # 8²/(1 + 4 + 1 + 16)
     2.909
     """
     weight = 1 / log.propensity  # of one click
@@ -94,9 +114,9 @@ def diagnose(log: ClickLog) -> Diagnosis:
 
 def _top_share(weight: np.ndarray[Any, Any], clicks: np.ndarray[Any, Any]) -> float:
     order = np.argsort(-weight, kind="stable")
-    counted = np.minimum(np.cumsum(clicks[order]), 0.01 * clicks.sum())
-    taken = np.diff(counted, prepend=0.0)
-    return float(taken @ weight[order] / (clicks @ weight))
+    total = np.minimum(np.cumsum(clicks[order]), 0.01 * clicks.sum())
+    top = np.diff(total, prepend=0.0)
+    return float(top @ weight[order] / (clicks @ weight))
 
 
 def _histogram(
@@ -112,7 +132,7 @@ def _verdict(ratio: float) -> str:
     if ratio < 1.5:
         return (
             "The weights hardly differ: this log has little position bias, and all unbiased "
-            "methods will do alike."
+            "methods will perform alike."
         )
     if ratio < 5:
         return (

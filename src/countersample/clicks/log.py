@@ -1,46 +1,63 @@
-"""A click log: what was clicked, and how likely each click's item was to be examined."""
+"""Click logs: which items were clicked, and the probability that each was examined.
+
+`ClickLog` checks its columns once, on construction, and is never changed: every variant is a new
+log. It is saved as Parquet.
+"""
 
 from __future__ import annotations
 
+import json
 import warnings
+from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 
+from countersample._arrays import as_codes, as_indices, as_numbers, check_rows
+from countersample._files import atomic_path
 from countersample._frames import Tabular
+from countersample._json import check_schema, parse_json
 from countersample._params import choice, number, whole_number
-from countersample.clicks._columns import as_codes, as_indices, as_numbers, check_rows
-from countersample.clicks._log_files import read_log, write_log
-from countersample.clicks._merging import concatenated, merged_pairs
+from countersample._version import __version__
+from countersample.data import RankingDataset
+from countersample.data.dataset import take_rows
+from countersample.data.sources import reading
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
 
-    from countersample.clicks.impressions import Impressions, PositionCounts
-    from countersample.clicks.impressions.joining import Examinable
-    from countersample.data import RankingDataset
+    from countersample._arrays import Floats
+    from countersample.logs import Impressions, PositionCounts
+    from countersample.logs.joins import Examinable
 
 _COLUMNS = (
     "query", "item", "propensity", "count", "by_chance", "events", "session", "position",
     "impressions", "examination", "sessions",
 )  # fmt: skip
 _FACTS = ("n_sessions", "fingerprint")
+_SHOWN_COLUMNS = ("events", "session", "position", "impressions", "examination", "sessions")
+SCHEMA_VERSION = 1
+_METADATA = b"countersample"
+# What pyarrow raises for strange files, beside errors of its own.
+_ARROW_ERRORS = (ValueError, LookupError, TypeError, OverflowError, NotImplementedError)
 
 
 class ClickLog(Tabular):
-    """Clicks on the items of a dataset, a row a click (or several alike).
+    """Clicks on the items of a dataset, one row per click (or per group of equal clicks).
 
-    Training needs the first three columns. Most others say what was shown, for estimates of a
+    Training needs the first three columns. Most others describe what was shown, for estimates of a
     ranker's value from clicks (`countersample.evaluation.estimate`).
 
-    An item's propensity is the probability that it is examined in a session of its query, over
-    what was shown: ρ = (1/S) Σ_sessions θ(position), with S the sessions of the query, and 0 for a
-    session that did not show the item. Where each session shows it at the same position that is
-    θ(position), the examination probability of the position.
+    An item's propensity is the probability that it is examined in a session of its query:
+    ρ = (1/S) Σ_sessions θ(position), with S the sessions of the query, and 0 for a session that did
+    not show the item. If every session shows it at the same position, ρ is θ(position), the
+    examination probability of that position.
 
     Parameters
     ----------
@@ -51,28 +68,28 @@ class ClickLog(Tabular):
     propensity : float array (n_rows,)
         ρ, the probability that the item is examined in a session of its query, in (0, 1].
     count : array (n_rows,), optional
-        How many clicks the row stands for, or what they are worth; 1 by default.
+        How many clicks the row stands for, or their value; by default 1.
     by_chance : array (n_rows,), optional
-        How much of the count is expected whatever the item: Σβ, where users trust high positions.
-        The row weighs (count − by_chance) / propensity, which may be below 0.
+        How much of the count is expected whatever the item: Σβ, if users trust high positions.
+        The weight of the row is (count − by_chance) / propensity, which may be negative.
     events : array (n_rows,), optional
-        How many clicks the count is the worth of; by default the count itself.
+        The number of clicks, if the count is their value; by default the count itself.
     session : array (n_rows,), optional
-        Which session the row is of, integers or strings. A session is one ranking shown once.
+        The session of the row, an integer or a string. A session is one ranking shown once.
     position : int array (n_rows,), optional
         The rank at which the item was shown, from 1.
     impressions : array (n_rows,), optional
-        How often the item was shown there. A log that has this column has a row for everything
-        that was shown; what was never clicked has a count of 0.
+        How often the item was shown there. A log with this column has a row for everything that
+        was shown; items that were never clicked have a count of 0.
     examination : array (n_rows,), optional
-        θ, the probability that the item was examined where the row shows it, in [0, 1]; 0 where it
-        is not known, and the row's clicks are not counted. By default the propensity.
+        θ, the probability that the item was examined at the position of the row, in [0, 1]; 0 if it
+        is unknown, and then the row's clicks are not counted. By default the propensity.
     sessions : array (n_rows,), optional
-        S, the sessions of the row's query. By default they are counted from the log.
+        S, the number of sessions of the row's query; by default counted from the log.
     n_sessions : float, optional
-        How many sessions there were, those without a click included.
+        The number of sessions, including those without a click.
     fingerprint : str, optional
-        The fingerprint of the dataset the log is of.
+        The fingerprint of the dataset of the log.
 
     Examples
     --------
@@ -120,8 +137,7 @@ class ClickLog(Tabular):
             column = getattr(self, name)
             if column is not None and column.shape != (len(self.query),):
                 raise DataError(
-                    f"{name} has shape {column.shape}, expected ({len(self.query)},): one for "
-                    "each click"
+                    f"{name} has shape {column.shape}, expected ({len(self.query)},): one per row"
                 )
         if not len(self.query):
             raise DataError("the click log is empty, expected at least one click")
@@ -135,27 +151,27 @@ class ClickLog(Tabular):
         least = 1 if self.session is None else len(np.unique(self.session))
         if not least <= self.n_sessions < np.inf:
             raise DataError(
-                f"n_sessions is {self.n_sessions:g}, expected at least {least:,}, the sessions "
-                "that the log has rows of"
+                f"n_sessions is {self.n_sessions:g}, expected at least {least:,}, the number of "
+                "sessions in the log"
             )
 
     def _check_numbers(self) -> None:
         check_rows(self.propensity, "propensity", "a number above 0 and at most 1",
                     (self.propensity > 0) & (self.propensity <= 1))  # fmt: skip
         if self.examination is not None:
-            good = (self.examination >= 0) & (self.examination <= 1)
-            check_rows(self.examination, "examination", "a number from 0 to 1", good)
+            is_valid = (self.examination >= 0) & (self.examination <= 1)
+            check_rows(self.examination, "examination", "a number from 0 to 1", is_valid)
         for name in ("count", "by_chance", "events", "impressions", "sessions"):
             column = getattr(self, name)
             if column is not None:
-                good = (column >= 0) & np.isfinite(column)
-                check_rows(column, name, "a number of at least 0", good)
+                is_valid = (column >= 0) & np.isfinite(column)
+                check_rows(column, name, "a number of at least 0", is_valid)
 
     @classmethod
     def from_labels(
         cls, dataset: RankingDataset, *, relevant: float = 1, gain: str = "linear"
     ) -> ClickLog:
-        """Return the log of a user who sees everything and clicks an item gain(label) times.
+        """Return the log of a user who examines everything and clicks an item gain(label) times.
 
         Training on it is full supervision: the objective becomes Σ gain(label) · λ(rank).
 
@@ -165,7 +181,7 @@ class ClickLog(Tabular):
         relevant : float
             The smallest label that is clicked.
         gain : {"linear", "exponential"}
-            The label, or 2^label − 1: what nDCG pays for it, for a ranker that nDCG judges.
+            The label, or 2^label − 1, as in nDCG.
 
         Examples
         --------
@@ -201,26 +217,26 @@ class ClickLog(Tabular):
         missing: Literal["error", "skip"] = "error",
         keep: Literal["clicked", "shown"] = "clicked",
     ) -> ClickLog:
-        """Return the log of what was shown and clicked, joined to the features of its items.
+        """Return the log of impressions and clicks, joined to the features of the items.
 
         Parameters
         ----------
         impressions : Impressions or PositionCounts
-            What `countersample.clicks.impressions.read_impressions` gives, or its counts.
+            The result of `countersample.logs.read_impressions`, or its counts.
         propensities, dataset, item_ids, exposure, missing, keep
-            As for `countersample.clicks.impressions.join_features`, which also returns a report.
-            What ``missing="skip"`` leaves out is a warning.
+            As for `countersample.logs.join_features`, which also returns a report.
+            Rows that ``missing="skip"`` leaves out raise a warning.
 
         Examples
         --------
         >>> from countersample import ClickLog, RankingDataset
-        >>> from countersample.clicks.impressions import PositionCounts
+        >>> from countersample.logs import PositionCounts
         >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 0], qid=["a", "a"])
         >>> counts = PositionCounts.from_columns(["a", "a"], ["x", "y"], [1, 2], [1, 1])
         >>> ClickLog.from_impressions(counts, [1.0, 0.25], data, item_ids=["x", "y"]).weights
         array([1., 4.])
         """
-        from countersample.clicks.impressions import join_features  # noqa: PLC0415 (imports this)
+        from countersample.logs import join_features  # noqa: PLC0415 (imports this)
 
         counts: Any = impressions.counts() if hasattr(impressions, "counts") else impressions
         log, report = join_features(
@@ -234,15 +250,15 @@ class ClickLog(Tabular):
     def concat(cls, logs: Iterable[ClickLog]) -> ClickLog:
         """Return the log of all rows of several logs of one dataset, in their order.
 
-        Sessions of different logs stay apart, whatever their numbers, and each row keeps its
-        propensity, which is of its own log. The fingerprint is kept where all logs have it, and the
-        number of sessions is the sum where it is known of all.
+        Sessions of different logs stay separate, whatever their numbers, and each row keeps its
+        propensity. The fingerprint is kept if all logs have it, and the number of sessions is the
+        sum if all logs have one.
 
         Raises
         ------
         DataError
-            For logs of different datasets, and where a column (``session``, ``position``,
-            ``impressions``) is in some logs only. Without ``count`` a row is one click.
+            For logs of different datasets, and if only some logs have a column ``session``,
+            ``position`` or ``impressions``. Without ``count`` a row is one click.
 
         Examples
         --------
@@ -253,7 +269,7 @@ class ClickLog(Tabular):
         >>> both.weights, both.session
         (array([2., 1., 4.]), array([0, 1, 2]))
         """
-        return cls(**concatenated(list(logs), _COLUMNS))
+        return cls(**_concatenate(list(logs)))
 
     # -- statistics
 
@@ -291,15 +307,15 @@ class ClickLog(Tabular):
     # -- variants
 
     def clip(self, min_propensity: float) -> ClickLog:
-        """Return the log with propensities of at least this much: less variance, some bias."""
+        """Return the log with propensities of at least this: less variance, some bias."""
         least = number("min_propensity", min_propensity, above=0, most=1)
         return self.replace(propensity=np.maximum(self.propensity, least))
 
     def temper(self, exponent: float) -> ClickLog:
         """Return the log with the propensities p^α: 1/p^α is naive for α = 0, IPS for 1.
 
-        What lies between has less variance than IPS, and less bias than naive training. The other
-        columns stay, `examination` too: what users see is not tempered.
+        Values in between have less variance than IPS, and less bias than naive training. The other
+        columns stay as they are, `examination` too.
 
         Examples
         --------
@@ -317,14 +333,14 @@ class ClickLog(Tabular):
     def take(self, rows: NDArray[Any] | slice) -> ClickLog:
         """Return the log of these rows (indices, a mask or a slice).
 
-        How many sessions they are of is not known any more, as those without a click have no rows.
+        `n_sessions` becomes None, because sessions without a click have no rows.
         """
         columns: dict[str, Any] = self.columns_of_frame()
-        taken = {name: column[rows] for name, column in columns.items()}
-        return self.replace(**taken, n_sessions=None)
+        selection = {name: column[rows] for name, column in columns.items()}
+        return self.replace(**selection, n_sessions=None)
 
     def weighted(self) -> ClickLog:
-        """Return the rows that have a weight: what is learned from.
+        """Return the rows whose weight is not 0, which are those to learn from.
 
         Examples
         --------
@@ -351,31 +367,30 @@ class ClickLog(Tabular):
         """Return the log with one row for each query and item that was clicked.
 
         Counts are added up and the propensity becomes count / Σ(count/propensity), so that the
-        weight of a row is the sum of the weights merged. N and M̄ stay as they are; M becomes the
-        largest *mean* weight of a pair, so it is smaller where clicks on the same pair had
-        different propensities. What was shown, where and in which session, is not kept. Rows that
-        count by chance only are merged by that.
+        weight of a row is the sum of the merged weights. N and M̄ stay the same; M becomes the
+        largest *mean* weight of a pair, so it is smaller if clicks on the same pair had different
+        propensities. Positions, sessions and impressions are dropped. Rows with clicks by chance
+        only are merged by these.
 
         Parameters
         ----------
         unit : {"pair"}
-            What is merged: clicks on the same query and item.
+            Merge clicks on the same query and item.
 
         Examples
         --------
         >>> from countersample import ClickLog
         >>> merged = ClickLog(query=[0, 0], item=[3, 3], propensity=[0.25, 0.5]).merge()
-        >>> merged.weights, merged.max_weight  # 4 + 2, and a mean of 3 a click
+        >>> merged.weights, merged.max_weight  # 4 + 2, and a mean of 3 per click
         (array([6.]), 3.0)
         """
         choice("unit", unit, ("pair",))
-        gone = ("events", "session", "position", "impressions", "examination", "sessions")
-        return self.replace(**merged_pairs(self), **dict.fromkeys(gone))
+        return self.replace(**_merge_pairs(self), **dict.fromkeys(_SHOWN_COLUMNS))
 
     def detached(self) -> ClickLog:
-        """Return its queries, items, propensities and counts, of no dataset in particular.
+        """Return queries, items, propensities and counts, without the dataset's fingerprint.
 
-        For the same items with other features, whose fingerprint is another.
+        For the same items with other features, which have another fingerprint.
 
         Examples
         --------
@@ -390,14 +405,14 @@ class ClickLog(Tabular):
         )
 
     def replace(self, **columns: Any) -> ClickLog:  # noqa: ANN401 (the columns)
-        """Return the log with other columns, or without those that are None."""
+        """Return the log with other columns; None removes a column."""
         present = {name: getattr(self, name) for name in (*_COLUMNS, *_FACTS)}
         return ClickLog(**(present | columns))
 
     # -- with its dataset
 
     def check(self, dataset: RankingDataset) -> None:
-        """Refuse a dataset this log is not of: another fingerprint, an unknown query or item."""
+        """Raise an error if this log is not of the dataset: its fingerprint, queries and items."""
         if self.fingerprint is not None and self.fingerprint != dataset.fingerprint:
             raise DataError(
                 f"the click log is of another dataset (fingerprint {self.fingerprint}, this one "
@@ -417,15 +432,26 @@ class ClickLog(Tabular):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the log as Parquet, atomically."""
-        facts = {"dataset": self.fingerprint, "n_sessions": self.n_sessions}
-        write_log(path, self.columns_of_frame(), facts)
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import parquet  # noqa: PLC0415
+
+        note = {
+            "schema_version": SCHEMA_VERSION,
+            "written_by": __version__,
+            "dataset": self.fingerprint,
+            "n_sessions": self.n_sessions,
+        }
+        metadata = {_METADATA: json.dumps(note).encode()}
+        with atomic_path(path) as temporary:
+            table = pa.table(self.columns_of_frame(), metadata=metadata)
+            parquet.write_table(table, temporary, compression="zstd")
 
     @classmethod
     def load(cls, path: str | PathLike[str], dataset: RankingDataset | None = None) -> ClickLog:
-        """Read a log written by `save`; with a dataset, check that it is of that one."""
-        kept = read_log(path, _COLUMNS)
+        """Read a log written by `save`; with a dataset, check that the log is of it."""
+        columns = _read_columns(path)
         try:
-            log = cls(**kept)
+            log = cls(**columns)
             if dataset is not None:
                 log.check(dataset)
         except DataError as error:
@@ -444,3 +470,203 @@ class ClickLog(Tabular):
 
 def _optional(values: ArrayLike | None, name: str) -> NDArray[np.float64] | None:
     return None if values is None else as_numbers(values, name)
+
+
+# -- files
+
+
+class _Note(msgspec.Struct):
+    """The metadata of a saved log."""
+
+    schema_version: int
+    dataset: str | None
+    n_sessions: float | None = None
+
+
+def _read_columns(path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the arguments of `ClickLog` from a file."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import parquet  # noqa: PLC0415
+
+    cannot = "not a click log in Parquet ({})"
+    # The path is opened here, because pyarrow would also read folders and remote addresses.
+    with reading(path, cannot, pa.ArrowException), Path(path).open("rb") as file:
+        try:
+            table = parquet.ParquetFile(file).read()
+            names = table.column_names
+        except _ARROW_ERRORS as error:
+            raise DataError(cannot.format(error)) from error
+    metadata = (table.schema.metadata or {}).get(_METADATA)
+    if metadata is None or not set(names) >= set(_COLUMNS[:3]):
+        raise DataError(
+            f"{path}: not a click log of this package (columns {', '.join(names)}"
+            "), expected one written by ClickLog.save"
+        )
+    try:
+        note = check_schema(parse_json(metadata), _Note, "its note")
+    except DataError as error:
+        raise DataError(f"{path}: the note of its schema version is damaged ({error})") from error
+    if note.schema_version != SCHEMA_VERSION:
+        raise DataError(
+            f"{path}: of schema version {note.schema_version}, expected {SCHEMA_VERSION}: read it "
+            "with the release that wrote it"
+        )
+    columns: dict[str, Any] = {"fingerprint": note.dataset, "n_sessions": note.n_sessions}
+    for name in _COLUMNS:
+        if name in names:
+            try:
+                columns[name] = table[name].to_numpy()
+            except _ARROW_ERRORS as error:
+                raise DataError(f"{path}: the column {name} cannot be read ({error})") from error
+    return columns
+
+
+# -- rows of several logs, and rows on the same item
+
+
+def _merge_pairs(log: ClickLog) -> dict[str, ArrayLike | None]:
+    """Return the columns of a log with one row per pair, whose weight is the sum of its rows'.
+
+    The propensity is the harmonic mean, weighted by clicks and clicks by chance.
+    """
+    pairs = (log.query.astype(np.int64) << 32) | log.item
+    keys, member = np.unique(pairs, return_inverse=True)
+
+    def total(column: Floats) -> Floats:
+        return np.bincount(member, column).astype(np.float64)
+
+    size = log.clicks if log.by_chance is None else log.clicks + log.by_chance
+    rows = total(size) > 0
+    count = total(log.clicks)[rows]
+    propensity = np.minimum(total(size)[rows] / total(size / log.propensity)[rows], 1.0)
+    by_chance = None
+    if log.by_chance is not None:
+        weight = total(log.weights)[rows]
+        # If propensities differ, too much of the count may seem to be by chance.
+        is_heavy = weight * propensity > count
+        propensity = np.where(is_heavy, count / np.where(is_heavy, weight, 1.0), propensity)
+        by_chance = np.maximum(count - weight * propensity, 0.0)
+    return {
+        "query": keys[rows] >> 32,
+        "item": keys[rows] & 0xFFFFFFFF,
+        "propensity": propensity,
+        "count": count,
+        "by_chance": by_chance,
+    }
+
+
+# The values of a column that a log lacks and others have.
+_DEFAULTS: dict[str, Callable[[ClickLog], Floats]] = {
+    "count": lambda log: np.ones(len(log)),
+    "by_chance": lambda log: np.zeros(len(log)),
+    "events": lambda log: log.clicks,
+    "examination": attrgetter("propensity"),
+}
+
+
+def _concatenate(logs: list[ClickLog]) -> dict[str, Any]:
+    """Return the columns and the facts of all rows of several logs; see `ClickLog.concat`."""
+    if not logs:
+        raise DataError("there is no click log to put together, expected at least one")
+    fingerprints = [log.fingerprint for log in logs]
+    distinct = sorted({name for name in fingerprints if name is not None})
+    if len(distinct) > 1:
+        raise DataError(
+            f"the click logs are of different datasets (fingerprints {', '.join(distinct)}), "
+            "expected one"
+        )
+    columns = {name: _gather(logs, name) for name in _COLUMNS if name != "sessions"}
+    columns["sessions"] = _add_sessions(logs)
+    if columns["session"] is not None:
+        codes = [np.unique(session, return_inverse=True)[1] for session in columns["session"]]
+        starts = np.cumsum([0] + [int(code.max()) + 1 for code in codes[:-1]])
+        columns["session"] = [code + start for code, start in zip(codes, starts, strict=True)]
+    n_sessions = [log.n_sessions for log in logs]
+    facts = {
+        "n_sessions": None if None in n_sessions else sum(n_sessions),  # type: ignore[arg-type]
+        "fingerprint": None if None in fingerprints else fingerprints[0],
+    }
+    return facts | {name: np.concatenate(c) for name, c in columns.items() if c is not None}
+
+
+def _gather(logs: list[ClickLog], name: str) -> list[NDArray[Any]] | None:
+    """Return a column of all logs, with its default if a log has none; None if none has it."""
+    columns = [getattr(log, name) for log in logs]
+    absent = [index for index, column in enumerate(columns) if column is None]
+    if len(absent) == len(logs):
+        return None
+    if absent and name not in _DEFAULTS:
+        raise DataError(
+            f"click log {absent[0]} of {len(logs)} (counted from 0) has no column {name!r} and "
+            "others have it, expected it in all or in none"
+        )
+    for index in absent:
+        columns[index] = _DEFAULTS[name](logs[index])
+    return columns
+
+
+def _add_sessions(logs: list[ClickLog]) -> list[Floats] | None:
+    """Return the sessions of each row's query in all logs together; None if a log has none."""
+    total: dict[int, float] = {}
+    for log in logs:
+        if log.sessions is None:
+            return None
+        query, first = np.unique(log.query, return_index=True)
+        for each, sessions in zip(query.tolist(), log.sessions[first].tolist(), strict=True):
+            total[each] = total.get(each, 0.0) + sessions
+    return [np.array([total[query] for query in log.query.tolist()]) for log in logs]
+
+
+# -- items that were shown
+
+
+def only_shown(dataset: RankingDataset, log: ClickLog) -> tuple[RankingDataset, ClickLog]:
+    """Return the items that were shown according to the log, and its rows on them.
+
+    A page shows 10 of 40 items. Clicks contain no information on the other 30: if they counted as
+    irrelevant, a ranker would learn to repeat the logging policy. So a click is compared only with
+    the items shown beside it. A log without impressions has no such information, and everything is
+    kept.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+    log : ClickLog
+
+    Returns
+    -------
+    dataset : RankingDataset
+        The shown items of queries that have any; the same dataset if all were shown.
+    log : ClickLog
+        Without a fingerprint.
+
+    Examples
+    --------
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.clicks.log import only_shown
+    >>> data = RankingDataset.from_arrays(
+    ...     X=[[1.0], [2.0], [3.0], [4.0]], y=[0, 0, 0, 0], qid=["a", "b", "b", "b"])
+    >>> log = ClickLog(query=[1, 1], item=[2, 0], propensity=[1.0, 0.5], count=[1, 0],
+    ...                position=[1, 2], impressions=[5, 5])
+    >>> shown, rows = only_shown(data, log)
+    >>> shown.features.ravel(), rows.query, rows.item
+    (array([2., 4.], dtype=float32), array([0, 0], dtype=int32), array([1, 0], dtype=int32))
+    """
+    is_shown = np.ones(dataset.n_items, bool)
+    if log.impressions is not None:
+        row = dataset.offsets[log.query] + log.item
+        is_shown = np.zeros(dataset.n_items, bool)
+        is_shown[row] = True
+    if is_shown.all():
+        return dataset, log.replace(fingerprint=None)
+    rows = np.flatnonzero(is_shown)
+    sizes = np.add.reduceat(is_shown, dataset.offsets[:-1], dtype=np.int64)
+    queries = np.flatnonzero(sizes)
+    offsets = np.append(0, np.cumsum(sizes[queries]))
+    query = np.searchsorted(queries, log.query)
+    item = np.searchsorted(rows, row) - offsets[query]
+    shown = RankingDataset(
+        take_rows(dataset.features, rows), dataset.labels[rows], offsets,
+        dataset.query_ids[queries], dataset.feature_names,
+    )  # fmt: skip
+    return shown, log.replace(query=query, item=item, fingerprint=None)

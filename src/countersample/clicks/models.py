@@ -1,18 +1,18 @@
-"""Click models: what users examine on a ranked list, and what of that they click.
+"""Click models: which items of a ranked list users examine, and which of these they click.
 
-They rest on the examination hypothesis: a click needs an item that was examined and that attracts.
-All models are one kind of walk. A user comes to the items from the top down; an item the user has
-come to is *examined* with one probability, *clicked* once examined with another, and then the
-user *goes on* to the next item with a third, which may depend on whether there was a click. A
-model is a formula for these four, a row an item (`Steps`); sampling, and the closed forms of what
-is sampled, follow for all models alike::
+They rest on the examination hypothesis: a click needs an item that is examined and that attracts.
+All models are one kind of walk. A user reaches the items from the top down; an item that the user
+reaches is *examined* with one probability, *clicked* once examined with another, and then the user
+*continues* to the next item with a third, which may depend on whether there was a click. A model is
+a formula for these four probabilities per item (`Steps`); sampling and closed forms follow for all
+models alike::
 
     reach(r)      = Π_{i<r} click(i) · after_click(i) + (1 − click(i)) · after_skip(i)
     propensity(r) = reach(r) · examine(r)           click(r) = examine(r) · attract(r)
     P(click at r) = propensity(r) · attract(r)
 
-The propensity is that of the item being examined over all sessions of its query, so a click
-weighted by 1/propensity has mean attract(r): what the item does to a user who examines it.
+The propensity is the probability of examination over all sessions of the query, so a click
+weighted by 1/propensity has mean attract(r): the attractiveness of the item once examined.
 
 A new model is one subclass of `ClickModel` and one line in `CLICK_MODELS`.
 """
@@ -42,14 +42,14 @@ PAPER_BIAS = PositionBias()
 class Steps(NamedTuple):
     """The four probabilities of a walk, each a float64 array (n_items,)."""
 
-    examine: Floats  # the item is examined, given that the user has come to it
-    attract: Floats  # it is clicked, given that it is examined
-    after_click: Floats  # the user goes on to the next item, given a click
-    after_skip: Floats  # the user goes on to the next item, given none
+    examine: Floats  # the item is examined, if the user reaches it
+    attract: Floats  # it is clicked, if it is examined
+    after_click: Floats  # the user continues to the next item after a click
+    after_skip: Floats  # the user continues to the next item without a click
 
     @property
     def click(self) -> Floats:
-        """P(click | come so far) = examine · attract, (n_items,)."""
+        """P(click | reached) = examine · attract, (n_items,)."""
         return self.examine * self.attract
 
     @property
@@ -58,7 +58,7 @@ class Steps(NamedTuple):
         return self.click, self.after_click, self.after_skip
 
     def propensity(self, offsets: Ints) -> Floats:
-        """P(examined) = reach · examine, (n_items,)."""
+        """Return P(examined) = reach · examine, (n_items,)."""
         from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
         reached = np.empty(len(self.examine))
@@ -68,17 +68,17 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class ClickModel(ABC):
-    """A model of what users examine and click: the base of all.
+    """Base of all models of what users examine and click.
 
     Parameters
     ----------
     bias : PositionBiasCurve
-        The probability that a rank is examined, for models that have one.
+        The probability that a rank is examined, for models that use one.
     relevant : float
         The smallest label that is relevant.
     noise : float in [0, 1]
         The probability that an item that is not relevant is clicked once examined, for models
-        that do not fix it themselves.
+        that use it.
     """
 
     bias: PositionBiasCurve = PAPER_BIAS
@@ -91,7 +91,7 @@ class ClickModel(ABC):
 
     @abstractmethod
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
-        """Return the four probabilities of each item, of labels and ranks (from 1), (n_items,)."""
+        """Return the four probabilities of each item, for labels and ranks (from 1), (n_items,)."""
 
     def click_probabilities(self, labels: ArrayLike) -> Floats:
         """Return P(click) = propensity · attract for the labels of one list in rank order."""
@@ -114,11 +114,11 @@ class ClickModel(ABC):
         return steps, np.array([0, len(array)])
 
     def _examination(self, ranks: Ints) -> Floats:
-        """bias(rank), checked: the curve may be a user's own."""
+        """Return bias(rank), checked: the curve may be a user's own class."""
         table = self.bias.propensity(np.arange(1, ranks.max(initial=1) + 1))
-        good = (table >= 0) & (table <= 1)
-        if not good.all():
-            rank = int(good.argmin()) + 1
+        is_valid = (table >= 0) & (table <= 1)
+        if not is_valid.all():
+            rank = int(is_valid.argmin()) + 1
             raise DataError(
                 f"the bias gives {table[rank - 1]} at rank {rank}, expected a probability"
             )
@@ -127,8 +127,8 @@ class ClickModel(ABC):
     def _by_relevance(
         self, labels: NDArray[np.float32], yes: Floats | float, no: Floats | float
     ) -> Floats:
-        """``yes`` for each label from ``relevant`` up, and else ``no``."""
-        # In float32, as datasets keep labels: the label 0.7 is then at least 0.7.
+        """Return ``yes`` for each label of at least ``relevant``, and else ``no``."""
+        # In float32, the type of labels: else the label 0.7 would be below 0.7.
         return np.where(labels >= np.float32(self.relevant), yes, no).astype(np.float64)
 
 
@@ -148,14 +148,14 @@ class PositionBased(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
-        """Return examine = bias(rank), attract = 1 or noise; always goes on."""
+        """Return examine = bias(rank), attract = 1 or noise; always continues."""
         on = np.ones(len(labels))
         return Steps(self._examination(ranks), self._by_relevance(labels, 1, self.noise), on, on)
 
 
 @dataclass(frozen=True)
 class Perfect(ClickModel):
-    """P(click) = 1 if relevant, else 0. The user sees everything and is never wrong.
+    """P(click) = 1 if relevant, else 0. The user examines everything and is never wrong.
 
     The propensity is 1; ``bias`` and ``noise`` are not used.
 
@@ -167,18 +167,18 @@ class Perfect(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
-        """Return examine = 1, attract = 1 or 0; always goes on."""
+        """Return examine = 1, attract = 1 or 0; always continues."""
         on = np.ones(len(labels))
         return Steps(on, self._by_relevance(labels, 1, 0), on, on)
 
 
 @dataclass(frozen=True)
 class NearRandom(ClickModel):
-    """P(click) = bias(rank) · (0.6 if relevant, else 0.4). The user hardly knows what is good.
+    """P(click) = bias(rank) · (0.6 if relevant, else 0.4). The user hardly knows relevance.
 
-    0.4 and 0.6 are the ends of the scale that Oosterhuis and de Rijke (ECIR 2019) give their
-    near-random user, whose grades between have 0.45, 0.5 and 0.55. The propensity is bias(rank);
-    ``noise`` is not used.
+    0.4 and 0.6 are the ends of the scale of the near-random user of Oosterhuis and de Rijke (ECIR
+    2019), with 0.45, 0.5 and 0.55 for grades in between. The propensity is bias(rank); ``noise``
+    is not used.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class NearRandom(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
-        """Return examine = bias(rank), attract = 0.6 or 0.4; always goes on."""
+        """Return examine = bias(rank), attract = 0.6 or 0.4; always continues."""
         on = np.ones(len(labels))
         return Steps(self._examination(ranks), self._by_relevance(labels, 0.6, 0.4), on, on)
 
@@ -199,7 +199,7 @@ class Cascade(ClickModel):
 
     The user examines one item after the other and stops at the first click (Craswell et al., WSDM
     2008). The propensity Π_{i<r} (1 − a_i) depends on the items above: nothing below the first
-    relevant item is ever examined, and no weight can make up for that. ``bias`` is not used.
+    relevant item is ever examined, and no weight can compensate for that. ``bias`` is not used.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class Cascade(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
-        """Return examine = 1, attract = 1 or noise; goes on until the first click."""
+        """Return examine = 1, attract = 1 or noise; continues until the first click."""
         on = np.ones(len(labels))
         return Steps(on, self._by_relevance(labels, 1, self.noise), np.zeros(len(labels)), on)
 
@@ -219,8 +219,8 @@ class DependentClick(ClickModel):
     """P(click at r) = a_r · Π_{i<r} (1 − a_i·(1 − bias(i))), with a = 1 if relevant, else noise.
 
     The dependent click model of Guo, Liu and Wang (WSDM 2009): the user examines one item after the
-    other; after a click at rank i the next one is examined with probability bias(i), and else for
-    sure. With a bias of 0 it is the cascade model. The propensity is the product.
+    other; after a click at rank i the next one is examined with probability bias(i), and else
+    always. With a bias of 0 it is the cascade model. The propensity is the product.
 
     Examples
     --------
@@ -232,7 +232,7 @@ class DependentClick(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
-        """Return examine = 1, attract = 1 or noise; goes on with bias(rank) after a click."""
+        """Return examine = 1, attract = 1 or noise; continues with bias(rank) after a click."""
         on = np.ones(len(labels))
         attract = self._by_relevance(labels, 1, self.noise)
         return Steps(on, attract, after_click=self._examination(ranks), after_skip=on)
@@ -243,9 +243,9 @@ class DynamicBayesian(ClickModel):
     """P(click at r) = a_r · Π_{i<r} continuation · (1 − a_i·s_i).
 
     The dynamic Bayesian network of Chapelle and Zhang (WWW 2009): the user clicks an item with
-    probability a (1 if relevant, else noise), is satisfied by what was clicked with probability s
-    (``satisfaction`` if relevant, else 0) and then stops; a user who is not satisfied goes on with
-    probability ``continuation``. The propensity is the product. ``bias`` is not used.
+    probability a (1 if relevant, else noise), is satisfied by the clicked item with probability
+    s (``satisfaction`` if relevant, else 0) and then stops; a user who is not satisfied continues
+    with probability ``continuation``. The propensity is the product. ``bias`` is not used.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class DynamicBayesian(ClickModel):
         number("satisfaction", self.satisfaction, least=0, most=1)
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
-        """Return examine = 1, attract = 1 or noise; goes on with continuation, if not satisfied."""
+        """Return examine = 1, attract = 1 or noise; continues if not satisfied."""
         return Steps(
             examine=np.ones(len(labels)),
             attract=self._by_relevance(labels, 1, self.noise),
@@ -283,13 +283,13 @@ class DynamicBayesian(ClickModel):
 class TrustBias(ClickModel):
     """P(click at r) = bias(r) · (ε⁺_r if relevant, else ε⁻_r).
 
-    Users trust what is ranked high and click it even where it is not relevant (Agarwal et al., WWW
+    Users trust high ranks and click there even if the item is not relevant (Agarwal et al., WWW
     2019), with the values of Vardasbi et al. (CIKM 2020)::
 
         ε⁺_r = 1 − (min(r, 20) + 1) / 100        ε⁻_r = 0.65 / min(r, 10)
 
-    The propensity is bias(r), that of being examined. Weights of 1/propensity do not remove the
-    trust: ε⁻_r still favours the top. That takes the affine correction of Vardasbi et al.,
+    The propensity is bias(r). Weights of 1/propensity do not remove the trust: ε⁻_r still favours
+    the top. That needs the affine correction of Vardasbi et al.,
     (click − β_r) / α_r, with `affine` β_r = bias(r)·ε⁻_r and α_r = bias(r)·(ε⁺_r − ε⁻_r), whose
     mean is the `relevance`, 1 or 0. ``noise`` is not used.
 
@@ -304,10 +304,10 @@ class TrustBias(ClickModel):
     """
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
-        """Return examine = bias(rank), attract = ε⁺ or ε⁻ of the rank; always goes on."""
+        """Return examine = bias(rank), attract = ε⁺ or ε⁻ of the rank; always continues."""
         on = np.ones(len(labels))
-        right, wrong = self._trust(ranks)
-        return Steps(self._examination(ranks), self._by_relevance(labels, right, wrong), on, on)
+        plus, minus = self._trust(ranks)
+        return Steps(self._examination(ranks), self._by_relevance(labels, plus, minus), on, on)
 
     def relevance(self, labels: ArrayLike) -> Floats:
         """Return 1 for each relevant label, else 0: P(click at r) = β_r + α_r · relevance."""
@@ -316,8 +316,8 @@ class TrustBias(ClickModel):
     def affine(self, ranks: ArrayLike) -> tuple[Floats, Floats]:
         """Return α = bias·(ε⁺ − ε⁻) and β = bias·ε⁻ of ranks, from 1."""
         array = np.asarray(ranks, np.int64)
-        examine, (right, wrong) = self._examination(array), self._trust(array)
-        return examine * (right - wrong), examine * wrong
+        examine, (plus, minus) = self._examination(array), self._trust(array)
+        return examine * (plus - minus), examine * minus
 
     def _trust(self, ranks: Ints) -> tuple[Floats, Floats]:
         """Return ε⁺ and ε⁻ of ranks."""
@@ -342,12 +342,12 @@ def make_click_model(
     relevant: float,
     noise: float,
 ) -> ClickModel:
-    """Return the click model of this name, or that this class or function makes."""
+    """Return the click model of this name, or made by this class or function."""
     maker = CLICK_MODELS.get(click_model) if isinstance(click_model, str) else click_model
     if not callable(maker):
-        known = ", ".join(map(repr, CLICK_MODELS))
+        names = ", ".join(map(repr, CLICK_MODELS))
         raise ParameterError(
-            f"click_model is {click_model!r}, expected {known}, or what makes a ClickModel of "
-            "bias, relevant and noise: a class, or functools.partial of one"
+            f"click_model is {click_model!r}, expected {names}, or a class or functools.partial "
+            "that makes a ClickModel from bias, relevant and noise"
         )
     return maker(bias=bias, relevant=relevant, noise=noise)

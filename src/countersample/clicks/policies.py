@@ -1,10 +1,10 @@
 """Logging policies: which items of its query a session shows, and in which order.
 
-A policy ranks by one ranker or two and works on matrices. In a *ranking*, (n_lists, width), a row
-is a list: the items of a query as rows of the dataset, the best one first, and −1 beyond the end.
-What is shown of it is a matrix of the same kind, with at most ``top`` columns. A policy draws it
-for a session, and goes through all that it may show with their probabilities, for the exact
-propensities of simulated clicks. A new policy is one subclass of `LoggingPolicy`.
+A policy has one ranker or more and works on matrices. In a *ranking*, (n_lists, width), a row is a
+list: the items of a query as rows of the dataset, best first, and −1 beyond the end. The shown
+lists are a matrix of the same kind, with at most ``top`` columns. A policy draws them for sessions,
+and enumerates all possible ones with their probabilities, for the exact propensities of simulated
+clicks. A new policy is one subclass of `LoggingPolicy`, or of `OneRanker` if it has one ranker.
 """
 
 from __future__ import annotations
@@ -27,49 +27,62 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from countersample._arrays import Bools, Floats, Ints
-    from countersample.data.scoring import Ranker
+    from countersample.data.dataset import Ranker
+    from countersample.options import SimulationOptions
 
     Rankings = Sequence[Ints]
 
-_MOST_ORDERS = factorial(7)  # of a query, that are gone through one by one
+_MAX_ORDERS = factorial(7)  # of a query, to be enumerated
 
 
 class Shown(NamedTuple):
-    """What sessions show."""
+    """The lists of sessions."""
 
     rows: Ints  # (n_sessions, at most top), rows of the dataset, −1 beyond the end
-    policy: Ints | None  # of each of them, the index of its policy among the names; None: no names
+    policy: Ints | None  # of each item, the index of its policy among the names; None: no names
 
 
 class LoggingPolicy(ABC):
-    """What decides the order that a session shows: the base of all."""
+    """Base of all policies: it decides the order that a session shows."""
 
     @property
     @abstractmethod
     def rankers(self) -> tuple[Any, ...]:
-        """What ranks: for each ranking that the methods take, a ranker or its scores."""
+        """A ranker, or its scores, for each ranking that the methods take."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the column ``policy`` of impressions may say; empty where there is one policy."""
+        """The values of the column ``policy`` of impressions; empty if there is one policy."""
         return ()
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
-        """Draw what is shown in a session for each row of the rankings."""
+        """Draw the list of one session for each row of the rankings."""
 
     @abstractmethod
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:
-        """Go through all that may be shown: probabilities (n_lists,) and rows (n_lists, top).
+        """Enumerate all lists: probabilities (n_lists,) and rows (n_lists, top).
 
-        Without ``joint``, what is gone through need only have the right items at each position,
-        each with its probability; which of them are shown together does not matter.
+        Without ``joint``, only the probabilities of each item at each position must be right; which
+        items are shown together does not matter.
         """
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked(LoggingPolicy):
-    """Every session shows the first items of the ranking: what a ranker or scores alone mean.
+class OneRanker(LoggingPolicy):
+    """Base of policies with one ranker."""
+
+    ranker: Ranker | ArrayLike
+
+    @property
+    def rankers(self) -> tuple[Any, ...]:
+        """The ranker."""
+        return (self.ranker,)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked(OneRanker):
+    """Every session shows the first items of the ranking: the policy of a ranker or its scores.
 
     Parameters
     ----------
@@ -83,34 +96,27 @@ class Ranked(LoggingPolicy):
     array([[0, 1]])
     """
 
-    ranker: Ranker | ArrayLike
-
-    @property
-    def rankers(self) -> tuple[Any, ...]:
-        """The ranker."""
-        return (self.ranker,)
-
     def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:  # noqa: ARG002
-        """Return the first items; nothing is drawn."""
+        """Return the first items; nothing is random."""
         return Shown(rankings[0][:, :top], None)
 
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:  # noqa: ARG002
-        """Give the only order."""
+        """Yield the only order."""
         yield np.ones(len(rankings[0])), rankings[0][:, :top]
 
 
 @dataclass(frozen=True, eq=False)
-class Shuffled(LoggingPolicy):
+class Shuffled(OneRanker):
     """P(an item of the first ``depth`` is at position k) = 1/min(depth, n), k = 1..min(depth, n).
 
     Each session shows the first ``depth`` of the n items in a random order, and the rest below.
-    With a depth beyond the cut-off, what is shown is drawn at random as well.
+    With a depth beyond the cut-off, which items are shown is random as well.
 
     Parameters
     ----------
     ranker : Ranker or array-like (n_items,)
     depth : int or None
-        None: those that are shown.
+        By default the number of items shown.
 
     Examples
     --------
@@ -125,17 +131,11 @@ class Shuffled(LoggingPolicy):
     (array([0.3, 0.3, 0.3, 0. ]), array([0., 0., 0., 1.]))
     """
 
-    ranker: Ranker | ArrayLike
     depth: int | None = None
 
     def __post_init__(self) -> None:
         if self.depth is not None:
             whole_number("depth", self.depth, least=1, or_else="None")
-
-    @property
-    def rankers(self) -> tuple[Any, ...]:
-        """The ranker."""
-        return (self.ranker,)
 
     def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
         """Draw an order of the first ``depth`` for each session."""
@@ -144,32 +144,32 @@ class Shuffled(LoggingPolicy):
         return Shown(_by_keys(ranking, keys, sizes)[:, :top], None)
 
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:
-        """Go through all permutations; without ``joint`` the rotations have the same positions."""
+        """Enumerate permutations, or without ``joint`` rotations, with the same positions."""
         ranking, sizes = self._within(rankings[0], top)
         most = int(sizes.max(initial=1))
         if joint:
             n_orders = factorial(most)
             _check_number(n_orders, f"the {most} items that it shuffles")
             for permutation in permutations(range(most)):
-                # An order of all gives one of fewer items: each of those as often as the others.
-                keys = np.broadcast_to(np.array(permutation, np.float64), (len(ranking), most))
-                shown = _by_keys(ranking, keys, sizes)[:, :top]
+                # A permutation of all items orders any fewer items, each order equally often.
+                keys = np.broadcast_to(np.array(permutation), (len(ranking), most))
+                shown = _by_keys(ranking, keys.astype(np.float64), sizes)[:, :top]
                 yield np.full(len(ranking), 1 / n_orders), shown
             return
         for shift in range(most):
-            turned = (np.arange(most) - shift) % np.maximum(sizes, 1)[:, None]
-            shown = _by_keys(ranking, turned.astype(np.float64), sizes)[:, :top]
+            keys = (np.arange(most) - shift) % np.maximum(sizes, 1)[:, None]
+            shown = _by_keys(ranking, keys.astype(np.float64), sizes)[:, :top]
             yield np.where(shift < np.maximum(sizes, 1), 1 / np.maximum(sizes, 1), 0.0), shown
 
     def _within(self, ranking: Ints, top: int) -> tuple[Ints, Ints]:
-        """Return as much of the ranking as may be shown, and how many of each list to shuffle."""
+        """Return the part of the ranking that may be shown, and how many items to shuffle."""
         depth = top if self.depth is None else self.depth
         ranking = ranking[:, : max(depth, top)]
         return ranking, np.minimum((ranking >= 0).sum(axis=1), depth)
 
 
 @dataclass(frozen=True, eq=False)
-class Swapped(LoggingPolicy):
+class Swapped(OneRanker):
     """With probability ``rate`` a session swaps two items of the first n = ``depth``.
 
     Each of n − 1 pairs with the same probability: positions k and k + 1 (``"adjacent"``), or
@@ -181,7 +181,7 @@ class Swapped(LoggingPolicy):
     rate : float in [0, 1]
     pairs : {"adjacent", "first"}
     depth : int or None
-        None: those that are shown.
+        By default the number of items shown.
 
     Examples
     --------
@@ -195,7 +195,6 @@ class Swapped(LoggingPolicy):
     [0.25] [2 1 0]
     """
 
-    ranker: Ranker | ArrayLike
     rate: float = 0.5
     pairs: Literal["adjacent", "first"] = "adjacent"
     depth: int | None = None
@@ -206,29 +205,24 @@ class Swapped(LoggingPolicy):
         if self.depth is not None:
             whole_number("depth", self.depth, least=2, or_else="None")
 
-    @property
-    def rankers(self) -> tuple[Any, ...]:
-        """The ranker."""
-        return (self.ranker,)
-
     def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
-        """Draw for each session if it has a swap, and which."""
+        """Draw whether each session has a swap, and which."""
         n_pairs = self._pairs(rankings[0], top)
-        swaps = (rng.random(len(n_pairs)) < self.rate) & (n_pairs > 0)
+        has_swap = (rng.random(len(n_pairs)) < self.rate) & (n_pairs > 0)
         lower = 1 + (rng.random(len(n_pairs)) * n_pairs).astype(np.int64)
-        return Shown(self._swap(rankings[0], np.where(swaps, lower, 0))[:, :top], None)
+        return Shown(self._swap(rankings[0], np.where(has_swap, lower, 0))[:, :top], None)
 
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:  # noqa: ARG002
-        """Go through no swap and each swap."""
+        """Enumerate no swap and each swap."""
         n_pairs = self._pairs(rankings[0], top)
         yield np.where(n_pairs > 0, 1.0 - self.rate, 1.0), rankings[0][:, :top]
         for lower in range(1, int(n_pairs.max(initial=0)) + 1):
-            swaps = lower <= n_pairs
-            shown = self._swap(rankings[0], np.where(swaps, lower, 0))[:, :top]
-            yield np.where(swaps, self.rate / np.maximum(n_pairs, 1), 0.0), shown
+            has_swap = lower <= n_pairs
+            shown = self._swap(rankings[0], np.where(has_swap, lower, 0))[:, :top]
+            yield np.where(has_swap, self.rate / np.maximum(n_pairs, 1), 0.0), shown
 
     def _pairs(self, ranking: Ints, top: int) -> Ints:
-        """Return how many pairs of each list may be swapped."""
+        """Return the number of pairs of each list that may be swapped."""
         depth = top if self.depth is None else self.depth
         n_pairs: Ints = np.clip((ranking >= 0).sum(axis=1), 1, depth) - 1
         return n_pairs
@@ -243,7 +237,7 @@ class Swapped(LoggingPolicy):
 
 @dataclass(frozen=True, eq=False)
 class TeamDraft(LoggingPolicy):
-    """Two rankers take turns: in each round a fair coin says which picks its best item left first.
+    """Two rankers take turns: in each round a fair coin decides which picks its best item first.
 
     Team-draft interleaving (Radlinski, Kurup and Joachims, CIKM 2008). In impressions, the column
     ``policy`` of an item is the ranker that picked it.
@@ -284,34 +278,150 @@ class TeamDraft(LoggingPolicy):
     def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
         """Draw a coin for each round of each session."""
         n_rounds = (min(top, rankings[0].shape[1]) + 1) // 2
-        return self._drafted(rankings, rng.random((len(rankings[0]), n_rounds)) < 0.5, top)
+        return self._draft(rankings, rng.random((len(rankings[0]), n_rounds)) < 0.5, top)
 
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:  # noqa: ARG002
-        """Go through all sides that the coins may show."""
+        """Enumerate all outcomes of the coins."""
         n_lists, width = rankings[0].shape
         n_rounds = (min(top, width) + 1) // 2
         _check_number(2**n_rounds, f"{n_rounds} rounds of picking")
         for coins in product((True, False), repeat=n_rounds):
             sides = np.broadcast_to(np.array(coins, np.bool_), (n_lists, n_rounds))
-            yield np.full(n_lists, 0.5**n_rounds), self._drafted(rankings, sides, top).rows
+            yield np.full(n_lists, 0.5**n_rounds), self._draft(rankings, sides, top).rows
 
-    def _drafted(self, rankings: Rankings, first: Bools, top: int) -> Shown:
-        """Return what the teams pick; in rounds where ``first`` is True the first is ahead."""
+    def _draft(self, rankings: Rankings, first: Bools, top: int) -> Shown:
+        """Return the picks of the teams; the first team starts a round if ``first`` is True."""
         n_lists, width = rankings[0].shape
         width = min(top, width)
         lists = np.arange(n_lists)
-        # Of its best ``width`` items a team finds one left at each of ``width`` picks.
+        # Among its best ``width`` items a team has one left at each of ``width`` picks.
         picks = np.stack([ranking[:, :width] for ranking in rankings])
-        left = picks >= 0
+        is_left = picks >= 0
         shown = np.empty((n_lists, width), np.int64)
         teams = np.empty((n_lists, width), np.int64)
         for column in range(width):
             team = np.where(first[:, column // 2], 0, 1) ^ (column % 2)
-            best = left[team, lists].argmax(axis=1)
-            item = np.where(left[team, lists, best], picks[team, lists, best], -1)
-            left &= picks != item[:, None]
+            best = is_left[team, lists].argmax(axis=1)
+            item = np.where(is_left[team, lists, best], picks[team, lists, best], -1)
+            is_left &= picks != item[:, None]
             shown[:, column], teams[:, column] = item, team
         return Shown(shown, teams)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(LoggingPolicy):
+    """Several policies with shares of the sessions."""
+
+    policies: Mapping[str, LoggingPolicy]
+    shares: Floats
+
+    @property
+    def rankers(self) -> tuple[Any, ...]:
+        """The rankers of all policies."""
+        return tuple(ranker for policy in self.policies.values() for ranker in policy.rankers)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each policy, or the names that it has itself."""
+        names = ((policy.names or (name,)) for name, policy in self.policies.items())
+        return tuple(dict.fromkeys(each for some in names for each in some))
+
+    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
+        """Draw a policy for each session, and then its list."""
+        which = pick(rng, self.shares, len(rankings[0]))
+        rows = np.empty((len(which), min(top, rankings[0].shape[1])), np.int64)
+        codes = np.empty_like(rows)
+        for index, (name, policy, _, part) in enumerate(self._parts(rankings)):
+            is_here = which == index
+            shown = policy.draw(rng, [ranking[is_here] for ranking in part], top)
+            rows[is_here] = shown.rows
+            positions = np.array([self.names.index(each) for each in policy.names or (name,)])
+            codes[is_here] = positions[0 if shown.policy is None else shown.policy]
+        return Shown(rows, codes)
+
+    def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:
+        """Enumerate the lists of each policy, with its share."""
+        for _, policy, share, part in self._parts(rankings):
+            for chances, rows in policy.orders(part, top, joint=joint):
+                yield share * chances, rows
+
+    def _parts(self, rankings: Rankings) -> Iterator[tuple[str, LoggingPolicy, float, Rankings]]:
+        """Yield the name, the policy, the share and the rankings of each."""
+        first = 0
+        for (name, policy), share in zip(self.policies.items(), self.shares, strict=True):
+            last = first + len(policy.rankers)
+            yield name, policy, float(share), rankings[first:last]
+            first = last
+
+
+def as_policy(policy: Any, shares: Any = None) -> LoggingPolicy:  # noqa: ANN401 (see below)
+    """Return a logging policy from a policy, a ranker or its scores, or several by name.
+
+    >>> from countersample.clicks.policies import as_policy
+    >>> as_policy({"old": [0.2, 0.1], "new": [0.1, 0.2]}, {"old": 90, "new": 10}).shares
+    array([0.9, 0.1])
+    """
+    if isinstance(policy, Mapping):
+        if not policy:
+            raise ParameterError("the mapping of policies is empty, expected at least one policy")
+        parts = {str(name): as_policy(each) for name, each in policy.items()}
+        return Mixture(parts, as_shares("shares", parts, shares))
+    if shares is not None:
+        raise ParameterError("shares are given for one policy, expected a mapping of several names")
+    return policy if isinstance(policy, LoggingPolicy) else Ranked(policy)
+
+
+def arrange(scores: Mapping[str, ArrayLike], options: SimulationOptions) -> Any:  # noqa: ANN401
+    """Return what shows the items: each ranker in its way, by name, or two of them interleaved."""
+    if options.interleave:
+        if len(scores) != 2:
+            raise ParameterError(
+                f"interleave has {len(scores)} policies, expected two: give --policy or "
+                "--policy-fraction twice"
+            )
+        return TeamDraft(scores)
+    shown: dict[str, Any] = dict(scores)
+    if options.shuffle is not None:
+        shown = {name: Shuffled(each, options.shuffle or None) for name, each in shown.items()}
+    elif options.swap is not None:
+        pairs: Any = options.swap
+        shown = {name: Swapped(each, options.swap_rate, pairs) for name, each in shown.items()}
+    return shown if len(shown) > 1 else next(iter(shown.values()))
+
+
+def as_shares(what: str, names: Mapping[str, Any], shares: Any) -> Floats:  # noqa: ANN401
+    """Return shares of these names that add up to 1; by default equal ones.
+
+    >>> from countersample.clicks.policies import as_shares
+    >>> as_shares("shares", {"old": 1, "new": 2}, [3, 1])
+    array([0.75, 0.25])
+    """
+    if shares is None:
+        shares = [1] * len(names)
+    if isinstance(shares, Mapping):
+        by_name = {str(name): share for name, share in shares.items()}
+        if set(by_name) != set(names):
+            raise ParameterError(
+                f"{what} are of {', '.join(by_name)}, expected of {', '.join(names)}"
+            )
+        shares = [by_name[name] for name in names]
+    if len(shares) != len(names):
+        raise ParameterError(
+            f"{what} has {len(shares)} numbers, expected {len(names)}: one per name"
+        )
+    values: Floats = np.array([number(what, share, above=0) for share in shares])
+    values /= values.sum()
+    return values
+
+
+def pick(rng: np.random.Generator, shares: Floats, n: int) -> Ints:
+    """Draw n indices with probabilities equal to the shares.
+
+    >>> from countersample.clicks.policies import pick
+    >>> np.bincount(pick(np.random.default_rng(0), np.array([0.75, 0.25]), 1000)) / 1000
+    array([0.733, 0.267])
+    """
+    return np.searchsorted(np.cumsum(shares)[:-1], rng.random(n), side="right")
 
 
 def _by_keys(ranking: Ints, keys: Floats, sizes: Ints) -> Ints:
@@ -326,11 +436,11 @@ def _by_keys(ranking: Ints, keys: Floats, sizes: Ints) -> Ints:
     return np.concatenate([head, ranking[:, width:]], axis=1)
 
 
-def _check_number(n_orders: int, of: str) -> None:
-    """Refuse what has too many orders to go through."""
-    if n_orders > _MOST_ORDERS:
+def _check_number(n_orders: int, reason: str) -> None:
+    """Reject a policy with too many orders to enumerate."""
+    if n_orders > _MAX_ORDERS:
         raise DataError(
-            f"the policy has {n_orders:,} orders ({of}), expected at most {_MOST_ORDERS:,} to "
-            "compute exact propensities of: show fewer items (top), take a click model by position "
+            f"the policy has {n_orders:,} orders ({reason}), expected at most {_MAX_ORDERS:,} for "
+            "exact propensities: show fewer items (top), take a click model by position "
             "(position-based, trust-bias), or simulate impressions, which need none"
         )

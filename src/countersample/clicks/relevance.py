@@ -1,4 +1,4 @@
-"""Which items count as relevant to simulated users, and whether there are enough of them."""
+"""The smallest relevant label for simulated users, and a warning if too few items reach it."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
 
 PAPER_GRADE = 3.0  # the smallest relevant grade of the paper, on grades of 0 to 4
 _LOWEST_GRADE = 1.0
-FEW = 0.03  # a smaller share of the items is too few
-_MOST_GRADES = 20
+MIN_SHARE = 0.03  # of the items that should be relevant
+_MAX_GRADES = 20
 
 
 class FewRelevantWarning(UserWarning):
-    """So few items are relevant, or none, that clicks are noise for the most part."""
+    """Clicks are mostly noise, because few items are relevant or none."""
 
 
 @dataclass(frozen=True)
 class Relevance:
-    """How many items of a dataset are relevant, made by `relevance_of`.
+    """The share of items of a dataset that are relevant, returned by `relevance_of`.
 
     Attributes
     ----------
     relevant : float
         The smallest label that is relevant.
     share : float
-        Of the items, those that are relevant.
+        The share of the items that are relevant.
     grades : dict of float to float, or None
-        The share of the items that has each label; None where there are more than 20 labels.
+        The share of the items with each label; None if there are more than 20 labels.
     largest : float
         The largest label.
     advice : float or None
-        A label from which on at least 3 % of the items are relevant: what `smallest_relevant`
-        says, or else the largest such label above 0. None where there is none.
+        A label from which on at least 3 % of the items are relevant: that of `smallest_relevant`,
+        or else the largest such label above 0, if any.
     """
 
     relevant: float
@@ -50,9 +50,9 @@ class Relevance:
     advice: float | None
 
     def warnings(self, option: str = "relevant=") -> list[str]:
-        """Say that too few items are relevant, and what to give; empty where there are enough.
+        """Return a warning with a remedy if too few items are relevant; else nothing.
 
-        `option` is what stands before the grade where it is given.
+        `option` is the name of the option in the remedy.
 
         Examples
         --------
@@ -66,16 +66,16 @@ class Relevance:
         relevant=3, and labels are 0 (50 %), 1 (25 %) and 2 (25 %)
         give relevant=1
         """
-        if self.share >= FEW:
+        if self.share >= MIN_SHARE:
             return []
-        said = "no item is relevant, every click is noise"
+        problem = "no item is relevant, every click is noise"
         if self.share:
-            said = f"only {_percent(self.share)} of the items are relevant, clicks teach little"
+            problem = f"only {_percent(self.share)} of the items are relevant, clicks teach little"
         advice = "" if self.advice is None else f": give {option}{self.advice:g}"
-        return [f"{said}: {option}{self.relevant:g}, and labels {self._labels()}{advice}"]
+        return [f"{problem}: {option}{self.relevant:g}, and labels {self._labels()}{advice}"]
 
     def sentence(self) -> str:
-        """Say from which label on items are relevant, and how many are.
+        """Return a sentence with the smallest relevant label and the share of relevant items.
 
         Examples
         --------
@@ -96,33 +96,33 @@ class Relevance:
         return f"are {', '.join(some)} and {last}" if some else f"are all {last}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON; grades have strings as keys there."""
+        """Return plain values for JSON; the keys of grades become strings."""
         shares = None if self.grades is None else {f"{g:g}": s for g, s in self.grades.items()}
         return {"relevant": self.relevant, "share": self.share, "grades": shares}
 
 
 def relevance_of(dataset: RankingDataset, relevant: float) -> Relevance:
-    """Return how many items are relevant if those are whose label is at least `relevant`."""
+    """Return the share of items whose label is at least `relevant`."""
     labels, counts = np.unique(dataset.labels, return_counts=True)
     n_items = max(1, dataset.n_items)
     at_least = counts[::-1].cumsum()[::-1] / n_items  # of items with this label or a higher one
-    enough = labels[(labels > 0) & (at_least >= FEW)].tolist()
-    by_default = smallest_relevant(dataset)
-    if by_default <= max(enough, default=0):
-        enough.append(by_default)
+    candidates = labels[(labels > 0) & (at_least >= MIN_SHARE)].tolist()
+    default = smallest_relevant(dataset)
+    if default <= max(candidates, default=0):
+        candidates.append(default)
     return Relevance(
         relevant=float(relevant),
         share=int(counts[labels >= np.float32(relevant)].sum()) / n_items,
         grades=dict(zip(labels.tolist(), (counts / n_items).tolist(), strict=True))
-        if len(labels) <= _MOST_GRADES
+        if len(labels) <= _MAX_GRADES
         else None,
         largest=float(labels[-1]) if len(labels) else 0.0,
-        advice=enough[-1] if enough else None,
+        advice=candidates[-1] if candidates else None,
     )
 
 
-def smallest_relevant(dataset: RankingDataset, asked: float | None = None) -> float:
-    """Return the smallest relevant label: that asked for, else 3, or 1 where no label reaches 3.
+def smallest_relevant(dataset: RankingDataset, relevant: float | None = None) -> float:
+    """Return the smallest relevant label: as given, else 3, or 1 if no label reaches 3.
 
     Examples
     --------
@@ -131,25 +131,25 @@ def smallest_relevant(dataset: RankingDataset, asked: float | None = None) -> fl
     >>> smallest_relevant(RankingDataset.from_arrays(X=[[1], [2]], y=[0, 2], qid=[7, 7]))
     1.0
     """
-    if asked is not None:
-        return asked
+    if relevant is not None:
+        return relevant
     return PAPER_GRADE if dataset.labels.max(initial=0) >= PAPER_GRADE else _LOWEST_GRADE
 
 
 def warn_if_few(dataset: RankingDataset, relevant: float, *, stacklevel: int) -> None:
-    """Warn where less than 3 % of the items are relevant."""
+    """Warn if less than 3 % of the items are relevant."""
     for text in relevance_of(dataset, relevant).warnings() if dataset.n_items else ():
         warnings.warn(text, FewRelevantWarning, stacklevel=stacklevel + 1)
 
 
 @contextmanager
-def told_already() -> Iterator[None]:
-    """Keep `FewRelevantWarning` quiet within: its text has been told in another way."""
+def ignore_few_relevant() -> Iterator[None]:
+    """Suppress `FewRelevantWarning`, because the caller reports it in another way."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewRelevantWarning)
         yield
 
 
 def _percent(share: float) -> str:
-    """Return "12.3 %", or with more digits where it is little."""
+    """Return "12.3 %", with three significant digits."""
     return f"{100 * share:.3g} %"

@@ -1,8 +1,6 @@
-"""Known public sets, labelled data and click logs: how a person gets one, where a copy lies.
+"""Known public sets, labelled data and click logs: how to get one, and whether a copy is right.
 
-A copy of labelled data can be checked against what was published.
-
-Nothing is ever downloaded. The sets themselves are described in ``catalogue.toml``.
+Nothing is downloaded. The sets are described in ``catalogue.toml``.
 """
 
 from __future__ import annotations
@@ -20,9 +18,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
+from countersample import _text
+from countersample._environment import data_folder
 from countersample._files import is_file, is_folder
-from countersample._home import data_folder
-from countersample.data.sources import COMPRESSED_SUFFIXES, listed
+from countersample.data.sources import COMPRESSED_SUFFIXES, join_words
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A file of a set by its relative path; what is not known for sure is None."""
+    """A file of a set by its relative path; unknown numbers are None."""
 
     path: str
     split: Literal["train", "vali", "test"]
@@ -81,6 +80,24 @@ class KnownSet:
         """Return it as plain values, ready for JSON."""
         return {"kind": self.kind, **asdict(self)}
 
+    def describe(self, folder: Path | None) -> str:
+        """Return what it is, how to get it, and how to check a copy, for a terminal."""
+        facts, check = self._facts(folder)
+        rows = [
+            ("kind", self.kind),
+            *facts,
+            ("get it", f"{self.homepage}: {self.how_to_get}"),
+            ("licence", self.licence),
+            ("cite", self.citation),
+            ("here", str(folder) if folder else f"no folder {self.name} was found"),
+        ]
+        lines = [f"{self.title}: {self.summary}", _text.pairs(rows)]
+        return "\n".join([*lines, f"Check it: {check}"] if folder else lines)
+
+    def _facts(self, folder: Path | None) -> tuple[list[tuple[str, str]], str]:
+        """Return facts of this kind of set, and the command that checks a copy."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, kw_only=True)
 class KnownDataset(KnownSet):
@@ -92,6 +109,16 @@ class KnownDataset(KnownSet):
     statistics: Statistics
     files: tuple[KnownFile, ...]
 
+    def _facts(self, folder: Path | None) -> tuple[list[tuple[str, str]], str]:
+        numbers = self.statistics
+        rows = [
+            ("queries", f"{numbers.queries:,}"),
+            ("items", f"{numbers.items:,}"),
+            ("features", f"{numbers.features:,}"),
+            ("grades", f"0 … {numbers.highest_grade}"),
+        ]
+        return rows, f"countersample data info {folder} --verify --name {self.name}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class KnownLog(KnownSet):
@@ -101,6 +128,10 @@ class KnownLog(KnownSet):
 
     reader: str
     size: str
+
+    def _facts(self, folder: Path | None) -> tuple[list[tuple[str, str]], str]:
+        rows = [("size", self.size), ("read it", f"--reader {self.reader}")]
+        return rows, f"countersample log check {folder} --reader {self.reader}"
 
 
 @dataclass(frozen=True)
@@ -134,6 +165,15 @@ class Verification:
             "checks": [asdict(check) for check in self.checks],
         }
 
+    def summary(self) -> str:
+        """Return the findings for a terminal."""
+        verdict = "is as it should be" if self.ok else "is not as it should be"
+        rows = [[check.subject, check.status, check.message] for check in self.checks]
+        return (
+            f"{_text.table(['file', 'status', 'finding'], rows, text_columns=3)}\n\n"
+            f"{self.folder} {verdict} for {self.name}."
+        )
+
 
 class _Counts(NamedTuple):
     queries: int
@@ -166,6 +206,40 @@ def _known() -> tuple[Mapping[str, KnownDataset], Mapping[str, KnownLog]]:
     )
 
 
+def find_all(data_dir: str | PathLike[str] | None = None) -> dict[str, Path | None]:
+    """Return the folder of each known set on this machine, None if it is not there."""
+    folders: dict[str, Path | None] = {}
+    for name in (*known(), *known_logs()):
+        try:
+            folders[name] = find(name, data_dir)
+        except DataError:
+            folders[name] = None
+    return folders
+
+
+def summarize(folders: Mapping[str, Path | None]) -> str:
+    """Return tables of the known sets for a terminal; `folders` are those of `find_all`."""
+    here = {name: "yes" if folder else "no" for name, folder in folders.items()}
+    labelled, logs = known().values(), known_logs().values()
+    datasets = _text.table(
+        ["labelled data", "title", "queries", "items", "features", "here"],
+        [
+            [each.name, each.title, f"{each.statistics.queries:,}", f"{each.statistics.items:,}",
+             f"{each.statistics.features:,}", here[each.name]]
+            for each in labelled
+        ],
+        text_columns=2,
+    )  # fmt: skip
+    rows = [[each.name, each.title, each.reader, here[each.name]] for each in logs]
+    click_logs = _text.table(["click log", "title", "--reader", "here"], rows, text_columns=3)
+    sources = [
+        f"{each.name}\n{_text.pairs([('get it', each.homepage), ('licence', each.licence)])}"
+        for each in logs
+    ]
+    hint = "How to get one: countersample data info NAME"
+    return "\n\n".join([datasets, click_logs, *sources, hint])
+
+
 def get(name: str) -> KnownDataset:
     """Return the known set of labelled data of this name.
 
@@ -180,10 +254,10 @@ def get(name: str) -> KnownDataset:
             f"{name} is a click log, expected labelled data: check it with countersample log check "
             f"PATH --reader {known_logs()[name].reader}"
         )
-    return _named(name, known())
+    return _lookup(name, known())
 
 
-def _named(name: str, sets: Mapping[str, _Set]) -> _Set:
+def _lookup(name: str, sets: Mapping[str, _Set]) -> _Set:
     if name in sets:
         return sets[name]
     near = get_close_matches(name.lower(), sets, n=1)
@@ -203,12 +277,12 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
     DataError
         Where there is no such folder, with the folders and how to get the set.
     """
-    dataset = _named(name, {**known(), **known_logs()})
+    dataset = _lookup(name, {**known(), **known_logs()})
     folders = [] if data_dir is None else [Path(data_dir)]
-    named = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
-    folders += [_in_home(Path(folder)) for folder in named if folder]
-    own = data_folder()
-    folders += [] if own is None else [own / "datasets"]
+    variable = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
+    folders += [_in_home(Path(folder)) for folder in variable if folder]
+    home = data_folder()
+    folders += [] if home is None else [home / "datasets"]
     for parent in folders:
         for folder in (dataset.name, *dataset.aliases):
             if is_folder(parent / folder):
@@ -216,7 +290,7 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
     # Without a home there may be none.
     places = [*map(str, folders)] or [f"a folder that {ENVIRONMENT_VARIABLE} names"]
     raise DataError(
-        f"{dataset.title} is not there as a folder {name!r} in {listed(places, 'or')}; "
+        f"{dataset.title} is not there as a folder {name!r} in {join_words(places, 'or')}; "
         f"to get it, go to {dataset.homepage}, {dataset.how_to_get}, and put it in such a folder"
     )
 
@@ -245,8 +319,8 @@ def identify(path: str | PathLike[str]) -> KnownDataset | None:
         for dataset in by_files
         if folder.name.lower() in {name.lower() for name in (dataset.name, *dataset.aliases)}
     ]
-    found = by_name or [dataset for dataset in by_files if dataset.own_layout]
-    return found[0] if len(found) == 1 else None
+    matches = by_name or [dataset for dataset in by_files if dataset.own_layout]
+    return matches[0] if len(matches) == 1 else None
 
 
 def recognise(parts: Mapping[str, RankingDataset]) -> KnownDataset | None:
@@ -276,13 +350,13 @@ def recognise(parts: Mapping[str, RankingDataset]) -> KnownDataset | None:
             for file in group
         )
 
-    found = [
+    matches = [
         dataset
         for dataset in known().values()
         if dataset.statistics.features == n_features
         and any(fits(tuple(group)) for _, group in groupby(dataset.files, attrgetter("fold")))
     ]
-    return found[0] if len(found) == 1 else None
+    return matches[0] if len(matches) == 1 else None
 
 
 def verify(
@@ -299,14 +373,14 @@ def verify(
     ----------
     path : path of a folder
     name : str, optional
-        Which known set it should be; by default what `identify` says.
+        The known set it should be; by default the result of `identify`.
     load : callable, optional
         Reads one file as a RankingDataset; `load_letor` by default.
 
     Raises
     ------
     DataError
-        Where ``path`` is no folder, or no name is given and none can be told.
+        If ``path`` is not a folder, or without a name, if it cannot be identified.
     """
     folder = Path(path)
     if not is_folder(folder):
@@ -314,8 +388,8 @@ def verify(
     dataset = get(name) if name is not None else identify(folder)
     if dataset is None:
         raise DataError(
-            f"{folder} cannot be told to be one known dataset by its files and its name: "
-            f"say which it should be, one of {', '.join(known())}"
+            f"{folder} cannot be identified by its files and its name: "
+            f"give the name, one of {', '.join(known())}"
         )
     if load is None:
         from countersample.data.letor import load_letor  # noqa: PLC0415 (only to read a file)
@@ -323,10 +397,10 @@ def verify(
         load = partial(load_letor, clip=True)
     checks: list[Check] = []
     for fold, group in groupby(dataset.files, key=attrgetter("fold")):
-        found = [_check_file(folder, file, dataset.statistics, load) for file in group]
-        checks += [check for check, _ in found]
-        counts = [count for _, count in found if count is not None]
-        if len(counts) == len(found):
+        results = [_check_file(folder, file, dataset.statistics, load) for file in group]
+        checks += [check for check, _ in results]
+        counts = [count for _, count in results if count is not None]
+        if len(counts) == len(results):
             subject = "all files" if fold is None else f"all files of fold {fold}"
             checks.append(_check_together(subject, counts, dataset.statistics))
     return Verification(dataset.name, folder, tuple(checks))
@@ -342,7 +416,7 @@ def _check_file(
 ) -> tuple[Check, _Counts | None]:
     path = _present(folder, expected.path)
     if path is None:
-        message = f"Is not there, nor compressed as {listed(COMPRESSED_SUFFIXES, 'or')}."
+        message = f"Is not there, nor compressed as {join_words(COMPRESSED_SUFFIXES, 'or')}."
         return Check(expected.path, "missing", message), None
     subject = path.relative_to(folder).as_posix()
     try:
@@ -387,10 +461,10 @@ def _differences(counts: _Counts, queries: int | None, items: int | None) -> lis
 
 def _as_check(subject: str, counts: _Counts, wrong: list[str]) -> Check:
     if wrong:
-        return Check(subject, "wrong", f"Has {listed(wrong, 'and')}.")
+        return Check(subject, "wrong", f"Has {join_words(wrong, 'and')}.")
     numbers = (
         f"{counts.queries:,} queries",
         f"{counts.items:,} items",
         f"{counts.features} features",
     )
-    return Check(subject, "ok", f"Has {listed(numbers, 'and')}, as it should.")
+    return Check(subject, "ok", f"Has {join_words(numbers, 'and')}, as it should.")

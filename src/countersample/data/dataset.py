@@ -1,16 +1,19 @@
-"""Labelled queries in memory: `RankingDataset`."""
+"""Labelled queries in memory: `RankingDataset`, its rows, and the scores of its items."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from countersample._frames import Tabular, statistics
-from countersample.data._arrays import (
+from countersample.data.compact import CompactFeatures, compact_report
+from countersample.data.matrices import (
     as_numbers,
     check_features,
     check_finite,
@@ -18,10 +21,6 @@ from countersample.data._arrays import (
     check_offsets,
     has_nan,
 )
-from countersample.data.compact import CompactFeatures
-from countersample.data.compacting import Compactable
-from countersample.data.hashing import content_hash, kept_arrays
-from countersample.data.rows import group_rows, query_positions, rows_of
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -30,26 +29,29 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Ints
+    from countersample.data.compact import CompactReport
     from countersample.data.describe import Description
-    from countersample.data.normalize import Normalizer
+    from countersample.data.preprocessing import Normalizer
+
+_HASH_BYTES = 1 << 22  # hashed at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankingDataset(Compactable, Tabular):
-    """Queries, their items as feature vectors, and a relevance label an item.
+class RankingDataset(Tabular):
+    """Queries, their items as feature vectors, and one relevance label per item.
 
-    The items of query ``q`` are the rows ``offsets[q]:offsets[q + 1]``; the rows of a query are
-    always adjacent. Arrays are kept as they are given when their type fits (a memory map stays
-    one), so a dataset may be larger than memory.
+    The items of query ``q`` are the rows ``offsets[q]:offsets[q + 1]``. Arrays are not copied if
+    their type fits (a memory map stays one), so a dataset may be larger than memory.
 
     Parameters
     ----------
     features : float32 array (n_items, n_features), C-contiguous; or CompactFeatures
-        NaN is a value that is missing.
+        NaN is a missing value.
     labels : float32 array (n_items,)
         Relevance grades, larger is better.
     offsets : int64 array (n_queries + 1,)
-        Where each query's rows start; the first is 0 and the last is n_items.
+        The first row of each query; the first offset is 0 and the last is n_items.
     query_ids : array (n_queries,), int64 or str
     feature_names : tuple of str, optional
 
@@ -92,7 +94,7 @@ class RankingDataset(Compactable, Tabular):
                 f"{len(self.feature_names)} feature names for {self.n_features} features"
             )
 
-    # -- made from other things
+    # -- Constructors
 
     @classmethod
     def from_arrays(
@@ -103,10 +105,10 @@ class RankingDataset(Compactable, Tabular):
         *,
         feature_names: Sequence[str] | None = None,
     ) -> RankingDataset:
-        """Make a dataset of a matrix, its labels and the query id of each row.
+        """Return the dataset of a matrix, its labels and the query id of each row.
 
-        Rows of a query need not be adjacent: queries are put in the order in which they are first
-        seen, the rows of each in the order given.
+        Rows of a query need not be adjacent: queries are sorted by their first row, and the rows of
+        a query keep their order.
 
         Parameters
         ----------
@@ -119,8 +121,7 @@ class RankingDataset(Compactable, Tabular):
         Raises
         ------
         DataError
-            For shapes that do not fit, no rows, a feature that is infinite or a label that is not
-            finite (with its row). A feature that is NaN is missing.
+            For shapes that do not fit, no rows, an infinite feature, or a label that is not finite.
         """
         features = np.ascontiguousarray(as_numbers(X, "X"))
         labels = as_numbers(y, "y")
@@ -148,12 +149,12 @@ class RankingDataset(Compactable, Tabular):
         query: str = "qid",
         features: Sequence[str] | None = None,
     ) -> RankingDataset:
-        """Make a dataset of a data frame with a row an item.
+        """Return the dataset of a data frame with one row per item.
 
         Parameters
         ----------
         frame : data frame of pandas, polars, pyarrow or DuckDB, eager or lazy
-            A feature that is null in a row is missing there (NaN).
+            A null of a feature is a missing value (NaN).
         label, query : str
             The columns of the relevance label and the query id.
         features : sequence of str, optional
@@ -167,21 +168,23 @@ class RankingDataset(Compactable, Tabular):
         >>> RankingDataset.from_frame(table).feature_names
         ('bm25',)
         """
-        from countersample.data import frames  # noqa: PLC0415 (frames imports this)
+        from countersample.data import tables  # noqa: PLC0415 (imports narwhals)
 
-        table = frames.collected(frame)
+        table = tables.collect_frame(frame)
         for column in (label, query, *(features or ())):
-            frames.check_column(column, table.columns)
+            tables.check_column(column, table.columns)
         names = features or [c for c in table.columns if c not in {label, query}]
         matrix = np.empty((len(table), len(names)), np.float32)
         for k, name in enumerate(names):
-            matrix[:, k] = frames.features(table[name], is_chosen=features is not None)
-        frames.check_no_nulls(table[query])
-        labels = frames.numbers(table[label], is_chosen=True)
+            matrix[:, k] = tables.number_column(
+                table[name], is_chosen=features is not None, allow_nulls=True
+            )
+        tables.check_no_nulls(table[query])
+        labels = tables.number_column(table[label], is_chosen=True)
         return cls.from_arrays(matrix, labels, table[query].to_numpy(), feature_names=names)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
-        """Return ``qid``, ``label`` and each feature (``f1`` … where they have no names)."""
+        """Return ``qid``, ``label`` and each feature (``f1`` … if they have no names)."""
         return {
             "qid": np.repeat(self.query_ids, self.query_sizes),
             "label": self.labels,
@@ -203,7 +206,7 @@ class RankingDataset(Compactable, Tabular):
 
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> RankingDataset:
-        """Open a folder written by `save`: a memory map, ready in milliseconds."""
+        """Open a folder written by `save` as a memory map, in milliseconds."""
         from countersample.data.store import open_folder  # noqa: PLC0415 (store imports this)
 
         return open_folder(folder)
@@ -214,7 +217,7 @@ class RankingDataset(Compactable, Tabular):
 
         save_folder(self, folder)
 
-    # -- what it is
+    # -- Properties
 
     @property
     def n_queries(self) -> int:
@@ -233,7 +236,7 @@ class RankingDataset(Compactable, Tabular):
 
     @property
     def names_of_features(self) -> tuple[str, ...]:
-        """`feature_names`, or f1, f2, … where they have none, (n_features,)."""
+        """`feature_names`, or f1, f2, … by default, (n_features,)."""
         return self.feature_names or tuple(f"f{k + 1}" for k in range(self.n_features))
 
     @property
@@ -241,30 +244,49 @@ class RankingDataset(Compactable, Tabular):
         """The number of items of each query, (n_queries,)."""
         return np.diff(self.offsets)
 
+    @property
+    def bits(self) -> int | None:
+        """The bits per feature of a compact dataset; None for float32 features."""
+        return self.features.bits if isinstance(self.features, CompactFeatures) else None
+
     @cached_property
     def has_missing(self) -> bool:
-        """Whether a value of a feature is missing (NaN)."""
+        """Whether a feature has a missing value (NaN)."""
         return has_nan(self.features)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the whole content: equal data, equal fingerprint, on any machine.
+        """A hash of the content: equal data has equal fingerprints, on any machine.
 
-        A compact dataset has that of the one it was made of: a log of one is a log of both.
+        A compact dataset has the fingerprint of its original, because they share their logs.
         """
         return self.content_hash()
 
     def content_hash(self) -> str:
-        """Return a hash of what is kept: of codes, the codes."""
-        return content_hash(self)
+        """Return a hash of the stored arrays, query ids and names; codes are hashed as codes."""
+        digest = hashlib.blake2b(digest_size=16)
+        arrays: list[NDArray[Any]] = [self.offsets, self.labels, *stored_arrays(self.features)]
+        for array in arrays:
+            digest.update(f"{array.dtype.name}{array.shape}".encode())
+            rows = max(1, _HASH_BYTES // max(1, array[:1].nbytes))
+            for start in range(0, len(array), rows):
+                with np.errstate(invalid="ignore"):  # in a damaged file
+                    block = array[start : start + rows] + array.dtype.type(0)  # −0 becomes 0
+                if block.dtype.kind == "f":
+                    block[np.isnan(block)] = np.nan  # NaN has many bit patterns
+                digest.update(block.astype(block.dtype.newbyteorder("<"), copy=False).data)
+        ids = [str(i) for i in self.query_ids.tolist()]
+        names = list(self.feature_names or ())
+        digest.update(json.dumps([self.query_ids.dtype.kind, ids, names]).encode())
+        return digest.hexdigest()
 
     def describe(self) -> Description:
-        """Figures a person wants to know: sizes, density, grades, degenerate queries."""
+        """Return statistics: sizes, density, grades, degenerate queries."""
         from countersample.data.describe import describe  # noqa: PLC0415 (describe imports this)
 
         return describe(self)
 
-    # -- parts and variants
+    # -- Subsets and variants
 
     def subset(self, queries: ArrayLike) -> RankingDataset:
         """Return the dataset of these queries, in this order.
@@ -273,12 +295,12 @@ class RankingDataset(Compactable, Tabular):
         ----------
         queries : array-like of int (positions) or of bool (n_queries,)
         """
-        chosen = query_positions(queries, self.n_queries)
+        chosen = _query_positions(queries, self.n_queries)
         sizes = self.query_sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         rows = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
         return RankingDataset(
-            rows_of(self.features, rows),
+            take_rows(self.features, rows),
             self.labels[rows],
             offsets,
             self.query_ids[chosen],
@@ -293,7 +315,7 @@ class RankingDataset(Compactable, Tabular):
         Parameters
         ----------
         *fractions : float
-            Each in (0, 1), together at most 1 (what is left over is left out).
+            Each in (0, 1), together at most 1; the other queries are left out.
         rng : numpy Generator or seed
 
         Examples
@@ -317,9 +339,9 @@ class RankingDataset(Compactable, Tabular):
         Parameters
         ----------
         how : {"query-minmax", "minmax", "root-minmax", "standard"} or a fitted Normalizer
-            A name fits on this dataset; pass the normalizer of the training data for other data.
+            A name fits a normalizer on this dataset. For test data, pass the one of training.
         """
-        from countersample.data.normalize import Normalizer  # noqa: PLC0415 (imports this)
+        from countersample.data.preprocessing import Normalizer  # noqa: PLC0415 (imports this)
 
         normalizer = Normalizer.fit(self, how) if isinstance(how, str) else how
         return normalizer(self)
@@ -337,7 +359,7 @@ class RankingDataset(Compactable, Tabular):
         Parameters
         ----------
         features, drop : sequence of str, optional
-            The names of those to keep, in this order, or of those to leave out. Features without
+            The features to keep, in this order, or the features to leave out. Features without
             names are called f1, f2, …, or by their numbers: 1, 2, ….
 
         Examples
@@ -347,20 +369,66 @@ class RankingDataset(Compactable, Tabular):
         >>> data.select_features(["2", "f1"]).feature_names
         ('f2', 'f1')
         """
-        from countersample.data.choosing import choose_features  # noqa: PLC0415 (imports this)
-
-        known = self.names_of_features
-        chosen = choose_features(known, features, drop, is_numbered=self.feature_names is None)
-        if chosen == list(known):
+        names = self.names_of_features
+        chosen = choose_features(names, features, drop, is_numbered=self.feature_names is None)
+        if chosen == list(names):
             return self
-        index = [known.index(name) for name in chosen]
+        index = [names.index(name) for name in chosen]
         if isinstance(self.features, CompactFeatures):
             matrix: Any = self.features.select(index)
         else:
             matrix = np.ascontiguousarray(self.features[:, index])
         return RankingDataset(matrix, self.labels, self.offsets, self.query_ids, tuple(chosen))
 
-    # -- Python's habits
+    def compact(self, bits: int | str = "auto") -> RankingDataset:
+        """Return the dataset with its features in 8 or 16 bits: a quarter or half of the memory.
+
+        Training, scoring and evaluation read the codes. A ranker that is trained on them scores
+        float32 features, too.
+
+        Parameters
+        ----------
+        bits : 8, 16 or "auto"
+            "auto" is 8 if no value is off by more than a twentieth of the standard deviation of its
+            feature, else 16: see `compact_report`.
+
+        Examples
+        --------
+        >>> from countersample import synthetic
+        >>> data = synthetic("tiny", rng=0)
+        >>> small = data.compact()
+        >>> small.bits, data.features.nbytes / small.features.nbytes
+        (8, 4.0)
+        >>> float(abs(small.features[:] - data.features).max()) < 0.01
+        True
+        >>> small.fingerprint == data.fingerprint
+        True
+        """
+        if self.bits is not None:
+            raise DataError(
+                f"the dataset has {self.bits} bits a feature already: compact the original"
+            )
+        n_bits = self.compact_report(bits).bits
+        return self.with_codes(CompactFeatures.of(self.features, bits=n_bits))
+
+    def with_codes(self, features: CompactFeatures) -> RankingDataset:
+        """Return the same dataset, with its fingerprint, and these codes as features."""
+        dataset = self.with_features(features)
+        dataset.__dict__["fingerprint"] = self.fingerprint
+        return dataset
+
+    def compact_report(self, bits: int | str = "auto") -> CompactReport:
+        """Return the precision of the codes of `compact`, per feature.
+
+        Examples
+        --------
+        >>> from countersample import synthetic
+        >>> synthetic("tiny", rng=0).compact_report().sentence[:43]
+        '8 bits a feature: no value is off by more t'
+        """
+        return compact_report(self.features, self.names_of_features, bits)
+
+    # -- Python's protocols
 
     def __len__(self) -> int:
         return self.n_queries
@@ -372,13 +440,11 @@ class RankingDataset(Compactable, Tabular):
             return NotImplemented
         if self.feature_names != other.feature_names or self.bits != other.bits:
             return False
-        if self.bits is not None and self.features.roots != other.features.roots:
-            return False
-        mine, others = (
-            (each.offsets, each.query_ids, each.labels, *kept_arrays(each.features))
+        arrays, others = (
+            (each.offsets, each.query_ids, each.labels, *stored_arrays(each.features))
             for each in (self, other)
         )
-        return all(map(_are_equal, mine, others))
+        return all(map(_are_equal, arrays, others))
 
     def __repr__(self) -> str:
         grades = f"{self.labels.min():g}..{self.labels.max():g}" if self.n_items else "none"
@@ -390,5 +456,144 @@ class RankingDataset(Compactable, Tabular):
 
 
 def _are_equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Tell whether arrays are equal; what is missing is equal to what is missing."""
+    """Return whether arrays are equal; NaN is equal to NaN."""
     return np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f")
+
+
+# -- Rows and columns ------------------------------------------------------------------------------
+
+
+def stored_arrays(features: NDArray[Any] | CompactFeatures) -> tuple[NDArray[Any], ...]:
+    """Return the arrays that hold features: the matrix, or codes, scale and offset."""
+    if isinstance(features, CompactFeatures):
+        return features.codes, features.scale, features.offset
+    return (features,)
+
+
+def take_rows(features: Any, rows: Ints) -> Any:  # noqa: ANN401 (array or codes)
+    """Return these rows of features; codes stay codes."""
+    return features.take(rows) if isinstance(features, CompactFeatures) else features[rows]
+
+
+def group_rows(ids: NDArray[Any]) -> tuple[Ints | None, Ints, NDArray[Any]]:
+    """Sort rows by query id, queries by their first row; return order, offsets and query ids.
+
+    The order, (n,), has the row numbers; None if the rows of each query are adjacent already.
+    """
+    if ids.dtype.kind in "OUT":
+        ids = np.asarray(ids.astype(str))
+    elif ids.dtype.kind in "iu":
+        ids = ids.astype(np.int64)
+    else:
+        raise DataError(f"query ids are of type {ids.dtype}, expected integers or strings")
+    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    _, first_run, query_of_run = np.unique(ids[starts], return_index=True, return_inverse=True)
+    if len(first_run) == len(starts):
+        return None, np.append(starts, len(ids)).astype(np.int64), ids[starts]
+    rank = np.empty(len(first_run), np.int64)
+    rank[np.argsort(first_run)] = np.arange(len(first_run))
+    query = np.repeat(rank[query_of_run], np.diff(np.append(starts, len(ids))))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64)
+    return np.argsort(query, kind="stable"), offsets, ids[starts[np.sort(first_run)]]
+
+
+def choose_features(
+    names: Sequence[str],
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    *,
+    is_numbered: bool = False,
+) -> list[str]:
+    """Return the features to use: those listed, in their order, or all that are not dropped.
+
+    Parameters
+    ----------
+    names : sequence of str
+        All features.
+    features, drop : sequence of str, optional
+        The features to use, or to leave out: one of the two.
+    is_numbered : bool
+        Whether the names are only numbers: then ``"3"`` is ``"f3"``.
+
+    Raises
+    ------
+    DataError
+        For an unknown name, with the nearest known one; or if no feature is left.
+
+    Examples
+    --------
+    >>> from countersample.data.dataset import choose_features
+    >>> choose_features(["price", "sales", "stock"], drop=["stock"])
+    ['price', 'sales']
+    >>> choose_features(["f1", "f2", "f3"], ["3", "f1"], is_numbered=True)
+    ['f3', 'f1']
+    """
+    from countersample.data.tables import check_column  # noqa: PLC0415 (imports narwhals)
+
+    if features is not None and drop is not None:
+        raise ParameterError(
+            "features to use and features to drop are both given, expected one of them"
+        )
+    listed = [
+        f"f{name}" if is_numbered and name.isdecimal() else name for name in features or drop or ()
+    ]
+    for name in listed:
+        check_column(name, list(names), what="feature")
+    if features is not None:
+        chosen = list(dict.fromkeys(listed))
+    else:
+        chosen = [name for name in names if name not in listed]
+    if not chosen:
+        raise DataError("no feature is left, expected at least one")
+    return chosen
+
+
+def _query_positions(queries: ArrayLike, n_queries: int) -> Ints:
+    """Return positions of queries from positions or a mask."""
+    chosen = np.asarray(queries)
+    if chosen.dtype == bool:
+        if chosen.shape != (n_queries,):
+            raise ParameterError(
+                f"a mask of shape {chosen.shape}, expected ({n_queries},): one entry per query"
+            )
+        return np.flatnonzero(chosen)
+    if chosen.size == 0:
+        return np.zeros(0, np.int64)
+    if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+        raise ParameterError("queries are positions: a list of integers, or a mask of bools")
+    if chosen.min() < -n_queries or chosen.max() >= n_queries:
+        worst = chosen.max() if chosen.max() >= n_queries else chosen.min()
+        raise ParameterError(f"query {worst} of a dataset with {n_queries} queries")
+    return chosen.astype(np.int64) % n_queries
+
+
+# -- Scores ----------------------------------------------------------------------------------------
+
+
+class Ranker(Protocol):
+    """Anything that scores items by their features."""
+
+    def predict(self, features: NDArray[np.float32], /) -> ArrayLike:
+        """Return the score of each row, (n_items,); larger ranks higher."""
+
+
+def scores_of(scores_or_ranker: Any, dataset: RankingDataset) -> Any:  # noqa: ANN401 (array-like)
+    """Return scores unchanged, or the scores that a ranker's ``predict`` gives to a dataset.
+
+    A ranker of this package receives the dataset, with feature names and queries; any other ranker
+    receives the features. A function receives the dataset.
+
+    Examples
+    --------
+    >>> from countersample import RankingDataset
+    >>> from countersample.data.dataset import scores_of
+    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 1], qid=["a", "a"])
+    >>> scores_of([2.0, 1.0], data)
+    [2.0, 1.0]
+    >>> scores_of(lambda items: -items.features[:, 0], data)
+    array([-0.1, -0.9], dtype=float32)
+    """
+    if not hasattr(scores_or_ranker, "predict"):
+        return scores_or_ranker(dataset) if callable(scores_or_ranker) else scores_or_ranker
+    takes_datasets = getattr(scores_or_ranker, "takes_datasets", False)
+    return scores_or_ranker.predict(dataset if takes_datasets else dataset.features)

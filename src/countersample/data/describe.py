@@ -1,14 +1,16 @@
-"""What a dataset looks like: `describe`."""
+"""Statistics of a dataset: `describe`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample import _text
 from countersample._frames import Tabular, statistics
-from countersample.data.columns import ends, row_blocks
+from countersample.data.matrices import column_ranges, row_blocks
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Description(Tabular):
-    """Statistics of a dataset, made by `describe`.
+    """Statistics of a dataset, computed by `describe`.
 
     Attributes
     ----------
@@ -99,9 +101,45 @@ class Description(Tabular):
             values["grades"] = {f"{grade:g}": count for grade, count in self.grades.items()}
         return values
 
+    def summary(self, *, has_labels: bool = True) -> str:
+        """Return the statistics for a terminal, with or without those of labels."""
+        labels = f"{self.label_min:g} … {self.label_max:g}, mean {self.label_mean:.3g}"
+        sizes = (
+            f"{self.items_min:,} … {self.items_max:,}, mean {self.items_mean:.1f}, "
+            f"median {self.items_median:g}"
+        )
+        rows = [
+            ("queries", f"{self.n_queries:,}"),
+            ("items", f"{self.n_items:,}"),
+            ("items per query", sizes),
+            ("features", f"{self.n_features:,}, of which {self.n_constant_features:,} constant"),
+            ("values", f"{self.feature_min:g} … {self.feature_max:g}"),
+            ("density", f"{100 * self.density:.1f} % of the values are not zero"),
+            ("missing", f"{100 * self.missing:.1f} % of the values"),
+            ("labels", labels if has_labels else "none"),
+            ("memory", _text.size(self.n_bytes)),
+        ]
+        bins = zip(pairwise(self.items_histogram.edges), self.items_histogram.counts, strict=True)
+        names = (
+            (f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}", count)
+            for (low, high), count in bins
+        )
+        blocks = [_text.pairs(rows), "  queries by number of items", _text.bars(names)]
+        if has_labels and self.grades is not None:
+            grades = ((f"{grade:g}", count) for grade, count in self.grades.items())
+            blocks += ["  items by grade", _text.bars(grades)]
+        if has_labels:
+            useless = [
+                ("one grade only", f"{self.n_queries_one_grade:,}"),
+                ("no relevant item", f"{self.n_queries_none_relevant:,}"),
+                ("one item only", f"{self.n_queries_one_item:,}"),
+            ]
+            blocks += ["  queries that teach a ranker nothing", _text.pairs(useless, indent=4)]
+        return "\n".join(blocks)
+
 
 def describe(dataset: RankingDataset) -> Description:
-    """Return statistics a person wants to know, from one pass over the features.
+    """Return statistics of a dataset, from one pass over the features.
 
     The features are read block by block, so a memory map larger than memory is fine.
 
@@ -116,13 +154,15 @@ def describe(dataset: RankingDataset) -> Description:
     >>> data = RankingDataset.from_arrays(
     ...     X=[[0, 1.5], [2, 1.5], [0, 1.5]], y=[0, 3, 0], qid=["a", "a", "b"]
     ... )
-    >>> found = describe(data)
-    >>> found.density, found.n_constant_features, found.grades  # 4 of 6 values
+    >>> statistics = describe(data)
+    >>> statistics.density, statistics.n_constant_features, statistics.grades  # 4 of 6 values
     (0.6666666666666666, 1, {0.0: 2, 3.0: 1})
-    >>> found.items_histogram
+    >>> statistics.items_histogram
     Histogram(edges=(1, 2, 5), counts=(1, 1))
-    >>> found.n_queries_one_grade, found.n_queries_none_relevant, found.n_queries_one_item
-    (1, 1, 1)
+    >>> statistics.n_queries_one_grade, statistics.n_queries_none_relevant
+    (1, 1)
+    >>> statistics.n_queries_one_item
+    1
     """
     if dataset.n_queries == 0 or dataset.n_features == 0:
         raise DataError(
@@ -156,7 +196,7 @@ def _describe_features(features: NDArray[np.float32]) -> dict[str, Any]:
         here = int(np.count_nonzero(np.isnan(block)))
         n_nonzero += int(np.count_nonzero(block)) - here
         n_missing += here
-    low, high = ends(features)
+    low, high = column_ranges(features)
     return {
         "density": n_nonzero / features.size,
         "missing": n_missing / features.size,

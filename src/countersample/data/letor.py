@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import numpy as np
 
-from countersample._cores import available_cores
+from countersample._environment import available_cores
 from countersample._files import atomic_path
 from countersample._params import whole_number
 from countersample._progress import byte_progress
-from countersample.data._arrays import first_nan
-from countersample.data._letor_reader import LetorReader, LetorRows
-from countersample.data._tape import Tape
 from countersample.data.compact import check_bits
 from countersample.data.dataset import RankingDataset
 from countersample.data.folders import Files, Split, find_layout
-from countersample.data.groups import find_groups, read_groups
-from countersample.data.sources import Readable, Source, as_path, open_for_writing, shown
+from countersample.data.letor_reader import LetorReader, LetorRows
+from countersample.data.matrices import first_nan
+from countersample.data.sources import (
+    BYTE_ORDER_MARK,
+    COMPRESSED_SUFFIXES,
+    Readable,
+    Source,
+    as_path,
+    open_for_writing,
+    quote,
+)
+from countersample.data.store import Tape, UnusableCacheError, read_cached
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -30,13 +37,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NUMBERS_AT_ONCE = 1 << 20  # formatted in one go
-_MOST_FEATURES = 1_000_001  # those that text may have, counted from 0
+_MAX_FEATURES = 1_000_001  # of text, counted from 0
 _WRITABLE_ID = re.compile(rb"(?!.*\xed[\xa0-\xbf])[^\x00-\x20#]+")  # nor halves of characters
-_LONGEST_ID = 1000  # bytes: ids are kept as an array, in which each takes the room of the longest
+_MAX_GROUP_LINE = 64  # bytes of a line of a group file: a longer one is of another kind of file
+_GROUP_SIZE = re.compile(rb"0*[1-9][0-9]*")
+_MAX_ID = 1000  # bytes: in an array of ids, each takes the space of the longest
 
 
 class _Options(TypedDict, total=False):
-    """The arguments of `load_letor` that do not tell what it gives."""
+    """The arguments of `load_letor` that do not change the type of its result."""
 
     n_features: int | None
     zero_based: bool | None
@@ -82,38 +91,35 @@ def load_letor(
 ) -> Any:
     r"""Read ``label qid:ID index:value … # comment`` text.
 
-    Rows may be sparse; rows of a query need not be adjacent (they are gathered, queries in
-    first-seen order). Compression (gz, bz2, xz, zst) is told by content. Query ids that are all
-    integers become int64, else strings. Values are float32, each the one nearest to the text as
-    float64.
+    Rows may be sparse. Rows of a query need not be adjacent: queries are sorted by their first row.
+    Compression (gz, bz2, xz, zst) is detected. Query ids are int64 if all are integers, else
+    strings. A value is the float32 nearest to the text as float64.
 
     Parameters
     ----------
     source : path, file object, list of those, or folder
         A list is read as one dataset. A folder has a file with ``train`` in its name and perhaps
         ones with ``vali`` and ``test``; or folders Fold1, Fold2, … with such files; or LETOR's
-        parts S1, S2, … (`countersample.data.folders.find_layout` says what is read).
+        parts S1, S2, … (see `countersample.data.folders.find_layout`).
     split : {"train", "vali", "test"}, optional
         Which part of a folder; without it a folder gives a dict of all it has.
     fold : int, optional
         Which fold of a folder that has folds; by default the first.
     n_features : int, optional
-        The number of features, where it is known to be more than the text shows.
+        The number of features, if it is more than the text shows.
     zero_based : bool, optional
-        Whether feature numbers start at 0. Found out where not said: 0 if any row has a feature 0,
-        else 1.
+        Whether feature numbers start at 0. By default, if any row has a feature 0.
     clip : bool
-        Take a number beyond float32 (Istella marks a missing value by 1.8e308) as the largest
-        float32, 3.4e38. Without it such a number is an error.
+        Replace a number beyond float32 (Istella marks a missing value by 1.8e308) by the largest
+        float32, 3.4e38. By default such a number is an error.
     groups : path, optional
         A LightGBM group file: the number of rows of each query, for text without ``qid:``.
-        ``<path>.query`` is used where it exists and the text has no ``qid:``.
+        ``<path>.query`` is used if it exists and the text has no ``qid:``.
     bits : 8, 16 or "auto", optional
-        Features as codes: what `RankingDataset.compact` makes of what is read.
+        Features as codes, as by `RankingDataset.compact`.
     cache : path of a folder, optional
-        Keep what is read there in binary form, and open that the next time, by memory map. Codes
-        are kept as codes: their numbers need no memory. A folder that cannot be written, or that
-        others than you may write to, is not used, with a warning.
+        Store the data there in binary form, and open that by memory map the next time. A folder
+        that cannot be written, or that other users can write to, is not used, with a warning.
     progress : bool
         Show a progress bar by bytes after two seconds.
     threads : int, optional
@@ -126,7 +132,7 @@ def load_letor(
     Raises
     ------
     DataError
-        Naming file, line and column, what was found and what was expected.
+        With file, line and column, the text there and what was expected.
 
     Examples
     --------
@@ -141,7 +147,7 @@ def load_letor(
     """
     options: dict[str, Any] = {
         "n_features": None if n_features is None else whole_number(
-            "n_features", n_features, least=1, most=_MOST_FEATURES
+            "n_features", n_features, least=1, most=_MAX_FEATURES
         ),
         "zero_based": zero_based, "clip": clip, "groups": groups,
         "bits": None if bits is None else check_bits(bits),
@@ -163,7 +169,7 @@ def load_letor(
 
 
 def _load_splits(files: Files, options: dict[str, Any]) -> dict[str, RankingDataset]:
-    """Read files that belong together; where their columns differ, read again with the widest."""
+    """Read files that belong together; if their columns differ, read again with the widest."""
     parts = {split: _load(list(paths), **options) for split, paths in files.items()}
     zero_based = any(zero for _, zero in parts.values())
     width = max(
@@ -186,7 +192,7 @@ def _load(
     progress: bool,
     **options: Any,  # noqa: ANN401 (those of load_letor)
 ) -> tuple[RankingDataset, bool]:
-    """Read sources, by way of the cache if there is one; also say whether features count from 0."""
+    """Read sources, from the cache if there is one; also return whether features count from 0."""
     if not sources:
         raise ParameterError("an empty list of files, expected at least one")
 
@@ -194,13 +200,12 @@ def _load(
         return read_letor(sources, tape, progress=progress, **options)
 
     if cache is not None:
-        from countersample.data.cache import (  # noqa: PLC0415 (only where asked for)
-            UnusableCacheError,
-            read_cached,
-        )
-
+        groups = options["groups"] or find_groups(sources[0])
         try:
-            return read_cached(Path(cache), sources, options | {"bits": bits}, read)
+            return read_cached(
+                Path(cache), sources, options | {"bits": bits}, read,
+                None if groups is None else Path(groups),
+            )  # fmt: skip
         except UnusableCacheError as error:
             warnings.warn(str(error), stacklevel=4)
     dataset, counts_from_0 = read(Tape())
@@ -220,17 +225,17 @@ def read_letor(
 ) -> tuple[RankingDataset, bool]:
     """Read sources onto a tape, with the options of `load_letor`.
 
-    Also say whether feature numbers start at 0.
+    Also return whether feature numbers start at 0.
     """
     with_qid: bool | None = groups is None
     if groups is None and len(sources) == 1:
         groups = find_groups(sources[0])
         if groups is not None:
-            with_qid = None  # the text tells: it is read once only, since it may be a pipe
+            with_qid = None  # decided by the first row: a pipe can be read only once
     paths = [Path(s) for s in sources if isinstance(s, str | os.PathLike)]
     name = ", ".join(path.name for path in paths) or "text"
     total = sum(path.stat().st_size for path in paths if path.exists()) or None
-    with byte_progress(f"reading {name}", total, show=progress) as shown:
+    with byte_progress(f"reading {name}", total, show=progress) as report_bytes:
         reader = LetorReader(
             tape=tape,
             with_qid=with_qid,
@@ -238,7 +243,7 @@ def read_letor(
             n_features=n_features,
             clip=clip,
             threads=threads or available_cores(),
-            progress=shown,
+            progress=report_bytes,
         )
         rows = reader.read(sources)
     if groups is None or rows.with_qid:
@@ -250,7 +255,7 @@ def read_letor(
 
 
 def _by_query(rows: LetorRows) -> RankingDataset:
-    """Gather the runs of rows by query, in place where they are not adjacent."""
+    """Gather the runs of rows by query, in place if they are not adjacent."""
     n_items = len(rows.labels)
     labels = rows.labels
     lengths = np.diff(np.append(rows.run_starts, n_items))
@@ -266,7 +271,7 @@ def _by_query(rows: LetorRows) -> RankingDataset:
 
 
 def query_id_array(ids: list[bytes]) -> NDArray[Any]:
-    """Return ids as int64 where all are plain integers (``-7``, not ``007``), else as strings."""
+    """Return ids as int64 if all are plain integers (``-7``, not ``007``), else as strings."""
     try:
         numbers = [int(i) for i in ids]
         if [b"%d" % number for number in numbers] == ids:
@@ -274,10 +279,10 @@ def query_id_array(ids: list[bytes]) -> NDArray[Any]:
     except (ValueError, OverflowError):
         pass
     longest = max(ids, key=len, default=b"")
-    if len(longest) > _LONGEST_ID:
+    if len(longest) > _MAX_ID:
         raise DataError(
-            f"query id {shown(longest.decode(errors='replace'))} has {len(longest):,} bytes, "
-            f"expected at most {_LONGEST_ID:,}"
+            f"query id {quote(longest.decode(errors='replace'))} has {len(longest):,} bytes, "
+            f"expected at most {_MAX_ID:,}"
         )
     try:
         return np.array([i.decode() for i in ids])
@@ -285,10 +290,50 @@ def query_id_array(ids: list[bytes]) -> NDArray[Any]:
         raise DataError(f"query id {error.object!r} is not UTF-8") from error
 
 
+def find_groups(source: Source) -> Path | None:
+    """Return the group file beside a text file, ``<name>.query``, if there is one."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = Path(source)
+    if not path.name:  # a folder, such as "."
+        return None
+    plain = path.with_suffix("") if path.suffix in COMPRESSED_SUFFIXES else path
+    for candidate in (path, plain):
+        groups = candidate.with_name(candidate.name + ".query")
+        if groups.is_file():
+            return groups
+    return None
+
+
+def read_groups(path: str | os.PathLike[str], n_rows: int) -> NDArray[np.int64]:
+    """Read the rows a query of a group file, and check that they add up to `n_rows`."""
+    sizes = []
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(_MAX_GROUP_LINE), b""), 1):
+                text = line.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").strip()
+                is_whole = len(line) < _MAX_GROUP_LINE or line.endswith(b"\n")
+                if not is_whole or (text and not _GROUP_SIZE.fullmatch(text)):
+                    line_text = quote(text.decode(errors="replace"))
+                    raise DataError(
+                        f"{path}:{number}: expected the number of rows of a query, found "
+                        f"{line_text}"
+                    )
+                if text:
+                    sizes.append(int(text))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read as a group file: {error.strerror}") from error
+    if sum(sizes) != n_rows:
+        raise DataError(
+            f"{path}: the groups have {sum(sizes):,} rows in all, expected {n_rows:,} as the data"
+        )
+    return np.array(sizes, np.int64)
+
+
 def save_letor(dataset: RankingDataset, target: str | os.PathLike[str]) -> None:
     """Write a dataset as LETOR text that `load_letor` reads back to the same numbers.
 
-    Zeros are left out (the first row names the last feature, so that the width is kept). Numbers
+    Zeros are left out (the first row has the last feature, which preserves the width). Numbers
     have the fewest digits that give the same float32. The file is written under another name and
     renamed at the end; a name ending in .gz, .bz2, .xz or .zst is compressed.
 

@@ -1,4 +1,4 @@
-"""Opening what a user names: a path or a file object, compressed or not, told by content."""
+"""Sources of bytes: paths and file objects, decompressed by their content."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _COMPRESSIONS: dict[str, tuple[bytes, Callable[..., Any]]] = {
     ".zst": (b"\x28\xb5\x2f\xfd", zstd.open),
 }
 COMPRESSED_SUFFIXES = tuple(_COMPRESSIONS)
-_LONGEST_MAGIC = max(len(magic) for magic, _ in _COMPRESSIONS.values())
+_MAGIC_BYTES = max(len(magic) for magic, _ in _COMPRESSIONS.values())
 _DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LONGEST_SHOWN = 40
+_MAX_QUOTED = 40
 _ARCHIVES = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!")
 
 
-class _Counted(io.RawIOBase):
-    """A file object as Python's buffered readers want it, that knows how far it was read."""
+class _CountingFile(io.RawIOBase):
+    """A file object for Python's buffered readers that counts the bytes read."""
 
     def __init__(self, file: Readable) -> None:
         self._file = file
@@ -62,8 +62,8 @@ class _Counted(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 (a writable buffer)
         count = self._read_some(buffer)
-        # A pipe may give its first bytes one by one, and they tell how it is compressed.
-        while count and self.position < _LONGEST_MAGIC:
+        # A pipe may give its first bytes one by one, and they show the compression.
+        while count and self.position < _MAGIC_BYTES:
             more = self._read_some(memoryview(buffer)[count:])
             if not more:
                 break
@@ -75,28 +75,28 @@ class _Counted(io.RawIOBase):
         if isinstance(self._file, io.RawIOBase):
             count = self._file.readinto(buffer)
         else:
-            # A text file may give up to 4 bytes for each character asked for.
+            # A text file may return up to 4 bytes per character.
             data = self._file.read(len(buffer) // 4 or 1)
             data = data.encode() if isinstance(data, str) else data
             count = None if data is None else len(data)
             if data:
                 buffer[:count] = data
-        if count is None:  # which is not the end
+        if count is None:  # no data yet, which is not the end
             raise BlockingIOError(errno.EAGAIN, "it does not wait for its data (O_NONBLOCK)")
         self.position += count
         return count
 
 
 class OpenSource:
-    """An open source of bytes: its name, its decompressed stream, and how far it was read."""
+    """An open source of bytes: its name, its decompressed stream, and the bytes read so far."""
 
-    def __init__(self, name: str, raw: _Counted, size: int | None) -> None:
+    def __init__(self, name: str, raw: _CountingFile, size: int | None) -> None:
         self.name = name
         self.size = size
         self._raw = raw
         buffered = io.BufferedReader(raw, 1 << 18)
         try:
-            start = buffered.peek(_LONGEST_MAGIC)
+            start = buffered.peek(_MAGIC_BYTES)
         except OSError as error:
             raise DataError(f"{name}: cannot be read: {error.strerror}") from error
         if start.startswith(_ARCHIVES):
@@ -108,7 +108,7 @@ class OpenSource:
 
     @property
     def position(self) -> int:
-        """The number of bytes read of the source itself (compressed ones, where it is)."""
+        """The number of bytes read of the source itself, before decompression."""
         return self._raw.position
 
     def readinto(self, buffer: memoryview) -> int:
@@ -127,7 +127,7 @@ class OpenSource:
         except _DAMAGED as error:
             raise DataError(f"{self.name}: the compressed file is damaged ({error})") from error
         except OSError as error:
-            # bz2 has no error class of its own
+            # bz2 has no error class
             damaged = error.errno is None
             why = "the compressed file is damaged" if damaged else error.strerror
             raise DataError(f"{self.name}: cannot be read: {why}") from error
@@ -136,9 +136,9 @@ class OpenSource:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], cannot: str, kind: type[Exception]) -> Iterator[None]:
-    """Turn what goes wrong with a file into a sentence that names it; `cannot` is that of a kind.
+    """Turn errors of reading a file into a DataError with its path; `cannot` words one kind.
 
-    ``with reading("a.json", "not JSON ({})", ValueError):`` says "a.json: not JSON (line 1 …)".
+    ``with reading("a.json", "not JSON ({})", ValueError):`` raises "a.json: not JSON (line 1 …)".
     """
     try:
         yield
@@ -151,15 +151,15 @@ def reading(path: str | os.PathLike[str], cannot: str, kind: type[Exception]) ->
 
 
 def as_path(name: str | os.PathLike[str]) -> Path:
-    """Return a path; refuse one that the system does not take, or does not let one look at."""
+    """Return a path; reject one that the system does not accept, or does not allow to inspect."""
     path = Path(name)
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        pass  # which is said by who needs it
+        pass  # reported by the caller, if it needs the file
     except (OSError, ValueError) as error:  # a ValueError for a zero byte
         why = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{shown(str(path))}: cannot be used as a path: {why}") from error
+        raise DataError(f"{quote(str(path))}: cannot be used as a path: {why}") from error
     return path
 
 
@@ -167,8 +167,8 @@ def as_path(name: str | os.PathLike[str]) -> Path:
 def open_source(source: Source) -> Iterator[OpenSource]:
     """Open a path or a file object for reading; a file object is not closed.
 
-    A path is opened once, since it may be a pipe. A file that changes while it is read is refused:
-    its last row may be half of one.
+    A path is opened once, since it may be a pipe. A file that changes while it is read is rejected:
+    its last row may be incomplete.
     """
     if isinstance(source, str | os.PathLike):
         path = as_path(source)
@@ -180,11 +180,11 @@ def open_source(source: Source) -> Iterator[OpenSource]:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from error
         with file:
             before = os.fstat(file.fileno())
-            yield OpenSource(str(path), _Counted(file), before.st_size)
+            yield OpenSource(str(path), _CountingFile(file), before.st_size)
             check_unchanged(path, before, os.fstat(file.fileno()))
     elif hasattr(source, "read"):
         name = getattr(source, "name", None)
-        yield OpenSource(name if isinstance(name, str) else "<file>", _Counted(source), None)
+        yield OpenSource(name if isinstance(name, str) else "<file>", _CountingFile(source), None)
     else:
         raise DataError(
             f"cannot read from a {type(source).__name__}: expected a path or a file object"
@@ -192,27 +192,27 @@ def open_source(source: Source) -> Iterator[OpenSource]:
 
 
 def check_unchanged(path: Path, before: os.stat_result, after: os.stat_result) -> None:
-    """Refuse a file that was written to between two looks at it."""
+    """Reject a file that was written to while it was read."""
     is_same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
     if stat.S_ISREG(before.st_mode) and not is_same:
         raise DataError(f"{path}: changed while it was read: read it again when it is complete")
 
 
-def shown(token: str) -> str:
-    """Return what was found as a sentence has it: cut where it is long, escaped where not plain."""
-    if len(token) > _LONGEST_SHOWN:
-        token = token[:_LONGEST_SHOWN] + "…"
+def quote(token: str) -> str:
+    """Return a token for a message: in quotes, shortened if long, escaped if not printable."""
+    if len(token) > _MAX_QUOTED:
+        token = token[:_MAX_QUOTED] + "…"
     return f"'{token}'" if token.isprintable() else ascii(token)
 
 
-def listed(words: Iterable[str], last: str) -> str:
+def join_words(words: Iterable[str], last: str) -> str:
     """Return "a, b and c"; `last` is the word before the last one."""
-    *some, final = words
-    return f"{', '.join(some)} {last} {final}" if some else final
+    *first, final = words
+    return f"{', '.join(first)} {last} {final}" if first else final
 
 
 def open_for_writing(path: Path, *, like: str) -> IO[bytes]:
-    """Open `path` for writing bytes, compressed as the name `like` says."""
+    """Open `path` for writing bytes, compressed by the suffix of the name `like`."""
     for suffix, (_, opener) in _COMPRESSIONS.items():
         if like.endswith(suffix):
             return opener(path, "wb")  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Labelled data made up in the shape of a known collection: `synthetic`."""
+"""Synthetic labelled data in the shape of a known collection: `synthetic`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CALIBRATION_ITEMS = 2**17
 
 @dataclass(frozen=True)
 class Shape:
-    """The look of a collection and how hard it is to rank; `synthetic` tells the story."""
+    """The sizes and the difficulty of a collection; `synthetic` explains the symbols."""
 
     n_queries: int
     items: tuple[int, int, int]  # least, median and most items of a query
@@ -92,7 +92,7 @@ SHAPES = {
 def synthetic(
     shape: str, *, n_queries: int | None = None, rng: np.random.Generator | int | None = None
 ) -> RankingDataset:
-    """Make labelled data of the shape of a known collection.
+    """Return labelled data in the shape of a known collection.
 
     A query q and an item i have *factors* u_q and v_i, vectors of standard normal numbers. With
     unit vectors a ⟂ b and c ⟂ d that are the same for all queries, item i is as useful as ::
@@ -134,11 +134,11 @@ def synthetic(
     >>> bool(data.features.min() == 0), bool(data.features.max() <= 1)
     (True, True)
     """
-    made = SHAPES[choice("shape", shape, SHAPES)]
+    parameters = SHAPES[choice("shape", shape, SHAPES)]
     if n_queries is None:
-        n_queries = made.n_queries
+        n_queries = parameters.n_queries
     n_queries = whole_number("n_queries", n_queries, least=1, or_else="None")
-    return _draw_dataset(made, n_queries, np.random.default_rng(rng))
+    return _draw_dataset(parameters, n_queries, np.random.default_rng(rng))
 
 
 def _draw_dataset(shape: Shape, n_queries: int, rng: np.random.Generator) -> RankingDataset:
@@ -160,7 +160,7 @@ def _draw_dataset(shape: Shape, n_queries: int, rng: np.random.Generator) -> Ran
 
 @dataclass(frozen=True)
 class _World:
-    """What all queries of a dataset share."""
+    """The parameters that all queries of a dataset share."""
 
     item_directions: Floats  # (n_factors, 2): a and b
     query_directions: Floats  # (n_factors, 2): d and c
@@ -224,7 +224,7 @@ def _usefulness(
 
 
 def _to_values(raw: Floats, scales: Floats | None) -> None:
-    """Turn r into x in place: cut to [0, 1], or on scales of their own where there are some."""
+    """Turn r into x in place: cut to [0, 1], or multiply by scales, if there are some."""
     if scales is None:
         np.clip(raw, 0, 1, out=raw)
         return

@@ -1,14 +1,32 @@
-"""How good a ranker is: on labelled (judged) queries, and from clicks alone."""
+"""How good a ranker is: on labelled queries, and from clicks alone (off-policy evaluation).
 
-from countersample.data.scoring import Ranker
+===================  ==========================================================================
+`labels`             means of metrics over labelled queries (`evaluate`, `learning_curve`)
+`estimators`         the value of a ranker from logged clicks: ips, snips, beta-ips, clipped, dr
+`comparison`         several rankers by the same clicks; the gain over the logging policy
+`verdict`            better, worse, not shown, or none: one rule for all commands
+`holdout`            candidates evaluated by the clicks of held-out queries
+`bootstrap`          resampling of sessions or queries, and intervals
+`control_variates`   less noise where the mean weight is known from more clicks
+`doubly_robust`      a model of relevance beside the clicks, to evaluate and to train
+`ab_plan`            the sessions that an A/B test needs to confirm a gain
+===================  ==========================================================================
+"""
+
+from countersample.data.dataset import Ranker
 from countersample.evaluation.ab_plan import ABPlan, plan_ab_test
-from countersample.evaluation.comparing import Comparison, Difference, compare
-from countersample.evaluation.counterfactual import Estimate, Gain, estimate, estimate_gain
-from countersample.evaluation.doubly_robust import relevance_model
-from countersample.evaluation.estimators import ESTIMATORS, logged_values
-from countersample.evaluation.held_out import Fold, HeldOut
-from countersample.evaluation.labelled import QueryValues, evaluate, learning_curve
-from countersample.evaluation.robust_weights import doubly_robust_log
+from countersample.evaluation.comparison import Comparison, Gain, compare, estimate_gain
+from countersample.evaluation.doubly_robust import doubly_robust_log, relevance_model
+from countersample.evaluation.estimators import (
+    ESTIMATORS,
+    Estimate,
+    EstimateOptions,
+    estimate,
+    logged_values,
+)
+from countersample.evaluation.holdout import Fold, HeldOut
+from countersample.evaluation.labels import QueryValues, evaluate, learning_curve
+from countersample.evaluation.verdict import Difference, Verdict, decide
 
 __all__ = [
     "ESTIMATORS",
@@ -16,12 +34,15 @@ __all__ = [
     "Comparison",
     "Difference",
     "Estimate",
+    "EstimateOptions",
     "Fold",
     "Gain",
     "HeldOut",
     "QueryValues",
     "Ranker",
+    "Verdict",
     "compare",
+    "decide",
     "doubly_robust_log",
     "estimate",
     "estimate_gain",

@@ -1,18 +1,18 @@
-"""How long an A/B test has to run to confirm what clicks promise: `plan_ab_test`.
+"""The plan of an A/B test: how many sessions it needs to confirm an estimated gain.
 
-An A/B test counts the clicks of its sessions. What users would click on a new ranking is estimated
-from logged clicks by the position-based model: an item of relevance r that has rank k is clicked
-with probability θ_k·r, and a click on an item with propensity ρ counts 1/ρ, so that with S sessions
+An A/B test counts the clicks of its sessions. The clicks on a new ranking are estimated from logged
+clicks by the position-based model: an item of relevance r at rank k is clicked with probability
+θ_k·r, and a click on an item with propensity ρ counts 1/ρ, so that with S sessions
 
-    clicks a session, new       (1/S) Σ_clicks θ(new rank) / ρ
-    clicks a session, logged    (1/S) Σ_clicks 1
+    clicks per session, new       (1/S) Σ_clicks θ(new rank) / ρ
+    clicks per session, logged    (1/S) Σ_clicks 1
 
-Of Y, the clicks of one session, where those on different items of a query are independent,
+Let Y be the clicks of one session. If clicks on different items of a query are independent,
 
-    E Y² = E Y + (1/S) Σ_q S_q Σ_{i ≠ j} x_i·x_j        with x_i the clicks of q on i a session
+    E Y² = E Y + (1/S) Σ_q S_q Σ_{i ≠ j} x_i·x_j      with x_i the clicks of q on i per session
 
-and the sessions that each of two arms needs, for a two-sided test at level α to see the difference
-with a given power, are
+and the sessions that each of two arms needs, for a two-sided test at level α to detect the
+difference with a given power, are
 
     n = (z_{1−α/2} + z_power)² · (Var Y_new + Var Y_logged) / (E Y_new − E Y_logged)²
 """
@@ -27,9 +27,9 @@ import numpy as np
 
 from countersample._params import number
 from countersample.errors import DataError
-from countersample.evaluation.doubly_robust import theta_of
-from countersample.evaluation.ranking import item_ranks
-from countersample.evaluation.resampling import Clusters, add_up, interval, resample
+from countersample.evaluation.bootstrap import Clusters, add_up, interval, resample
+from countersample.evaluation.doubly_robust import examination_probabilities
+from countersample.metrics import item_ranks, ratio
 from countersample.options import CONFIDENCE
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.data.scoring import Ranker
+    from countersample.data.dataset import Ranker
 
 LEVEL = round(1 - CONFIDENCE, 10)  # of the two-sided test
-ALL_PAGES = 0.99  # share of sessions whose first position is in the log: then all of it is
+MIN_FIRST_POSITIONS = 0.99  # share of sessions with a first position in a complete log
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,20 @@ class ABPlan:
     Attributes
     ----------
     logged, new : float
-        Clicks a session: what was logged, and what is expected on the new ranking.
+        Clicks per session: on the logged ranking, and expected on the new one.
     logged_variance, new_variance : float
-        Of the clicks of a session.
+        Of the clicks per session.
     low, high : float
         The interval of the difference, new − logged.
     confidence : float
-        That of the interval.
+        The confidence level of the interval.
     power : float
-        The probability that the test sees the difference.
+        The probability that the test detects the difference.
     level : float
-        The probability that it sees one where there is none.
+        The probability that it reports a difference although there is none.
     sessions, sessions_at_low : int or None
-        In each arm, to see the expected difference, or the lower end of its interval; None where
-        that is not above 0.
+        Per arm, to detect the expected difference, or the lower end of its interval; None if that
+        is not above 0.
     """
 
     logged: float
@@ -81,26 +81,26 @@ class ABPlan:
 
     @property
     def relative(self) -> float:
-        """The difference as a share of what was logged."""
+        """The difference as a share of the logged clicks."""
         return self.new / self.logged - 1
 
     @property
     def sentence(self) -> str:
-        """What the test needs, in words."""
-        told = (
-            f"It counts clicks: {self.logged:.4g} a session were logged, {self.new:.4g} are "
+        """The plan in words."""
+        text = (
+            f"It counts clicks: {self.logged:.4g} per session were logged, {self.new:.4g} are "
             f"expected on the new ranking ({self.relative:+.1%}, {self.confidence:.0%} interval "
             f"{self.low / self.logged:+.1%} to {self.high / self.logged:+.1%})."
         )
         if self.sessions is None:
-            return f"{told} No test would show more clicks."
-        told += (
-            f" With {self.sessions:,} sessions in each arm it sees that with a probability of "
+            return f"{text} No test would show more clicks."
+        text += (
+            f" With {self.sessions:,} sessions per arm it detects that with a probability of "
             f"{self.power:.0%} (two-sided, at {self.level:.0%})"
         )
         if self.sessions_at_low is None:
-            return f"{told}; at the lower end of the interval there is nothing to see."
-        return f"{told}; with {self.sessions_at_low:,} if it is the lower end of the interval."
+            return f"{text}; at the lower end of the interval there is nothing to detect."
+        return f"{text}; with {self.sessions_at_low:,} if it is the lower end of the interval."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -117,12 +117,12 @@ def plan_ab_test(
     n_bootstrap: int = 1000,
     rng: np.random.Generator | int | None = None,
 ) -> ABPlan:
-    """Return how many sessions an A/B test of clicks needs to confirm a ranker's gain.
+    """Return the number of sessions that an A/B test of clicks needs to confirm a ranker's gain.
 
     The formulas are at the top of `countersample.evaluation.ab_plan`. Both arms show as many items
-    as the log did, and items that it never showed count as never clicked. Where the log says which
-    session a click is of, both variances are multiplied so that the logged one is that of its
-    sessions. Sessions are taken as independent: users who come back often need more of them.
+    as the log did, and items that it never showed count as never clicked. If the log has the
+    session of each click, both variances are scaled so that the logged one is that of its sessions.
+    Sessions count as independent: users who return often need more of them.
 
     Parameters
     ----------
@@ -131,17 +131,17 @@ def plan_ab_test(
     log : ClickLog
         With impressions and positions.
     dataset : RankingDataset
-        The data the log is of. Its labels are not read.
+        The data of the log. Its labels are not read.
     power : float in (0, 1)
     confidence : float in (0, 1)
-        Of the interval of the difference, a bootstrap over sessions, or else queries.
+        The level of the interval of the difference, a bootstrap over sessions, or else queries.
     n_bootstrap : int
     rng : numpy Generator or seed
 
     Examples
     --------
     The second item is twice as relevant, and is moved to the top, where twice as many users look:
-    0.2·1 + 0.4/2 = 0.4 clicks a session become 0.4·1 + 0.2/2 = 0.5.
+    0.2·1 + 0.4/2 = 0.4 clicks per session become 0.4·1 + 0.2/2 = 0.5.
 
     >>> from countersample import ClickLog, RankingDataset
     >>> from countersample.evaluation import plan_ab_test
@@ -158,8 +158,8 @@ def plan_ab_test(
     number("confidence", confidence, above=0, below=1)
     if log.impressions is None or log.position is None:
         raise DataError(
-            "the log has no impressions or no positions, expected a row for everything that was "
-            "shown: without them nobody knows what a session is"
+            "the log has no impressions or no positions, expected a row for every item that was "
+            "shown: clicks per session cannot be computed without them"
         )
     clusters = Clusters.of(log)
     assert clusters.visits is not None  # noqa: S101 (it has impressions)
@@ -173,14 +173,14 @@ def plan_ab_test(
         _variance(by_row, log, dataset, sessions, n) for by_row in (clicks, expected)
     )
     if clusters.name == "sessions":
-        own = clusters.total(clicks)
-        seen = float(own @ own / n - logged**2)
-        old_variance, new_variance = seen, new_variance * seen / old_variance
+        by_session = clusters.total(clicks)
+        variance = float(by_session @ by_session / n - logged**2)
+        old_variance, new_variance = variance, new_variance * variance / old_variance
     sums = np.stack([clusters.sessions, clusters.total(expected), clusters.total(clicks)], axis=1)
-    drawn = resample(sums, np.array([1.0, 0.0, 0.0]), clusters.n_empty, n_bootstrap=n_bootstrap,
+    draws = resample(sums, np.array([1.0, 0.0, 0.0]), clusters.n_empty, n_bootstrap=n_bootstrap,
                      rng=np.random.default_rng(rng))  # fmt: skip
-    low, high = interval((drawn[:, 1] - drawn[:, 2]) / drawn[:, 0], confidence)
-    both = old_variance + new_variance
+    low, high = interval((draws[:, 1] - draws[:, 2]) / draws[:, 0], confidence)
+    variances = old_variance + new_variance
     return ABPlan(
         logged=logged,
         new=new,
@@ -191,8 +191,8 @@ def plan_ab_test(
         confidence=confidence,
         power=power,
         level=LEVEL,
-        sessions=_sessions_needed(new - logged, both, power),
-        sessions_at_low=_sessions_needed(low, both, power),
+        sessions=_sessions_needed(new - logged, variances, power),
+        sessions_at_low=_sessions_needed(low, variances, power),
     )
 
 
@@ -212,9 +212,9 @@ def _expected_clicks(
     clicks: Floats,
     sessions: Floats,
 ) -> Floats:
-    """Return the clicks that each row of the log stands for on the new ranking, (n_rows,).
+    """Return the clicks per row of the log that are expected on the new ranking, (n_rows,).
 
-    (C − c₀)·θ(new rank)/ρ + c₀, with c₀ those by chance, of which each page has as many.
+    (C − c₀)·θ(new rank)/ρ + c₀, with c₀ the clicks by chance, which do not depend on the ranking.
     """
     by_chance = np.zeros(log.n_rows)
     if log.by_chance is not None:
@@ -227,35 +227,35 @@ def _expected_clicks(
 
 
 def _examination_by_rank(log: ClickLog, dataset: RankingDataset, sessions: Floats) -> Floats:
-    """Return how likely a session shows an item at rank 0, 1, … and its user examines it.
+    """Return the probability that an item at rank 0, 1, … is shown and examined.
 
-    The mean of θ over what was shown at a position, times the share of the sessions whose page is
-    so long, of those that have so many items; a log without its unclicked items does not tell that.
+    The mean of θ at a position, times the share of the sessions whose page is so long, among those
+    with so many items. That share is not known for a log without its unclicked items.
     """
-    assert log.impressions is not None  # noqa: S101 (checked)
+    assert log.impressions is not None  # noqa: S101 (the caller checks it)
     assert log.position is not None  # noqa: S101
     position = log.position.astype(np.int64)
     n = int(position.max()) + 1
-    above, below = log.impressions * theta_of(log), log.impressions
-    if log.examination is None:  # the propensity is told of clicks only
+    above, below = log.impressions * examination_probabilities(log), log.impressions
+    if log.examination is None:  # the propensities of clicks are known only
         above, below = log.clicks, log.clicks / log.propensity
-    shown, told = add_up(position, log.impressions, n), add_up(position, below, n)
-    theta = np.divide(add_up(position, above, n), told, out=np.zeros(n), where=told > 0)
-    able = np.array([sessions[dataset.query_sizes >= rank].sum() for rank in range(n)])
-    if shown[1] < ALL_PAGES * able[1]:
+    shown = add_up(position, log.impressions, n)
+    theta = ratio(add_up(position, above, n), add_up(position, below, n))
+    possible = np.array([sessions[dataset.query_sizes >= rank].sum() for rank in range(n)])
+    if shown[1] < MIN_FIRST_POSITIONS * possible[1]:
         return theta
-    theta *= np.minimum(1.0, shown / np.maximum(able, 1.0))
+    theta *= np.minimum(1.0, shown / np.maximum(possible, 1.0))
     return theta
 
 
 def _variance(
     by_row: Floats, log: ClickLog, dataset: RankingDataset, sessions: Floats, n: float
 ) -> float:
-    """Return the variance of the clicks of a session, from those of each row of the log."""
+    """Return the variance of the clicks per session, from the clicks per row of the log."""
     items = add_up(dataset.offsets[log.query] + log.item, by_row, dataset.n_items)
     starts = dataset.offsets[:-1]
     all_items, squares = np.add.reduceat(items, starts), np.add.reduceat(items**2, starts)
     both = (all_items**2 - squares) / np.maximum(sessions, 1.0)
     mean = float(items.sum() / n)
-    # Of few clicks the estimate may be off; that of a session with one click at most is the least.
+    # With few clicks the estimate may be off; with at most one click per session it is smallest.
     return max(mean + float(both.sum() / n) - mean**2, mean * (1 - mean), 1e-12)

@@ -1,18 +1,18 @@
-"""The mean of y, corrected by what is known of the mean of x: control variates with the best β.
+"""Control variates: the mean of y, corrected by the known mean of x, with the best factor β.
 
-Of each cluster (a session, or a query with n sessions) there are its size n, a sum y whose mean is
-asked for, and sums x₁ … x_p whose means X are known, or known from far more clusters. With
-ȳ = Σy/Σn, x̄ = Σx/Σn, the estimate and the β that makes its variance least are
+Each cluster (a session, or a query with n sessions) has a size n, a sum y whose mean is to be
+estimated, and sums x₁ … x_p whose means X are known, or estimated from far more clusters. With
+ȳ = Σy/Σn, x̄ = Σx/Σn, the estimate and the β of least variance are
 
     V = ȳ − β·(x̄ − X)        β* = Var(z)⁻¹ Cov(z, e)        e = y − ȳ·n,  z = x − x̄·n
 
 (the regression estimator of survey sampling; β-IPS of Gupta, Jeunen, Oosterhuis and de Rijke,
 RecSys 2024, where x are importance weights and X is 1). With β = 0 it is the plain mean; with
 β = ȳ/x̄ it is X·Σy/Σx, the ratio estimator (SNIPS). So with β* the variance is at most that of
-either (Jeunen and Gupta, SIGIR 2026). β* is estimated, too, which costs a share of about p/m of the
-variance, with m clusters.
+either (Jeunen and Gupta, SIGIR 2026). Estimating β* costs a share of about p/m of the variance,
+with m clusters.
 
-Everything here is a function of sums over clusters, so that a bootstrap has β* anew in each draw.
+Everything here is a function of sums over clusters, so that a bootstrap estimates β* in each draw.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ import numpy as np
 from countersample._params import number
 from countersample.clicks import ClickLog
 from countersample.errors import DataError, ParameterError
-from countersample.evaluation.resampling import Clusters, resample
+from countersample.evaluation.bootstrap import Clusters, resample
 
 if TYPE_CHECKING:
     from countersample._arrays import Floats
 
-APART = 4.0  # standard errors, by which means of the same kind of sessions hardly differ
-_SINGULAR = 1e-9  # of a correlation matrix: what is known twice counts once
+MAX_STANDARD_ERRORS = 4.0  # means of the same kind of sessions hardly differ by more
+_SINGULAR = 1e-9  # of a correlation matrix: controls that determine each other count once
 
 
 def control_moments(n: Floats, controls: Floats) -> Floats:
-    """Return n, x and their products, of each cluster: (m, k) with k = (p + 1) + (p + 1)².
+    """Return n, x and their products per cluster: (m, k) with k = (p + 1) + (p + 1)².
 
     Parameters
     ----------
     n : float64 (m,)
     controls : float64 (m, p)
-        x of each cluster.
+        x per cluster.
     """
-    known = np.column_stack([n, controls])
-    products = known[:, :, None] * known[:, None, :]
-    return np.concatenate([known, products.reshape(len(n), -1)], axis=1)
+    columns = np.column_stack([n, controls])
+    products = columns[:, :, None] * columns[:, None, :]
+    return np.concatenate([columns, products.reshape(len(n), -1)], axis=1)
 
 
 def outcome_moments(y: Floats, n: Floats, controls: Floats) -> Floats:
-    """Return y, y·n and y·x of each cluster, (m, p + 2)."""
+    """Return y, y·n and y·x per cluster, (m, p + 2)."""
     return np.column_stack([y, y * n, y[:, None] * controls])
 
 
 def best_beta(of_controls: Floats, of_outcome: Floats) -> Floats:
     """β* = Var(z)⁻¹ Cov(z, e), (..., p), from sums of moments over clusters.
 
-    A control that does not vary, or that others tell, has a β of 0 or shares theirs.
+    A control that does not vary has a β of 0; controls that determine each other share one.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def best_beta(of_controls: Floats, of_outcome: Floats) -> Floats:
 
     Examples
     --------
-    Where y is 1 + 3·x, β* is 3:
+    For y = 1 + 3·x, β* is 3:
 
     >>> import numpy as np
     >>> from countersample.evaluation.control_variates import (
@@ -92,7 +92,7 @@ def best_beta(of_controls: Floats, of_outcome: Floats) -> Floats:
     covariance = (
         of_outcome[..., 2:] - mean * of_outcome[..., 1:2] - outcome * (with_n - mean * squared)
     )
-    # In units of their own spread; below the last bits of what was subtracted there is none.
+    # In units of their spread; a spread below the rounding of the subtraction counts as none.
     scale = np.diagonal(variance, axis1=-2, axis2=-1)
     rounding = _SINGULAR * np.diagonal(products, axis1=-2, axis2=-1)[..., 1:]
     scale = np.where(scale > rounding, np.sqrt(np.maximum(scale, 0)), np.inf)
@@ -114,7 +114,7 @@ def controlled_mean(of_controls: Floats, of_outcome: Floats, expected: Floats) -
 
     Examples
     --------
-    Half of all x are known to be 1, and here two of three are: so of y = 4·x the mean is 2.
+    Half of all x are 1, here two of three: the corrected mean of y = 4·x is 2.
 
     >>> import numpy as np
     >>> from countersample.evaluation.control_variates import (
@@ -141,69 +141,69 @@ def _split(of_controls: Floats, p: int) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Controls:
-    """What is known of the means of Σ 1/p and of Σ 1 over the clicks of a session.
+    """The means of Σ 1/p and of Σ 1 over the clicks of a session, and the sums in a log.
 
-    The first as a number, or both from a longer log, which has clusters of its own.
+    The first is given as a number, or both are estimated from a longer log.
     """
 
-    own: Floats  # x of each cluster of the log, (m, p)
+    sums: Floats  # x of each cluster of the log, (m, p)
     means: Floats  # X, (p,)
     longer: Floats | None = None  # n and x of each cluster of the longer log, (m', p + 1)
-    n_empty: float = 0  # the sessions of it that have no row
-    doubt: str | None = None  # whether the log can be of sessions like those that the means are of
+    n_empty: float = 0  # its sessions without a row
+    doubt: str | None = None  # a warning if log and means seem to be of other kinds of sessions
 
     @classmethod
     def of(cls, log: ClickLog, clusters: Clusters, control: float | ClickLog | None) -> Controls:
-        """Return those of a log, by the mean of Σ 1/p or by a longer log; refuse to go without."""
-        own_sizes, per = clusters.sizes(log)
+        """Return the controls of a log, by the mean of Σ 1/p or by a longer log."""
+        log_sizes, per = clusters.sizes(log)
         if control is None:
             raise ParameterError(
-                f"estimator 'beta-ips' needs control, the mean of Σ 1/p a {per} or a longer log "
-                "that tells it: where this log is all there is, take 'ips'"
+                f"estimator 'beta-ips' needs control, the mean of Σ 1/p per {per} or a longer log: "
+                "if this log is all there is, take 'ips'"
             )
         weights = clusters.total(log.weights)
-        mean = _mean(own_sizes, weights, clusters.n_empty if per == "session" else 0)
+        mean = _mean(log_sizes, weights, clusters.n_empty if per == "session" else 0)
         if not isinstance(control, ClickLog):
-            known = number("control", control, above=0)
-            return cls(weights[:, None], np.array([known]), doubt=_doubt(mean, (known, 0.0), per))
+            value = number("control", control, above=0)
+            return cls(weights[:, None], np.array([value]), doubt=_doubt(mean, (value, 0.0), per))
         whole = Clusters.of(control)
         sizes, longer_per = whole.sizes(control)
         if longer_per != per:
             raise DataError(
-                f"the log given as control tells how much there is in a {longer_per} and the log "
-                f"itself in a {per}, expected the same of both: give n_sessions of both, or of none"
+                f"the control log is counted per {longer_per} and the log itself per {per}, "
+                "expected the same: give n_sessions of both, or of neither"
             )
         n_empty = whole.n_empty if per == "session" else 0
         longer = np.column_stack([sizes, whole.total(control.weights), whole.total(control.clicks)])
-        own = np.column_stack([weights, clusters.total(log.clicks)])
+        sums = np.column_stack([weights, clusters.total(log.clicks)])
         means = longer[:, 1:].sum(axis=0) / (sizes.sum() + n_empty)
         doubt = _doubt(mean, _mean(sizes, longer[:, 1], n_empty), per)
-        return cls(own, means, longer, n_empty, doubt)
+        return cls(sums, means, longer, n_empty, doubt)
 
     def resampled(self, n_bootstrap: int, rng: np.random.Generator) -> Floats:
-        """Return X in as many resamples of the longer log, (n_bootstrap, p), or (p,) if known."""
+        """Return X in n_bootstrap resamples of the longer log, (n_bootstrap, p), or (p,)."""
         if self.longer is None:
             return self.means
         empty = np.array([1.0, *np.zeros(len(self.means))])
-        drawn = resample(self.longer, empty, self.n_empty, n_bootstrap=n_bootstrap, rng=rng)
-        means: Floats = drawn[:, 1:] / drawn[:, :1]
+        draws = resample(self.longer, empty, self.n_empty, n_bootstrap=n_bootstrap, rng=rng)
+        means: Floats = draws[:, 1:] / draws[:, :1]
         return means
 
 
 def _mean(n: Floats, x: Floats, n_empty: float) -> tuple[float, float]:
-    """Return Σx/Σn, and its variance as of a ratio."""
+    """Return the ratio Σx/Σn and its variance."""
     size = float(n.sum()) + n_empty
     mean = float(x.sum()) / size
-    left = x - mean * n
-    return mean, (float((left**2).sum()) + n_empty * mean**2) / size**2
+    residuals = x - mean * n
+    return mean, (float((residuals**2).sum()) + n_empty * mean**2) / size**2
 
 
-def _doubt(own: tuple[float, float], known: tuple[float, float], per: str) -> str | None:
-    """Return what is to be said of two means, each with its variance, that are far apart."""
-    apart = abs(own[0] - known[0]) / (np.sqrt(own[1] + known[1]) or np.inf)
-    if apart < APART:
+def _doubt(log: tuple[float, float], control: tuple[float, float], per: str) -> str | None:
+    """Return a warning if two means, each with its variance, differ too much."""
+    z_score = abs(log[0] - control[0]) / (np.sqrt(log[1] + control[1]) or np.inf)
+    if z_score < MAX_STANDARD_ERRORS:
         return None
     return (
-        f"Σ 1/p is {own[0]:.3g} a {per} in the log and {known[0]:.3g} by control, {apart:.0f} "
-        "standard errors apart: these are hardly the same kind of sessions"
+        f"Σ 1/p is {log[0]:.3g} per {per} in the log and {control[0]:.3g} by control, "
+        f"{z_score:.0f} standard errors apart: these are hardly the same kind of sessions"
     )

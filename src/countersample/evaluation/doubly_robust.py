@@ -1,12 +1,12 @@
-"""The doubly robust estimate: clicks where there are enough, a model of relevance for the rest.
+"""Doubly robust: clicks where there are enough, a model of relevance for the rest.
 
-Of query q there were n_q sessions. Item d was shown in some of them, where it was examined with
+**To evaluate.** Query q had n_q sessions. Item d was shown in some of them, examined there with
 probability θ, and clicked in some. Its clicks and its exposure are
 
-    C = Σ clicks        E = Σ θ, over all times it was shown
+    C = Σ clicks        E = Σ θ, over all its impressions
 
-so that C/E estimates its relevance r (the probability of a click, once examined). With r̂ what a
-model of relevance says of it, and a clip τ ≥ 0 on the mean propensity E/n_q,
+so that C/E estimates its relevance r (the probability of a click, once examined). With r̂ its
+relevance by a model, and a clip τ ≥ 0 on the mean propensity E/n_q,
 
     r̃ = r̂ + (C − E·r̂) / max(E, τ·n_q)            V = (1/S) Σ_q n_q Σ_d λ(rank of d) · r̃
 
@@ -14,59 +14,72 @@ This is the estimator of Oosterhuis (TOIS 2023) for the position-based model, wi
 policy's propensity taken from the log. Since the mean of C is E·r, the mean of r̃ is
 r + (r̂ − r) · (1 − E/max(E, τ·n_q)). So it is unbiased
 
-- where E ≥ τ·n_q, whatever the model says: r̃ is C/E there, and
-- where r̂ = r, whatever was shown: also for items that nobody was ever shown (E = 0, r̃ = r̂), which
-  every weighted sum over clicks takes for irrelevant.
+- if E ≥ τ·n_q, whatever the model: r̃ is C/E then, and
+- if r̂ = r, whatever was shown: also for items that were never shown (E = 0, r̃ = r̂), which every
+  weighted sum over clicks counts as irrelevant.
 
-What was examined is not in the log. So where an item was always shown at the same rank and τ is 0,
-nothing is left for a model to correct, and this is ips.
+The log does not contain which items were examined. So if an item was always shown at the same rank
+and τ is 0, the model has nothing to correct, and this is ips.
+
+**To train.** Training on clicks weighs item d of query q with v = C/ρ, which is n_q·r on average:
+so often it would be clicked if all n_q sessions examined it. If ρ is small so is the number of
+clicks, and the weight is 0 or huge. Clipping ρ at τ makes it smaller, and too small on average.
+Doubly robust training replaces the part that clipping removes by the model:
+
+    v = n_q · r̃
+
+If ρ = E/n_q is at least τ, that is C/ρ, whatever the model. Otherwise it is
+C/τ + n_q·r̂·(1 − ρ/τ), and n_q·r̂ for an item that was never shown. The mean of v is n_q·r if either
+is right: the propensities with τ = 0, or the model with any τ.
 """
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._ranked import ratio
-from countersample.data.columns import row_blocks
-from countersample.data.imputing import filled
-from countersample.data.normalize import Normalizer
+from countersample._params import number
+from countersample.clicks.log import ClickLog
+from countersample.data.matrices import row_blocks
+from countersample.data.preprocessing import Normalizer, fill_missing
 from countersample.errors import DataError
-from countersample.evaluation.resampling import Clusters, add_up
+from countersample.evaluation.bootstrap import Clusters, add_up
+from countersample.metrics import ratio
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from countersample._arrays import Floats
-    from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
 
 FOLDS = 5
-PENALTIES = np.geomspace(1e-3, 1e5, 81)  # α / p
+ROUNDING = 1e-9
+PENALTIES = np.geomspace(1e-3, 1e5, 81)  # candidates for α / p
 
 
 def exposure(log: ClickLog, dataset: RankingDataset) -> tuple[Floats, Floats]:
-    """Return E = Σ impressions·θ and C = Σ (clicks − by chance) of each item, both (n_items,)."""
+    """Return E = Σ impressions·θ and C = Σ (clicks − by chance) per item, both (n_items,)."""
     if log.impressions is None:
         raise DataError(
-            "the log has no impressions, expected a row with impressions for everything that was "
+            "the log has no impressions, expected a row with impressions for every item that was "
             "shown, clicked or not: doubly robust estimates and training need them "
             "(ClickLog.from_impressions with keep='shown' keeps them)"
         )
     rows = dataset.offsets[log.query] + log.item
-    seen = add_up(rows, log.impressions * theta_of(log), dataset.n_items)
+    seen = add_up(rows, log.impressions * examination_probabilities(log), dataset.n_items)
     return seen, add_up(rows, log.weights * log.propensity, dataset.n_items)
 
 
-def theta_of(log: ClickLog) -> Floats:
-    """Return θ of each row, the probability that it was examined where it was shown, (n_rows,)."""
+def examination_probabilities(log: ClickLog) -> Floats:
+    """Return θ per row, the probability that it was examined where it was shown, (n_rows,)."""
     return log.propensity if log.examination is None else log.examination
 
 
 def sessions_of_item(clusters: Clusters, dataset: RankingDataset) -> Floats:
-    """Return how many sessions there were of the query of each item, (n_items,)."""
-    assert clusters.visits is not None  # noqa: S101 (only called where it is)
+    """Return the number of sessions of each item's query, (n_items,)."""
+    assert clusters.visits is not None  # noqa: S101 (the caller checks it)
     _, query, n_sessions = clusters.visits
     return np.repeat(add_up(query, n_sessions, dataset.n_queries), dataset.query_sizes)
 
@@ -76,16 +89,16 @@ def relevance_model(
 ) -> Floats:
     """r̂(x) = b + w·x, by least squares: min Σ_d v_d (C_d/E_d − b − w·x_d)² + α‖w‖², (n_items,).
 
-    The position-based model with a relevance that is linear in the p features, which are brought
-    to variance 1. The noise of C/E is made of that of clicks, which falls with E, and of what
-    features do not tell, which does not; where relevance is 0 or 1 both are as large about where
-    E = 1. So an item counts v = E/(1 + E). α is the one of highest evidence (the marginal
-    likelihood, with w normal and the noise unknown): where clicks do not tell, r̂ is a constant. It
-    stays within [0, 1], or below the most that an impression was worth. Features that are missing
-    are filled in, with an indicator more (`countersample.data.imputing.filled`).
+    The position-based model with a relevance that is linear in the p features, scaled to variance
+    1. The noise of C/E has two parts: that of the clicks, which falls with E, and the part of
+    relevance that features do not explain, which does not. If relevance is 0 or 1, both are about
+    equal at E = 1. So an item counts v = E/(1 + E). α has the highest evidence (the marginal
+    likelihood, with w normal and the noise unknown): without information in the clicks, r̂ is a
+    constant. r̂ is clipped to [0, 1], or to the highest value of an impression. Missing features
+    are imputed, with an indicator.
 
-    It is cross-fitted: the queries are cut into five parts, and what is said of one part was
-    learned from the others, so that no item is judged by its own clicks.
+    It is cross-fitted: the queries are split into five folds, and r̂ in a fold is learned from the
+    others, so that no item is evaluated by its own clicks.
 
     Parameters
     ----------
@@ -93,23 +106,23 @@ def relevance_model(
         With impressions.
     dataset : RankingDataset
     served : bool
-        Whether z = ln(E/n), how much of an item was seen in a session of its query, is one more
-        feature, which may explain as much as all others together: what ranked the items knew
-        something of relevance, too. Where that is not known, and is what is asked, leave it out.
+        Whether z = ln(E/n), the log of an item's exposure per session of its query, is one more
+        feature, which may explain as much as all others together: the logging policy knew something
+        about relevance, too. Leave it out to evaluate rankings that change the exposure.
     rng : numpy Generator
-        Cuts the queries into parts.
+        Splits the queries into folds.
     """
     seen, clicks = exposure(log, dataset)
     n_folds = min(FOLDS, len(np.unique(log.query)))
     if n_folds < 2:
-        return np.zeros(dataset.n_items)  # nothing else to learn from
+        return np.zeros(dataset.n_items)  # there are no other queries to learn from
     fold_of_query = rng.permutation(dataset.n_queries) % n_folds
     fold = np.repeat(fold_of_query, dataset.query_sizes)
-    dataset = filled(dataset)
+    dataset = fill_missing(dataset)
     scaler = Normalizer.fit(dataset, "standard")
     z = np.zeros(dataset.n_items)
     if served:
-        z += _served(seen, sessions_of_item(Clusters.of(log), dataset))
+        z += _log_exposure(seen, sessions_of_item(Clusters.of(log), dataset))
         z *= np.sqrt(dataset.n_features)
     rates = ratio(clicks, seen)
     moments = np.stack(
@@ -118,33 +131,33 @@ def relevance_model(
     n_seen = np.array([np.count_nonzero(seen[fold == k]) for k in range(n_folds)])
     weights = np.stack(
         [
-            _regression(moments.sum(axis=0) - own, n_seen.sum() - n)
-            for own, n in zip(moments, n_seen.tolist(), strict=True)
+            _regression(moments.sum(axis=0) - fold_moments, n_seen.sum() - n)
+            for fold_moments, n in zip(moments, n_seen.tolist(), strict=True)
         ]
     )
     relevance = np.empty(dataset.n_items)
     for rows in row_blocks(dataset.features):
         by_fold = weights @ _columns(dataset.features[rows], scaler, z[rows]).T
         relevance[rows] = np.take_along_axis(by_fold, fold[None, rows], axis=0)[0]
-    assert log.impressions is not None  # noqa: S101 (exposure refused a log without them)
-    most = max(1.0, float(ratio(log.clicks, log.impressions).max()))  # where clicks are worth more
+    assert log.impressions is not None  # noqa: S101 (exposure rejects a log without them)
+    most = max(1.0, float(ratio(log.clicks, log.impressions).max()))  # clicks may be worth more
     bounded: Floats = np.clip(relevance, 0.0, most)
     return bounded
 
 
-def _served(seen: Floats, sessions: Floats) -> Floats:
-    """Return ln(E/n) of each item at mean 0 and variance 1, (n_items,); the least for no E."""
+def _log_exposure(seen: Floats, sessions: Floats) -> Floats:
+    """Return ln(E/n) per item at mean 0 and variance 1, (n_items,); the minimum if E = 0."""
     mean = ratio(seen, sessions)
-    asked = sessions > 0
+    has_sessions = sessions > 0
     if not mean.any():
         return np.zeros(len(mean))
-    served = np.log(np.maximum(mean, mean[mean > 0].min()))
-    served = np.where(asked, served - served[asked].mean(), 0.0)
-    return served / (float(np.sqrt(np.mean(served[asked] ** 2))) or 1.0)
+    values = np.log(np.maximum(mean, mean[mean > 0].min()))
+    values = np.where(has_sessions, values - values[has_sessions].mean(), 0.0)
+    return values / (float(np.sqrt(np.mean(values[has_sessions] ** 2))) or 1.0)
 
 
 def _columns(features: NDArray[np.float32], scaler: Normalizer, z: Floats) -> Floats:
-    """Return what r̂ is linear in, (n, p + 2): features at variance 1, z, ones."""
+    """Return the columns of the regression, (n, p + 2): features at variance 1, z, ones."""
     return np.column_stack([scaler.transform(features), z, np.ones(len(features))])
 
 
@@ -156,7 +169,7 @@ def _moments(
     seen: Floats,
     is_in: NDArray[np.bool_],
 ) -> Floats:
-    """Return Σ v·c·cᵀ over the items of a part, c being its columns and C/E, (p + 3, p + 3)."""
+    """Return Σ v·c·cᵀ over the items of a fold, with c its columns and C/E, (p + 3, p + 3)."""
     width = dataset.n_features + 3
     moments = np.zeros((width, width))
     for block in row_blocks(dataset.features):
@@ -169,9 +182,9 @@ def _moments(
 
 
 def _regression(moments: Floats, n_items: int) -> Floats:
-    """Return w, that of z, and b of highest evidence, (p + 2,): see `relevance_model`.
+    """Return w, the weight of z, and b of highest evidence, (p + 2,): see `relevance_model`.
 
-    With λ and q the eigenvalues and the products with C/E, both less what b explains, twice the
+    With λ and q the eigenvalues and the products with C/E, both after b is projected out, twice the
     logarithm of the evidence is Σ log(α/(α + λ)) − (n − 1)·log(Σ v·(C/E)² − Σ q²/(α + λ)).
     """
     p = len(moments) - 2
@@ -182,24 +195,114 @@ def _regression(moments: Floats, n_items: int) -> Floats:
     eigenvalues = np.maximum(eigenvalues, 0.0)
     products = directions.T @ centred[:p, p + 1]
     with_penalty = PENALTIES[:, None] * p + eigenvalues
-    left = centred[p + 1, p + 1] - (products**2 / with_penalty).sum(axis=1)
+    residual = centred[p + 1, p + 1] - (products**2 / with_penalty).sum(axis=1)
     evidence = np.log(PENALTIES[:, None] * p / with_penalty).sum(axis=1)
-    evidence -= (n_items - 1) * np.log(np.maximum(left, np.finfo(np.float64).tiny))
+    evidence -= (n_items - 1) * np.log(np.maximum(residual, np.finfo(np.float64).tiny))
     weights = directions @ (products / with_penalty[np.argmax(evidence)])
     constant = (moments[p, p + 1] - moments[p, :p] @ weights) / moments[p, p]
     return np.append(weights, constant)
 
 
 def check_relevance(name: str, relevance: ArrayLike, dataset: RankingDataset) -> Floats:
-    """Return r̂ of each item as the user gives it, (n_items,), or refuse it under its name."""
-    given: Any = np.asarray(relevance)
-    if given.dtype.kind not in "fiub" or given.shape != (dataset.n_items,):
+    """Return r̂ per item as a user gives it, (n_items,), or raise an error."""
+    values: Any = np.asarray(relevance)
+    if values.dtype.kind not in "fiub" or values.shape != (dataset.n_items,):
         raise DataError(
-            f"{name} is of type {given.dtype} and shape {given.shape}, expected the relevance "
+            f"{name} is of type {values.dtype} and shape {values.shape}, expected the relevance "
             f"of each item, numbers of shape ({dataset.n_items},)"
         )
-    if not np.isfinite(given).all():
-        row = int(np.isfinite(given).argmin())
-        raise DataError(f"{name} is {given[row]} in row {row}, expected a finite number")
-    checked: Floats = given.astype(np.float64)
+    if not np.isfinite(values).all():
+        row = int(np.isfinite(values).argmin())
+        raise DataError(f"{name} is {values[row]} in row {row}, expected a finite number")
+    checked: Floats = values.astype(np.float64)
     return checked
+
+
+def doubly_robust_log(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    clip: float | None = None,
+    relevance: ArrayLike | None = None,
+    rng: np.random.Generator | int | None = None,
+) -> ClickLog:
+    """Weights v = n_q·(r̂ + (C − E·r̂) / max(E, τ·n_q)), as a log that any ranker learns from.
+
+    The log has one row per item with a weight other than 0, clicked or not, shown or not. The N
+    clicks of the log are divided among the rows in proportion to their weights. All rows have the
+    propensity N/Σv, so that the mean weight M̄ = Σv/N and the objective R = (1/N) Σ v·f have their
+    usual meaning, and every plan draws by v.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+    log : ClickLog
+        With `impressions`: one row per item that was shown, clicked or not.
+    clip : float in [0, 1], optional
+        τ, the propensity below which the model is used as well. By default 10/√S, with S sessions,
+        and at most 1: clipping a mean over S sessions costs about τ, and leaves a variance of about
+        1/(S·τ). With 0 the model is used for items that were never shown, and no others.
+    relevance : array-like (n_items,), optional
+        r̂ per item by your own model, fitted on other clicks than these. By default
+        `relevance_model`, with features and exposure.
+    rng : numpy Generator or seed
+        For `relevance_model`.
+
+    Returns
+    -------
+    ClickLog
+        If clicks are fewer than expected by chance, a weight may be below 0, as in every log.
+
+    Raises
+    ------
+    DataError
+        For a log without impressions, from which exposure cannot be computed.
+
+    Examples
+    --------
+    Ten sessions showed one of two items, at a propensity of 0.1, and it got one click. With a clip
+    of 0.5 its weight is not 1/0.1 but 1/0.5 + 10·0.4·(1 − 0.1/0.5); the other's is 10·0.2.
+
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.evaluation import doubly_robust_log
+    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 0], qid=["a", "a"])
+    >>> log = ClickLog([0], [0], [0.1], [1], impressions=[10])
+    >>> robust = doubly_robust_log(data, log, clip=0.5, relevance=[0.4, 0.2])
+    >>> robust.item, robust.weights.round(6), round(robust.n_clicks, 6)
+    (array([0, 1], dtype=int32), array([5.2, 2. ]), 1.0)
+    """
+    log.check(dataset)
+    seen, clicks = exposure(log, dataset)
+    if relevance is None:
+        relevance = relevance_model(log, dataset, served=True, rng=np.random.default_rng(rng))
+    model = check_relevance("relevance", relevance, dataset)
+    sessions = sessions_of_item(Clusters.of(log), dataset)
+    clip = default_clip(log) if clip is None else number("clip", clip, least=0, most=1)
+    below = np.maximum(seen, clip * sessions)
+    weights = sessions * (model + ratio(clicks - seen * model, below))
+    rows = np.flatnonzero(weights)
+    above = np.maximum(weights[rows], 0.0)
+    if not above.any():
+        raise DataError(
+            "no item has a weight above 0: clicks are fewer than are expected by chance, and the "
+            "model predicts no relevant item; check the propensities"
+        )
+    query = np.searchsorted(dataset.offsets, rows, side="right") - 1
+    share = log.n_clicks / above.sum()
+    propensity = min(1.0, share)
+    by_chance = None
+    if (weights[rows] < 0).any() or share > 1 + ROUNDING:  # ClickLog's form of negative weights
+        by_chance = np.maximum(above * share - weights[rows] * propensity, 0.0)
+    return ClickLog(
+        query=query,
+        item=rows - dataset.offsets[query],
+        propensity=np.full(len(rows), propensity),
+        count=above * share,
+        by_chance=by_chance,
+        fingerprint=log.fingerprint,
+    )
+
+
+def default_clip(log: ClickLog) -> float:
+    """τ = 10/√S, at most 1, with S the sessions of a log, or its clicks if they are unknown."""
+    return min(1.0, 10 / sqrt(Clusters.of(log).n_sessions or log.n_clicks))

@@ -1,20 +1,45 @@
-"""The estimators: each gives its estimate as a function of sums over what is resampled.
+"""Off-policy evaluation: the value of a ranker from clicks that the logging policy collected.
 
-Formulas are at the top of `countersample.evaluation.counterfactual`. A new estimator is a function
-of a `Case` and the `RankRewards` of a ranking, and a line in `ESTIMATORS`.
+An additive metric is a sum over relevant items of λ(rank): see `rank_values`. A click on an item
+that is examined in a session of its query with probability p (its propensity) counts 1/p. So each
+item counts, on average, as often as users who examine everything would click it: its relevance r.
+Nothing is known about items that no session showed; an estimate reports their share of a ranking
+(`Estimate.never_shown`). With S sessions, and rank the rank under the new ranker,
+
+===========  =================================================================  ==================
+estimator    value                                                              is per
+===========  =================================================================  ==================
+`ips`        (1/S) Σ_clicks λ(rank) / p                                         session
+`beta-ips`   that − β*·(x̄ − X), see `control_variates`                          session
+`clipped`    (1/S) Σ_clicks λ(rank) / max(p, τ)                                 session
+`snips`      Σ_clicks λ(rank)/p  /  Σ_clicks 1/p                                relevant item
+`dr`         (1/S) Σ_q n_q Σ_items λ(rank) · r̃, see `doubly_robust`             session
+===========  =================================================================  ==================
+
+Per session, the value is the mean over sessions of Σ_items λ(rank)·r: the clicks of users who
+examine everything, each with the reward λ. `snips` divides by the sum of the weights: the reward
+per relevant item, at most 1 for dcg. It is less noisy if the number of relevant items is.
+`beta-ips` is less noisy for the same reason, and per session, if the mean X of Σ_clicks 1/p is
+known better than from this log: x̄ is the mean in the log, β* the best factor for their difference.
+
+Every estimate is a function of sums over resampled clusters (sessions or queries), so that the
+bootstrap computes it again from each draw. A new estimator is a function of a `Case` and the
+`RankRewards` of a ranking, and a line in `ESTIMATORS`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from countersample._params import choice, number
-from countersample._ranked import ratio
+from countersample._frames import Tabular
+from countersample._params import choice, number, whole_number
 from countersample.errors import DataError, ParameterError
+from countersample.evaluation.bootstrap import Clusters, add_up, interval, resample
 from countersample.evaluation.control_variates import (
     Controls,
     control_moments,
@@ -23,13 +48,13 @@ from countersample.evaluation.control_variates import (
 )
 from countersample.evaluation.doubly_robust import (
     check_relevance,
+    examination_probabilities,
     exposure,
     relevance_model,
     sessions_of_item,
-    theta_of,
 )
-from countersample.evaluation.ranking import item_ranks, parse_additive, rank_values
-from countersample.evaluation.resampling import Clusters, add_up
+from countersample.metrics import item_ranks, parse_additive, rank_values, ratio
+from countersample.options import CONFIDENCE, METRIC, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +64,186 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats, Ints
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.data.scoring import Ranker
+    from countersample.data.dataset import Ranker
+
+MIN_EFFECTIVE_CLICKS = 100  # with fewer clicks of equal weight the interval itself is a guess
+MIN_CLUSTERS = 50  # sessions or queries to resample
+MAX_UNSEEN = 0.05  # the share of a ranker's rewards from items that were never shown
+BOOTSTRAP_DRAWS = 1000
+_COLUMNS = (  # of a frame
+    "metric", "estimator", "per", "value", "low", "high", "confidence", "n_clicks",
+    "effective_clicks",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateOptions(Options):
+    """How a value is estimated from logged clicks.
+
+    Parameters
+    ----------
+    metric : str
+        ``"dcg@k"``, ``"dcg"``, ``"precision@k"`` or ``"arp"``.
+    estimator : {"ips", "snips", "beta-ips", "clipped", "dr"}
+        ``"dr"`` needs a log with impressions, ``"beta-ips"`` a `control`.
+    clip : float, optional
+        τ of ``"clipped"`` (by default 10/√S, with S the number of sessions or else of clicks) and
+        of ``"dr"`` (by default 0).
+    baseline : array-like (n_items,), optional
+        For ``"dr"``: the relevance of each item by your own model, fitted on other clicks than
+        these. By default `relevance_model`.
+    control : float or ClickLog, optional
+        For ``"beta-ips"``: the mean of Σ 1/p over the clicks of a session (the number of relevant
+        items per session: 1 if users look for one thing), or a longer log of sessions like these,
+        from which it and the mean number of clicks are estimated; it may contain this log. The
+        interval includes the uncertainty of a longer log. Per click if there is no `n_sessions`.
+    confidence : float in (0, 1)
+    n_bootstrap : int
+
+    Examples
+    --------
+    >>> from countersample.evaluation.estimators import EstimateOptions
+    >>> EstimateOptions(metric="dcg@5", estimator="dr").confidence
+    0.95
+    """
+
+    metric: str = METRIC
+    estimator: str = "ips"
+    clip: float | None = None
+    baseline: Any = None
+    control: Any = None
+    confidence: float = CONFIDENCE
+    n_bootstrap: int = BOOTSTRAP_DRAWS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parse_additive(self.metric)
+        choice("estimator", self.estimator, ESTIMATORS)
+        number("confidence", self.confidence, above=0, below=1)
+        whole_number("n_bootstrap", self.n_bootstrap, least=1)
+        if self.clip is not None:
+            number("clip", self.clip, above=0, most=1)
+        takers = {"clip": ("clipped", "dr"), "baseline": ("dr",), "control": ("beta-ips",)}
+        for name, estimators in takers.items():
+            if getattr(self, name) is not None and self.estimator not in estimators:
+                raise ParameterError(
+                    f"estimator {self.estimator!r} takes no {name}, expected "
+                    f"{' or '.join(map(repr, estimators))}"
+                )
+
+
+@dataclass(frozen=True)
+class Estimate(Tabular):
+    """The value of a ranker from logged clicks, with its interval.
+
+    Attributes
+    ----------
+    value, low, high : float
+        The estimate, and its bootstrap interval.
+    confidence : float
+        The confidence level of the interval.
+    metric, estimator : str
+    per : {"session", "click", "relevant item"}
+        The unit of the mean: clicks, if the log does not have the number of sessions.
+    resampled : {"sessions", "queries"}
+        What the bootstrap draws: queries, if the log does not have the session of each row.
+    n_sessions : float or None
+    n_clicks : float
+    effective_clicks : float
+        (Σ u)² / Σ u² with u = λ/p of each click: so many clicks of equal weight are as good.
+    never_shown : float or None
+        The share of the ranking's rewards λ from items that the log never showed (or only where
+        their examination probability is not known). `ips`, `clipped` and `snips` count them as
+        irrelevant, `dr` uses its model of relevance. None if the log has clicks only.
+    warnings : tuple of str
+        Reasons to trust the estimate less.
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    metric: str
+    estimator: str
+    per: str
+    resampled: str
+    n_sessions: float | None
+    n_clicks: float
+    effective_clicks: float
+    never_shown: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.metric} is {self.value:.4g} per {self.per} ({self.confidence:.0%} interval "
+            f"{self.low:.4g} to {self.high:.4g}, {self.estimator}, bootstrap over "
+            f"{self.resampled})"
+        )
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns of `to_frame`, of one row."""
+        return {name: [getattr(self, name)] for name in _COLUMNS}
+
+
+def estimate(
+    ranker_or_scores: ArrayLike | Ranker,
+    log: ClickLog,
+    dataset: RankingDataset,
+    *,
+    rng: np.random.Generator | int | None = None,
+    options: EstimateOptions | None = None,
+    **settings: Any,  # noqa: ANN401 (the fields of EstimateOptions)
+) -> Estimate:
+    """Estimate the value of a ranker from clicks on another ranking, without labels.
+
+    The formulas are at the top of `countersample.evaluation.estimators`. The ranker must not have
+    been trained on these clicks: on its own training log it looks better than it is.
+
+    Parameters
+    ----------
+    ranker_or_scores : Ranker or array-like (n_items,)
+        A ranker with ``predict``, or the scores of the items.
+    log : ClickLog
+        With `session` the bootstrap is over sessions, else over queries; with `n_sessions` or
+        `impressions` the value is per session, else per click.
+    dataset : RankingDataset
+        The data of the log. Its labels are not read.
+    rng : numpy Generator or seed
+    options : EstimateOptions, optional
+    **settings
+        Single fields of `EstimateOptions`, which win over `options`: ``metric``, ``estimator``, ….
+
+    Raises
+    ------
+    ParameterError, DataError
+        For a metric that is not additive, or data that do not match.
+
+    Examples
+    --------
+    One session in which the second of two items was clicked, at a propensity of 1/2; the new
+    ranker has it on top: (1/1) · (1 / 0.5) · 1/log2(2).
+
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.evaluation import estimate
+    >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 0], qid=["a", "a"])
+    >>> log = ClickLog(query=[0], item=[1], propensity=[0.5], session=[0], n_sessions=1)
+    >>> estimate(data.features[:, 0], log, data, rng=0).value
+    2.0
+    """
+    rng = np.random.default_rng(rng)
+    case = make_case(log, dataset, EstimateOptions.of(options, **settings), rng)
+    estimates, _ = estimate_pairwise(case, [ranker_rewards(ranker_or_scores, case)], rng)
+    return estimates[0]
+
+
+# -- What all estimators start from ---------------------------------------------------------------
 
 
 class RankRewards(NamedTuple):
-    """The rewards of a ranking: λ of each row of the log and, for a new ranker, of each item.
+    """The rewards λ of a ranking: per row of the log and, for a new ranker, per item.
 
-    The ranking that was logged has no λ by item where it differed between sessions.
+    The logged ranking has no λ per item if it differed between sessions and there are no
+    impressions.
     """
 
     by_row: Floats
@@ -54,20 +252,78 @@ class RankRewards(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What all estimates start from, whatever the ranker."""
+    """The checked input of all estimators, whatever the ranker."""
 
     log: ClickLog
     dataset: RankingDataset
-    metric: str
-    estimator: str
-    rows: Ints  # the item of the dataset that each row of the log is of
+    options: EstimateOptions
+    rows: Ints  # the item of the dataset that each row of the log is about
     clusters: Clusters
     clip: float  # τ
     relevance: Floats  # r̂ of each item for `dr`; else empty
-    controls: Controls | None = None  # of `beta-ips`
+    controls: Controls | None  # of `beta-ips`
 
 
-def _ratio(totals: Floats, _: Floats) -> Floats:
+def make_case(
+    log: ClickLog, dataset: RankingDataset, options: EstimateOptions, rng: np.random.Generator
+) -> Case:
+    """Check the log and prepare everything that does not depend on a ranker."""
+    log.check(dataset)
+    estimator, relevance = options.estimator, np.empty(0)
+    if estimator == "dr":
+        exposure(log, dataset)  # rejects a log without impressions
+        relevance = (
+            relevance_model(log, dataset, rng=rng)
+            if options.baseline is None
+            else check_relevance("baseline", options.baseline, dataset)
+        )
+    clusters = Clusters.of(log)
+    clip = options.clip
+    if clip is None:
+        clip = min(1.0, 10 / sqrt(clusters.n_sessions or log.n_clicks))
+        clip = 0.0 if estimator == "dr" else clip
+    rows = dataset.offsets[log.query] + log.item
+    controls = Controls.of(log, clusters, options.control) if estimator == "beta-ips" else None
+    return Case(log, dataset, options, rows, clusters, clip, relevance, controls)
+
+
+def ranker_rewards(ranker_or_scores: ArrayLike | Ranker, case: Case) -> RankRewards:
+    """Return the rewards of the ranks that a ranker assigns."""
+    by_item = rank_values(case.options.metric, item_ranks(ranker_or_scores, case.dataset))
+    return RankRewards(by_item[case.rows], by_item)
+
+
+def logged_rewards(case: Case) -> RankRewards:
+    """Return the rewards of the logged rankings: per item, the mean of λ over its sessions.
+
+    Without impressions that mean is not known, and each click counts λ/θ of its own position,
+    whatever its propensity ρ: so per row the reward is λ·ρ/θ.
+    """
+    log = case.log
+    if log.position is None:
+        raise DataError(
+            "the log has no positions, expected the rank at which each item was shown: give the "
+            "scores of the logging policy as logging"
+        )
+    by_row = rank_values(case.options.metric, log.position)
+    if log.impressions is None:
+        return RankRewards(by_row * log.propensity / examination_probabilities(log), None)
+    sessions = sessions_of_item(case.clusters, case.dataset)
+    total = add_up(case.rows, log.impressions * by_row, case.dataset.n_items)
+    by_item = ratio(total, sessions)
+    return RankRewards(by_item[case.rows], by_item)
+
+
+def logged_values(log: ClickLog, dataset: RankingDataset, metric: str) -> Floats:
+    """Return λ of the logged ranking per row of the log, (n_rows,): see `logged_rewards`."""
+    rng = np.random.default_rng(0)  # not used: there is no relevance model
+    return logged_rewards(make_case(log, dataset, EstimateOptions(metric=metric), rng)).by_row
+
+
+# -- The estimators -------------------------------------------------------------------------------
+
+
+def _divide_sums(totals: Floats, _: Floats) -> Floats:
     quotient: Floats = totals[..., 1] / totals[..., 0]
     return quotient
 
@@ -75,13 +331,13 @@ def _ratio(totals: Floats, _: Floats) -> Floats:
 class Sums(NamedTuple):
     """An estimate as a function of sums over clusters: by default the second by the first."""
 
-    columns: Floats  # (n_clusters, k); the first is what the value is divided by
+    columns: Floats  # (n_clusters, k); the value is divided by the first
     n_empty: float  # sessions without a row
     per: str
-    weights: Floats  # of one click of each row, for the effective number of clicks
+    weights: Floats  # of one click per row, for the effective number of clicks
     # From sums, (..., k), and the means of controls, (..., p), to values, (...,).
-    value: Callable[[Floats, Floats], Floats] = _ratio
-    empty: Floats = np.array([1.0, 0.0])  # what a session without a row adds, (k,)
+    value: Callable[[Floats, Floats], Floats] = _divide_sums
+    empty: Floats = np.array([1.0, 0.0])  # the sums of a session without a row, (k,)
 
     @property
     def totals(self) -> Floats:
@@ -114,54 +370,37 @@ def _snips(case: Case, rewards: RankRewards) -> Sums:
 
 def _beta_ips(case: Case, rewards: RankRewards) -> Sums:
     ips, controls = _ips(case, rewards), case.controls
-    assert controls is not None  # noqa: S101 (make_case refuses to go without)
+    assert controls is not None  # noqa: S101 (make_case raises an error without)
     n, y = ips.columns.T
-    moments = control_moments(n, controls.own), outcome_moments(y, n, controls.own)
+    moments = control_moments(n, controls.sums), outcome_moments(y, n, controls.sums)
     empty = np.zeros(sum(each.shape[1] for each in moments))
-    empty[[0, controls.own.shape[1] + 1]] = 1  # n, n²
-    return ips._replace(columns=np.hstack(moments), value=_controlled, empty=empty)
+    empty[[0, controls.sums.shape[1] + 1]] = 1  # n, n²
+    return ips._replace(columns=np.hstack(moments), value=_control_sums, empty=empty)
 
 
-def _controlled(totals: Floats, means: Floats) -> Floats:
+def _control_sums(totals: Floats, means: Floats) -> Floats:
     n = means.shape[-1] + 2
     return controlled_mean(totals[..., :-n], totals[..., -n:], means)
 
 
 def _dr(case: Case, rewards: RankRewards) -> Sums:
     log, clusters, model = case.log, case.clusters, case.relevance
-    assert clusters.visits is not None  # noqa: S101 (exposure refused a log without impressions)
+    assert clusters.visits is not None  # noqa: S101 (exposure rejects a log without impressions)
     assert log.impressions is not None  # noqa: S101
     assert rewards.by_item is not None  # noqa: S101
     cluster, query, n_sessions = clusters.visits
     sessions = sessions_of_item(clusters, case.dataset)
     seen, _ = exposure(log, case.dataset)
     below = np.maximum(seen, case.clip * sessions)[case.rows]
-    # Of a session: so that clusters add up to n_q · (C − E·r̂) / below.
+    # Per session, so that the sum over clusters is n_q · (C − E·r̂) / below.
     shares = ratio(sessions[case.rows], below)
-    examined = log.impressions * theta_of(log)
+    examined = log.impressions * examination_probabilities(log)
     corrections = (_unexplained(log) - examined * model[case.rows]) * shares
     top = clusters.total(rewards.by_row * corrections)
     by_query = np.add.reduceat(rewards.by_item * model, case.dataset.offsets[:-1])
     top += add_up(cluster, n_sessions * by_query[query], len(clusters))
     columns = np.column_stack([clusters.sessions, top])
     return Sums(columns, clusters.n_empty, "session", shares)
-
-
-def _unexplained(log: ClickLog) -> Floats:
-    """Return the clicks of each row that are not expected by chance."""
-    return log.clicks if log.by_chance is None else log.clicks - log.by_chance
-
-
-def never_shown(case: Case, rewards: RankRewards) -> float | None:
-    """Return the share of the rewards of items never shown; None where that is not told.
-
-    Nor are those of items that were shown only where it is not known how likely they are examined.
-    """
-    if rewards.by_item is None or case.clusters.visits is None:
-        return None
-    seen, _ = exposure(case.log, case.dataset)
-    total = rewards.by_item * sessions_of_item(case.clusters, case.dataset)
-    return float(ratio(total[seen == 0].sum(), total.sum()))
 
 
 ESTIMATORS: dict[str, Callable[[Case, RankRewards], Sums]] = {
@@ -173,73 +412,93 @@ ESTIMATORS: dict[str, Callable[[Case, RankRewards], Sums]] = {
 }
 
 
-def rewards_of(ranker_or_scores: ArrayLike | Ranker, case: Case) -> RankRewards:
-    """Return the rewards of the ranks that a ranker gives."""
-    by_item = rank_values(case.metric, item_ranks(ranker_or_scores, case.dataset))
-    return RankRewards(by_item[case.rows], by_item)
+def _unexplained(log: ClickLog) -> Floats:
+    """Return the clicks per row beyond those that are expected by chance."""
+    return log.clicks if log.by_chance is None else log.clicks - log.by_chance
 
 
-def logged_rewards(case: Case) -> RankRewards:
-    """Return the rewards of the logged rankings: by item, the mean of λ over its query's sessions.
-
-    Without impressions that is not known, and each click counts λ/θ of its own position, whatever
-    its propensity ρ: so by row it is λ·ρ/θ.
-    """
-    log = case.log
-    if log.position is None:
-        raise DataError(
-            "the log has no positions, expected the rank at which each item was shown: give the "
-            "scores of what ranked it as logging"
-        )
-    by_row = rank_values(case.metric, log.position)
-    if log.impressions is None:
-        return RankRewards(by_row * log.propensity / theta_of(log), None)
-    sessions = sessions_of_item(case.clusters, case.dataset)
-    added = add_up(case.rows, log.impressions * by_row, case.dataset.n_items)
-    by_item = ratio(added, sessions)
-    return RankRewards(by_item[case.rows], by_item)
+# -- Estimates with intervals ---------------------------------------------------------------------
 
 
-def logged_values(log: ClickLog, dataset: RankingDataset, metric: str) -> Floats:
-    """Return λ of the logged rankings for each row of the log, (n_rows,): see `logged_rewards`."""
-    rng = np.random.default_rng(0)  # draws nothing: no relevance model
-    return logged_rewards(make_case(log, dataset, metric, "ips", None, None, rng)).by_row
-
-
-def make_case(
-    log: ClickLog,
-    dataset: RankingDataset,
-    metric: str,
-    estimator: str,
-    clip: float | None,
-    baseline: ArrayLike | None,
+def estimate_pairwise(
+    case: Case,
+    rewards: list[RankRewards],
     rng: np.random.Generator,
-    control: float | ClickLog | None = None,
-) -> Case:
-    """Check what does not depend on a ranker, and bring it together."""
-    log.check(dataset)
-    parse_additive(metric)
-    choice("estimator", estimator, ESTIMATORS)
-    if clip is not None and estimator not in {"clipped", "dr"}:
-        raise ParameterError(f"estimator {estimator!r} takes no clip, expected 'clipped' or 'dr'")
-    if clip is not None:
-        number("clip", clip, above=0, most=1)
-    if baseline is not None and estimator != "dr":
-        raise ParameterError(f"estimator {estimator!r} takes no baseline, expected 'dr'")
-    if control is not None and estimator != "beta-ips":
-        raise ParameterError(f"estimator {estimator!r} takes no control, expected 'beta-ips'")
-    relevance = np.empty(0)
-    if estimator == "dr":
-        exposure(log, dataset)  # refuses a log without impressions
-        relevance = (
-            relevance_model(log, dataset, rng=rng)
-            if baseline is None
-            else check_relevance("baseline", baseline, dataset)
+    draws: Floats | None = None,
+) -> tuple[list[Estimate], Floats]:
+    """Return the estimate of each ranking, and their values in the same draws, (n_draws, n)."""
+    options = case.options
+    sums = [ESTIMATORS[options.estimator](case, each) for each in rewards]
+    if draws is None:
+        columns, empty = np.hstack([s.columns for s in sums]), np.hstack([s.empty for s in sums])
+        totals = resample(columns, empty, sums[0].n_empty, n_bootstrap=options.n_bootstrap, rng=rng)
+        means = np.empty(0)
+        if case.controls is not None:
+            means = case.controls.resampled(options.n_bootstrap, rng)
+        parts = np.split(totals, len(sums), axis=1)
+        draws = np.stack([s.value(part, means) for s, part in zip(sums, parts, strict=True)], 1)
+    return list(map(_summarize, repeat(case), sums, rewards, draws.T)), draws
+
+
+def _summarize(case: Case, sums: Sums, rewards: RankRewards, draws: Floats) -> Estimate:
+    options = case.options
+    low, high = interval(draws, options.confidence)
+    clicks = case.log.clicks
+    events = clicks if case.log.events is None else case.log.events
+    shares = sums.weights * rewards.by_row * ratio(clicks, events)  # of one click
+    # Sums, not dot products: threads cost more than they save here.
+    squares = float((events * shares**2).sum())
+    effective = float((events * shares).sum()) ** 2 / squares if squares > 0 else 0.0
+    unseen = _never_shown(case, rewards)
+    return Estimate(
+        value=float(sums.value(sums.totals, case.controls.means if case.controls else np.empty(0))),
+        low=low,
+        high=high,
+        confidence=options.confidence,
+        metric=options.metric,
+        estimator=options.estimator,
+        per=sums.per,
+        resampled=case.clusters.name,
+        n_sessions=case.clusters.n_sessions,
+        n_clicks=float(events.sum()),
+        effective_clicks=effective,
+        never_shown=unseen,
+        warnings=tuple(_list_warnings(case, effective, unseen)),
+    )
+
+
+def _never_shown(case: Case, rewards: RankRewards) -> float | None:
+    """Return the share of the rewards from items never shown; None if that is not known.
+
+    Items that were shown only where their examination probability is not known count as well.
+    """
+    if rewards.by_item is None or case.clusters.visits is None:
+        return None
+    seen, _ = exposure(case.log, case.dataset)
+    total = rewards.by_item * sessions_of_item(case.clusters, case.dataset)
+    return float(ratio(total[seen == 0].sum(), total.sum()))
+
+
+def _list_warnings(case: Case, effective: float, unseen: float | None) -> list[str]:
+    warnings = []
+    if effective < MIN_EFFECTIVE_CLICKS:
+        warnings.append(
+            f"thin support: the value rests on as much as {effective:.0f} clicks of equal weight"
         )
-    clusters = Clusters.of(log)
-    if clip is None:
-        clip = min(1.0, 10 / sqrt(clusters.n_sessions or log.n_clicks))
-        clip = 0.0 if estimator == "dr" else clip
-    rows = dataset.offsets[log.query] + log.item
-    controls = Controls.of(log, clusters, control) if estimator == "beta-ips" else None
-    return Case(log, dataset, metric, estimator, rows, clusters, clip, relevance, controls)
+    if len(case.clusters) < MIN_CLUSTERS:
+        warnings.append(f"only {len(case.clusters)} {case.clusters.name}: the interval is rough")
+    if case.controls is not None and case.controls.doubt is not None:
+        warnings.append(case.controls.doubt)
+    if unseen is not None and unseen > MAX_UNSEEN:
+        consequence = (
+            "their relevance comes from the model alone"
+            if case.options.estimator == "dr"
+            else "they count as irrelevant here, so the ranker may be better: see 'dr'"
+        )
+        examination = case.log.examination
+        is_complete = examination is None or examination.all()
+        where = "" if is_complete else ", or only where no propensity is known"
+        warnings.append(
+            f"{unseen:.0%} of its rewards are of items never shown{where}: {consequence}"
+        )
+    return warnings

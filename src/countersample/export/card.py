@@ -15,9 +15,8 @@ import numpy as np
 
 from countersample import pages
 from countersample.export.specification import Code
-from countersample.rankers._files import versions
-from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
-from countersample.scorers.trees import LEAF
+from countersample.rankers.files import versions
+from countersample.scorers import LEAF, LinearScorer, NetworkScorer, TreesScorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 MARK = "<!-- model card by countersample export: written anew with every export -->"
 _UNKNOWN = "not recorded"
 _SIZES = ("n_queries_", "n_features_in_")  # listed with the data
-_MAX_LISTED = 20  # unnamed features that are listed one by one
-_N_HEAVIEST = 10  # features that are listed if there are more
 _BY_COLUMN = ("minmax", "standard", "root-minmax")  # (value − shift) / scale, after roots
 
 
@@ -103,7 +100,7 @@ def card_of(ranker: ClickRanker, spec: ModelSpecification, translation: Translat
             "Gain to expect": [_gain(origin.get("gain"), origin.get("verdict")), *_doubts(origin)],
             "Method": [Grid(list(_method(ranker, spec)))],
             "Limits": [translation.limits],
-            "Features": _features(spec),
+            "Features": [_features(spec)],
             "Versions": [_versions(origin.get("versions"))],
         },
     )
@@ -235,45 +232,11 @@ def _shape(spec: ModelSpecification) -> str:
     return trees if scorer.base is None else f"{scorer.n_features:,} weights, and {trees}"
 
 
-def _features(spec: ModelSpecification) -> list[Block]:
-    """Return the table of features, in the order of training.
-
-    If there are many without names, return their ranges and the heaviest ones.
-    """
+def _features(spec: ModelSpecification) -> Grid:
+    """Return the table of features, in the order of training."""
     columns = _columns_of_features(spec)
     rows = list(zip(*columns.values(), strict=True))
-    caption = "Features, in the order of training"
-    if spec.feature_names is not None or len(rows) <= _MAX_LISTED:
-        return [Grid(rows, tuple(columns), caption)]
-    summary = (
-        f"{len(rows):,} features without names, in the order of training, counted from 0. Their "
-        f"ranges, and the {_N_HEAVIEST} that count most:"
-    )
-    heaviest = sorted(_heaviest(spec)[:_N_HEAVIEST].tolist())
-    title = f"The {_N_HEAVIEST} heaviest features"
-    return [
-        summary,
-        Grid(list(_ranges(spec))),
-        Grid([rows[index] for index in heaviest], tuple(columns), title),
-    ]
-
-
-def _ranges(spec: ModelSpecification) -> Iterable[tuple[str, str]]:
-    """Return the smallest and the largest number per column of the table of features."""
-    normalizer, scorer = spec.normalizer, spec.scorer
-    columns: dict[str, Any] = {}
-    if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
-        columns |= {"less": normalizer.shift, "divided by": normalizer.scale}
-    columns["weight"] = _linear_weights(spec)
-    if isinstance(scorer, TreesScorer):
-        columns["splits"] = _splits(scorer)
-    for name, values in columns.items():
-        if values is not None:
-            n_zero = int((np.array(values) == 0).sum())
-            zeros = f"; {n_zero:,} are 0" if n_zero else ""
-            yield name, f"{np.min(values):.6g} to {np.max(values):.6g}{zeros}"
-    if isinstance(scorer, NetworkScorer):
-        yield "counted by", "the sizes of the weights of the first layer, added up"
+    return Grid(rows, tuple(columns), "Features, in the order of training")
 
 
 def _columns_of_features(spec: ModelSpecification) -> dict[str, Sequence[str]]:
@@ -309,30 +272,9 @@ def _columns_of_features(spec: ModelSpecification) -> dict[str, Sequence[str]]:
     return columns
 
 
-def _heaviest(spec: ModelSpecification) -> NDArray[np.int64]:
-    """Return the features by how much they count: by weights, or splits."""
-    scorer = spec.scorer
-    if isinstance(scorer, NetworkScorer):
-        load = np.abs(scorer.weights[0]).sum(axis=0).astype(np.float64)
-    else:
-        weights = _linear_weights(spec)
-        load = np.zeros(scorer.n_features) if weights is None else np.abs(weights)
-        if isinstance(scorer, TreesScorer):  # by splits, then by weight
-            load = _splits(scorer) + load / (load.max(initial=0.0) * 2 + 1e-300)
-    load = np.where(spec.is_constant, 0.0, load)
-    return np.argsort(-load, kind="stable")
-
-
 def _splits(trees: TreesScorer) -> NDArray[np.int64]:
     """Return the number of splits on each feature."""
     return np.bincount(trees.feature[trees.feature != LEAF], minlength=trees.n_features)
-
-
-def _linear_weights(spec: ModelSpecification) -> NDArray[np.float64] | None:
-    """Return the weights of a linear scorer, or of the linear part of trees."""
-    if isinstance(spec.scorer, LinearScorer):
-        return spec.scorer.weights
-    return None if isinstance(spec.scorer, NetworkScorer) else spec.scorer.base
 
 
 def _ends_of(knots: tuple[tuple[float, ...], ...]) -> str:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import ParameterError
-from countersample.export.feature_sets import INDEX, as_file, link, search_features
-from countersample.export.specification import Code, Translation, as_float32
+from countersample.export.specification import Code, Translation, as_file, as_float32, link
 from countersample.export.trees import fold, on_raw_features
-from countersample.scorers import LinearScorer, TreesScorer
-from countersample.scorers.trees import LEAF
+from countersample.scorers import LEAF, LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countersample.export.specification import ModelSpecification
 
+INDEX = "MY_INDEX"  # to be replaced by the user
+PARAM = "keywords"  # the name of the words of the query in requests
 FEATURE_SET = "my_features"  # in the card, where no other is named
 _TREE_TYPES = ("xgboost+json", "ranklib")  # the first is the default
 
@@ -90,6 +90,33 @@ def translate(
         limits=_limits(spec, model_type),
         features=as_file(search_features(names)),
     )
+
+
+def search_features(names: Sequence[str]) -> dict[str, Any]:
+    """Return the body of ``POST _ltr/_featureset/NAME`` of Elasticsearch and OpenSearch.
+
+    The engine validates it with a query before it stores it, so a missing field is an error at
+    once. A document without the field does not match, which leaves its feature missing.
+    """
+    features = [
+        {
+            "name": name,
+            "params": [PARAM],
+            "template_language": "mustache",
+            "template": {
+                "function_score": {
+                    "query": {"exists": {"field": name}},
+                    "functions": [{"field_value_factor": {"field": name}}],
+                    "boost_mode": "replace",
+                }
+            },
+        }
+        for name in names
+    ]
+    return {
+        "validation": {"params": {PARAM: "shoes"}, "index": INDEX},
+        "featureset": {"features": features},
+    }
 
 
 def _loading(spec: ModelSpecification, feature_set: str) -> tuple[str | Code, ...]:

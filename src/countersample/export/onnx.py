@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._extras import MissingExtraError, need
+from countersample._environment import MissingExtraError, need
 from countersample._version import __version__
 from countersample.data.transforms import KnotTable
 from countersample.errors import CounterSampleError, ParameterError
 from countersample.export.specification import Code, Translation
 from countersample.export.trees import on_raw_features
-from countersample.rankers._saved import scores_by
-from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
-from countersample.scorers.trees import LEAF
+from countersample.rankers.files import SavedScorer
+from countersample.scorers import LEAF, LinearScorer, NetworkScorer, TreesScorer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from countersample.data.normalize import Normalizer
+    from countersample.data.preprocessing import Normalizer
     from countersample.export.specification import ModelSpecification
 
 OPSET, TREE_OPSET, IR_VERSION = 17, 3, 8  # of 2022: read by every onnxruntime since 1.12
@@ -202,7 +201,7 @@ def _normalised(graph: _Graph, spec: ModelSpecification, features: str) -> str:
 
 
 def _transformed(graph: _Graph, values: str, normalizer: Normalizer) -> str:
-    """Add what `Normalizer.transformed` does."""
+    """Add what `Normalizer.apply_transform` does."""
     if normalizer.roots is not None:
         return _rooted(graph, values, normalizer.roots)
     if normalizer.logs is not None:
@@ -213,7 +212,7 @@ def _transformed(graph: _Graph, values: str, normalizer: Normalizer) -> str:
 
 
 def _logged(graph: _Graph, values: str, logs: NDArray[np.float64]) -> str:
-    """Add what `countersample.data.transforms.logged` does."""
+    """Add what `countersample.data.transforms.take_logs` does."""
     divisor, one = graph.keep(np.where(logs > 0, logs, 1.0)), graph.keep(np.ones(1))
     size = graph.add("Add", graph.add("Div", graph.add("Abs", values), divisor), one)
     log = graph.add("Mul", graph.add("Sign", values), graph.add("Log", size))
@@ -221,7 +220,7 @@ def _logged(graph: _Graph, values: str, logs: NDArray[np.float64]) -> str:
 
 
 def _quantiled(graph: _Graph, values: str, table: KnotTable, n_features: int) -> str:
-    """Add what `countersample.data.transforms.quantiled` does, the search for a knot as well."""
+    """Add what `countersample.data.transforms.take_quantiles` does."""
     row = np.zeros(n_features, np.int64)  # any, of a feature without knots
     row[table.columns] = np.arange(len(table.columns))
     has_knots = np.isin(np.arange(n_features), table.columns)
@@ -242,7 +241,7 @@ def _quantiled(graph: _Graph, values: str, table: KnotTable, n_features: int) ->
 
 
 def _rooted(graph: _Graph, values: str, roots: tuple[int, ...]) -> str:
-    """Add what `countersample.data.heavy_tails.rooted` does."""
+    """Add what `countersample.data.transforms.take_roots` does."""
     for done in range(max(roots, default=0)):
         root = graph.add(
             "Mul", graph.add("Sign", values), graph.add("Sqrt", graph.add("Abs", values))
@@ -318,7 +317,8 @@ def _check_scores(content: bytes, spec: ModelSpecification) -> str:
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     (scores,) = session.run(["scores"], {"features": features})
     ends = np.array([0, len(features)])
-    expected = scores_by(spec.scorer, spec.normalizer, spec.imputer, features, ends)
+    saved = SavedScorer(spec.scorer, spec.preprocessing, features.shape[1], None)
+    expected = saved.scores(features, ends)
     gap = float(np.abs(scores - expected).max() / max(np.abs(expected).max(), 1e-30))
     if not gap <= TOLERANCE:
         raise CounterSampleError(
@@ -335,11 +335,14 @@ def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
     probes = rng.uniform(-0.5, 1.5, (_PROBES, spec.n_features))
     if spec.normalizer is not None and spec.normalizer.shift is not None:
         n = spec.n_features  # the indicators come after
-        shift, scale = np.array(spec.normalizer.shift), np.array(spec.normalizer.scale)
+        shift, scale = (
+            np.array(spec.normalizer.shift),
+            np.array(spec.normalizer.scale),
+        )
         whole = np.zeros((_PROBES, len(shift)))
         whole[:, :n] = probes
         with np.errstate(over="ignore"):  # far out on a scale that grows slowly
-            probes = spec.normalizer.transformed(shift + scale * whole, back=True)[:, :n]
+            probes = spec.normalizer.apply_transform(shift + scale * whole, invert=True)[:, :n]
         probes = np.clip(probes, -_MOST, _MOST)
     features = probes.astype(np.float32)
     if isinstance(spec.scorer, TreesScorer):

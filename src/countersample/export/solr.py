@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import DataError
-from countersample.export.feature_sets import as_file, link, solr_features
-from countersample.export.specification import Code, Translation, as_float32
+from countersample.export.specification import Code, Translation, as_file, as_float32, link
 from countersample.export.trees import fold, on_raw_features
-from countersample.scorers import NetworkScorer, TreesScorer
-from countersample.scorers.trees import LEAF
+from countersample.scorers import LEAF, NetworkScorer, TreesScorer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,6 +96,20 @@ def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> 
         limits=_limits(spec),
         features=as_file(solr_features(names, feature_store)),
     )
+
+
+def solr_features(names: Sequence[str], store: str | None) -> list[dict[str, Any]]:
+    """Return the body of ``PUT schema/feature-store`` of Solr."""
+    place = {} if store is None else {"store": store}
+    return [
+        {
+            **place,
+            "name": name,
+            "class": "org.apache.solr.ltr.feature.FieldValueFeature",
+            "params": {"field": name},
+        }
+        for name in names
+    ]
 
 
 def _norm(name: str, **params: float) -> dict[str, Any]:

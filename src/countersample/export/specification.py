@@ -6,16 +6,18 @@ once for all of them.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
+from countersample import pages
 from countersample.errors import DataError, ParameterError
-from countersample.export.feature_sets import ENDING
-from countersample.rankers._saved import takes_missing
+from countersample.rankers.files import takes_missing
 from countersample.scorers import LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
@@ -23,20 +25,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from countersample.data.encoding import FeatureEncoder
-    from countersample.data.imputing import Imputer
-    from countersample.data.normalize import Normalizer
+    from countersample.data.encoder import FeatureEncoder
+    from countersample.data.preprocessing import Imputer, Normalizer, Preprocessing
     from countersample.rankers import ClickRanker
     from countersample.scorers import Scorer
 
     Norm = Callable[[float, float], dict[str, Any]]
 
+FEATURES_ENDING = ".features.json"  # of the file that defines the features
 _NAME = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True, eq=False)
 class ModelSpecification:
-    """score = scorer(normalizer(imputer(x))): a ranker to be computed by another system.
+    """score = scorer(preprocessing(x)): a ranker to be computed by another system.
 
     Attributes
     ----------
@@ -49,11 +51,10 @@ class ModelSpecification:
     kind : {"linear", "neural", "boosted"}
         A boosted ranker without a tree is exported as a linear one.
     scorer : Scorer
-    normalizer : Normalizer or None
+    preprocessing : Preprocessing
     feature_names : tuple of str, optional
     fingerprint : str
         The fingerprint of the training data.
-    imputer : Imputer or None
     """
 
     system: str
@@ -61,11 +62,9 @@ class ModelSpecification:
     file: str
     kind: str
     scorer: Scorer
-    normalizer: Normalizer | None
+    preprocessing: Preprocessing
     feature_names: tuple[str, ...] | None
     fingerprint: str
-    imputer: Imputer | None = None
-    encoder: FeatureEncoder | None = None
 
     @classmethod
     def of(
@@ -80,11 +79,6 @@ class ModelSpecification:
         """Return the specification of a fitted ranker; `feature_names` replace its own."""
         ranker._check_fitted()  # noqa: SLF001 (the same error everywhere)
         check_name(name, option="name")
-        if isinstance(feature_names, str):
-            raise ParameterError(
-                f"feature_names is {feature_names!r}, expected a list of names: one for each "
-                "feature, in the order of training"
-            )
         if feature_names is None:
             feature_names = getattr(ranker, "feature_names_in_", None)
         names = None if feature_names is None else tuple(map(str, feature_names))
@@ -99,12 +93,25 @@ class ModelSpecification:
             file=file,
             kind=kind,
             scorer=scorer,
-            normalizer=ranker.normalizer_,
+            preprocessing=ranker.preprocessing_,
             feature_names=names,
             fingerprint=ranker.fingerprint_,
-            imputer=ranker.imputer_,
-            encoder=getattr(ranker, "encoder_", None),
         )
+
+    @property
+    def encoder(self) -> FeatureEncoder | None:
+        """How the columns of a table become features."""
+        return self.preprocessing.encoder
+
+    @property
+    def imputer(self) -> Imputer | None:
+        """What missing features become."""
+        return self.preprocessing.imputer
+
+    @property
+    def normalizer(self) -> Normalizer | None:
+        """How features are transformed and scaled."""
+        return self.preprocessing.normalizer
 
     @property
     def n_features(self) -> int:
@@ -114,7 +121,7 @@ class ModelSpecification:
     @property
     def takes_missing(self) -> bool:
         """Whether a feature may be missing."""
-        return takes_missing(self.scorer, self.imputer) or self.is_linear_with_missing
+        return takes_missing(self.scorer, self.preprocessing) or self.is_linear_with_missing
 
     @property
     def is_linear_with_missing(self) -> bool:
@@ -131,12 +138,12 @@ class ModelSpecification:
     @property
     def features_file(self) -> str:
         """The name of the file that defines the features, beside the model's."""
-        return Path(self.file).with_suffix(ENDING).name
+        return Path(self.file).with_suffix(FEATURES_ENDING).name
 
     @property
     def is_by_query(self) -> bool:
         """Whether a score depends on the other items of the query."""
-        return self.normalizer is not None and self.normalizer.how == "query-minmax"
+        return self.preprocessing.is_by_query
 
     @property
     def names_by_item(self) -> tuple[str, ...]:
@@ -251,8 +258,8 @@ class ModelSpecification:
         limits = [f"{self.system} computes in float32, so {digits}."]
         if self.kind == "boosted" and self.normalizer is not None:
             limits.append(
-                f"The normalisation ({self.normalizer.label}) is in the thresholds: send features "
-                "as they are."
+                f"The normalisation ({self.normalizer.label}) is in the thresholds: "
+                "send features as they are."
             )
         if self.imputer is not None:
             n_indicators = len(self.imputer.indicators)
@@ -304,6 +311,16 @@ class Translation:
 def as_float32(value: float) -> float:
     """Return the nearest float32, as a float whose text other systems read without loss."""
     return float(np.float32(value))
+
+
+def as_file(definition: object) -> bytes:
+    """Return a definition as JSON for people, who fill it in."""
+    return (json.dumps(definition, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def link(file: str) -> str:
+    """Return a link to a file beside a card, in Markdown."""
+    return f"[{pages.escape_markdown(file)}]({quote(file)})"
 
 
 def check_name(name: str, *, option: str) -> None:

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample import pages
-from countersample._params import choice
 from countersample._version import __version__
 from countersample.errors import DataError, ParameterError
 from countersample.export.specification import Code, Translation
 from countersample.export.sql_dialects import (
-    ALIASES,
     DIALECTS,
     PREFIX,
     Rows,
@@ -27,15 +25,14 @@ from countersample.export.sql_dialects import (
     join_terms,
 )
 from countersample.export.trees import fold, on_raw_features
-from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
-from countersample.scorers.trees import LEAF
+from countersample.scorers import LEAF, LinearScorer, NetworkScorer, TreesScorer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from countersample.data.normalize import Normalizer
+    from countersample.data.preprocessing import Normalizer
     from countersample.export.specification import ModelSpecification
     from countersample.export.sql_dialects import Dialect
 
@@ -54,7 +51,7 @@ def translate(
     query: str | None = None,
 ) -> Translation:
     """Write a ranker as a view; for the options see `countersample.export.export`."""
-    to = DIALECTS[choice("dialect", ALIASES.get(dialect, dialect), DIALECTS)]
+    to = DIALECTS[dialect]
     if spec.is_by_query and query is None:
         raise ParameterError(
             "this ranker normalises by query (normalize='query-minmax'), so the view needs the "

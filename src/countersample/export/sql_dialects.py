@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._extras import need
+from countersample._environment import need
 from countersample.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -220,7 +220,6 @@ DIALECTS = {
         folds_case=False, max_name_bytes=255, max_characters=1_000_000,
     ),
 }  # fmt: skip
-ALIASES = {"postgresql": "postgres"}
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from countersample.errors import ParameterError
-from countersample.scorers.trees import LEAF
+from countersample.scorers import LEAF
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from countersample.data.normalize import Normalizer
+    from countersample.data.preprocessing import Normalizer
     from countersample.scorers import TreesScorer
 
     Thresholds = NDArray[np.float32]

@@ -1,228 +1,476 @@
-"""The gain to expect: every query ranked by a ranker that was trained without it."""
+"""Estimate the gain over the logging policy from clicks that the evaluated ranker has not seen.
+
+Either each fold of the queries is scored by a ranker trained on the other folds
+(`hold_out_queries`), or the last days are scored by a ranker trained on the days before, with
+propensities of the days before (`hold_out_days`). `estimate_holdout_gain` compares these scores
+with the logged positions by the same clicks. `fit`, `train` and `compare` choose their estimator
+here.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample.errors import DataError
 from countersample.evaluation import estimate, estimate_gain
-from countersample.evaluation.held_out import HeldOut
-from countersample.rankers._warm import untrained
+from countersample.evaluation.doubly_robust import relevance_model
+from countersample.evaluation.holdout import HeldOut
+from countersample.fitting.intervals import N_DRAWS, Units, draw_values
+from countersample.fitting.propensity_source import find_propensities
+from countersample.fitting.weighted_log import as_sentence
+from countersample.logs.days import weighted
+from countersample.logs.joins import Matched, RowPropensities
+from countersample.logs.tally import tally
+from countersample.propensity.cells import QueryDraws
+from countersample.rankers.warm_start import make_untrained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from countersample._arrays import Floats, Ints
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
-    from countersample.clicks.impressions.joining import Matched
     from countersample.data import RankingDataset
     from countersample.evaluation import Estimate, Gain
     from countersample.fitting.propensity_source import PropensitySource
+    from countersample.fitting.weighted_log import WeightedLog
+    from countersample.logs import FeatureTable, Impressions
+    from countersample.options import EvaluationOptions, PropensityOptions
     from countersample.rankers import ClickRanker
 
     Stage = tuple[int, Floats]  # steps, and the scores of all items after them
 
-ESTIMATORS_OF_GAIN = ("ips", "snips", "dr")
-UNSEEN = 0.01  # of the ranker's rewards: less does not call for a model
-CURVE_BOOTSTRAP = 200  # draws for each point of the learning curve
-
-
-def cut_queries(shown: ClickLog, n_folds: int, rng: np.random.Generator) -> list[Ints]:
-    """Split the queries into the folds that are held out in turn."""
-    n_clicked = len(np.unique(shown.query[shown.clicks > 0]))
-    if n_clicked < 2:
-        raise DataError(
-            "the log has clicks on one query only, expected at least two: a ranker is judged by "
-            "queries that it was not trained on"
-        )
-    return HeldOut.cut(shown, min(n_folds, n_clicked), rng)
-
-
-def to_learn_from(shown: ClickLog, *, knows_all: bool) -> ClickLog:
-    """Return what a ranker learns from: all that was shown, or the clicks if that is not known."""
-    if knows_all and shown.examination is not None:
-        return shown
-    return shown.weighted().replace(impressions=None)
-
-
-def held_out_scores(
-    ranker: ClickRanker,
-    parts: Sequence[Ints],
-    dataset: RankingDataset,
-    shown: ClickLog,
-    *,
-    metric: str,
-    rng: np.random.Generator,
-    progress: Progress,
-) -> tuple[Floats, list[Stage]]:
-    """Score each item by a ranker that is trained without its part of the queries, (n_items,).
-
-    All that a ranker finds from clicks is found anew, without the part that it scores. The score is
-    0 for the items of queries that were never shown. The stages are the scores in the course of
-    training, where the kind of ranker has ``staged_predict``; their steps are the mean over parts.
-    """
-    held_out = HeldOut(dataset, shown, metric, parts=parts, rng=rng)
-    trained = []
-    for fold in held_out.folds:
-        part = progress.part(1 / len(parts))
-        copy = untrained(ranker).set_params(random_state=int(rng.integers(2**31)))
-        trained.append(
-            copy.fit_log(
-                dataset, fold.train, progress=lambda _, share, part=part: part.update(share)
-            )
-        )
-    if not hasattr(ranker, "staged_predict"):
-        return held_out.scores(trained), []
-    by_fold = [
-        each.staged_predict(fold.validation)
-        for each, fold in zip(trained, held_out.folds, strict=True)
-    ]
-    n_stages = max(map(len, by_fold))
-    padded = [[*each, *each[-1:] * (n_stages - len(each))] for each in by_fold]
-    stages = [
-        (
-            round(np.mean([steps for steps, _ in of_stage])),
-            held_out.scores([scores for _, scores in of_stage]),
-        )
-        for of_stage in zip(*padded, strict=True)
-    ]
-    return stages[-1][1], stages
+GAIN_ESTIMATORS = ("ips", "snips", "dr")
+MAX_UNSEEN = 0.01  # of the ranker's rewards: less does not need a model of relevance
+CURVE_BOOTSTRAP = 200  # draws per point of the learning curve
+MIN_QUERIES = 2  # with a click, to train and to evaluate on
 
 
 @dataclass(frozen=True)
-class ChosenEstimator:
-    """The estimator of the gain, and why it is this one."""
+class Holdout:
+    """The clicks that evaluate a ranker, and the population of the interval.
+
+    Attributes
+    ----------
+    by : {"queries", "time"}
+        Whether queries or the last days are held out.
+    since : date, optional
+        The first day that is held out.
+    n_clicks : int
+    population : str
+        The population that the interval is about.
+    reason : str
+        How and why it is held out, and the limits of that.
+    """
+
+    by: str
+    since: date | None
+    n_clicks: int
+    population: str
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """All of it in words."""
+        return f"The interval is about {self.population}. Evaluated by {self.by}: {self.reason}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self) | {"since": None if self.since is None else self.since.isoformat()}
+
+
+@dataclass(frozen=True, eq=False)
+class HoldoutScores:
+    """Scores by rankers that have not seen the clicks that evaluate them, and these clicks.
+
+    Attributes
+    ----------
+    holdout : Holdout
+    scores : float array (n_items,)
+    stages : list of (steps, scores)
+        The scores in the course of training.
+    matched : Matched
+    shown : ClickLog
+        Everything that was shown in the evaluation.
+    training : ClickLog, optional
+        The log of the days before, if later days evaluate.
+    source : PropensitySource
+    units : Units, optional
+        What is drawn for the interval; by default queries, with fixed propensities.
+    curves : dict, optional
+        The propensities of each draw, by context; by default they are fixed.
+    is_complete : bool
+        Whether items that were shown and never clicked are counted one by one.
+    warnings : tuple of str
+        About the evaluation alone.
+    """
+
+    holdout: Holdout
+    scores: Floats
+    stages: list[Stage]
+    matched: Matched
+    shown: ClickLog
+    training: ClickLog | None
+    source: PropensitySource
+    units: Units | None
+    curves: dict[str, Floats] | None
+    is_complete: bool = True
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EstimatorChoice:
+    """The estimator of the gain, and the reason for it."""
 
     name: str
     reason: str
 
 
+@dataclass(frozen=True, eq=False)
+class GainEstimate:
+    """The gain, and how it was estimated."""
+
+    gain: Gain
+    estimator: EstimatorChoice
+    relevance: Floats | None  # r̂ of `dr`
+    is_joint: bool  # whether the interval includes the uncertainty of the propensities
+    at_ends: tuple[float, float] | None
+
+
+# -- what is held out -----------------------------------------------------------------------------
+
+
+def hold_out_queries(
+    ranker: ClickRanker,
+    log: WeightedLog,
+    *,
+    reason: str,
+    n_folds: int,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> HoldoutScores:
+    """Score each fold of the queries by a ranker that is trained on the other folds."""
+    folds = split_queries(log.shown, n_folds, rng)
+    training = training_log(log.training, is_complete=log.is_complete)
+    scores, stages = train_folds(
+        ranker, folds, log.matched.dataset, training, metric=log.metric, rng=rng,
+        progress=progress.part(1.0, "evaluating held-out queries"),
+    )  # fmt: skip
+    draws = log.source.draws
+    holdout = Holdout(
+        "queries", None, _count_clicks(log.shown), "queries like those of the log",
+        f"each by a ranker that was trained without its fold of the queries; {reason}",
+    )  # fmt: skip
+    return HoldoutScores(
+        holdout, scores, stages, log.matched, log.shown, None, log.source,
+        units=None if draws is None else Units.of_queries(log.matched.counts, draws.queries),
+        curves=None if draws is None else draws.curves,
+    )  # fmt: skip
+
+
+def split_queries(shown: ClickLog, n_folds: int, rng: np.random.Generator) -> list[Ints]:
+    """Split the queries into the folds that are held out in turn."""
+    n_clicked = len(np.unique(shown.query[shown.clicks > 0]))
+    if n_clicked < 2:
+        raise DataError(
+            "the log has clicks on one query only, expected at least two: a ranker is evaluated on "
+            "queries that it was not trained on"
+        )
+    return HeldOut.split(shown, min(n_folds, n_clicked), rng)
+
+
+def training_log(shown: ClickLog, *, is_complete: bool) -> ClickLog:
+    """Return what a ranker is trained on: everything shown, or clicks if that is not known."""
+    if is_complete and shown.examination is not None:
+        return shown
+    return shown.weighted().replace(impressions=None)
+
+
+def train_folds(
+    ranker: ClickRanker,
+    folds: Sequence[Ints],
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    metric: str,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> tuple[Floats, list[Stage]]:
+    """Score each item by a ranker that is trained without its fold of the queries, (n_items,).
+
+    Everything that a ranker learns from clicks is learned again without the fold. Items of queries
+    that were never shown score 0. The stages are the scores in the course of training, if the
+    ranker has ``staged_predict``; their steps are the mean over folds.
+    """
+    held_out = HeldOut(dataset, log, metric, parts=folds, rng=rng)
+    rankers = []
+    for fold in held_out.folds:
+        part = progress.part(1 / len(folds))
+        copy = make_untrained(ranker).set_params(random_state=int(rng.integers(2**31)))
+        rankers.append(
+            copy.fit_log(
+                dataset, fold.train, progress=lambda _, share, part=part: part.update(share)
+            )
+        )
+    if not hasattr(ranker, "staged_predict"):
+        return held_out.scores(rankers), []
+    by_fold = [
+        each.staged_predict(fold.validation)
+        for each, fold in zip(rankers, held_out.folds, strict=True)
+    ]
+    n_stages = max(map(len, by_fold))
+    padded = [[*each, *each[-1:] * (n_stages - len(each))] for each in by_fold]
+    stages = [
+        (
+            round(np.mean([steps for steps, _ in stage])),
+            held_out.scores([scores for _, scores in stage]),
+        )
+        for stage in zip(*padded, strict=True)
+    ]
+    return stages[-1][1], stages
+
+
+def hold_out_days(
+    ranker: ClickRanker,
+    impressions: Impressions,
+    features: FeatureTable,
+    since: date,
+    propensities: PropensityOptions,
+    evaluation: EvaluationOptions,
+    *,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> HoldoutScores:
+    """Train on the days before `since`, propensities included, and score the later days.
+
+    Clicks of the later days that cannot be used are an error, or with ``missing="skip"`` a warning.
+    """
+    exposure, dataset = propensities.exposure, features.dataset
+    before = impressions.of_days(until=since)
+    after = replace(impressions.of_days(since=since), half_life=None)
+    train, test = (
+        Matched.of(_count_days(log, since), dataset, features.item_ids) for log in (before, after)
+    )
+    recent = replace(train, counts=weighted(before, train.counts))
+    settings: dict[str, Any] = {
+        "confidence": evaluation.confidence, "rng": rng, "is_checked": False,
+    }  # fmt: skip
+    source = test_source = find_propensities(before, recent, propensities, **settings)
+    if isinstance(source.propensities, RowPropensities):  # each row has its own
+        test_source = find_propensities(after, test, propensities, **settings)
+    unaged = source.without_half_life(before, train.counts)
+    training, _, _ = train.shown(unaged, exposure=exposure)
+    shown, join, _ = test.shown(test_source.propensities, exposure=exposure)
+    problem = f"of the days from {since} on, {join.sentence()}"
+    if join.n_skipped and propensities.missing == "error":
+        raise DataError(problem)
+    for log, when in ((training, "before"), (shown, "from")):
+        if len(np.unique(log.query[log.clicks > 0])) < MIN_QUERIES:
+            raise DataError(
+                f"fewer than {MIN_QUERIES} queries have clicks {when} {since}, which is too few "
+                "to evaluate by time"
+            )
+    part = progress.part(1.0, "learning from earlier days")
+    aged = training
+    if before.half_life is not None:
+        aged = recent.shown(source.propensities, exposure=exposure)[0]
+    trained = make_untrained(ranker).fit_log(
+        dataset, training_log(aged, is_complete=train.counts.rest is None),
+        progress=lambda _, share: part.update(share),
+    )  # fmt: skip
+    units, unit_name = None, "queries"
+    if evaluation.estimator != "snips" and not _is_fixed(test_source):
+        units, unit_name = _draw_units(after, test, rng)
+    holdout = Holdout(
+        "time", since, _count_clicks(shown), f"{unit_name} like those from {since} on",
+        "the evaluated ranker was trained on the days before, and the saved one on all days",
+    )  # fmt: skip
+    draws = test_source.draws
+    return HoldoutScores(
+        holdout,
+        np.asarray(trained.predict(dataset), np.float64),
+        trained.staged_predict(dataset) if hasattr(trained, "staged_predict") else [],
+        test, shown, training, test_source, units,
+        curves=None if draws is None or units is None else draws.curves,
+        is_complete=train.counts.rest is None and test.counts.rest is None,
+        warnings=(
+            *(f"Of the days before {since}: {text}" for text in test_source.warnings),
+            *([as_sentence(problem)] if join.n_skipped else []),
+        ),
+    )  # fmt: skip
+
+
+def _is_fixed(source: PropensitySource) -> bool:
+    """Whether no draw can be weighted by these propensities."""
+    return source.trust is not None or isinstance(source.propensities, RowPropensities)
+
+
+def _draw_units(log: Impressions, matched: Matched, rng: np.random.Generator) -> tuple[Units, str]:
+    """Return the sessions of a log as units, or its queries if it has no sessions."""
+    counts = matched.counts
+    visits = log.visits(counts)
+    if visits is not None:
+        return Units.of_sessions(counts, visits, N_DRAWS, rng), "sessions"
+    is_shown = np.bincount(counts.query, minlength=len(counts.query_ids)) > 0
+    draws = QueryDraws(is_shown, N_DRAWS, int(rng.integers(2**63)))
+    return Units.of_queries(counts, draws), "queries"
+
+
+def _count_days(log: Impressions, since: date) -> Any:  # noqa: ANN401 (PositionCounts)
+    counts = tally(log).counts
+    if counts is None:
+        raise DataError(f"{log.source}: the log has no rows before {since}, or none from then on")
+    return counts
+
+
+def _count_clicks(shown: ClickLog) -> int:
+    return round(float((shown.clicks if shown.events is None else shown.events).sum()))
+
+
+# -- the gain -------------------------------------------------------------------------------------
+
+
+def estimate_holdout_gain(
+    held_out: HoldoutScores,
+    evaluation: EvaluationOptions,
+    *,
+    metric: str,
+    exposure: str,
+    rng: np.random.Generator,
+) -> GainEstimate:
+    """Estimate the gain over the logging policy, with its interval."""
+    scores, shown, matched = held_out.scores, held_out.shown, held_out.matched
+    dataset, is_complete = matched.dataset, matched.counts.rest is None
+    choice = choose_estimator(
+        evaluation.estimator, scores, shown, dataset, metric=metric, exposure=exposure,
+        is_complete=is_complete,
+    )  # fmt: skip
+    relevance = relevance_model(shown, dataset, rng=rng) if choice.name == "dr" else None
+    draws, propensities = None, held_out.source.propensities
+    if held_out.units is not None and choice.name != "snips":
+        assert not isinstance(propensities, RowPropensities)  # noqa: S101 (which have no units)
+        draws = draw_values(
+            scores, matched, propensities, held_out.curves, held_out.units,
+            metric=metric, exposure=exposure, relevance=relevance,
+        )  # fmt: skip
+    gain = estimate_gain(
+        scores, shown, dataset, metric=metric, estimator=choice.name, baseline=relevance,
+        confidence=evaluation.confidence, draws=draws, rng=rng,
+    )  # fmt: skip
+    gain = widen_interval(gain, evaluation.holdout)
+    is_joint = draws is not None and held_out.curves is not None
+    at_ends = None
+    if not is_joint:
+        at_ends = _gain_at_ends(held_out, metric=metric, estimator=choice.name, exposure=exposure)
+    if not is_complete:
+        gain = replace(gain, new=drop_unseen(gain.new))
+    return GainEstimate(gain, choice, relevance, is_joint, at_ends)
+
+
 def choose_estimator(
-    asked: str,
+    estimator: str,
     scores: Floats,
     shown: ClickLog,
     dataset: RankingDataset,
     *,
     metric: str,
     exposure: str,
-    knows_all: bool,
-) -> ChosenEstimator:
-    """Take the estimator that the log supports: ``dr`` where clicks alone do not tell enough.
+    is_complete: bool,
+) -> EstimatorChoice:
+    """Choose the estimator that the log supports: ``dr`` if clicks do not cover the ranking.
 
-    `knows_all` is whether items that were shown and never clicked are among those of `shown`.
+    `is_complete` is whether `shown` has items that were shown and never clicked.
     """
-    if asked == "dr" and shown.examination is None:
+    if estimator == "dr" and shown.examination is None:
         raise DataError(
-            "estimator 'dr' needs to know how likely each item is examined where it was shown, "
-            "which the log's own propensities do not tell: take 'ips', or estimate propensities "
+            "estimator 'dr' needs the probability that each item is examined where it was shown, "
+            "which the log's own propensities do not give: take 'ips', or estimate propensities "
             "from the log (--propensity-method all-pairs)"
         )
-    if asked == "dr" and not knows_all:
+    if estimator == "dr" and not is_complete:
         raise DataError(
             "estimator 'dr' needs each item that was shown, and the log has so many that those "
             "without a click are counted together: take 'ips', or a part of the log"
         )
-    if asked != "auto":
-        return ChosenEstimator(asked, "as asked for")
-    if not knows_all:
-        return ChosenEstimator("ips", "the log is too large to tell each item without a click")
+    if estimator != "auto":
+        return EstimatorChoice(estimator, "as asked for")
+    if not is_complete:
+        return EstimatorChoice("ips", "the log is too large to count items without a click")
     if exposure == "position-only":
-        return ChosenEstimator(
-            "ips", "position-only weights do not ask how often an item was shown"
-        )
-    found = estimate(scores, shown, dataset, metric=metric, n_bootstrap=1, rng=0)
-    unseen = found.never_shown or 0.0
-    if unseen <= UNSEEN:
+        return EstimatorChoice("ips", "position-only weights do not use exposure")
+    value = estimate(scores, shown, dataset, metric=metric, n_bootstrap=1, rng=0)
+    unseen = value.never_shown or 0.0
+    if unseen <= MAX_UNSEEN:
         rest = f", but for {unseen:.1%} of its rewards" if unseen else ""
-        return ChosenEstimator("ips", f"the log showed all that the ranker ranks high{rest}")
-    rests = f"{unseen:.0%} of the ranker's rewards are of items that the log never showed"
+        return EstimatorChoice("ips", f"the log showed all that the ranker ranks high{rest}")
+    reason = f"{unseen:.0%} of the ranker's rewards are of items that the log never showed"
     if shown.examination is not None and not shown.examination.all():
-        rests += ", or only where no propensity is known"
+        reason += ", or only where no propensity is known"
     if shown.examination is None:
-        return ChosenEstimator(
-            "ips", f"{rests}, and the log's own propensities do not tell how often others were"
-        )
-    return ChosenEstimator("dr", f"{rests}: of these a model of relevance speaks")
+        return EstimatorChoice("ips", f"{reason}, and the log has propensities of clicks only")
+    return EstimatorChoice("dr", f"{reason}: a model of relevance estimates these")
 
 
-def by_clicked_alone(gain: Gain) -> Gain:
-    """Return the gain of a log of which only clicked items are known one by one.
+def widen_interval(gain: Gain, holdout: float) -> Gain:
+    """Widen the interval on the log scale: the saved ranker is trained on more data.
 
-    How much of a ranking was never shown is not known then.
+    It has learned from more clicks than the evaluated ranker, and from other ones. The factor
+    √(1 + held-out share) was chosen by experiment: see benchmarks/quality/verdicts.
     """
-    new = gain.new
-    told = tuple(text for text in new.warnings if "never shown" not in text)
-    return replace(gain, new=replace(new, never_shown=None, warnings=told))
+    factor = sqrt(1 + holdout)
+    if not -1 < gain.relative_low <= gain.relative_high:  # of a handful of clicks
+        return gain
+    centre = np.log1p(gain.relative)
+    low, high = (
+        float(np.expm1(centre + factor * (np.log1p(end) - centre)))
+        for end in (gain.relative_low, gain.relative_high)
+    )
+    logged = gain.logged.value
+    return replace(gain, low=low * logged, high=high * logged, relative_low=low, relative_high=high)
 
 
-def learning_curve(
-    stages: list[Stage],
-    shown: ClickLog,
-    dataset: RankingDataset,
-    *,
-    metric: str,
-    estimator: str,
-    relevance: Floats | None,
-    confidence: float,
-    seed: int,
-) -> tuple[tuple[int, Estimate], ...]:
-    """Return the value after each stage; the same draws for each, so that the curve is smooth."""
-    return tuple(
-        (steps, estimate(scores, shown, dataset, metric=metric, estimator=estimator,
-                         baseline=relevance, confidence=confidence,
-                         n_bootstrap=CURVE_BOOTSTRAP, rng=seed))
-        for steps, scores in stages
-    )  # fmt: skip
+def drop_unseen(value: Estimate) -> Estimate:
+    """Return an estimate without its share of items never shown, which clicks alone do not tell."""
+    warnings = tuple(text for text in value.warnings if "never shown" not in text)
+    return replace(value, never_shown=None, warnings=warnings)
 
 
-def gain_at_ends(
-    scores: Floats,
-    matched: Matched,
-    source: PropensitySource,
-    *,
-    metric: str,
-    estimator: str,
-    exposure: str,
+def _gain_at_ends(
+    held_out: HoldoutScores, *, metric: str, estimator: str, exposure: str
 ) -> tuple[float, float] | None:
     """Return the relative gain with all propensities at the ends of their intervals."""
     ends = []
-    for propensities in source.at_ends():
-        shown, *_ = matched.shown(propensities, exposure=exposure)
+    for propensities in held_out.source.at_ends():
+        shown, *_ = held_out.matched.shown(propensities, exposure=exposure)
         gain = estimate_gain(
-            scores, shown, matched.dataset, metric=metric, estimator=estimator, n_bootstrap=1, rng=0
-        )
+            held_out.scores, shown, held_out.matched.dataset, metric=metric, estimator=estimator,
+            n_bootstrap=1, rng=0,
+        )  # fmt: skip
         ends.append(gain.relative)
     return (ends[0], ends[1]) if ends else None
 
 
-def gain_in_figures(gain: Gain) -> str:
-    """Return the relative gain and its interval, in words."""
-    return (
-        f"{gain.relative:+.1%} {gain.new.metric} over what was logged "
-        f"({gain.new.confidence:.0%} interval {gain.relative_low:+.1%} to "
-        f"{gain.relative_high:+.1%})"
+def learning_curve(
+    held_out: HoldoutScores, estimated: GainEstimate, *, metric: str, seed: int
+) -> tuple[tuple[int, Estimate], ...]:
+    """Return the value after each stage, by the same draws, so that the curve is smooth."""
+    settings: dict[str, Any] = {
+        "metric": metric, "estimator": estimated.estimator.name, "baseline": estimated.relevance,
+        "confidence": estimated.gain.confidence, "n_bootstrap": CURVE_BOOTSTRAP, "rng": seed,
+    }  # fmt: skip
+    return tuple(
+        (steps, estimate(scores, held_out.shown, held_out.matched.dataset, **settings))
+        for steps, scores in held_out.stages
     )
 
 
-def gain_in_words(gain: Gain) -> str:
-    """Return what a gain says of a ranker: better, worse, or not shown to be better."""
-    told = gain_in_figures(gain)
-    if gain.low > 0:
-        return f"The ranker is better: {told}."
-    if gain.high < 0:
-        return f"The ranker is worse: {told}. Do not use it."
-    return (
-        f"Not shown to be better: {told}, and that includes 0. A longer log would narrow the "
-        "interval."
-    )
-
-
-def gain_on_card(gain: Gain, *, is_identified: bool) -> dict[str, Any]:
-    """Return what a ranker's file and its card keep of a gain."""
+def gain_record(gain: Gain, *, is_identified: bool) -> dict[str, Any]:
+    """Return the figures of a gain for a ranker's file and its card."""
     return {
         "metric": gain.new.metric,
         "estimator": gain.new.estimator,

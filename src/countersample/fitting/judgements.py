@@ -1,66 +1,89 @@
-"""Judgements from clicks: how relevant each item is to its query, with intervals and grades."""
+"""Estimate judgements from clicks: the relevance of each item to its query, with intervals.
+
+An item that was shown n times, at positions where users click with probability β + α·r, has an
+expected number of clicks B + E·r, with B = Σβ and E = Σα over its impressions. E is its
+**exposure**, the number of times that it was examined. So
+
+    r̂ = (clicks − B) / E
+
+estimates its relevance: the probability of a click if it is examined at the first position.
+
+Intervals are exact: Clopper and Pearson's for the mean over n impressions, (B + E·r) / n. Clicks at
+several positions vary less than n clicks of equal probability (Hoeffding, 1956), so the interval
+covers the truth at least as often as its level. If propensities are estimated, so is E: the ends
+are moved outwards by the spread of log E over propensities of resampled logs.
+"""
 
 from __future__ import annotations
 
+import csv
+import json
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from countersample._frames import Tabular
+from countersample import _text
+from countersample._files import atomic_path
+from countersample._frames import Tabular, make_frame
 from countersample._params import choice, number
 from countersample.errors import DataError, ParameterError
-from countersample.fitting.judgement_files import JUDGEMENT_FORMATS
-from countersample.fitting.relevance import Estimated, relevance_of_pairs
-from countersample.fitting.setting_up import propensities_of
+from countersample.evaluation.bootstrap import add_up
+from countersample.fitting.intervals import draw_thetas
+from countersample.fitting.weighted_log import estimate_propensities
+from countersample.logs.exposure import examination_of_rows
 from countersample.options import CONFIDENCE, PropensityOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
 
     from countersample._arrays import Floats, Ints
-    from countersample.clicks.impressions import FeatureTable, Impressions, PositionCounts
-    from countersample.clicks.impressions.joining import Examinable
     from countersample.fitting.propensity_source import PropensitySource
+    from countersample.logs import FeatureTable, Impressions, PositionCounts
+    from countersample.logs.joins import Examinable
 
-MIN_EXPOSURE = 10.0  # of an item that was never clicked, the interval then goes up to 0.31
-_OF_ODDS = (0.5, 1.0, 2.0)  # odds at the cut-offs of grades, as multiples of those of the mean
-_MOST_GRADES = 100
+MIN_EXPOSURE = 10.0  # the interval of an item without a click then reaches to 0.31
+GRADE_ODDS = (0.5, 1.0, 2.0)  # odds at the default cut-offs, as multiples of those of the mean
+MAX_GRADES = 100
+_COLUMNS = ("query_id", "item_id", "relevance", "low", "high", "grade", "clicks", "impressions",
+            "exposure")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Judgements(Tabular):
-    """How relevant items are to queries, made by `judgements_from_impressions`.
+    """The relevance of items to queries, made by `judgements_from_impressions`.
 
-    A row for each query and item with enough exposure, by query, the most relevant first.
+    One row per query and item with enough exposure, by query, the most relevant first.
 
     Attributes
     ----------
     query_id, item_id : arrays of int64 or str (n,)
     relevance, low, high : float64 (n,)
-        The probability of a click where the item is examined at the first position, and the ends
-        of its interval; all within [0, 1].
+        The probability of a click if the item is examined at the first position, and the ends of
+        its interval; all within [0, 1].
     grade : int64 (n,)
-        How many of the cut-offs the relevance reaches.
+        The number of cut-offs that the relevance reaches.
     clicks, impressions : int64 (n,)
-        Those at positions that have a propensity.
+        At positions that have a propensity.
     exposure : float64 (n,)
-        How many of the impressions were examined, as expected from their positions.
+        The expected number of impressions that were examined.
     cut_offs : tuple of float
         The least relevance of grade 1, 2, ….
     confidence, min_exposure : float
-        As asked for.
     n_left_out : int
         Query-item pairs with less exposure.
     n_together : int
-        Queries whose items without a click the log is too large to tell apart: not judged.
+        Queries whose items without a click are counted together, and have no judgement.
     source : str
-        Where propensities are from, in words.
+        Where propensities come from, in words.
     warnings : tuple of str
-        What a person should know, a sentence each.
     """
 
     query_id: NDArray[Any]
@@ -88,38 +111,64 @@ class Judgements(Tabular):
 
     @property
     def n_queries(self) -> int:
-        """The queries that have a judgement."""
+        """The number of queries with a judgement."""
         return len(np.unique(self.query_id))
 
     @property
-    def of_grade(self) -> list[int]:
-        """How many judgements have grade 0, 1, …."""
-        counted: list[int] = np.bincount(self.grade, minlength=len(self.cut_offs) + 1).tolist()
-        return counted
+    def grade_counts(self) -> list[int]:
+        """The number of judgements of grade 0, 1, …."""
+        counts: list[int] = np.bincount(self.grade, minlength=len(self.cut_offs) + 1).tolist()
+        return counts
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
-        """Return all columns, as a table is written."""
-        names = ("query_id", "item_id", "relevance", "low", "high", "grade", "clicks",
-                 "impressions", "exposure")  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        """Return all columns of the table."""
+        return {name: getattr(self, name) for name in _COLUMNS}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values for JSON; no id is among them."""
+        """Return the figures as plain values for JSON, without ids."""
         return {
             "judgements": len(self),
             "queries": self.n_queries,
             "left_out": self.n_left_out,
             "queries_with_items_together": self.n_together,
             "cut_offs": list(self.cut_offs),
-            "of_grade": self.of_grade,
+            "grade_counts": self.grade_counts,
             "confidence": self.confidence,
             "min_exposure": self.min_exposure,
             "propensities": self.source,
             "warnings": list(self.warnings),
         }
 
+    def summary(self) -> str:
+        """Return the numbers of judgements and grades, for a terminal."""
+        size = f"{len(self):,} items of {self.n_queries:,} queries"
+        if self.n_left_out:
+            size += (
+                f"; {self.n_left_out:,} were examined less than {self.min_exposure:g} times, and "
+                "are left out"
+            )
+        if self.n_together:
+            size += (
+                f"; items of {self.n_together:,} queries that were never clicked are counted "
+                "together, and have no judgement"
+            )
+        width = (self.high - self.low).mean()
+        facts = [
+            ("judgements", size),
+            ("propensities", self.source),
+            ("intervals", f"{self.confidence:.0%}, {width:.3g} wide on average"),
+        ]
+        ends = ["0", *(f"{each:.3g}" for each in self.cut_offs)]
+        rows = [
+            [f"{grade}", f"from {low}", f"{count:,}", f"{count / len(self):.0%}"]
+            for grade, (low, count) in enumerate(zip(ends, self.grade_counts, strict=True))
+        ]
+        grades = _text.table(["grade", "relevance", "items", "share"], rows)
+        blocks = [_text.pairs(facts, indent=0), "", grades, ""]
+        return "\n".join([*blocks, *_text.warning_paragraphs(self.warnings)])
+
     def write(self, path: str | PathLike[str], *, to: str = "table") -> None:
-        """Write them as others read them.
+        """Write the judgements in the format of another tool.
 
         Parameters
         ----------
@@ -132,9 +181,9 @@ class Judgements(Tabular):
         Raises
         ------
         DataError
-            For an id that the format cannot hold, naming it.
+            For an id that the format cannot hold.
         """
-        JUDGEMENT_FORMATS[choice("to", to, JUDGEMENT_FORMATS)](path, self.columns_of_frame())
+        JUDGEMENT_FORMATS[choice("to", to, JUDGEMENT_FORMATS)](path, self)
 
 
 def judgements_from_impressions(
@@ -147,16 +196,15 @@ def judgements_from_impressions(
     grades: Sequence[float] | None = None,
     seed: int = 0,
 ) -> Judgements:
-    """r̂ = (clicks − Σβ) / Σα over the impressions of each query and item, with intervals.
+    """Estimate r̂ = (clicks − Σβ) / Σα over the impressions of each query and item, with intervals.
 
-    Intervals take it that sessions are independent and that propensities are as they are given;
-    where they are estimated (by a method but regression-em and trust, whose values are taken as
-    they are), the intervals have their uncertainty, too.
+    Intervals assume independent sessions. They include the uncertainty of estimated propensities,
+    except with regression-em and trust bias, whose values are taken as they are.
 
     Parameters
     ----------
     impressions : Impressions
-        See `read_impressions`. What clicks are worth is not counted.
+        See `read_impressions`. Values of clicks are not used.
     features : FeatureTable, optional
         Of items, for regression-em.
     propensities : PropensityOptions or known propensities, optional
@@ -165,40 +213,40 @@ def judgements_from_impressions(
     confidence : float
         Of the intervals.
     min_exposure : float
-        Pairs that were examined less often, as expected, are left out and counted.
+        Pairs with less exposure are left out and counted.
     grades : sequence of float, optional
-        The least relevance of grade 1, 2, …, each above the one before; by default
-        those whose odds are ½, 1 and 2 times the odds of the mean, so that grades are 0 to 3.
+        The least relevance of grade 1, 2, …, in increasing order; by default those whose odds are
+        ½, 1 and 2 times the odds of the mean, so that grades are 0 to 3.
     seed : int
 
     Examples
     --------
-    Item x was shown 400 times at position 1, and y as often at position 2, where half look:
+    Item x was shown 400 times at position 1, and y as often at position 2, which half examine:
 
     >>> from countersample import PositionBias
-    >>> from countersample.clicks.impressions import read_impressions
+    >>> from countersample.logs import read_impressions
     >>> from countersample.fitting import judgements_from_impressions
     >>> log = {"query_id": ["a", "a"], "item_id": ["x", "y"], "position": [1, 2],
     ...        "click": [100, 100], "impressions": [400, 400]}
     >>> import pyarrow
-    >>> found = judgements_from_impressions(
+    >>> judgements = judgements_from_impressions(
     ...     read_impressions(pyarrow.table(log)), propensities=PositionBias(1.0)
     ... )
-    >>> found.item_id.tolist(), found.relevance.tolist(), found.exposure.tolist()
+    >>> judgements.item_id.tolist(), judgements.relevance.tolist(), judgements.exposure.tolist()
     (['y', 'x'], [0.5, 0.25], [200.0, 400.0])
-    >>> found.low.round(3).tolist(), found.high.round(3).tolist()
+    >>> judgements.low.round(3).tolist(), judgements.high.round(3).tolist()
     ([0.417, 0.208], [0.591, 0.295])
     """
     impressions.check_no_half_life("judgements")
     number("confidence", confidence, above=0, below=1)
     number("min_exposure", min_exposure, least=0)
-    asked = None if grades is None else _checked(grades)
+    cut_offs = None if grades is None else _check_grades(grades)
     propensities = PropensityOptions.from_known(propensities)
-    check, source = propensities_of(
+    check, source = estimate_propensities(
         impressions, features, propensities, rng=np.random.default_rng(seed)
     )
     counts = check.counts
-    found, n_lost = relevance_of_pairs(counts, source, confidence=confidence)
+    pairs, n_lost = estimate_relevance(counts, source, confidence=confidence)
     if n_lost and propensities.missing == "error":
         raise DataError(
             f"{check.source}: {n_lost:,} of {counts.n_clicks:,} clicks are where there is no "
@@ -207,52 +255,52 @@ def judgements_from_impressions(
         )
     first = counts.pair_starts[:-1]
     is_item = counts.item[first] != (-1 if counts.rest is None else counts.rest)
-    is_kept = is_item & (found.exposure >= min_exposure) & (found.exposure > 0)
-    if not is_kept.any():
+    is_used = is_item & (pairs.exposure >= min_exposure) & (pairs.exposure > 0)
+    if not is_used.any():
         raise DataError(
             f"{check.source}: no item has an exposure of {min_exposure:g}, expected one that "
             "was examined so often: take a longer log, or a smaller min_exposure "
             "(--min-exposure)"
         )
-    kept = Estimated(*(column[is_kept] for column in found))
-    cut_offs = _by_mean(kept) if asked is None else asked
-    query, item = (column[first[is_kept]] for column in (counts.query, counts.item))
-    order = np.lexsort((item, -kept.relevance, query))
+    pairs = PairRelevance(*(column[is_used] for column in pairs))
+    cut_offs = _default_grades(pairs) if cut_offs is None else cut_offs
+    query, item = (column[first[is_used]] for column in (counts.query, counts.item))
+    order = np.lexsort((item, -pairs.relevance, query))
     return Judgements(
         query_id=counts.query_ids[query[order]],
         item_id=counts.item_ids[item[order]],
-        **{name: column[order] for name, column in kept._asdict().items()},
-        grade=np.searchsorted(cut_offs, kept.relevance[order], side="right").astype(np.int64),
+        **{name: column[order] for name, column in pairs._asdict().items()},
+        grade=np.searchsorted(cut_offs, pairs.relevance[order], side="right").astype(np.int64),
         cut_offs=cut_offs,
         confidence=confidence,
         min_exposure=min_exposure,
-        n_left_out=int((is_item & ~is_kept).sum()),
+        n_left_out=int((is_item & ~is_used).sum()),
         n_together=int((~is_item).sum()),
         source=source.source,
-        warnings=(*check.warnings, *source.warnings, *_doubts(counts, source, n_lost)),
+        warnings=(*check.warnings, *source.warnings, *_list_warnings(counts, source, n_lost)),
     )
 
 
-def _by_mean(kept: Estimated) -> tuple[float, ...]:
+def _default_grades(pairs: PairRelevance) -> tuple[float, ...]:
     """Return the default cut-offs, by the odds of the mean, with three digits."""
-    mean = float((kept.relevance * kept.exposure).sum() / kept.exposure.sum())
-    cut_offs = tuple(float(f"{each * mean / (1 - mean + each * mean):.3g}") for each in _OF_ODDS)
+    mean = float((pairs.relevance * pairs.exposure).sum() / pairs.exposure.sum())
+    cut_offs = tuple(float(f"{odds * mean / (1 - mean + odds * mean):.3g}") for odds in GRADE_ODDS)
     if not (0 < cut_offs[0] < cut_offs[1] < cut_offs[2] < 1):
         raise DataError(
-            f"the mean relevance is {mean:.3g}, which no grades can be made of: give their "
+            f"the mean relevance is {mean:.3g}, from which no grades can be made: give their "
             "cut-offs (--grades 0.05,0.1,0.3)"
         )
     return cut_offs
 
 
-def _checked(grades: Sequence[float]) -> tuple[float, ...]:
-    """Return cut-offs that were given; refuse what are none."""
+def _check_grades(grades: Sequence[float]) -> tuple[float, ...]:
+    """Return the cut-offs as numbers; raise an error if they are not increasing within (0, 1]."""
     try:
         cut_offs = tuple(map(float, grades))
-    except (TypeError, ValueError):  # "0.5" has letters, of which "." is no number
+    except (TypeError, ValueError):  # such as the text "0.5", a sequence of characters
         cut_offs = ()
-    is_good = all(0 < each <= 1 for each in cut_offs) and (np.diff(cut_offs) > 0).all()
-    if not cut_offs or not is_good or len(cut_offs) > _MOST_GRADES:
+    is_valid = all(0 < each <= 1 for each in cut_offs) and (np.diff(cut_offs) > 0).all()
+    if not cut_offs or not is_valid or len(cut_offs) > MAX_GRADES:
         raise ParameterError(
             f"grades is {grades!r}, expected the least relevance of grade 1, 2, …: numbers above 0 "
             "and at most 1, each above the one before, such as 0.05,0.1,0.3"
@@ -260,17 +308,243 @@ def _checked(grades: Sequence[float]) -> tuple[float, ...]:
     return cut_offs
 
 
-def _doubts(counts: PositionCounts, source: PropensitySource, n_lost: int) -> list[str]:
-    told = []
+def _list_warnings(counts: PositionCounts, source: PropensitySource, n_lost: int) -> list[str]:
+    warnings = []
     if n_lost:
-        told.append(f"{n_lost:,} clicks where there is no propensity are left out.")
+        warnings.append(f"{n_lost:,} clicks where there is no propensity are left out.")
     if (counts.value != counts.clicks).any():
-        told.append("What clicks are worth is not in judgements: they count each click as one.")
+        warnings.append("Values of clicks are not used: judgements count each click as one.")
     if source.draws is None:
-        told.append(
-            f"The intervals take the propensities ({source.source}) as they are: how sure these "
-            "are is not in them."
+        warnings.append(
+            f"The intervals take the propensities ({source.source}) as they are, without their "
+            "uncertainty."
         )
     if not source.is_identified:
-        told.append("The log does not identify the propensities: judgements are as right as these.")
-    return told
+        warnings.append(
+            "The log does not identify the propensities: judgements are right only if these are."
+        )
+    return warnings
+
+
+# -- relevance of query-item pairs ----------------------------------------------------------------
+
+
+class PairRelevance(NamedTuple):
+    """The relevance of each query-item pair of some counts, each (n_pairs,)."""
+
+    relevance: Floats  # NaN without exposure
+    low: Floats
+    high: Floats
+    clicks: Ints
+    impressions: Ints
+    exposure: Floats
+
+
+def estimate_relevance(
+    counts: PositionCounts, source: PropensitySource, *, confidence: float
+) -> tuple[PairRelevance, int]:
+    """Return the relevance of each pair, and the number of clicks without a propensity."""
+    examination = examination_of_rows(source.propensities, counts)  # type: ignore[arg-type]
+    has_propensity = ~np.isnan(examination.alpha)
+    starts = counts.pair_starts[:-1]
+
+    def total(column: NDArray[Any]) -> NDArray[Any]:
+        sums: NDArray[Any] = np.add.reduceat(np.where(has_propensity, column, 0), starts)
+        return sums
+
+    clicks, shown = total(counts.clicks), total(counts.impressions)
+    exposure = total(counts.impressions * examination.alpha)
+    by_chance = total(counts.impressions * examination.beta)
+    spread = np.zeros(len(starts))
+    if source.draws is not None:
+        spread = _log_exposure_spread(counts, examination.alpha, source.draws.curves)
+    low, high = _interval_ends(clicks, shown, spread, confidence, len(counts.query_ids))
+
+    def relevance(expected_clicks: NDArray[Any]) -> Floats:
+        result: Floats = np.full(len(starts), np.nan)
+        np.divide(expected_clicks - by_chance, exposure, out=result, where=exposure > 0)
+        return result
+
+    pairs = PairRelevance(
+        relevance=np.clip(relevance(clicks), 0.0, 1.0),
+        low=np.clip(relevance(shown * low.mean) / low.factor, 0.0, 1.0),
+        high=np.clip(relevance(shown * high.mean) * high.factor, 0.0, 1.0),
+        clicks=clicks,
+        impressions=shown,
+        exposure=exposure,
+    )
+    return pairs, int(counts.clicks[~has_propensity].sum())
+
+
+class _End(NamedTuple):
+    mean: Floats  # clicks per impression
+    factor: Floats  # by which the end moves outwards, for the uncertainty of the propensities
+
+
+def _interval_ends(
+    clicks: Ints, shown: Ints, spread: Floats, confidence: float, n_queries: int
+) -> tuple[_End, _End]:
+    """Return the ends of Clopper and Pearson's interval, and how far they are moved.
+
+    The uncertainties of the clicks and of the propensities are independent for one pair of many, so
+    squares add, relative to the median of each end (Zou and Donner, 2008). w becomes
+    √(w² + (z·σ)²), with w from the median to the end and σ the spread of log E.
+    """
+    from scipy.special import betaincinv  # noqa: PLC0415 (heavy)
+    from scipy.stats import t  # noqa: PLC0415
+
+    tail = (1 - confidence) / 2
+    z = float(t.isf(tail, max(1, n_queries - 1)))
+
+    def lower(share: float) -> Floats:
+        quantile = betaincinv(np.maximum(clicks, 1), shown - clicks + 1, share)
+        return np.where(clicks > 0, quantile, 0.0)
+
+    def upper(share: float) -> Floats:
+        quantile = betaincinv(clicks + 1, np.maximum(shown - clicks, 1), share)
+        return np.where(clicks < shown, quantile, 1.0)
+
+    def end(mean: Floats, median: Floats) -> _End:
+        width = np.zeros(len(mean))
+        np.log(np.divide(mean, median, out=np.ones(len(mean)), where=mean > 0), out=width)
+        width = np.abs(width)
+        return _End(mean, np.exp(np.hypot(width, z * spread) - width))
+
+    return end(lower(tail), lower(0.5)), end(upper(1 - tail), upper(0.5))
+
+
+def _log_exposure_spread(
+    counts: PositionCounts, point: Floats, curves: dict[str, Floats]
+) -> Floats:
+    """Return the standard deviation of log E of each pair over draws of propensities."""
+    starts = counts.pair_starts
+    pair, n_pairs = np.repeat(np.arange(len(starts) - 1), np.diff(starts)), len(starts) - 1
+    rows = np.flatnonzero(~np.isnan(point))
+    part, pair, point = counts.take(rows), pair[rows], point[rows]
+
+    def log_exposure(theta: Floats) -> Floats:
+        exposure = add_up(pair, part.impressions * theta, n_pairs)
+        return np.log(np.maximum(exposure, 1e-300))
+
+    centre = log_exposure(point)
+    total, squares, n = np.zeros(n_pairs), np.zeros(n_pairs), 0
+    for theta in draw_thetas(part, point, curves):
+        offset = log_exposure(theta) - centre
+        total, squares, n = total + offset, squares + offset**2, n + 1
+    spread: Floats = np.sqrt(np.maximum(squares / n - (total / n) ** 2, 0.0))
+    return spread
+
+
+# -- files of judgements --------------------------------------------------------------------------
+
+_TABLES = (".parquet", ".csv")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+
+def check_table_name(path: str | PathLike[str]) -> Path:
+    """Return the path; raise an error if its ending is not that of a table."""
+    path = Path(path)
+    if path.suffix not in _TABLES:
+        raise ParameterError(
+            f"{path}: expected a name that ends in {' or '.join(_TABLES)} for a table, or say who "
+            "reads the judgements (--to quepid, opensearch or qrels)"
+        )
+    return path
+
+
+def _write_table(path: str | PathLike[str], judgements: Judgements) -> None:
+    """Write all columns."""
+    from pyarrow import csv as arrow_csv  # noqa: PLC0415 (heavy)
+    from pyarrow import parquet  # noqa: PLC0415
+
+    path = check_table_name(path)
+    table = make_frame(judgements.columns_of_frame(), "pyarrow")
+    with atomic_path(path) as temporary:
+        write = parquet.write_table if path.suffix == ".parquet" else arrow_csv.write_csv
+        write(table, temporary)
+
+
+def _write_quepid(path: str | PathLike[str], judgements: Judgements) -> None:
+    """Write ``query,docid,rating``, which Quepid imports as ratings of a case."""
+    rows = list(_text_rows(judgements, "Quepid", _find_cell_problem))
+    with (
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["query", "docid", "rating"])
+        writer.writerows(rows)
+
+
+def _write_opensearch(path: str | PathLike[str], judgements: Judgements) -> None:
+    """Write the body of ``PUT _plugins/_search_relevance/judgments``.
+
+    Ratings are text, as in its documentation: releases before 3.3 reject numbers.
+    """
+    rows = _text_rows(judgements, "OpenSearch", _find_cell_problem)
+    ratings = [
+        {
+            "query": query,
+            "ratings": [{"docId": item, "rating": str(grade)} for _, item, grade in group],
+        }
+        for query, group in groupby(rows, itemgetter(0))
+    ]
+    body = {
+        "name": Path(path).stem,
+        "description": "Relevance estimated from clicks, corrected for position bias",
+        "type": "IMPORT_JUDGMENT",
+        "judgmentRatings": ratings,
+    }
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(body, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _write_qrels(path: str | PathLike[str], judgements: Judgements) -> None:
+    """Write ``query 0 item grade``, as trec_eval reads it."""
+    rows = list(_text_rows(judgements, "a line of qrels", _find_word_problem))
+    with atomic_path(path) as temporary:
+        lines = (f"{query} 0 {item} {grade}\n" for query, item, grade in rows)
+        temporary.write_text("".join(lines), "utf-8")
+
+
+JUDGEMENT_FORMATS: dict[str, Callable[[str | PathLike[str], Judgements], None]] = {
+    "table": _write_table,
+    "quepid": _write_quepid,
+    "opensearch": _write_opensearch,
+    "qrels": _write_qrels,
+}
+
+
+def _text_rows(
+    judgements: Judgements, reader: str, find_problem: Callable[[str], str | None]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield query, item and grade as text; raise an error for an id that the reader cannot hold."""
+    texts = {}
+    for name in ("query_id", "item_id"):
+        for id_ in np.unique(getattr(judgements, name)).tolist():
+            texts[id_] = str(id_)
+            problem = find_problem(texts[id_])
+            if problem is not None:
+                raise DataError(
+                    f"the {name.removesuffix('_id')} id {texts[id_]!r} {problem}, which {reader} "
+                    f"cannot hold: give another column of the log as {name} (--columns {name}=…), "
+                    "or write a table (--to table)"
+                )
+    columns = (judgements.query_id, judgements.item_id, judgements.grade)
+    for query, item, grade in zip(*(column.tolist() for column in columns), strict=True):
+        yield texts[query], texts[item], int(grade)
+
+
+def _find_cell_problem(text: str) -> str | None:
+    if not text.strip():
+        return "is empty"
+    if text != text.strip():
+        return "begins or ends with a blank"
+    return "has a line break or another control character" if _CONTROL.search(text) else None
+
+
+def _find_word_problem(text: str) -> str | None:
+    if not text:
+        return "is empty"
+    has_blank = len(text.split()) > 1 or text != text.strip()
+    return "has a blank" if has_blank else _find_cell_problem(text)

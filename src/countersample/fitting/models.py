@@ -1,20 +1,20 @@
-"""The kinds of ranker that `RankerOptions` can name, and how one is made from the options."""
+"""The models that `RankerOptions` can name, and how a ranker is made from the options."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from countersample._extras import need
+from countersample._environment import need
 from countersample.errors import ParameterError
 from countersample.rankers import load_ranker
-from countersample.rankers.chosen import NOT_OF_TREES
+from countersample.rankers.base import NOT_OF_TREES
 
 if TYPE_CHECKING:
     from countersample.options import RankerOptions
     from countersample.rankers import ClickRanker
 
-#: By name: the module and the class, the library that it needs, and the parameters that it sets.
+#: By name: the module and the class, the library that it needs, and the parameters to set.
 MODELS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "linear": ("countersample.rankers", "CounterSampleRanker", "", {}),
     "neural": ("countersample.torch", "NeuralRanker", "torch", {}),
@@ -34,14 +34,18 @@ def make_ranker(options: RankerOptions, *, seed: int = 0) -> ClickRanker:
     >>> make_ranker(RankerOptions(steps=100)).steps
     100
     """
-    ranker = _new_ranker(options, seed) if options.warm_start is None else _previous(options, seed)
-    model, known, settings = model_of(ranker), ranker.get_params(), options.settings
+    ranker = (
+        _new_ranker(options, seed)
+        if options.warm_start is None
+        else _load_warm_start(options, seed)
+    )
+    model, parameters, settings = model_of(ranker), ranker.get_params(), options.settings
     for name in settings:
-        if name == "feature_transform" and name not in known:
+        if name == "feature_transform" and name not in parameters:
             raise ParameterError(
                 f"transform is not an option of the model {model}: leave it out, as {NOT_OF_TREES}"
             )
-        if name not in known:
+        if name not in parameters:
             raise ParameterError(f"{name} is not an option of the model {model}: leave it out")
     if settings.get("normalize") == "none":
         settings["normalize"] = None
@@ -50,7 +54,7 @@ def make_ranker(options: RankerOptions, *, seed: int = 0) -> ClickRanker:
 
 
 def model_of(ranker: ClickRanker) -> str:
-    """Return the name of a ranker's model, as `RankerOptions` has it."""
+    """Return the name of a ranker's model, as in `RankerOptions`."""
     return str(ranker.get_params().get("backend", ranker.kind))
 
 
@@ -62,8 +66,8 @@ def _new_ranker(options: RankerOptions, seed: int) -> ClickRanker:
     return ranker
 
 
-def _previous(options: RankerOptions, seed: int) -> ClickRanker:
-    """Return the saved ranker, which training continues from."""
+def _load_warm_start(options: RankerOptions, seed: int) -> ClickRanker:
+    """Return the saved ranker that training continues from."""
     ranker = load_ranker(str(options.warm_start))
     model = model_of(ranker)
     if options.model not in {None, model}:

@@ -1,4 +1,4 @@
-"""Which propensities a log is weighted by: given, its own, or estimated and cross-checked."""
+"""Find the propensities of a log: known, in its own column, or estimated and cross-checked."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample import _text
 from countersample.clicks import PositionBias
-from countersample.clicks.impressions import RowPropensities
-from countersample.clicks.impressions.counts import NO_CONTEXT, named
-from countersample.clicks.impressions.weighting import weighted
 from countersample.errors import DataError, ParameterError
-from countersample.fitting.intervals import PropensityDraws
+from countersample.fitting.intervals import N_DRAWS, PropensityDraws
+from countersample.logs import RowPropensities
+from countersample.logs.counts import NO_CONTEXT, list_names
+from countersample.logs.days import weighted
+from countersample.pages.charts import new_axes, save_picture
+from countersample.plotting import plot_propensities
 from countersample.propensity import (
     METHODS,
     ContextPropensities,
@@ -26,79 +29,93 @@ from countersample.propensity import (
 from countersample.propensity.cells import QueryDraws
 from countersample.propensity.contexts import resample_by_context
 from countersample.propensity.estimation import resample
-from countersample.propensity.methods import AFFINE
-from countersample.propensity.support import supported
+from countersample.propensity.support import AFFINE, needs_features, supported
 
 if TYPE_CHECKING:
-    from countersample.clicks.impressions import Impressions, PositionCounts
-    from countersample.clicks.impressions.joining import Examinable, Matched
+    from os import PathLike
+
+    from countersample.logs import Impressions, PositionCounts
+    from countersample.logs.joins import Examinable, Matched
     from countersample.options import PropensityOptions
     from countersample.propensity import CrossCheck
 
 LOGGED = "logged"  # the method that takes the log's own column
+KNOWN = "given"  # the source of propensities that the user knows
 N_BOOTSTRAP = 200
-N_DRAWS = 500  # of queries, from which propensities and gain are estimated again
-FEW_BOOTSTRAP = 50  # of the cross-check, of which regression-em takes a regression for each
-_INSTEAD = (
+FEW_BOOTSTRAP = 50  # for cross-checks, and for regression-em, which fits a regression per draw
+_REMEDY = (
     "or give what you know of propensities (--gamma 1.0 or --propensities FILE), or shuffle the "
     "results of a small share of the traffic"
 )
 
-_GIVEN = "given"  # by the user
-
 
 @dataclass(frozen=True, eq=False)
 class PropensitySource:
-    """How likely each position is examined, and where that is known from."""
+    """The probability that each position is examined, and where it comes from.
 
-    propensities: Examinable  # as `join_features` takes them
-    source: str  # where they are from, in words
-    curve: Propensities | None = None  # the estimate, where there is one for all contexts
-    contexts: ContextPropensities | None = None  # those of each context, where the log has some
-    cross_check: CrossCheck | None = None  # what all methods say, where they were estimated
-    draws: PropensityDraws | None = None  # them estimated again, where that is for intervals
+    Attributes
+    ----------
+    propensities : as `join_features` takes them
+    source : str
+        Where they come from, in words.
+    curve : Propensities, optional
+        The estimate, if there is one curve for all contexts.
+    contexts : ContextPropensities, optional
+        The estimate per context, if the log has contexts.
+    cross_check : CrossCheck, optional
+        The estimates of all methods, if propensities are estimated.
+    draws : PropensityDraws, optional
+        Estimates from resampled logs, for intervals.
+    warnings : tuple of str
+    is_identified : bool
+        Whether the log identifies the propensities without a model of relevance.
+    """
+
+    propensities: Examinable
+    source: str
+    curve: Propensities | None = None
+    contexts: ContextPropensities | None = None
+    cross_check: CrossCheck | None = None
+    draws: PropensityDraws | None = None
     warnings: tuple[str, ...] = ()
-    is_identified: bool = True  # whether the log tells them, without belief in its features
+    is_identified: bool = True
 
     @property
     def trust(self) -> TrustPropensities | None:
-        """Those with trust bias, where they are."""
+        """The estimate with trust bias, if it is one."""
         return self.propensities if isinstance(self.propensities, TrustPropensities) else None
 
     @property
+    def method(self) -> str:
+        """The method of estimated propensities, or the source."""
+        return self.source.removeprefix("estimated by ")
+
+    @property
     def exposure(self) -> str | None:
-        """How the log's own propensities are used, whatever was asked for; else None."""
+        """How the log's own propensities are used, whatever the options are; otherwise None."""
         return "as logged" if isinstance(self.propensities, RowPropensities) else None
 
     @property
     def curves(self) -> dict[str, Propensities]:
-        """The estimates by context, which is ``""`` where there is one for all."""
+        """The estimates by context, which is ``""`` if there is one for all."""
         if self.contexts is not None:
             return self.contexts.curves
         return {} if self.curve is None else {NO_CONTEXT: self.curve}
 
-    def of_every_impression(self, log: Impressions, counts: PositionCounts) -> Examinable:
-        """Return the propensities for counts of a log in which age takes nothing from a day.
+    def without_half_life(self, log: Impressions, counts: PositionCounts) -> Examinable:
+        """Return the propensities for counts of a log in which every day counts the same.
 
-        The log's own are means over the impressions of a row, and so go by their weights.
+        The log's own propensities are means over the impressions of a row, weighted by age.
         """
-        is_logged = self.source != _GIVEN and isinstance(self.propensities, RowPropensities)
+        is_logged = self.source != KNOWN and isinstance(self.propensities, RowPropensities)
         if not is_logged or log.half_life is None:
             return self.propensities
         return replace(log, half_life=None).logged_propensities(counts)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        found = {"curve": self.curve, "contexts": self.contexts, "trust": self.trust,
-                 "cross_check": self.cross_check}  # fmt: skip
-        return {"source": self.source} | {
-            name: None if each is None else each.to_dict() for name, each in found.items()
-        }
-
     def at_ends(self) -> list[Examinable]:
         """Return all estimates at the lower, and at the upper, ends of their intervals.
 
-        Nothing where there are none, or where one of them is 0.
+        Empty if there are no estimates, or if one of the lower ends is 0.
         """
         if not self.curves or not all(curve.low.all() for curve in self.curves.values()):
             return []
@@ -111,15 +128,37 @@ class PropensitySource:
             ends.append(moved[NO_CONTEXT] if self.contexts is None else ContextPropensities(moved))
         return ends
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        estimates = {
+            name: getattr(self, name) for name in ("curve", "contexts", "trust", "cross_check")
+        }
+        return {"source": self.source} | {
+            name: None if each is None else each.to_dict() for name, each in estimates.items()
+        }
 
-def known_propensities(options: PropensityOptions) -> Examinable | None:
-    """Return the propensities that are not to be estimated: known, of a curve, or saved."""
-    if options.gamma is not None:
-        return PositionBias(options.gamma)
-    if options.file is not None:
-        return load_propensities(options.file)
-    known: Examinable | None = options.known
-    return known
+    def summary(self) -> str:
+        """Return the curves beside those of other methods, for a terminal."""
+        blocks = [f"{self.source[0].upper()}{self.source[1:]}.\n"]
+        check = self.cross_check
+        others = {} if check is None else check.estimates
+        if self.trust is not None:
+            blocks.append(self.trust.summary())
+        for context, curve in self.curves.items():
+            blocks.append(f"{curve.summary(context, others)}\n")
+        if check is not None and check.is_agreed:  # otherwise it is among the warnings
+            blocks.append(_text.paragraph(check.sentence))
+        for name, why in {} if check is None else check.unsupported.items():
+            reason = "it needs the features of items (--features)" if needs_features(name) else why
+            blocks.append(_text.paragraph(f"Not supported is {name}: {reason}."))
+        return "\n".join(blocks)
+
+    def draw(self, path: str | PathLike[str]) -> None:
+        """Draw the curves of all methods as PNG, SVG or PDF, on a logarithmic scale."""
+        curves = self.curves if self.cross_check is None else self.cross_check.estimates
+        figure, axes = new_axes(8, 4.5)
+        plot_propensities(curves, log=True, ax=axes)
+        save_picture(figure, path)
 
 
 def find_propensities(
@@ -131,33 +170,43 @@ def find_propensities(
     rng: np.random.Generator,
     is_checked: bool = True,
 ) -> PropensitySource:
-    """Return the propensities that clicks are weighted by.
+    """Return the propensities that weight the clicks of a log.
 
-    With `is_checked` they are compared with those of other methods.
+    With `is_checked`, estimates are compared with those of other methods.
     """
-    known = known_propensities(options)
+    known: Examinable | None = options.known
+    if options.gamma is not None:
+        known = PositionBias(options.gamma)
+    elif options.file is not None:
+        known = load_propensities(options.file)
     if known is not None:
-        return _given(known)
+        curve = known if isinstance(known, Propensities) else None
+        contexts = known if isinstance(known, ContextPropensities) else None
+        return PropensitySource(known, KNOWN, curve, contexts)
     method, randomized = options.method, options.randomized
     if method in AFFINE and impressions.half_life is not None:
         raise ParameterError(
             f"method is {method!r}, which needs whole numbers of clicks, and half_life "
             "(--half-life) weights them: name another method, or leave the half-life out"
         )
-    has_own = "propensity" in impressions.columns
-    if method == LOGGED or (method == "auto" and has_own and randomized is None):
-        return _logged(impressions, matched)
+    has_column = "propensity" in impressions.columns
+    if method == LOGGED or (method == "auto" and has_column and randomized is None):
+        try:
+            logged = impressions.logged_propensities(matched.counts)
+        except DataError as error:
+            raise DataError(f"{error} (--propensity-method all-pairs)") from error
+        return PropensitySource(logged, "the log's own column 'propensity'")
     counts = matched.counts
     if randomized is not None:
         shuffled = impressions.of_policy(randomized)
-        counts = weighted(shuffled, shuffled.check().counts)  # impossible rows are told
+        counts = weighted(shuffled, shuffled.check().counts)
     estimation = _Estimation(options, matched, confidence, rng, is_checked)
     return estimation.from_counts(counts, is_whole=randomized is None)
 
 
 @dataclass(frozen=True, eq=False)
 class _Estimation:
-    """One estimation of propensities: how, from which log, and with which random numbers."""
+    """One estimation of propensities: the options, the log and the random numbers."""
 
     options: PropensityOptions
     matched: Matched
@@ -165,12 +214,17 @@ class _Estimation:
     rng: np.random.Generator
     is_checked: bool  # whether the result is compared with other methods
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments that all estimators share."""
+        return {"confidence": self.confidence, "depth": self.options.depth, "rng": self.rng}
+
     def from_counts(self, counts: PositionCounts, *, is_whole: bool) -> PropensitySource:
         """Estimate from the counts of the whole log, or of its randomized share."""
         method, depth = self.options.method, self.options.depth
         if method in AFFINE:
             return self._with_trust(counts)
-        # The share is said to be shuffled: randomized accepts that, unless the data contradicts it.
+        # The share is declared shuffled: the method randomized accepts it unless the data disagree.
         declared: dict[str, Any] = {}
         if not is_whole and method in {"auto", "randomized"}:
             declared["declared"] = True
@@ -180,71 +234,72 @@ class _Estimation:
             support = supported(counts, depth=depth)
             is_identified = any(support[name].is_supported for name in METHODS)
             return replace(self._by_features(), is_identified=is_identified)
-        queries = _query_draws(self.matched.counts, counts, self.rng)
+        queries = self._draw_queries(counts)
         try:
             curve, curves = resample(
-                counts, method=method, n_bootstrap=N_BOOTSTRAP, confidence=self.confidence,
-                depth=depth, draws=queries, rng=self.rng, **declared,
+                counts, method=method, n_bootstrap=N_BOOTSTRAP, draws=queries, **declared,
+                **self.settings,
             )  # fmt: skip
         except DataError as error:
             if method != "auto" or not is_whole:
-                raise DataError(f"{error}; {_INSTEAD}") from error
+                raise DataError(f"{error}; {_REMEDY}") from error
             return self._last_resort(error)
-        checked = None
+        check = None
         if self.is_checked:
             with suppress(DataError):  # a declared share has no other method to compare with
-                checked = cross_check(counts, n_bootstrap=FEW_BOOTSTRAP, depth=depth, rng=self.rng)
+                check = cross_check(counts, n_bootstrap=FEW_BOOTSTRAP, depth=depth, rng=self.rng)
         draws = PropensityDraws(replace(queries, index=None), {NO_CONTEXT: curves})
-        return replace(_estimated(curve, checked), draws=draws)
+        return replace(_from_curve(curve, check), draws=draws)
+
+    def _draw_queries(self, part: PositionCounts) -> QueryDraws:
+        """Return draws of the queries of the log, with weights for those in a part of it."""
+        whole = self.matched.counts
+        is_drawn = np.bincount(whole.query, minlength=len(whole.query_ids)) > 0
+        index = None if part is whole else np.searchsorted(whole.query_ids, part.query_ids)
+        return QueryDraws(is_drawn, N_DRAWS, int(self.rng.integers(2**63)), index)
 
     def _last_resort(self, error: DataError) -> PropensitySource:
         """Estimate with the features, if the log alone does not identify the propensities."""
         doubt = (
             f"This log alone does not identify the propensities: {error}. The curve is that of "
-            "regression-em: it is right only if the features tell how relevant items are and do "
-            "not tell where they were shown."
+            "regression-em: it is right only if the features predict how relevant items are and do "
+            "not predict where they were shown."
         )
         try:
             return replace(self._by_features(doubt), is_identified=False)
         except DataError:
-            raise DataError(f"{error}; {_INSTEAD}") from error
+            raise DataError(f"{error}; {_REMEDY}") from error
 
     def _by_context(self, counts: PositionCounts, declared: dict[str, Any]) -> PropensitySource:
         method = self.options.method
-        settings: dict[str, Any] = {"method": method, "n_bootstrap": N_BOOTSTRAP, **declared}
+        settings: dict[str, Any] = {"n_bootstrap": N_BOOTSTRAP, **declared, **self.settings}
         queries = None
         if method == "regression-em":
             counts, settings["features"] = self.matched.with_features()
             settings["n_bootstrap"] = FEW_BOOTSTRAP
         else:
-            queries = _query_draws(self.matched.counts, counts, self.rng)
+            queries = self._draw_queries(counts)
         try:
-            estimate, curves = resample_by_context(
-                counts, depth=self.options.depth, confidence=self.confidence, draws=queries,
-                rng=self.rng, **settings,
-            )  # fmt: skip
+            estimate, curves = resample_by_context(counts, method=method, draws=queries, **settings)
         except DataError as error:
-            raise DataError(f"{error}; {_INSTEAD}, or leave out the contexts") from error
-        names = sorted({curve.method for curve in estimate.curves.values()})
-        source = f"estimated by {' and '.join(names)} in each of {len(estimate.curves)} contexts"
+            raise DataError(f"{error}; {_REMEDY}, or leave out the contexts") from error
+        methods = sorted({curve.method for curve in estimate.curves.values()})
+        source = f"estimated by {' and '.join(methods)} in each of {len(estimate.curves)} contexts"
         contexts: dict[str, list[str]] = {}
         for note in estimate.notes:
             context, _, text = note.partition(": ")
             contexts.setdefault(text, []).append(context)
         warnings = tuple(
-            f"Propensities in {named(names)}: {text}." for text, names in contexts.items()
+            f"Propensities in {list_names(names)}: {text}." for text, names in contexts.items()
         )
         draws = None if queries is None else PropensityDraws(replace(queries, index=None), curves)
         return PropensitySource(estimate, source, contexts=estimate, draws=draws, warnings=warnings)
 
     def _with_trust(self, counts: PositionCounts) -> PropensitySource:
         try:
-            estimate = estimate_trust(
-                counts, n_bootstrap=N_BOOTSTRAP, confidence=self.confidence,
-                depth=self.options.depth, rng=self.rng,
-            )  # fmt: skip
+            estimate = estimate_trust(counts, n_bootstrap=N_BOOTSTRAP, **self.settings)
         except DataError as error:
-            raise DataError(f"{error}; {_INSTEAD}") from error
+            raise DataError(f"{error}; {_REMEDY}") from error
         warnings = tuple(f"Propensities (trust): {note}." for note in estimate.notes)
         if not estimate.has_trust_bias:
             warnings = (*warnings, estimate.sentence)
@@ -253,54 +308,20 @@ class _Estimation:
 
     def _by_features(self, *doubts: str) -> PropensitySource:
         counts, features = self.matched.with_features()
-        settings: dict[str, Any] = {
-            "features": features, "n_bootstrap": FEW_BOOTSTRAP, "confidence": self.confidence,
-            "depth": self.options.depth, "rng": self.rng,
-        }  # fmt: skip
+        settings = {"features": features, "n_bootstrap": FEW_BOOTSTRAP, **self.settings}
         if not self.is_checked:
             curve, _ = resample(counts, method="regression-em", **settings)
-            return _estimated(curve, None, *doubts)
-        checked = cross_check(counts, **settings)
-        if "regression-em" not in checked.estimates:
-            raise DataError(checked.unsupported["regression-em"])
-        return _estimated(checked.estimates["regression-em"], checked, *doubts)
+            return _from_curve(curve, None, *doubts)
+        check = cross_check(counts, **settings)
+        if "regression-em" not in check.estimates:
+            raise DataError(check.unsupported["regression-em"])
+        return _from_curve(check.estimates["regression-em"], check, *doubts)
 
 
-def _query_draws(
-    whole: PositionCounts, part: PositionCounts, rng: np.random.Generator
-) -> QueryDraws:
-    """Return draws of the queries of a log, with weights for those that a part of it has."""
-    is_drawn = np.bincount(whole.query, minlength=len(whole.query_ids)) > 0
-    index = None if part is whole else np.searchsorted(whole.query_ids, part.query_ids)
-    return QueryDraws(is_drawn, N_DRAWS, int(rng.integers(2**63)), index)
-
-
-def _given(given: Examinable) -> PropensitySource:
-    return PropensitySource(
-        given,
-        _GIVEN,
-        curve=given if isinstance(given, Propensities) else None,
-        contexts=given if isinstance(given, ContextPropensities) else None,
-    )
-
-
-def _logged(impressions: Impressions, matched: Matched) -> PropensitySource:
-    try:
-        own = impressions.logged_propensities(matched.counts)
-    except DataError as error:
-        raise DataError(f"{error} (--propensity-method all-pairs)") from error
-    return PropensitySource(own, "the log's own column 'propensity'")
-
-
-def _estimated(curve: Propensities, checked: CrossCheck | None, *doubts: str) -> PropensitySource:
+def _from_curve(curve: Propensities, check: CrossCheck | None, *doubts: str) -> PropensitySource:
     warnings = list(doubts)
-    if checked is not None and not checked.is_agreed:
-        warnings.append(f"The curve of propensities is in doubt. {checked.sentence}")
+    if check is not None and not check.is_agreed:
+        warnings.append(f"The curve of propensities is in doubt. {check.sentence}")
     warnings += [f"Propensities ({curve.method}): {note}." for note in curve.notes]
-    return PropensitySource(
-        curve,
-        f"estimated by {curve.method}",
-        curve=curve,
-        cross_check=checked,
-        warnings=tuple(warnings),
-    )
+    source = f"estimated by {curve.method}"
+    return PropensitySource(curve, source, curve, cross_check=check, warnings=tuple(warnings))

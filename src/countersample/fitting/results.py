@@ -1,27 +1,30 @@
-"""What a fit gives: the ranker, the gain to expect, and what makes it less sure."""
+"""The results of `fit` and of `train`: the ranker, its gain, the verdict, and reasons for doubt."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from countersample import pages
-from countersample.clicks.impressions.counts import named
-from countersample.fitting.gain import gain_in_figures, gain_in_words
-from countersample.rankers.chosen import chosen_settings
+from countersample import _text, pages
+from countersample.evaluation import Verdict, decide
+from countersample.fitting.gain import gain_record
+from countersample.fitting.models import model_of
+from countersample.logs.counts import list_names
+from countersample.rankers.base import chosen_settings
 
 if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.clicks.diagnosis import Diagnosis
-    from countersample.clicks.impressions import JoinReport, LogCheck
     from countersample.evaluation import ABPlan, Estimate, Gain
-    from countersample.fitting.gain import ChosenEstimator
-    from countersample.fitting.judging import JudgedBy
-    from countersample.fitting.leaks import Leak
+    from countersample.fitting.gain import EstimatorChoice, Holdout
+    from countersample.fitting.leakage import Leak
     from countersample.fitting.propensity_source import PropensitySource
+    from countersample.logs import JoinReport, LogCheck, PositionCounts
     from countersample.options import EvaluationOptions, PropensityOptions
     from countersample.rankers import ClickRanker
     from countersample.tuning import PathChoice
+
+_SHOWN_CONTEXTS = 3  # in a summary; the page has all
 
 
 @dataclass(frozen=True)
@@ -32,54 +35,53 @@ class HeavyPair:
     item_id: Any
     positions: str  # at which it was shown: "1–3, 7"
     impressions: int
-    clicks: float  # or what they are worth
+    clicks: float  # or their value
     weight: float  # clicks / propensity
     share: float  # of all weight
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A ranker, and all that a person should know before it is used.
+    """A trained ranker, and what to know before it is used.
 
     Attributes
     ----------
     ranker : ClickRanker
         Trained on all clicks.
     gain : Gain
-        Over what was logged, by clicks that the ranker which is judged has not seen.
-    judged_by : JudgedBy
-        Whose clicks these are, and of whom the interval speaks.
+        Over the logging policy, by clicks that the evaluated ranker has not seen.
+    holdout : Holdout
+        These clicks, and the population that the interval is about.
     leaks : tuple of Leak
-        Features that seem to know the clicks they are judged by.
+        Features that seem to be computed from the evaluation clicks.
     accepted : tuple of str
-        Those of them that were said to be right.
-    judging_source : str
-        Where the propensities are from that the judging clicks are weighted by.
+        Features among them that the user confirmed.
+    evaluation_source : PropensitySource
+        The propensities that weight the evaluation clicks.
     is_identified : bool
-        Whether the log tells these, and those that are learned with, without belief in features.
+        Whether the log identifies all propensities without a model of relevance.
     is_joint : bool
-        Whether the interval of the gain has in it that the propensities are estimates: they were
+        Whether the interval of the gain includes the uncertainty of the propensities: they were
         estimated again from each draw of queries.
     gain_at_ends : tuple of float, optional
-        The relative gain with all propensities at the lower, or upper, ends of their intervals,
-        where the interval of the gain takes them as they are.
+        The relative gain with all propensities at the lower, or upper, ends of their intervals, if
+        the interval of the gain does not include their uncertainty.
     ab_plan : ABPlan
-        The A/B test that would confirm it.
-    estimator : ChosenEstimator
-        How the gain was estimated, and why so.
+        The A/B test that would confirm the gain.
+    estimator : EstimatorChoice
+        The estimator of the gain, and the reason for it.
     learning_curve : tuple of (steps, Estimate)
-        The value of such rankers in the course of training; empty where a kind of ranker keeps no
-        checkpoints.
+        The value in the course of training; empty if the ranker has no checkpoints.
     check : LogCheck
     propensity_source : PropensitySource
-        The propensities, where they are from, and what other methods say.
+        The propensities of the whole log, and the estimates of other methods.
     join : JoinReport
     shown : ClickLog
         Everything that was shown and has features and a propensity.
     weights : Diagnosis
-        Of the clicks among it.
+        Of its clicks.
     heaviest : tuple of HeavyPair
-        The ten query-item pairs with the most weight. They have ids; nothing else here has.
+        The ten query-item pairs with the most weight. Only these contain ids.
     propensities : PropensityOptions
     evaluation : EvaluationOptions
         With the metric that was used.
@@ -87,20 +89,20 @@ class Fit:
         The days after which a click counts half in training.
     seed : int
     warnings : tuple of str
-        What makes the result less sure than it looks.
+        Reasons to trust the result less.
     """
 
     ranker: ClickRanker
     gain: Gain
-    judged_by: JudgedBy
+    holdout: Holdout
     leaks: tuple[Leak, ...]
     accepted: tuple[str, ...]
-    judging_source: str
+    evaluation_source: PropensitySource
     is_identified: bool
     is_joint: bool
     gain_at_ends: tuple[float, float] | None
     ab_plan: ABPlan
-    estimator: ChosenEstimator
+    estimator: EstimatorChoice
     learning_curve: tuple[tuple[int, Estimate], ...]
     check: LogCheck
     propensity_source: PropensitySource
@@ -133,79 +135,69 @@ class Fit:
 
     @property
     def path(self) -> PathChoice | None:
-        """What held-out clicks chose; None where nothing was held out."""
+        """The choice by held-out clicks in training; None if nothing was held out."""
         return self.ranker.path_
 
     @property
     def keeps_logged(self) -> bool:
-        """Whether the ranker ranks as what was logged, as nothing was shown to be better."""
+        """Whether the ranker imitates the logging policy, because nothing better was shown."""
         return self.path is not None and self.path.keeps_logged
 
     @property
-    def is_better(self) -> bool:
-        """Whether the whole interval of the gain is above 0, and nothing speaks against it.
-
-        That a feature seems to know the clicks that judge does, that the log does not identify
-        the propensities, and that the ranker ranks as what was logged.
-        """
-        is_told = not self.is_withheld and self.is_identified and not self.keeps_logged
-        return is_told and self.gain.low > 0
-
-    @property
-    def is_worse(self) -> bool:
-        """Whether the whole interval of the gain is below 0, and there is a verdict."""
-        return not self.is_withheld and self.is_identified and self.gain.high < 0
-
-    @property
-    def is_withheld(self) -> bool:
-        """Whether there is no verdict, as a feature seems to know the clicks it is judged by."""
-        return bool(self._suspects)
-
-    @property
-    def _suspects(self) -> list[str]:
-        return list(
-            dict.fromkeys(each.name for each in self.leaks if each.name not in self.accepted)
-        )
+    def decision(self) -> Verdict:
+        """Whether the ranker is better than your current one, and why."""
+        withheld = kept = unidentified = ""
+        leaking = named_leaks(self.leaks, self.accepted)
+        if leaking:
+            withheld = (
+                f"{leaking} was computed from the clicks that evaluate it. Leave it out "
+                "(--exclude), compute it from earlier clicks only, or, if it was, confirm that "
+                "(--accept-features)"
+            )
+        if self.keeps_logged and self.path is not None:
+            kept = self.path.sentence
+            if self.path.keeps != "previous":
+                kept += f" {_describe_imitation(self.ranker)}"
+        if not self.is_identified:
+            unidentified = self.evaluation_source.method
+        return decide(self.gain, withheld=withheld, unidentified=unidentified, kept=kept)
 
     @property
     def verdict(self) -> str:
-        """What the gain says, in words."""
-        gain = self.gain
-        if self.is_withheld:
-            names = named(self._suspects)
-            return (
-                f"No verdict: {names} knows the clicks themselves. Leave it out (--exclude), "
-                "compute it from earlier clicks only, or, if it was, confirm that "
-                "(--accept-features)."
-            )
-        if self.keeps_logged and self.path is not None:
-            told = "" if self.path.keeps == "previous" else f" {_of_imitation(self.ranker)}"
-            return f"As before: {self.path.sentence}{told}"
-        if not self.is_identified and not gain.low <= 0 <= gain.high:
-            which = "better" if gain.low > 0 else "worse"
-            return (
-                f"Not shown to be {which}: the log does not identify the propensities. If those of "
-                f"{self.judging_source.removeprefix('estimated by ')} are right, "
-                f"{gain_in_figures(gain)}."
-            )
-        return gain_in_words(gain)
+        """The verdict in words."""
+        return self.decision.sentence
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the ranker is shown to be better than your current one."""
+        return self.decision.is_better
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the ranker is shown to be worse than your current one."""
+        return self.decision.is_worse
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether there is no verdict, because a feature leaks the evaluation clicks."""
+        return self.decision.is_withheld
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings that were chosen from the clicks: clip, steps, trees, …."""
+        return chosen_settings(self.ranker)
 
     def _repr_html_(self) -> str:
         return f"{pages.paragraphs([self.verdict])}{self.gain._repr_html_()}"
 
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """What was chosen from the clicks, as `chosen_settings` has it: clip, steps, trees, …."""
-        return chosen_settings(self.ranker)
-
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; no id is among them."""
+        """Return plain values for JSON, without ids."""
         return {
             "verdict": self.verdict,
             "is_better": self.is_better,
             "gain": asdict(self.gain),
             "is_withheld": self.is_withheld,
-            "judged_by": self.judged_by.to_dict(),
+            "holdout": self.holdout.to_dict(),
             "leaks": [each.to_dict() for each in self.leaks],
             "is_identified": self.is_identified,
             "is_joint": self.is_joint,
@@ -226,11 +218,168 @@ class Fit:
             "settings": self.settings,
         }
 
+    def summary(self) -> str:
+        """Return the figures, the verdict and the warnings, for a terminal."""
+        counts = self.check.counts
+        weights = self.weights
+        rows = [
+            ("log", counts.summary()),
+            ("clicks used", f"{self.join.n_joined:,} of {self.join.n_clicks:,}"),
+            ("propensities", f"{self.propensity_source.source}{self._curves_text()}"),
+            ("exposure", f"{self.exposure}; {_sessions_text(counts)}"),
+            ("weights", f"mean {weights.mean_weight:.3g}, largest {weights.max_weight:.3g}"),
+            ("settings", self._settings_text()),
+            ("estimator", f"{self.estimator.name}: {self.estimator.reason}"),
+            ("evaluated on", f"{self._days_text()}; {self.holdout.n_clicks:,} clicks"),
+        ]
+        sentences = [self.verdict, self.holdout.sentence]
+        if self.is_better:
+            sentences.append(f"Confirm it with an A/B test. {self.ab_plan.sentence}")
+        blocks = [_text.pairs(rows, indent=0), "", self.gain.summary(), ""]
+        blocks += map(_text.paragraph, sentences)
+        return "\n".join([*blocks, *_text.warning_paragraphs(self.warnings)])
 
-def _of_imitation(ranker: ClickRanker) -> str:
-    """Return what a ranker that keeps what was logged does, in words."""
+    def _days_text(self) -> str:
+        since = self.holdout.since
+        return "queries, held out in turn" if since is None else f"the days from {since} on"
+
+    def _settings_text(self) -> str:
+        """Return the chosen settings in words: 500 steps, no clipping."""
+        chosen = self.chosen
+        rate = chosen.get("learning_rate")
+        parts = [] if rate is None else [f"learning rate {rate:.3g}"]
+        parts += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
+        if "transform" in chosen:
+            parts.append(f"transform {chosen['transform']}")
+        if self.path is not None:
+            parts.append(f"{self.path.kept:.0%} of your current ranker")
+        previous = self.ranker.provenance_.get("previous")
+        if previous is not None:
+            parts.append(f"warm start from a ranker of {previous['n_clicks']:,.0f} clicks")
+        if self.half_life is not None:
+            parts.append(f"half-life {self.half_life:g} days")
+        clip = chosen["clip"]
+        return ", ".join([*parts, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
+
+    def _curves_text(self) -> str:
+        """Return the last value of the first estimated curves, with their intervals."""
+        parts = []
+        for context, curve in self.propensity_source.curves.items():
+            where = f"position {len(curve.value)}{f' in {context}' if context else ''}"
+            ends = f"{curve.low[-1]:.3g} to {curve.high[-1]:.3g}"
+            parts.append(f"; {curve.value[-1]:.3g} at {where} ({ends})")
+        return "".join(parts[:_SHOWN_CONTEXTS])
+
+
+def _sessions_text(counts: PositionCounts) -> str:
+    """Return the number of sessions, and how they were counted."""
+    by = {
+        "sessions": "counted by their ids",
+        "first position": "counted by the first position, as the log has no session ids",
+    }
+    return f"{counts.sessions.sum():,.0f} sessions of a query, {by[counts.sessions_from]}"
+
+
+@dataclass(frozen=True)
+class TrainingEvaluation:
+    """The gain of rankers trained on a click log, by held-out queries, or why there is none.
+
+    Attributes
+    ----------
+    gain : Gain, optional
+        Over the logging policy, each query ranked by a ranker that was trained without it.
+    verdict : str
+        In words; or why there is none.
+    warnings : tuple of str
+        Reasons to trust it less.
+    """
+
+    gain: Gain | None
+    verdict: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What a ranker's file and its card record of it."""
+        record: dict[str, Any] = {"verdict": self.verdict, "warnings": list(self.warnings)}
+        if self.gain is not None:
+            record["gain"] = gain_record(self.gain, is_identified=True)
+        return record
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self) | {"warnings": list(self.warnings)}
+
+    def summary(self) -> str:
+        """Return the gain, the verdict and the warnings, for a terminal."""
+        blocks = [] if self.gain is None else ["", self.gain.summary(), ""]
+        blocks.append(_text.paragraph(self.verdict))
+        return "\n".join([*blocks, *_text.warning_paragraphs(self.warnings)])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRanker:
+    """A ranker that was trained on a click log, and its evaluation on held-out clicks.
+
+    Attributes
+    ----------
+    ranker : ClickRanker
+    n_clicks : float
+        The clicks that it was trained on.
+    evaluation : TrainingEvaluation, optional
+    """
+
+    ranker: ClickRanker
+    n_clicks: float
+    evaluation: TrainingEvaluation | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        path = self.ranker.path_
+        return {
+            "model": model_of(self.ranker),
+            "n_clicks": self.n_clicks,
+            "n_features": self.ranker.n_features_in_,
+            **chosen_settings(self.ranker),
+            "path": None if path is None else path.to_dict(),
+            **({} if self.evaluation is None else self.evaluation.to_dict()),
+        }
+
+    def summary(self) -> str:
+        """Return the settings, the choices, and the evaluation, for a terminal."""
+        settings, chosen = self.ranker.get_params(), chosen_settings(self.ranker)
+        unit = f", by {settings['unit']}" if "unit" in settings else ""
+        rows = [
+            ("clicks", f"{self.n_clicks:,.0f}"),
+            ("model", model_of(self.ranker)),
+            ("method", f"{settings['method']}{unit}"),
+            ("objective", settings["objective"]),
+        ]
+        rows += [(name, f"{chosen[name]:,}") for name in ("steps", "trees") if name in chosen]
+        if "learning_rate" in chosen:
+            rows.append(("learning rate", f"{chosen['learning_rate']:.3g}"))
+        if settings.get("feature_transform") is not None:
+            rows.append(("transform", chosen.get("transform", settings["feature_transform"])))
+        if chosen["clip"] is not None:
+            rows.append(("clipped at", f"{chosen['clip']:.3g}"))
+        blocks = [_text.pairs(rows, indent=0)]
+        if self.ranker.path_ is not None:
+            blocks.append(_text.paragraph(self.ranker.path_.sentence))
+        if self.evaluation is not None:
+            blocks.append(self.evaluation.summary())
+        return "\n".join(blocks)
+
+
+def named_leaks(leaks: tuple[Leak, ...], accepted: tuple[str, ...] = ()) -> str:
+    """Return the names of features that leak and are not accepted, as text."""
+    names = dict.fromkeys(leak.name for leak in leaks if leak.name not in accepted)
+    return list_names(list(names)) if names else ""
+
+
+def _describe_imitation(ranker: ClickRanker) -> str:
+    """Return in words how well a ranker imitates the logging policy."""
+    text = "So the saved ranker ranks like your current one, as far as the features allow"
     served = ranker.served_
-    told = "So the ranker that is written ranks as what was logged, as far as features tell it"
     if served is None:
-        return f"{told}."
-    return f"{told}: {served.agreement:.0%} of the pairs of items in the order they were shown in."
+        return f"{text}."
+    return f"{text}: {served.agreement:.0%} of the pairs of items are in the order of the log."

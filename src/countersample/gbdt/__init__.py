@@ -2,7 +2,7 @@
 
 ======================  ======================================================================
 `GBDTRanker`            boosted trees as a scikit-learn estimator, on either library
-`boosting_objective`    weights by inverse propensity for each pair, inside your own training
+`boosting_objective`    weights by inverse propensity per pair, inside your own training
 `lightgbm_metric`       the value of the ranker from held-out clicks, for early stopping
 `xgboost_metric`        the same for XGBoost
 ======================  ======================================================================
@@ -10,13 +10,7 @@
 The libraries are the extra ``gbdt``. Only training imports them: a fitted ranker scores without.
 """
 
-from countersample.gbdt.metrics import lightgbm_metric, xgboost_metric
-from countersample.gbdt.objectives import boosting_objective
-from countersample.gbdt.ranker import GBDTRanker
+from countersample.gbdt.gbdt_ranker import GBDTRanker
+from countersample.gbdt.objectives import boosting_objective, lightgbm_metric, xgboost_metric
 
-__all__ = [
-    "GBDTRanker",
-    "boosting_objective",
-    "lightgbm_metric",
-    "xgboost_metric",
-]
+__all__ = ["GBDTRanker", "boosting_objective", "lightgbm_metric", "xgboost_metric"]

@@ -1,9 +1,10 @@
-"""Custom objectives: R(s) = κ Σ_clicks f(scores of the query, clicked item) / propensity.
+"""Objectives and metrics from clicks, for LightGBM's and XGBoost's own training.
 
-A click has a weight of its own, and each pair that it makes with another item of its query carries
-that weight into the gradients of both. A weight a row, as LightGBM takes, is not the same: it
-multiplies all that a row got from all pairs, those in which another item was clicked as well. A
-weight a query, as XGBoost takes, cannot tell one click from another.
+R(s) = κ Σ_clicks f(scores of the query, clicked item) / propensity. A click has a weight of its
+own, and each pair that it makes with another item of its query carries that weight into the
+gradients of both items. A weight per row, as LightGBM takes, is not the same: it multiplies all
+that a row gets from all pairs, also from pairs in which the other item was clicked. A weight per
+query, as XGBoost takes, cannot distinguish two clicks of a query.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.errors import DataError, ParameterError
+from countersample.metrics import parse_additive, rank_values, ranks_of
 from countersample.objectives import get_loss, score_space
+from countersample.options import METRIC
 from countersample.plans import Examples
 
 if TYPE_CHECKING:
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
 METHODS = ("ips", "naive")
 
 # The second-order term of an item is 1 on average when training begins.
-LARGEST_STEP = 1.0  # of a leaf, before it is multiplied by the learning rate
-FLOOR = 1e-3
+MAX_LEAF = 1.0  # before it is multiplied by the learning rate
+MIN_CURVATURE = 1e-3
 
 
 def boosting_objective(
@@ -53,32 +56,31 @@ def boosting_objective(
     ----------
     dataset : RankingDataset
         The rows of the library's table (``lightgbm.Dataset``, ``xgboost.DMatrix``) must be its
-        rows, in the same order. Its labels do not matter, and neither does a ``group`` or
-        ``weight`` that the library's table has.
+        rows, in the same order. Labels, and a ``group`` or ``weight`` of the table, are not used.
     log : ClickLog
     objective : str, Objective or Loss
         f, one of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
         (`countersample.objectives.additive_objective`).
     method : {"ips", "naive"}
         Whether a click weighs 1/propensity or 1. Boosting uses all clicks in each round, so
-        nothing is drawn: CounterSample and IPS are the same here.
+        nothing is sampled: CounterSample and IPS are the same here.
 
     Returns
     -------
     function of (scores, the library's table)
-        Gives the gradient and the second-order term of each row, float32 (n_rows,).
+        Returns the gradient and the second-order term of each row, float32 (n_rows,).
 
     Notes
     -----
-    The factor κ makes the second-order term of an item 1 on average where all scores are equal, as
-    it is for squared error, so that the settings of the libraries that are measured in it
-    (``lambda_l2``, ``min_sum_hessian_in_leaf``; ``lambda``, ``min_child_weight``) mean what they
-    mean there, whatever the objective, the number of clicks and their weights.
+    The factor κ makes the second-order term of an item 1 on average if all scores are equal, as it
+    is for squared error. Settings that are measured in it (``lambda_l2``,
+    ``min_sum_hessian_in_leaf``; ``lambda``, ``min_child_weight``) then mean what they mean there,
+    whatever the objective, the number of clicks and their weights.
 
-    The second-order term is safe: h = max(curvature, |gradient|) + 0.001. The curvature is that of
-    `countersample.objectives.ScoreSpace`, never negative. Where it vanishes but the gradient does
-    not, as for a pair that is far in the wrong order, a Newton step would be huge; this way no leaf
-    is larger than 1 before the learning rate, and no leaf divides by 0.
+    The second-order term is safe: h = max(curvature, |gradient|) + 0.001, with the curvature of
+    `countersample.objectives.ScoreSpace`, which is never negative. If it vanishes but the gradient
+    does not, as for a pair that is far in the wrong order, a Newton step would be huge; this way no
+    leaf is larger than 1 before the learning rate, and no leaf divides by 0.
 
     Examples
     --------
@@ -100,37 +102,114 @@ def boosting_objective(
     >>> min(after) > before
     True
     """
-    get_loss(objective)  # refuses what is not known
+    get_loss(objective)  # raises an error for an unknown one
     check_method(method)
     log.check(dataset)
     examples = Examples.of(log, "query")
-    clicked = np.zeros(dataset.n_queries, np.int64)
-    clicked[examples.query] = np.diff(examples.starts)
-    starts = np.append(0, np.cumsum(clicked))
+    n_clicked = np.zeros(dataset.n_queries, np.int64)
+    n_clicked[examples.query] = np.diff(examples.starts)
+    starts = np.append(0, np.cumsum(n_clicked))
     weights = examples.weight if method == "ips" else examples.clicks
 
-    def derivatives(scores: Floats, weights: Floats) -> ScoreSpace:
+    def differentiate(scores: Floats, weights: Floats) -> ScoreSpace:
         return score_space(
             scores, dataset.offsets, starts, examples.item, weights, objective=objective
         )
 
-    at_first = derivatives(np.zeros(dataset.n_items), weights)
-    n_concerned = dataset.query_sizes[clicked > 0].sum()
-    weights = weights * (n_concerned / (at_first.curvature.sum() or n_concerned))
+    curvature = differentiate(np.zeros(dataset.n_items), weights).curvature.sum()
+    n_items = dataset.query_sizes[n_clicked > 0].sum()
+    weights = weights * (n_items / (curvature or n_items))
 
     # A function rather than an object: LightGBM makes a deep copy of its parameters.
-    def derivatives_of(scores: ArrayLike, _data: object) -> Derivatives:
-        given = np.asarray(scores, np.float64)
-        check_rows(given, dataset)
-        found = derivatives(given, weights)
-        second = np.maximum(found.curvature, np.abs(found.gradient) / LARGEST_STEP) + FLOOR
-        return found.gradient.astype(np.float32), second.astype(np.float32)
+    def compute_derivatives(scores: ArrayLike, _data: object) -> Derivatives:
+        slopes = differentiate(_check_scores(scores, dataset), weights)
+        second = np.maximum(slopes.curvature, np.abs(slopes.gradient) / MAX_LEAF) + MIN_CURVATURE
+        return slopes.gradient.astype(np.float32), second.astype(np.float32)
 
-    return derivatives_of
+    return compute_derivatives
+
+
+def lightgbm_metric(
+    dataset: RankingDataset, log: ClickLog, *, metric: str = METRIC
+) -> Callable[[ArrayLike, Any], tuple[str, float, bool]]:
+    """Σ_clicks λ(rank)/p / Σ_clicks 1/p, as a ``feval`` of ``lightgbm.train``.
+
+    The ``snips`` estimate of `countersample.estimate`: the gain of one relevant item under the
+    ranker in training, from clicks alone.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+        Queries that are not trained on; the only one of the ``valid_sets`` must have its rows, in
+        the same order.
+    log : ClickLog
+        Clicks on them.
+    metric : str
+        "dcg", "dcg@k", "precision@k" or "arp".
+
+    Returns
+    -------
+    function of (scores, lightgbm.Dataset)
+        Returns the name, the value, and whether larger is better.
+
+    Examples
+    --------
+    >>> import lightgbm as lgb
+    >>> from countersample import ClickLog, synthetic
+    >>> from countersample.gbdt import lightgbm_metric, boosting_objective
+    >>> data, held_out = synthetic("tiny", n_queries=300, rng=0).split(0.7, 0.3, rng=0)
+    >>> log, held_out_log = ClickLog.from_labels(data), ClickLog.from_labels(held_out)
+    >>> table = lgb.Dataset(data.features, label=data.labels)
+    >>> booster = lgb.train(
+    ...     {"objective": boosting_objective(data, log), "verbosity": -1},
+    ...     table,
+    ...     num_boost_round=500,
+    ...     valid_sets=[lgb.Dataset(held_out.features, label=held_out.labels, reference=table)],
+    ...     feval=lightgbm_metric(held_out, held_out_log),
+    ...     callbacks=[lgb.early_stopping(20, verbose=False)],
+    ... )
+    >>> booster.best_iteration < 500
+    True
+    """
+    compute = _make_metric(dataset, log, metric)
+    is_higher_better = parse_additive(metric)[0] != "arp"
+    return lambda scores, _data: (metric, compute(scores), is_higher_better)
+
+
+def xgboost_metric(
+    dataset: RankingDataset, log: ClickLog, *, metric: str = METRIC
+) -> Callable[[ArrayLike, Any], tuple[str, float]]:
+    """Σ_clicks λ(rank)/p / Σ_clicks 1/p, as the ``custom_metric`` of ``xgboost.train``.
+
+    Parameters are those of `lightgbm_metric`, with ``evals`` in place of ``valid_sets``. XGBoost
+    has to be told that larger is better (smaller, for "arp"):
+    ``xgboost.callback.EarlyStopping(rounds=20, maximize=True)``.
+
+    Examples
+    --------
+    >>> import xgboost as xgb
+    >>> from countersample import ClickLog, synthetic
+    >>> from countersample.gbdt import xgboost_metric, boosting_objective
+    >>> data, held_out = synthetic("tiny", n_queries=300, rng=0).split(0.7, 0.3, rng=0)
+    >>> booster = xgb.train(
+    ...     {"eta": 0.1, "disable_default_eval_metric": True},
+    ...     xgb.DMatrix(data.features),
+    ...     num_boost_round=500,
+    ...     obj=boosting_objective(data, ClickLog.from_labels(data)),
+    ...     evals=[(xgb.DMatrix(held_out.features), "validation")],
+    ...     custom_metric=xgboost_metric(held_out, ClickLog.from_labels(held_out)),
+    ...     callbacks=[xgb.callback.EarlyStopping(rounds=20, maximize=True)],
+    ...     verbose_eval=False,
+    ... )
+    >>> booster.best_iteration < 499
+    True
+    """
+    compute = _make_metric(dataset, log, metric)
+    return lambda scores, _data: (metric, compute(scores))
 
 
 def check_method(method: str) -> None:
-    """Refuse a method that boosting does not have."""
+    """Reject a method that boosting does not have."""
     if method not in METHODS:
         raise ParameterError(
             f"method is {method!r}, expected one of {', '.join(METHODS)}: boosting draws nothing, "
@@ -138,10 +217,25 @@ def check_method(method: str) -> None:
         )
 
 
-def check_rows(scores: Floats, dataset: RankingDataset) -> None:
-    """Refuse scores that are not of the items of a dataset."""
-    if scores.shape != (dataset.n_items,):
+def _make_metric(dataset: RankingDataset, log: ClickLog, metric: str) -> Callable[..., float]:
+    parse_additive(metric)  # raises an error for one that is not additive
+    log.check(dataset)
+    rows = dataset.offsets[log.query] + log.item
+    weights = log.weights / log.weights.sum()
+
+    def compute(scores: ArrayLike) -> float:
+        ranks = ranks_of(_check_scores(scores, dataset), dataset.offsets)
+        return float(rank_values(metric, ranks[rows]) @ weights)
+
+    return compute
+
+
+def _check_scores(scores: ArrayLike, dataset: RankingDataset) -> Floats:
+    """Return the scores as float64 (n_items,); other shapes raise an error."""
+    values = np.asarray(scores, np.float64)
+    if values.shape != (dataset.n_items,):
         raise DataError(
-            f"the library gives scores of shape {scores.shape}, expected ({dataset.n_items},): "
+            f"the library gives scores of shape {values.shape}, expected ({dataset.n_items},): "
             "train and evaluate on the rows of the dataset, all of them, in its order"
         )
+    return values

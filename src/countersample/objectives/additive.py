@@ -1,4 +1,8 @@
-"""λ, the weighting of the bound on the rank: what is built in, and what an objective is."""
+"""Additive objectives: the weightings λ of the bound on the rank that are built in.
+
+A new objective is an entry in `OBJECTIVES`, a code in `_kernels.codes`, and λ with its slope in
+`_kernels.objectives.weighting`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ _PRECISION = re.compile(r"precision@([1-9]\d{0,8})")
 
 
 @dataclass(frozen=True)
-class OwnWeighting:
+class CustomWeighting:
     """λ and λ' as functions of one number, and the fingerprint of their values."""
 
     value: Callable[[float], float]
@@ -34,9 +38,9 @@ class OwnWeighting:
 
 
 @cache
-def _compiled(weighting: OwnWeighting) -> tuple[int, object]:
-    """Return the address of λ, and what is kept with it for as long as the process lives."""
-    from countersample._kernels.own_weighting import compile_weighting  # noqa: PLC0415 (numba)
+def _compiled(weighting: CustomWeighting) -> tuple[int, object]:
+    """Return the address of λ, and the objects that keep it alive in this process."""
+    from countersample._kernels.objectives import compile_weighting  # noqa: PLC0415 (numba)
 
     return compile_weighting(weighting.value, weighting.slope)
 
@@ -49,15 +53,14 @@ class Objective:
     ----------
     name : str
     formula : str
-    weighting : int or OwnWeighting
-        The code by which `_kernels.objectives.weighting`, where λ and its slope are written, knows
-        it; or the functions of the user's own (`additive_objective`).
+    weighting : int or CustomWeighting
+        Its code in `_kernels.objectives.weighting`; or a user's functions (`additive_objective`).
     convex : bool
-        Whether f is convex in the scores, as it is for a λ that is straight or bends up.
+        Whether f is convex in the scores: if λ is.
     steepest : float
-        The largest λ' on [1, ∞); infinite where there is none.
+        The largest λ' on [1, ∞); infinite if it is unbounded.
     of_paper : bool
-        Whether the item itself is counted in the bound, as in equation 2 of the paper.
+        Whether the bound counts the item itself, as in equation 2 of the paper.
 
     Examples
     --------
@@ -70,19 +73,19 @@ class Objective:
 
     name: str
     formula: str
-    weighting: int | OwnWeighting
+    weighting: int | CustomWeighting
     convex: bool = False
     steepest: float = inf
     of_paper: bool = False
 
     @property
     def code(self) -> int:
-        """By which kernels know λ: its number, or where it is in the memory of this process."""
+        """λ for kernels: its number, or its address in the memory of this process."""
         return self.weighting if isinstance(self.weighting, int) else _compiled(self.weighting)[0]
 
     @property
     def identity(self) -> str:
-        """What files keep of it: its name, and of a λ of one's own a fingerprint of its values."""
+        """Its name in files; a custom λ has a fingerprint of its values as well."""
         if isinstance(self.weighting, int):
             return self.name
         return f"{self.name}:{self.weighting.fingerprint}"
@@ -96,25 +99,25 @@ class Objective:
         return self._weightings(bounds)[1]
 
     def smooth(self) -> Loss:
-        """Return the loss with φ(margin) = log2(1 + e^−margin), for rankers that are not linear."""
-        from countersample.objectives.losses import smooth  # noqa: PLC0415 (which needs this)
+        """Return the loss with φ(margin) = log2(1 + e^−margin), for networks and trees."""
+        from countersample.objectives.losses import smooth  # noqa: PLC0415 (circular)
 
         return smooth(self)
 
     def _weightings(self, bounds: ArrayLike) -> tuple[Floats, Floats]:
         from countersample._kernels.objectives import weightings  # noqa: PLC0415 (numba)
 
-        given = np.asarray(bounds, np.float64)
-        values, slopes = np.empty((2, len(given)))
-        weightings(self.code, given, values, slopes)
+        array = np.asarray(bounds, np.float64)
+        values, slopes = np.empty((2, len(array)))
+        weightings(self.code, array, values, slopes)
         return values, slopes
 
     def __repr__(self) -> str:
-        """As parameters of rankers and cards show it."""
+        """Show it as in the parameters of rankers and on cards."""
         return f"Objective({self.identity!r})"
 
 
-AnyObjective: TypeAlias = str | Objective  # what linear training takes
+AnyObjective: TypeAlias = str | Objective  # for linear training
 
 OBJECTIVES = {
     objective.name: objective
@@ -144,35 +147,33 @@ def precision(name: str) -> Objective | None:
 
     the first as ranks are whole, so that rank > k means rank − k ≥ 1, the second as max(0, · − k)
     does not fall. So k · precision@k, the sum of 1[rank ≤ k] over relevant items, is at least the
-    sum of 1 − max(0, x − k). At the ranks up to k + 1 the first is an equality, and no convex
-    function of which that is true is lower beyond: it lies above the line through 0 at k and 1 at
-    k + 1. Nothing is asked of an item whose bound is at most k, as it is among the first k.
+    sum of 1 − max(0, x − k). The first is an equality at the ranks up to k + 1, and no convex
+    function with that property is lower beyond: it lies above the line through 0 at k and 1 at
+    k + 1. An item whose bound is at most k has no gradient, as it is among the first k.
     """
-    found = _PRECISION.fullmatch(name)
-    if found is None:
+    match = _PRECISION.fullmatch(name)
+    if match is None:
         return None
-    k = int(found[1])
+    k = int(match[1])
     return Objective(name, f"λ(x) = max(0, x − {k})", -k, convex=True, steepest=1.0)
 
 
-def unknown(name: object, known: Iterable[str]) -> ParameterError:
-    """Return the error for a name that no objective has."""
+def unknown(name: object, names: Iterable[str]) -> ParameterError:
+    """Return the error for an unknown name."""
     return ParameterError(
-        f"objective is {name!r}, expected one of {', '.join(known)}, precision@k with a k, or one "
-        "of your own as additive_objective gives it"
+        f"objective is {name!r}, expected one of {', '.join(names)}, precision@k with a k, or the "
+        "result of additive_objective"
     )
 
 
 def get_objective(name: AnyObjective) -> Objective:
-    """Return the objective of a name, ``"precision@k"`` among them; an `Objective` as it is."""
+    """Return the objective of a name, such as ``"precision@5"``; an `Objective` is unchanged."""
     if isinstance(name, Objective):
         return name
-    found = None
-    if isinstance(name, str):
-        found = OBJECTIVES.get(name) or precision(name)
-    if found is None:
+    objective = (OBJECTIVES.get(name) or precision(name)) if isinstance(name, str) else None
+    if objective is None:
         raise unknown(name, OBJECTIVES)
-    return found
+    return objective
 
 
 def coefficients(
@@ -186,7 +187,7 @@ def coefficients(
     item : int
         The clicked item.
     objective : str or Objective
-        One of `OBJECTIVES`, ``"precision@k"``, or one of your own (`additive_objective`).
+        One of `OBJECTIVES`, ``"precision@k"``, or one from `additive_objective`.
 
     Examples
     --------
@@ -198,11 +199,11 @@ def coefficients(
     """
     from countersample._kernels import objectives as kernels  # noqa: PLC0415 (imports numba)
 
-    given = np.asarray(scores, np.float32)
-    if given.ndim != 1:
-        raise ParameterError(f"scores have shape {given.shape}, expected a vector (n_items,)")
-    if not 0 <= item < len(given):
-        raise ParameterError(f"item is {item}, expected one of 0 to {len(given) - 1}")
-    out = np.zeros(len(given), np.float32)
-    kernels.coefficients(given[None], item, get_objective(objective).code, out[None])
-    return out
+    array = np.asarray(scores, np.float32)
+    if array.ndim != 1:
+        raise ParameterError(f"scores have shape {array.shape}, expected a vector (n_items,)")
+    if not 0 <= item < len(array):
+        raise ParameterError(f"item is {item}, expected one of 0 to {len(array) - 1}")
+    result = np.zeros(len(array), np.float32)
+    kernels.coefficients(array[None], item, get_objective(objective).code, result[None])
+    return result

@@ -1,4 +1,8 @@
-"""f of a clicked item for scorers of any kind: bounds on the rank, and losses that are none."""
+"""Losses for networks and trees, in score space: bounds on the rank, and two others.
+
+A new loss is an entry in `LOSSES`, a code in `_kernels.codes`, and its values and derivatives in
+`_kernels.score_space`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from countersample._cores import available_cores
+from countersample._environment import available_cores
 from countersample._kernels import codes
 from countersample.errors import ParameterError
 from countersample.objectives.additive import OBJECTIVES, Objective, precision, unknown
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats, Ints
 
-CLICKS_A_CORE = 2_000  # clicked items, below which a second thread costs more than it saves
+MIN_CLICKS_PER_THREAD = 2_000  # with fewer, a second thread costs more than it saves
 SMOOTH = "smooth-"
 
 
@@ -31,9 +35,9 @@ class Loss:
     name : str
     formula : str
     weighting : Objective or int
-        λ, or the code of what there is in its place.
+        λ, or the code of a loss that has none.
     pair : int
-        By which the kernel (`_kernels.score_space`) knows φ.
+        The code of φ in the kernel (`_kernels.score_space`).
 
     Examples
     --------
@@ -49,22 +53,22 @@ class Loss:
 
     @property
     def identity(self) -> str:
-        """What files keep of it: its name, and of a λ of one's own a fingerprint."""
+        """Its name in files; a custom λ has a fingerprint as well."""
         if isinstance(self.weighting, int):
             return self.name
         return (SMOOTH if self.pair == codes.LOGISTIC else "") + self.weighting.identity
 
     @property
     def code(self) -> int:
-        """By which the kernel knows λ, or what there is in its place."""
+        """The code of λ, or of the loss, in the kernel."""
         return self.weighting if isinstance(self.weighting, int) else self.weighting.code
 
     def __repr__(self) -> str:
-        """As parameters of rankers and cards show it."""
+        """Show it as in the parameters of rankers and on cards."""
         return f"Loss({self.identity!r})"
 
 
-AnyLoss: TypeAlias = str | Objective | Loss  # what rankers that are not linear take
+AnyLoss: TypeAlias = str | Objective | Loss  # for networks and trees
 
 
 def _hinge(objective: Objective) -> Loss:
@@ -90,9 +94,9 @@ LOSSES = {
 
 
 def get_loss(name: AnyLoss) -> Loss:
-    """Return the loss of a name, ``"precision@k"`` and ``"smooth-precision@k"`` among them.
+    """Return the loss of a name, such as ``"smooth-precision@5"``.
 
-    An `Objective` is taken with the hinge, and a `Loss` as it is.
+    An `Objective` gets the hinge; a `Loss` is unchanged.
     """
     if isinstance(name, Loss):
         return name
@@ -100,10 +104,10 @@ def get_loss(name: AnyLoss) -> Loss:
         return _hinge(name)
     if isinstance(name, str) and name in LOSSES:
         return LOSSES[name]
-    found = precision(name.removeprefix(SMOOTH)) if isinstance(name, str) else None
-    if found is None:
+    objective = precision(name.removeprefix(SMOOTH)) if isinstance(name, str) else None
+    if objective is None:
         raise unknown(name, LOSSES)
-    return smooth(found) if name.startswith(SMOOTH) else _hinge(found)
+    return smooth(objective) if name.startswith(SMOOTH) else _hinge(objective)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +121,9 @@ class ScoreSpace:
     gradient : float64 (n_scores,)
         ∂(Σ values)/∂score.
     curvature : float64 (n_scores,)
-        A second-order term that is never negative: the diagonal of the Hessian, where λ bends
-        down as if it were straight, which for the concave λ of dcg and log-rank belongs to a bound
-        from above. The hinge has no curvature of its own and is given 1 for each violated pair.
+        A second-order term that is never negative: the diagonal of the Hessian, with a concave λ
+        (dcg, log-rank) replaced by its tangent, which is an upper bound. The hinge has no
+        curvature and gets 1 per violated pair.
     """
 
     values: Floats
@@ -141,73 +145,74 @@ def score_space(
     Parameters
     ----------
     scores : array-like (n_scores,)
-        Of the items of all lists, list by list.
+        The scores of the items of all lists, list by list.
     offsets : int array-like (n_lists + 1,)
         List k has the scores ``offsets[k]:offsets[k + 1]``.
     starts : int array-like (n_lists + 1,)
         The clicks on list k are ``starts[k]:starts[k + 1]``.
     item : int array-like (n_clicked,)
-        The clicked items, counted within their lists.
+        The indices of the clicked items within their lists.
     weight : array-like (n_clicked,)
     objective : str, Objective or Loss
-        One of `LOSSES`, ``"precision@k"``, or one of your own (`additive_objective`).
+        One of `LOSSES`, ``"precision@k"``, or one from `additive_objective`.
 
     Examples
     --------
     Item 0 is 2 above item 1 and 0.5 above item 2: bound = 1 + 0 + (1 − 0.5).
 
     >>> from countersample.objectives import score_space
-    >>> found = score_space([2.0, 0.0, 1.5], [0, 3], starts=[0, 1], item=[0], weight=[1.0])
-    >>> found.values, found.gradient, found.curvature
+    >>> result = score_space([2.0, 0.0, 1.5], [0, 3], starts=[0, 1], item=[0], weight=[1.0])
+    >>> result.values, result.gradient, result.curvature
     (array([1.5]), array([-1.,  0.,  1.]), array([1., 0., 1.]))
     """
     from countersample._kernels.score_space import evaluate  # noqa: PLC0415 (numba)
 
     loss = get_loss(objective)
     code = loss.code
-    given = np.ascontiguousarray(scores, np.float64)
+    values = np.ascontiguousarray(scores, np.float64)
     lists, clicks = np.asarray(offsets, np.int64), np.asarray(starts, np.int64)
     items, weights = np.asarray(item, np.int64), np.asarray(weight, np.float64)
-    _check_lists(given, lists, clicks, items, weights)
-    found = ScoreSpace(np.empty(len(lists) - 1), np.empty_like(given), np.empty_like(given))
+    _check_lists(values, lists, clicks, items, weights)
+    result = ScoreSpace(np.empty(len(lists) - 1), np.empty_like(values), np.empty_like(values))
 
     def work(first: int, last: int) -> None:
         evaluate(
-            given, lists, clicks, items, weights, code, loss.pair, first, last, found.values,
-            found.gradient, found.curvature,
+            values, lists, clicks, items, weights, code, loss.pair, first, last, result.values,
+            result.gradient, result.curvature,
         )  # fmt: skip
 
-    n_parts = min(available_cores(), 1 + len(items) // CLICKS_A_CORE)
+    n_parts = min(available_cores(), 1 + len(items) // MIN_CLICKS_PER_THREAD)
     if n_parts == 1:
         work(0, len(lists) - 1)
-        return found
+        return result
     ends = np.searchsorted(clicks, np.linspace(0, len(items), n_parts + 1)[1:-1]).tolist()
     bounds = [0, *ends, len(lists) - 1]
     with ThreadPoolExecutor(n_parts) as pool:
         list(pool.map(work, bounds[:-1], bounds[1:]))
-    return found
+    return result
 
 
 def _check_lists(scores: Floats, offsets: Ints, starts: Ints, item: Ints, weight: Floats) -> None:
-    """Refuse what would make the kernel read or write outside of its arrays."""
+    """Raise an error if the kernel would read or write outside of its arrays."""
     if scores.ndim != 1 or not _rises(offsets, len(scores)):
         raise ParameterError(
             f"offsets do not rise from 0 to the number of scores, which have shape {scores.shape}: "
-            "expected where each list starts, then their number"
+            "expected the start of each list, then the number of scores"
         )
     if not _rises(starts, len(item)) or len(starts) != len(offsets):
         raise ParameterError(
             f"starts do not rise from 0 to {len(item)}, the number of clicked items: expected one "
-            "for each list, then that number"
+            "per list, then that number"
         )
     if weight.shape != item.shape:
-        raise ParameterError(f"weight has shape {weight.shape}, expected {item.shape}, as item has")
-    room = np.repeat(np.diff(offsets), np.diff(starts))
-    is_good = (item >= 0) & (item < room)
-    if not is_good.all():
-        click = int(is_good.argmin())
+        raise ParameterError(f"weight has shape {weight.shape}, expected {item.shape}, as item")
+    sizes = np.repeat(np.diff(offsets), np.diff(starts))
+    is_inside = (item >= 0) & (item < sizes)
+    if not is_inside.all():
+        click = int(is_inside.argmin())
         raise ParameterError(
-            f"item is {item[click]} in click {click}, expected one of the {room[click]} of its list"
+            f"item is {item[click]} in click {click}, expected one of the {sizes[click]} of its "
+            "list"
         )
 
 

@@ -1,48 +1,37 @@
-"""One look for every page and figure: a style, a shell, tables, drawings.
+"""One look for every page and figure: templates, a style, charts.
 
-Pages are single files that ask the network for nothing. Functions take plain text, and return HTML
-in which it is escaped; what is HTML already is called content. It knows no logs and no rankers.
+Pages are single files that need no network. Functions take plain text and return HTML in which it
+is escaped; parameters that are HTML already are called content.
 """
 
-from countersample.pages.markdown import code_span, escape_markdown, fence_of
-from countersample.pages.parts import (
-    Sign,
-    card,
-    cards,
+from countersample.pages.layout import (
     code,
-    details,
     facts,
     notebook_table,
-    notice,
     paragraphs,
     picture,
-    scroll_box,
+    render_page,
+    render_part,
+    render_template,
     section,
-    small,
     table,
-    warning_list,
+    write_page,
 )
-from countersample.pages.shell import render_page, write_page
+from countersample.pages.markdown import code_span, escape_markdown, fence_of
 
 __all__ = [
-    "Sign",
-    "card",
-    "cards",
     "code",
     "code_span",
-    "details",
     "escape_markdown",
     "facts",
     "fence_of",
     "notebook_table",
-    "notice",
     "paragraphs",
     "picture",
     "render_page",
-    "scroll_box",
+    "render_part",
+    "render_template",
     "section",
-    "small",
     "table",
-    "warning_list",
     "write_page",
 ]

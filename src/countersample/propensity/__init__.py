@@ -1,15 +1,17 @@
 """Propensities: examination probabilities by position, estimated from clicks."""
 
 from countersample.propensity.agreement import CrossCheck, cross_check
-from countersample.propensity.contexts import ContextPropensities, estimate_by_context
-from countersample.propensity.curve import Propensities
-from countersample.propensity.estimation import estimate
-from countersample.propensity.loading import load_propensities
-from countersample.propensity.methods import METHODS
-from countersample.propensity.power_law import PowerLaw, estimate_gamma
-from countersample.propensity.regression import pair_ids
+from countersample.propensity.contexts import estimate_by_context
+from countersample.propensity.curves import (
+    ContextPropensities,
+    Propensities,
+    TrustPropensities,
+    load_propensities,
+)
+from countersample.propensity.estimation import PowerLaw, estimate, estimate_gamma
+from countersample.propensity.estimators import METHODS, pair_ids
 from countersample.propensity.support import Support, supported
-from countersample.propensity.trust import TrustPropensities, estimate_trust, trust_correct
+from countersample.propensity.trust import estimate_trust, trust_correct
 
 __all__ = [
     "METHODS",

@@ -1,4 +1,8 @@
-"""Position and trust bias at once: P(click) = β_k + α_k·r, from items at several positions."""
+"""The estimator of position and trust bias at once: P(click) = β_k + α_k·r.
+
+Users trust a high rank: they click there even if the item is not relevant, which adds β to the
+position-based model. `trust.py` has what users call.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +11,38 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from countersample.propensity.cells import joined
-from countersample.propensity.connections import MANY, refuse_split
+from countersample.propensity.cells import MANY_QUERIES, check_connected, rows_in_common
+from countersample.propensity.estimators import Estimator
 
 if TYPE_CHECKING:
-    from countersample._arrays import Bools, Floats, Ints
+    from countersample._arrays import Floats, Ints
     from countersample.propensity.cells import Cells
 
-_SURE = 3.0  # standard errors by which the clicks at two positions must vary together
-_STEPS = 100
+_MIN_COVARIANCE = 3.0  # standard errors, of the click rates at two positions
+_MAX_STEPS = 100
 _TOLERANCE = 1e-7  # of a step
-_ENOUGH = 50.0  # examinations of a pair, beyond which it weighs no more
-_RIDGE = 1e-6  # of the covariance of equations, so that it has an inverse
+_MAX_PAIR_WEIGHT = 50.0  # examinations of a pair, beyond which its weight stays the same
+_RIDGE = 1e-6  # on the covariance of equations, so that it has an inverse
 
 
-class Affine:
+class Affine(Estimator):
     """α, β solve, for each two positions j < k over the query-item pairs shown at both ::
 
         h_1 = α_j·(m_k − β_k) − α_k·(m_j − β_j) = 0
         h_2 = α_j·C_jk − α_k·V_j = 0            h_3 = α_j·V_k − α_k·C_jk = 0
 
-    m are the means of click rates at j and k, C_jk is their covariance and V are their variances,
-    less the noise: of n impressions and c clicks, c(c − 1)/(n(n − 1)) has the mean of the squared
-    rate. So each h has the mean 0 at the true α and β, whatever the relevance of the pairs: this is
-    the regression of the rates at k on those at j with errors in both. There are more equations
-    than unknowns, and α and β minimise Σ hᵀ·Ω⁻¹·h over all two positions, Ω the covariance of
+    m are the means of click rates at j and k, C_jk is their covariance and V are their variances
+    without noise: with n impressions and c clicks, c(c − 1)/(n(n − 1)) has the mean of the squared
+    rate. So each h has mean 0 at the true α and β, whatever the relevance of the pairs: this is the
+    regression of the rates at k on those at j with errors in both. There are more equations than
+    unknowns. α and β minimise Σ hᵀ·Ω⁻¹·h over all two positions, with Ω the covariance of
     (h_1, h_2, h_3) over queries, which depends on α: the generalised method of moments (Hansen,
-    1982), continuously updated (Hansen, Heaton and Yaron, 1996), else α would be too small.
+    1982), continuously updated (Hansen, Heaton and Yaron, 1996), because α would be too small
+    otherwise.
 
-    Nothing is assumed of the relevance of pairs, and each needs to be seen only twice at a
-    position. A relevance for each pair, as em has it, would make α and β wrong however many
-    pairs there are (Neyman and Scott, 1948).
+    Nothing is assumed about the relevance of pairs, and two impressions of a pair per position are
+    enough. A relevance per pair, as in em, would make α and β wrong however many pairs there are
+    (Neyman and Scott, 1948).
 
     All lines are the same for relevances a·r + b. The scale is fixed by α = 1 at the reference, the
     origin by β = 0 at the last position.
@@ -47,53 +52,49 @@ class Affine:
     cells : Cells
     """  # noqa: D400 (the formula is the summary)
 
+    needs_all_items = True
+
     def __init__(self, cells: Cells) -> None:
-        self.notes: list[str] = []
-        self._cells = cells
+        super().__init__(cells)
         edges, query, edge, sums = _sums_by_query(cells)
-        many = np.bincount(edge, sums[3] > 0, len(edges)) >= MANY
+        is_frequent = np.bincount(edge, sums[3] > 0, len(edges)) >= MANY_QUERIES
         first, second = np.divmod(edges, cells.n_positions)
-        self._refuse(
-            first[many], second[many],
-            f"fewer than {MANY} queries have items that were shown twice or more both in {{0}} and "
-            "in {1}",
+        self._check(
+            first[is_frequent], second[is_frequent],
+            f"fewer than {MANY_QUERIES} queries have items that were shown twice or more both in "
+            "{0} and in {1}",
         )  # fmt: skip
-        kept = many[edge]
-        self._first, self._second = first[many], second[many]
-        self._edge, self._sums = (np.cumsum(many) - 1)[edge[kept]], sums[:, kept]
-        starts = np.searchsorted(query[kept], np.arange(cells.n_queries + 1))
+        rows = is_frequent[edge]
+        self._first, self._second = first[is_frequent], second[is_frequent]
+        self._edge, self._sums = (np.cumsum(is_frequent) - 1)[edge[rows]], sums[:, rows]
+        starts = np.searchsorted(query[rows], np.arange(cells.n_queries + 1))
         shape = (cells.n_queries, len(self._first))
         self._by_query = [sparse.csr_array((row, self._edge, starts), shape) for row in self._sums]
         (totals,) = self._totals(np.ones((1, cells.n_queries)))
         moments = _moments(totals)
         self._covariance = self._covariances(totals, moments)
-        varies = moments[:, 2] > _SURE * np.sqrt(self._covariance[:, 2, 2])
-        self._refuse(
-            self._first[varies], self._second[varies],
+        is_varied = moments[:, 2] > _MIN_COVARIANCE * np.sqrt(self._covariance[:, 2, 2])
+        self._check(
+            self._first[is_varied], self._second[is_varied],
             "query-item pairs that were shown both in {0} and in {1} do not differ enough in their "
             "clicks to tell trust from relevance",
         )  # fmt: skip
         self._solution = self._solve(moments, self._start(totals, moments))
 
     def curves(self, weights: Floats) -> Floats:
-        """Return α and β of each resample side by side, (n_resamples, 2K); see `Method`."""
-        solved = (self._solve(_moments(row), self._solution) for row in self._totals(weights))
-        return np.array([np.concatenate(self._split(state)) for state in solved])
+        """Return α and β of each resample side by side, (n_resamples, 2K)."""
+        states = (self._solve(_moments(row), self._solution) for row in self._totals(weights))
+        return np.array([np.concatenate(self._split(state)) for state in states])
 
-    def lost(self, weights: Floats) -> Bools:
-        """Return no position: many queries connect each two positions that are compared."""
-        return np.zeros((len(weights), self._cells.n_positions), np.bool_)
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether no resample loses a position, which is so."""
+    def is_always_known(self) -> bool:
+        """Return True: many queries connect each two positions that are compared."""
         return True
 
-    def _refuse(self, first: Ints, second: Ints, gap: str) -> None:
-        linked = np.zeros((self._cells.n_positions, self._cells.n_positions), np.bool_)
-        linked[first, second] = True
-        refuse_split(linked, self._cells.reference, gap, "take a longer log, or shuffle results "
-                     "for a share of the traffic", "weak")  # fmt: skip
+    def _check(self, first: Ints, second: Ints, gap: str) -> None:
+        is_linked = np.zeros((self._cells.n_positions, self._cells.n_positions), np.bool_)
+        is_linked[first, second] = True
+        advice = "take a longer log, or shuffle results for a share of the traffic"
+        check_connected(is_linked, self._cells.reference, gap, advice, "weak")
 
     def _totals(self, weights: Floats) -> Floats:
         """Return the sums of each resample, (n_resamples, 9, n_edges)."""
@@ -129,26 +130,26 @@ class Affine:
     def _start(self, totals: Floats, moments: Floats) -> Floats:
         """Return log α by least squares of ½·log(V_k/V_j), then β by least squares of h_1."""
         m_j, m_k, shared, v_j, v_k = moments.T
-        good = (shared > 0) & (v_j > 0) & (v_k > 0)
-        ratio = np.log(np.where(good, v_k, 1) / np.where(good, v_j, 1)) / 2
-        rows, (first, second) = np.arange(len(good)), (self._first, self._second)
-        weight = np.sqrt(np.where(good, totals[3], 0))
-        design = np.zeros((len(good), self._cells.n_positions))
+        is_usable = (shared > 0) & (v_j > 0) & (v_k > 0)
+        ratio = np.log(np.where(is_usable, v_k, 1) / np.where(is_usable, v_j, 1)) / 2
+        rows, (first, second) = np.arange(len(is_usable)), (self._first, self._second)
+        weight = np.sqrt(np.where(is_usable, totals[3], 0))
+        design = np.zeros((len(is_usable), self._cells.n_positions))
         design[rows, second], design[rows, first] = weight, -weight
         design = np.delete(design, self._cells.reference, axis=1)
         log_alpha = np.linalg.lstsq(design, ratio * weight)[0]
         alpha = np.exp(np.insert(log_alpha, self._cells.reference, 0.0))
         a_j, a_k, weight = alpha[first], alpha[second], np.sqrt(totals[0])
-        design = np.zeros((len(good), self._cells.n_positions))
+        design = np.zeros((len(is_usable), self._cells.n_positions))
         design[rows, second], design[rows, first] = a_j * weight, -a_k * weight
         beta = np.linalg.lstsq(design[:, :-1], (a_j * m_k - a_k * m_j) * weight)[0]
         return np.concatenate([log_alpha, beta])
 
     def _solve(self, moments: Floats, start: Floats) -> Floats:
-        """Return argmin Σ hᵀ·Ω⁻¹·h from a start, by steps of Levenberg and Marquardt."""
+        """Return argmin Σ hᵀ·Ω⁻¹·h from a start, by the method of Levenberg and Marquardt."""
         state, damping = start, 1e-4
         value, slope, bend = self._derivatives(moments, state)
-        for _ in range(_STEPS):
+        for _ in range(_MAX_STEPS):
             step = np.linalg.solve(bend + damping * np.diag(np.diag(bend)), -slope)
             after = self._derivatives(moments, state + step)
             if not after[0] <= value:
@@ -157,14 +158,14 @@ class Affine:
                     break
                 continue
             state, damping = state + step, max(damping / 10, 1e-9)
-            settled = np.abs(step).max() < _TOLERANCE
+            has_converged = np.abs(step).max() < _TOLERANCE
             value, slope, bend = after
-            if settled:
+            if has_converged:
                 break
         return state
 
     def _derivatives(self, moments: Floats, state: Floats) -> tuple[float, Floats, Floats]:
-        """Return Σ hᵀ·Ω⁻¹·h, half its slope, and half its bend as Gauss and Newton have it.
+        """Return Σ hᵀ·Ω⁻¹·h, half its slope, and half its Gauss-Newton curvature.
 
         With z the moments less β, h = D(α)·z and Ω = D·Σ·Dᵀ, the slope is that of D·z* at the
         z* = z − Σ·Dᵀ·Ω⁻¹·h that is nearest to z among those with D·z* = 0.
@@ -202,14 +203,14 @@ class Affine:
 def _sums_by_query(cells: Cells) -> tuple[Ints, Ints, Ints, Floats]:
     """Return the two positions of each edge as one code, (n_edges,), and sums by query and edge.
 
-    These are the query and the edge of each, (n,), and the sums over its pairs, (9, n), of ::
+    The latter are the query and the edge of each, (n,), and the sums over its pairs, (9, n), of ::
 
         w, w·x, w·y                      w = n_j·n_k/(n_j + n_k), x and y the rates at j and k
-        v, v·x, v·y, v·xy, v·x², v·y²    v = w where both were shown at least twice, else 0
+        v, v·x, v·y, v·xy, v·x², v·y²    v = w if both were shown at least twice, else 0
 
     with x² and y² as c(c − 1)/(n(n − 1)), whose mean is that of the squared P(click).
     """
-    upper, lower = joined(cells.pair)
+    upper, lower = rows_in_common(cells.pair)
     edges, edge = np.unique(
         cells.position[upper] * cells.n_positions + cells.position[lower], return_inverse=True
     )
@@ -237,18 +238,19 @@ def _moments(totals: Floats) -> Floats:
 def level_of_irrelevance(cells: Cells, alpha: Floats, beta: Floats) -> float:
     """μ + (κ − √(κ² + 4v³)) / 2v: the lower of two relevances with this mean, variance and skew.
 
-    If items are relevant or not, r has two values, which its mean μ, its variance v and its third
-    central moment κ tell: this is the one of items that are not. If r has more values, it is the
-    lower node of the quadrature of Gauss with two: a level amid the less relevant items.
+    If items are either relevant or not, r has two values, which follow from its mean μ, its
+    variance v and its third central moment κ: the lower is the r of irrelevant items. If r has more
+    values, it is the lower node of Gaussian quadrature with two nodes: a level amid the less
+    relevant items.
 
-    An impression at k with a click or none has (click − β_k)/α_k, whose mean is r. Sums of powers
-    of these, weighted by α, give estimates of r, r² and r³ of each query-item pair without bias
-    (products of different impressions), and their means over pairs give those of r.
+    An impression at k has (click − β_k)/α_k, whose mean is r. Sums of powers of these, weighted by
+    α, give unbiased estimates of r, r² and r³ per query-item pair (products of different
+    impressions), and their means over pairs give those of r.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from countersample.clicks.impressions import PositionCounts
+    >>> from countersample.logs import PositionCounts
     >>> from countersample.propensity.affine import level_of_irrelevance
     >>> from countersample.propensity.cells import cells_of
     >>> counts = PositionCounts.from_columns(
@@ -259,18 +261,18 @@ def level_of_irrelevance(cells: Cells, alpha: Floats, beta: Floats) -> float:
     >>> round(level_of_irrelevance(cells, np.array([1, 0.5]), np.zeros(2)), 3)
     0.02
     """
-    of_pair = np.unique(cells.pair, return_inverse=True)[1]
+    pair = np.unique(cells.pair, return_inverse=True)[1]
     slope, by_chance = alpha[cells.position], beta[cells.position]
     misses = cells.impressions - cells.clicks
     powers = (1, 2, 3)
     p1, p2, p3 = (
-        np.bincount(of_pair, cells.clicks * (1 - by_chance) ** p + misses * (-by_chance) ** p)
+        np.bincount(pair, cells.clicks * (1 - by_chance) ** p + misses * (-by_chance) ** p)
         for p in powers
     )
-    u1, u2, u3 = (np.bincount(of_pair, cells.impressions * slope**p) for p in powers)
-    good = np.bincount(of_pair, cells.impressions) >= 3
-    p1, p2, p3, u1, u2, u3 = (column[good] for column in (p1, p2, p3, u1, u2, u3))
-    weight = np.minimum(u1, _ENOUGH)
+    u1, u2, u3 = (np.bincount(pair, cells.impressions * slope**p) for p in powers)
+    is_usable = np.bincount(pair, cells.impressions) >= 3
+    p1, p2, p3, u1, u2, u3 = (column[is_usable] for column in (p1, p2, p3, u1, u2, u3))
+    weight = np.minimum(u1, _MAX_PAIR_WEIGHT)
     total = weight.sum()
     if not total:
         return 0.0

@@ -1,4 +1,4 @@
-"""Rankers in the habits of scikit-learn, and their files.
+"""Rankers with scikit-learn's conventions, and their files.
 
 Each name is imported when it is first used: scikit-learn takes a second, and serving does without.
 """
@@ -7,35 +7,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from countersample.rankers._warm import LostFeatureWarning
-    from countersample.rankers.base import ClickRanker, OneQueryWarning
-    from countersample.rankers.fitted import UnfittedRankerError
-    from countersample.rankers.linear import CounterSampleRanker
-    from countersample.rankers.loading import load_ranker
-
-_HOME = {
-    "ClickRanker": "base",
-    "CounterSampleRanker": "linear",
-    "LostFeatureWarning": "_warm",
-    "OneQueryWarning": "base",
-    "UnfittedRankerError": "fitted",
-    "load_ranker": "loading",
-}
+    from countersample.rankers.base import ClickRanker, OneQueryWarning, UnfittedRankerError
+    from countersample.rankers.files import load_ranker
+    from countersample.rankers.linear_ranker import CounterSampleRanker
 
 __all__ = [
     "ClickRanker",
     "CounterSampleRanker",
-    "LostFeatureWarning",
     "OneQueryWarning",
     "UnfittedRankerError",
     "load_ranker",
 ]
+_MODULES = {
+    "CounterSampleRanker": "linear_ranker",
+    "load_ranker": "files",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the public names)
-    if name in _HOME:
-        return getattr(import_module(f"countersample.rankers.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'countersample.rankers' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'countersample.rankers' has no attribute {name!r}")
+    return getattr(import_module(f"countersample.rankers.{_MODULES.get(name, 'base')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,14 @@
-"""A ranker learned from clicks, of any kind: how it is trained; `fitted` has what it does then."""
-# ruff: noqa: N803 (X is the field's name for it)
+"""The base of all rankers: `ClickRanker`, a scikit-learn estimator that learns from clicks.
+
+`fit` (or `fit_log`) checks the parameters, fits the preprocessing, and hands a task (`task.py`) to
+the kind of ranker, which trains a scorer. `predict` and `rank` apply preprocessing and scorer;
+`save` and `load` store them (`files.py`); `rank_frame` ranks data frames (`serving.py`).
+"""
+# ruff: noqa: N803 (X is scikit-learn's name of a table)
 
 from __future__ import annotations
 
+import reprlib
 import time
 import warnings
 from contextlib import contextmanager
@@ -10,110 +16,160 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from countersample._logging import get_logger
-from countersample._progress import Progress
-from countersample.data.imputing import REFUSE, Imputer
-from countersample.data.normalize import Normalizer
-from countersample.errors import DataError, ParameterError
-from countersample.evaluation.robust_weights import default_clip
-from countersample.rankers import _tables as tables
-from countersample.rankers._files import versions
-from countersample.rankers._parameters import as_generator, check_parameters
-from countersample.rankers._task import Robust, make_task
-from countersample.rankers._warm import Beginning, beginning_of, what_it_brings
-from countersample.rankers.chosen import tell_training
-from countersample.rankers.fitted import FittedRanker
+from countersample._progress import Progress, get_logger
+from countersample.data import RankingDataset
+from countersample.data.dataset import take_rows
+from countersample.data.preprocessing import REJECT_MISSING, Imputer, Normalizer, Preprocessing
+from countersample.data.transforms import CANDIDATES
+from countersample.errors import CounterSampleError, DataError, ParameterError
+from countersample.evaluation.doubly_robust import default_clip
+from countersample.metrics import rank_values, ranks_of
+from countersample.rankers import tables
+from countersample.rankers.files import SavedScorer, read_ranker, readable, versions, write_ranker
+from countersample.rankers.parameters import as_generator, check_parameters
+from countersample.rankers.task import Robust, Task
+from countersample.rankers.warm_start import WarmStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from os import PathLike
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats, Ints
     from countersample._progress import Show
     from countersample.clicks import ClickLog
-    from countersample.data import RankingDataset
-    from countersample.rankers._parameters import Check
-    from countersample.rankers._task import Task
-    from countersample.rankers.served import Served
+    from countersample.rankers.logging_policy import PolicyImitation
+    from countersample.rankers.parameters import Check
+    from countersample.scorers import Scorer
     from countersample.tuning import PathChoice
 
     Column = ArrayLike | None
     Table = ArrayLike | RankingDataset
 
 logger = get_logger(__name__)
-_MOST_ROWS = 1_000  # that can be of one query without anyone having said so
+MAX_ROWS_WITHOUT_QID = 1_000  # more rows of one query have to be declared
+# Attributes of every fitted ranker in its file, beside parameters, preprocessing and feature names
+STATISTICS = ("n_features_in_", "n_queries_", "fingerprint_", "provenance_")
+NOT_OF_TREES = "trees compare values, and a transform that keeps their order changes no answer"
+# Attributes that training decides, and their names in reports
+SETTINGS = {"learning_rate_": "learning_rate", "n_steps_": "steps", "n_trees_": "trees"}
 
 
 class OneQueryWarning(UserWarning):
-    """A table whose queries nobody named: all its rows are taken to be of one query."""
+    """A table without query ids: all its rows are taken to be of one query."""
 
 
-class ClickRanker(FittedRanker):
-    """A ranker learned from clicks: the base of all, in the habits of scikit-learn.
+class UnfittedRankerError(CounterSampleError, NotFittedError):  # type: ignore[misc]
+    """A ranker that is used before it is trained."""
 
-    One kind of ranker is a dataclass of its parameters, with `clip`, `normalize` and `random_state`
-    among them; each is checked by `_checks`, or else as in every ranker
-    (`countersample.rankers._parameters`). It says how it is trained (`_train`), and what of it is
-    kept in a file (`_learned`).
+
+class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+    """A ranker learned from clicks, with the conventions of scikit-learn: the base of all.
+
+    score = scorer(preprocessing(table)), where any step of the preprocessing may be absent. A kind
+    of ranker is a dataclass of its parameters. It trains a scorer (`_train`), and names its checks
+    (`_checks`, beside those of `countersample.rankers.parameters`) and the attributes that a file
+    stores (`_learned`).
+
+    Parameters
+    ----------
+    holdout : float in (0, 0.5]
+        The share of the clicked queries that is held out at a time to compare candidates, as the
+        nearest of 1/2, 1/3, ….
+    metric : {"dcg@k", "dcg", "precision@k"}
+        The metric of held-out clicks that candidates are compared by. Trees and networks also take
+        "arp".
+    clip : float or None
+        The smallest propensity to train with: see `ClickLog.clip`. Held-out clicks are not clipped.
+    temper : float in [0, 1]
+        α of the training weights 1/p^α, from 0 (naive) to 1 (IPS): see `ClickLog.temper`. Held-out
+        clicks are not tempered.
+    safety : 0, or float in [0.5, 1)
+        The confidence with which held-out clicks have to show a candidate better than the logging
+        policy before it takes its place; else the ranker ranks like the policy, as far as features
+        allow. 0 takes the best estimate. If nothing is held out, it has no effect.
+    normalize : {"minmax", "root-minmax", "standard", "query-minmax"} or None
+        How features are scaled, see `countersample.data.preprocessing.Normalizer`. `predict` scales
+        them alike; ``query-minmax`` needs qid there.
+    warm_start : bool
+        Whether `fit` of a fitted ranker continues from it.
+    random_state : int, numpy Generator or None
+        The same integer gives the same scores to the bit, on the same kind of CPU.
 
     Attributes
     ----------
     scorer_ : Scorer
-        What is served: see `countersample.scorers`.
-    encoder_ : FeatureEncoder or None
-        How the columns of a table become its features, where one has categories or dates.
-    normalizer_ : Normalizer or None
-        Applied before the scorer.
-    imputer_ : Imputer or None
-        Applied before the normalizer; None where no value was missing in training, and in trees,
-        which take what is missing as it is.
+        See `countersample.scorers`.
+    preprocessing_ : Preprocessing
+        The steps before the scorer: the encoder of table columns, if any has categories or dates;
+        the imputer, if values were missing in training (trees take them as they are); the
+        normalizer.
     feature_transform_ : str or None
-        What the normalizer does to features before it scales them: log, root or quantile.
+        The transform before scaling: log, root or quantile.
     clip_ : float or None
-        The smallest propensity that it was trained with.
-    served_ : Served or None
-        The imitation of what was served, where the log or a baseline tells it; None in a ranker
-        that was loaded.
+        The smallest propensity in training.
+    served_ : PolicyImitation or None
+        The imitation of the logging policy, if it is known; None in a loaded ranker.
+    path_ : PathChoice or None
+        The choice by held-out clicks, and whether the logging policy is kept. None if the policy is
+        unknown or nothing was held out, and in a loaded ranker.
     n_queries_, n_features_in_ : int
     feature_names_in_ : array of str (n_features,)
-        Where the features have names.
+        Present if the features have names.
     fingerprint_ : str
-        That of the data it was trained on.
+        The fingerprint of the training data.
     provenance_ : dict
-        What it was learned from, in plain values: the clicks, their weights and, where known, the
-        data, the propensities and the gain to expect. A model card is written from it.
+        The training data in plain values, for the model card: clicks, weights and, if known, the
+        log, the propensities and the expected gain.
     """
 
+    kind: ClassVar[str]
+    takes_datasets: ClassVar[bool] = True  # in predict: see `scores_of`
+    _scorer_type: ClassVar[type[Scorer]]
     _checks: ClassVar[Mapping[str, Check]] = {}
-    _takes_missing: ClassVar[bool] = False  # whether it trains on features that are missing
+    _learned: ClassVar[Mapping[str, Check]]
+    _takes_missing: ClassVar[bool] = False  # whether it trains on missing features
     _takes_scale: ClassVar[bool] = False  # whether it trains on features that are not scaled yet
     method: str
     clip: float | None
-    doubly_robust: bool = False
+    doubly_robust: bool = False  # of kinds that have the parameter
     normalize: str | None
     impute: str
     feature_transform: str | None = None  # of kinds that have the parameter
     warm_start: bool = False
+    random_state: int | np.random.Generator | None
+    scorer_: Scorer
+    preprocessing_: Preprocessing = Preprocessing()
     clip_: float | None
-    served_: Served | None = None  # not kept in a file
-    path_: PathChoice | None = None  # nor is this
-    history_: Any = None  # nor is this
+    n_features_in_: int
+    n_queries_: int
     provenance_: dict[str, Any]
-    _began_at: Beginning | None = None  # what the last training went on from, or the next will
+    served_: PolicyImitation | None = None  # these three are not saved
+    path_: PathChoice | None = None
+    history_: Any = None
+    _warm_start: WarmStart | None = None  # the start of the last training, or of the next
 
-    def _train(self, task: Task, rng: np.random.Generator, progress: Progress) -> None:
-        """Set `scorer_` and the kind's own attributes; the parameters are checked."""
-        raise NotImplementedError
-
-    def _train_best(
-        self, task_of: Callable[[str | None], Task], rng: np.random.Generator, progress: Progress
+    def _train(
+        self,
+        make_task: Callable[[str | None], Task],
+        transforms: Sequence[str | None],
+        rng: np.random.Generator,
+        progress: Progress,
     ) -> Task:
-        """Do so with the transform of `CANDIDATES` that held-out clicks choose; return its task."""
+        """Set `scorer_` and the attributes of the kind of ranker; the parameters are checked.
+
+        Held-out clicks choose among the transforms, if there are several. The task of the chosen
+        one is returned.
+        """
         raise NotImplementedError
 
     def _libraries(self) -> tuple[str, ...]:
-        """Return the libraries it was trained with, beyond those that all need."""
+        """Return the libraries of its training, beyond those that all rankers need."""
         return ()
 
     # -- training
@@ -127,27 +183,30 @@ class ClickRanker(FittedRanker):
         propensity: Column = None,
         baseline: Column = None,
     ) -> Self:
-        """Train on a table with a row for each query and item.
-
-        Input that is not as below, or from which nothing can be learned, is a DataError.
+        """Train on a table with one row per query and item.
 
         Parameters
         ----------
         X : array-like or data frame (n_rows, n_features)
         y : array-like (n_rows,)
-            Clicks: how often the item was clicked, at least 0.
+            Clicks on each item, at least 0.
         qid : array-like (n_rows,), optional
             The query of each row, integers or strings, in any order. Without it all rows are taken
-            to be of one query, with an `OneQueryWarning`; more than 1,000 rows are refused. If they
-            really are of one query, say so: ``qid=[0] * len(X)``.
+            to be of one query, with an `OneQueryWarning`; more than 1,000 rows are rejected. If
+            they really are of one query, pass ``qid=[0] * len(X)``.
         propensity : array-like (n_rows,), optional
-            The probability that the item was examined, in (0, 1] where there are clicks. Without
-            it 1, as if users examined everything: that repeats the bias of what they were shown.
+            The probability that the item was examined, in (0, 1] if it has clicks. By default 1, as
+            if users examined everything: that repeats the position bias of the log.
         baseline : array-like (n_rows,), optional
-            The score of each row by what is served today: where training may start from, and what
-            the ranker has to beat.
+            The score of each row by your current ranker: a start of training, and the ranker to
+            beat.
+
+        Raises
+        ------
+        DataError
+            For other input, and for a table from which nothing can be learned.
         """
-        return self._fit_table(X, y, qid, propensity, baseline, begin=beginning_of(self))
+        return self._fit_table(X, y, qid, propensity, baseline, warm=WarmStart.next_of(self))
 
     def partial_fit(
         self,
@@ -158,12 +217,12 @@ class ClickRanker(FittedRanker):
         propensity: Column = None,
         baseline: Column = None,
     ) -> Self:
-        """Go on from what was learned, with rows that are new; what was seen before is not needed.
+        """Continue from the fitted ranker with new rows; earlier rows are not needed.
 
-        The first call is `fit`. A later one begins at the ranker as it is, whatever `warm_start`
-        says, keeps its scale of features, and takes the same features only; the clicks given
-        decide how far it moves, and those of them that are held out judge that, so they should be
-        clicks that it has not learned from. Parameters are those of `fit`.
+        The first call is `fit`. A later one starts at the ranker as it is, whatever `warm_start`
+        is, keeps its preprocessing, and takes the same features only. Pass clicks that it has not
+        learned from: some of them are held out to decide how far it moves. Parameters are those of
+        `fit`.
 
         Examples
         --------
@@ -176,8 +235,8 @@ class ClickRanker(FittedRanker):
         >>> ranker.provenance_["previous"]
         {'n_clicks': 5.0, 'updates': 1}
         """
-        begin = what_it_brings(self) if hasattr(self, "scorer_") else None
-        return self._fit_table(X, y, qid, propensity, baseline, begin=begin, reset=begin is None)
+        warm = WarmStart.of(self) if hasattr(self, "scorer_") else None
+        return self._fit_table(X, y, qid, propensity, baseline, warm=warm, reset=warm is None)
 
     def _fit_table(
         self,
@@ -187,30 +246,30 @@ class ClickRanker(FittedRanker):
         propensity: Column,
         baseline: Column,
         *,
-        begin: Beginning | None,
+        warm: WarmStart | None,
         reset: bool = True,
     ) -> Self:
-        with self._as_it_was():
-            features, counts = self._table(X, y, reset=reset, learns=True)
+        with self._keep_features_on_error():
+            features, counts = self._check_table(X, y, reset=reset, is_training=True)
             if qid is None:
                 _check_one_query(len(features))
             propensities = tables.as_propensities(propensity, counts)
             names = self._feature_names
             dataset, log = tables.as_log(features, counts, propensities, qid, names=names)
             if baseline is not None:
-                rows, *_ = tables.gather(qid, len(features))
+                rows, *_ = tables.group_queries(qid, len(features))
                 baseline = tables.as_baseline(baseline, len(features))[rows]
-            return self._fit_log(dataset, log, baseline, None, begin)
+            return self._fit_log(dataset, log, baseline, None, warm)
 
     @contextmanager
-    def _as_it_was(self) -> Iterator[None]:
-        """Give a fitted ranker the names of its features back, where training is refused."""
-        was_fitted = hasattr(self, "scorer_")
+    def _keep_features_on_error(self) -> Iterator[None]:
+        """Restore the feature names of a fitted ranker, if an update is rejected."""
+        is_fitted = hasattr(self, "scorer_")
         n_features, names = getattr(self, "n_features_in_", 0), self._feature_names
         try:
             yield
         except Exception:
-            if was_fitted:
+            if is_fitted:
                 self._remember_features(n_features, names)
             raise
 
@@ -222,21 +281,19 @@ class ClickRanker(FittedRanker):
         baseline: ArrayLike | None = None,
         progress: Progress | Show | None = None,
     ) -> Self:
-        """Train on a click log and the dataset it is of, whose labels are not used.
+        """Train on a click log and its dataset, whose labels are not used.
 
         Parameters
         ----------
         dataset : RankingDataset
         log : ClickLog
-            Where it says what was shown (`impressions`), clicks are compared with that, and items
-            that were never shown teach nothing.
+            If it has `impressions`, clicks are compared with the items shown, and items that were
+            never shown are not trained on.
         baseline : array-like (n_items,), optional
-            The score of each item by what is served today, where the positions in the log do not
-            tell it, or not all of it.
-        progress : function of (what is going on, share of all that is done), optional
-            Called now and then.
+            The score of each item by your current ranker, if the log has no positions, or not all.
+        progress : function of (current activity, share of the work that is done), optional
         """
-        return self._fit_log(dataset, log, baseline, progress, beginning_of(self))
+        return self._fit_log(dataset, log, baseline, progress, WarmStart.next_of(self))
 
     def _fit_log(
         self,
@@ -244,42 +301,38 @@ class ClickRanker(FittedRanker):
         log: ClickLog,
         baseline: ArrayLike | None,
         progress: Progress | Show | None,
-        begin: Beginning | None,
+        warm: WarmStart | None,
     ) -> Self:
-        since = time.perf_counter()
+        start_time = time.perf_counter()
         check_parameters(self.get_params(deep=False), self._checks)
         log.check(dataset)
         rng = as_generator("random_state", self.random_state)
         robust = self._robust(log, rng)
-        imputer, normalizer, previous = self._imputer(dataset), None, None
-        if begin is not None:
-            imputer, normalizer, previous = begin.taken_over(dataset, self, imputer)
-        whole = dataset if imputer is None else imputer(dataset)
+        if warm is not None:
+            warm.check(dataset, self)
+        imputer = self._fit_imputer(dataset, warm)
+        filled = dataset if imputer is None else imputer(dataset)
 
-        @lru_cache(maxsize=1)
-        def task_of(transform: str | None) -> Task:
-            scale = normalizer
-            if begin is None and (self.normalize is not None or transform is not None):
-                scale = Normalizer.fit(whole, self.normalize, transform)
-            return make_task(
-                whole, log, baseline, scale, takes_scale=self._takes_scale,
+        @lru_cache(maxsize=1)  # one copy of the features at a time
+        def make_task(transform: str | None) -> Task:
+            normalizer = None if warm is None else warm.preprocessing.normalizer
+            if warm is None and (self.normalize is not None or transform is not None):
+                normalizer = Normalizer.fit(filled, self.normalize, transform)
+            return Task.of(
+                filled, log, baseline, normalizer, takes_scale=self._takes_scale,
                 keeps_missing=self._takes_missing and dataset.has_missing, robust=robust,
-                transform=transform, previous=previous,
+                transform=transform, previous=None if warm is None else warm.scorer_for(dataset),
             )  # fmt: skip
 
-        is_auto = self.feature_transform == "auto" and begin is None  # else it stays as it was
-        task = task_of(None if self.feature_transform == "auto" else self.feature_transform)
-        _check_it_can_be_learned(task.filled, task.clicks)
-        if is_auto:
-            task = self._train_best(task_of, rng, Progress.of(progress))
-        else:
-            self._train(task, rng, Progress.of(progress))
-        self._began_at = begin
-        self.imputer_, self.normalizer_ = imputer, task.normalizer
-        if begin is None or self.encoder_ is None or (
-            self.encoder_.feature_names != dataset.feature_names
-        ):  # fmt: skip
-            self.encoder_ = None
+        transforms: Sequence[str | None] = (self.feature_transform,)
+        if self.feature_transform == "auto":
+            transforms = CANDIDATES if warm is None else (None,)  # a warm start keeps its own
+        task = make_task(transforms[0])
+        _check_differences(task.filled, task.clicks)
+        task = self._train(make_task, transforms, rng, Progress.of(progress))
+        self._warm_start = warm
+        encoder = None if warm is None else self.preprocessing_.encoder
+        self.preprocessing_ = Preprocessing(encoder, imputer, task.normalizer)
         self.n_queries_ = dataset.n_queries
         self.fingerprint_ = dataset.fingerprint
         self.provenance_ = {
@@ -290,25 +343,27 @@ class ClickRanker(FittedRanker):
             "versions": versions(*self._libraries()),
             **({} if self.served_ is None else {"served": self.served_.to_dict()}),
             **({} if self.path_ is None else {"choice": self.path_.sentence}),
-            **({} if begin is None else {"previous": begin.to_dict()}),
+            **({} if warm is None else {"previous": warm.to_dict()}),
         }
         self._remember_features(dataset.n_features, dataset.feature_names)
-        tell_training(self, time.perf_counter() - since)
+        self._log_training(time.perf_counter() - start_time)
         return self
 
-    def _imputer(self, dataset: RankingDataset) -> Imputer | None:
-        """Learn what missing values become; None where none is missing, or trees take them."""
-        if self._takes_missing or not dataset.has_missing:
+    def _fit_imputer(self, dataset: RankingDataset, warm: WarmStart | None) -> Imputer | None:
+        """Learn replacements of missing values; None if none is missing, or trees take them."""
+        if self._takes_missing:
             return None
-        if self.impute == REFUSE:
-            where = tables.missing_in(dataset.features, dataset.feature_names)
+        if dataset.has_missing and self.impute == REJECT_MISSING:
+            place = tables.describe_missing(dataset.features, dataset.feature_names)
             raise DataError(
-                f"{where}, and impute is {REFUSE!r}: fill it in, or leave impute as it is"
+                f"{place}, and impute is {REJECT_MISSING!r}: fill it in, or leave impute as it is"
             )
-        return Imputer.fit(dataset, self.impute)
+        if warm is not None:
+            return warm.imputer_for(dataset, self.impute)
+        return Imputer.fit(dataset, self.impute) if dataset.has_missing else None
 
     def _robust(self, log: ClickLog, rng: np.random.Generator) -> Robust | None:
-        """Set `clip_`, and return how clicks are made doubly robust; None for not at all."""
+        """Set `clip_`, and return the settings of doubly robust training; None without it."""
         self.clip_ = None if self.clip is None else float(self.clip)
         if not self.doubly_robust:
             return None
@@ -320,22 +375,295 @@ class ClickRanker(FittedRanker):
         self.clip_ = default_clip(log) if self.clip_ is None else self.clip_
         return Robust(self.clip_, int(rng.integers(2**63)))
 
+    def _log_training(self, seconds: float) -> None:
+        """Log the duration, the data and the settings that training chose."""
+        is_update = "previous" in self.provenance_
+        fields = {
+            "kind": self.kind,
+            "seconds": round(seconds, 3),
+            "n_clicks": self.provenance_["n_clicks"],
+            "n_queries": self.n_queries_,
+            "n_features": self.n_features_in_,
+            "goes_on": is_update,
+            **chosen_settings(self),
+            **({} if self.path_ is None else {"kept": self.path_.kept}),
+        }
+        logger.info(
+            "%s ranker trained in %.1f s on %d clicks of %d queries with %d features%s",
+            *list(fields.values())[:5], ", going on from another" if is_update else "",
+            extra=fields,
+        )  # fmt: skip
+        if self.path_ is not None:
+            logger.debug("%s", self.path_.sentence)
+
+    # -- ranking
+
+    @property
+    def feature_transform_(self) -> str | None:
+        """The transform before scaling; None if no feature has any."""
+        self._check_fitted()
+        return self.preprocessing_.transform_name
+
+    def predict(self, X: Table, qid: Column = None) -> Floats:
+        """Return the score of each row, float64 (n_rows,); larger ranks higher.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n_rows, n_features), or RankingDataset
+            From a dataset with more features, those of training are taken, by name.
+        qid : array-like (n_rows,), optional
+            The query of each row: only ``query-minmax`` needs it.
+        """
+        features = self._check_features(X)
+        if not self.preprocessing_.is_by_query:
+            return self._scores(features, np.array([0, len(features)]))
+        rows, offsets = self._group_rows(X, qid)
+        return tables.restore_order(rows, self._scores(take_rows(features, rows), offsets))
+
+    def rank(self, X: Table, qid: Column = None) -> Ints:
+        """Return the rank of each row within its query, int64 (n_rows,), from 1; ties in row order.
+
+        Parameters
+        ----------
+        X, qid
+            As for `predict`; a ranker that was trained on several queries needs qid.
+        """
+        scores = self.predict(X, qid)
+        rows, offsets = self._group_rows(X, qid)
+        return tables.restore_order(rows, ranks_of(scores[rows], offsets))
+
+    def rank_frame(
+        self,
+        frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+        *,
+        query: str | None = None,
+        item: str | None = None,
+        top: int | None = None,
+    ) -> Any:  # noqa: ANN401 (the same kind of frame)
+        """Score and rank the rows of a data frame that has the columns of training, by name.
+
+        Parameters
+        ----------
+        frame : data frame of pandas, polars, pyarrow, DuckDB or Spark, eager or lazy
+            With the columns of the features: categories as text, dates as dates. Spark frames are
+            ranked lazily by the workers, which need this package.
+        query, item : str, optional
+            The id columns; by default query_id, or qid, and item_id. Items without ids are numbered
+            from 0 in each query.
+        top : int, optional
+            The number of items per query, the best first; by default all, in their order.
+
+        Returns
+        -------
+        data frame of the same kind
+            The ids, ``score``, and ``rank`` within the query, from 1; ties are in the order of the
+            rows, on Spark in the order of item ids.
+        """
+        from countersample.rankers.serving import rank_frame  # noqa: PLC0415 (needs Arrow)
+
+        return rank_frame(self._saved_scorer, frame, query=query, item=item, top=top)
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        qid: Column = None,
+        propensity: Column = None,
+        sample_weight: Column = None,
+    ) -> float:
+        """Σ v / log2(1 + rank) / Σ v over the clicked rows, with v = clicks / propensity.
+
+        The self-normalised estimate, from clicks, of the DCG of a relevant item: at most 1, larger
+        is better. Propensities are not clipped, so that rankers of any `clip` can be compared.
+
+        Parameters
+        ----------
+        X, y, qid, propensity
+            As for `fit`; a ranker that was trained on several queries needs qid.
+        sample_weight : array-like (n_rows,), optional
+            Factors of v, at least 0.
+        """
+        self._check_fitted()
+        _, counts = self._check_table(X, y, reset=False)
+        weights = counts / tables.as_propensities(propensity, counts)
+        if sample_weight is not None:
+            weights = weights * tables.as_sample_weights(sample_weight, counts)
+        return float(weights @ rank_values("dcg", self.rank(X, qid)) / weights.sum())
+
+    @property
+    def _saved_scorer(self) -> SavedScorer:
+        self._check_fitted()
+        names = self._feature_names
+        return SavedScorer(self.scorer_, self.preprocessing_, self.n_features_in_, names)
+
+    def _scores(self, features: Any, offsets: Ints) -> Floats:  # noqa: ANN401 (array or codes)
+        return self._saved_scorer.scores(features, offsets)
+
+    # -- checks
+
+    def _check_table(
+        self, X: ArrayLike, y: ArrayLike, *, reset: bool, is_training: bool = False
+    ) -> tuple[NDArray[np.float32], Floats]:
+        if isinstance(X, RankingDataset):
+            raise tables.WrongTypeError(
+                "X is a RankingDataset, expected a table of features with y beside it: fit_log "
+                "takes a dataset with its click log"
+            )
+        with tables.translate_errors():
+            features, counts = validate_data(self, X, y, reset=reset, **tables.VALIDATION)
+        if is_training:
+            tables.check_missing(features, self._feature_names, is_allowed=True)
+        else:
+            self._saved_scorer.check_features(features)
+        return features, tables.as_counts(counts)
+
+    def _check_features(self, X: Table) -> Any:  # noqa: ANN401 (array or codes)
+        self._check_fitted()
+        if isinstance(X, RankingDataset):
+            features = tables.select_features(X, self.n_features_in_, self._feature_names)
+        else:
+            with tables.translate_errors():
+                features = validate_data(self, X, reset=False, **tables.VALIDATION)
+        self._saved_scorer.check_features(features)
+        return features
+
+    def _group_rows(self, X: Table, qid: Column) -> tuple[Ints, Ints]:
+        """Return the rows query by query, and the offset of each query among them."""
+        if isinstance(X, RankingDataset):
+            return np.arange(X.n_items), X.offsets
+        if qid is None and self.n_queries_ > 1:
+            raise ParameterError(
+                f"qid is None, expected the query of each row, as training had {self.n_queries_:,} "
+                "queries: pass qid; in cross-validation, call sklearn.set_config("
+                "enable_metadata_routing=True) and request it with set_score_request(qid=True)"
+            )
+        rows, offsets, _ = tables.group_queries(qid, len(X))  # type: ignore[arg-type] # checked
+        return rows, offsets
+
+    def _check_fitted(self) -> None:
+        try:
+            check_is_fitted(self, "scorer_")
+        except NotFittedError as error:
+            raise UnfittedRankerError(
+                f"this {type(self).__name__} is not fitted yet: call fit or fit_log, or load one"
+            ) from error
+
+    @property
+    def _feature_names(self) -> tuple[str, ...] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(map(str, names))
+
+    def _remember_features(self, n_features: int, names: tuple[str, ...] | None) -> None:
+        self.n_features_in_ = n_features
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 (scikit-learn has no types)
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        tags.input_tags.allow_nan = getattr(self, "impute", None) != REJECT_MISSING
+        return tags
+
+    # -- files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the ranker as one JSON file, atomically; `load` reads it.
+
+        The file has all that scoring needs, to the bit (scorer, preprocessing, feature names), and
+        the origin (parameters, versions, `provenance_`, the fingerprint of the data). It does not
+        have `history_`, `path_` and `served_`, and a random_state that is a generator becomes None.
+        """
+        self._check_fitted()
+        params = self.get_params()
+        if isinstance(self.random_state, np.random.Generator):
+            params["random_state"] = None
+        content = {
+            "kind": self.kind,
+            "params": params,
+            "statistics": {name: getattr(self, name) for name in STATISTICS},
+            "feature_names": self._feature_names,
+            "preprocessing": self.preprocessing_.to_dict(),
+            "learned": {
+                "scorer": self.scorer_.to_dict(),
+                **{name.rstrip("_"): getattr(self, name) for name in self._learned},
+            },
+        }
+        write_ranker(path, content)
+        logger.debug("%s ranker written to %s", self.kind, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a ranker that `save` wrote; it gives the same scores, to the bit.
+
+        A file that is missing, not a ranker, of another kind or version, or damaged raises
+        DataError.
+        """
+        content = read_ranker(path)
+        kind = content.get("kind")
+        if kind != cls.kind:
+            raise DataError(
+                f"{path}: a ranker of the kind {reprlib.repr(kind)}, expected {cls.kind!r}: "
+                "countersample.rankers.load_ranker reads any"
+            )
+        return cls._from_content(content, path)
+
+    @classmethod
+    def _from_content(cls, content: Mapping[str, Any], path: str | PathLike[str]) -> Self:
+        with readable(path):
+            saved = SavedScorer.from_content(content, cls._scorer_type)
+            ranker = cls(**content["params"])
+            for name in STATISTICS:
+                setattr(ranker, name, content["statistics"][name])
+            ranker._remember_features(saved.n_features, saved.feature_names)
+            ranker.preprocessing_, ranker.scorer_ = saved.preprocessing, saved.scorer
+            ranker._restore(content["learned"])
+        return ranker
+
+    def _restore(self, values: Mapping[str, Any]) -> None:
+        """Set the learned attributes of a file, beside the scorer."""
+        for name, check in self._learned.items():
+            if name.rstrip("_") not in values:
+                raise DataError(f"the ranker has no learned.{name.rstrip('_')}, expected one")
+            value = values[name.rstrip("_")]
+            check(name, value)
+            setattr(self, name, value)
+
+
+def chosen_settings(ranker: ClickRanker) -> dict[str, Any]:
+    """Return the settings that training chose from the log, in plain values.
+
+    ``clip`` is always there, None for no clipping; ``learning_rate``, ``steps`` and ``trees`` if
+    the kind of ranker has them, and ``transform`` if it was to be chosen.
+    """
+    settings: dict[str, Any] = {"clip": getattr(ranker, "clip_", None)}
+    for attribute, name in SETTINGS.items():
+        value = getattr(ranker, attribute, None)
+        if value is not None:
+            settings[name] = value
+    if ranker.feature_transform == "auto":
+        settings["transform"] = ranker.feature_transform_ or "none"
+    return settings
+
 
 def _check_one_query(n_rows: int) -> None:
-    """Warn that rows are taken to be of one query, and refuse more than one query has."""
-    said = (
+    """Warn that all rows are taken to be of one query, and reject more than one query has."""
+    message = (
         "qid is None, expected the query of each row: pass qid; in cross-validation, call "
         "sklearn.set_config(enable_metadata_routing=True) and request it with "
         "set_fit_request(qid=True), as groups do not reach fit; qid=[0] * len(X) says that all "
         "rows are of one query"
     )
-    if n_rows > _MOST_ROWS:
-        raise ParameterError(said)
-    warnings.warn(f"{said}, which is assumed", OneQueryWarning, stacklevel=3)
+    if n_rows > MAX_ROWS_WITHOUT_QID:
+        raise ParameterError(message)
+    warnings.warn(f"{message}, which is assumed", OneQueryWarning, stacklevel=3)
 
 
-def _check_it_can_be_learned(dataset: RankingDataset, log: ClickLog) -> None:
-    """Refuse clicks on queries that have no items that differ."""
+def _check_differences(dataset: RankingDataset, log: ClickLog) -> None:
+    """Reject clicks on queries whose items are all alike."""
     queries = np.unique(log.query)
     lists = (dataset.features[dataset.offsets[q] : dataset.offsets[q + 1]] for q in queries)
     if not any((items != items[0]).any() for items in lists):

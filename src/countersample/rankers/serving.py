@@ -1,49 +1,84 @@
-"""A ranker applied to tables: which columns it reads, and the ranks of queries as they come."""
+"""Ranking tables: which columns a ranker reads, and how data frames and files are ranked.
+
+`rank_frame` ranks a data frame of any library, `rank_file` files that may be larger than memory,
+and `rank_dataset` a dataset in memory. All return or write the ids, ``score`` and ``rank`` of each
+row. With `top`, they keep the best rows of each query, the best first (`_best_rows`).
+"""
 
 from __future__ import annotations
 
+import json
+import zlib
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
+import pyarrow as pa
 
-from countersample.data.encoding import FeatureEncoder
-from countersample.data.frames import check_column
-from countersample.errors import DataError
-from countersample.evaluation.ranking import ranks_of
+from countersample._environment import need
+from countersample._files import atomic_path, temporary_folder
+from countersample._params import whole_number
+from countersample.data import RankingDataset
+from countersample.data.dataset import group_rows
+from countersample.data.encoder import FeatureEncoder
+from countersample.data.tables import as_floats, as_narwhals, check_column, kind_of
+from countersample.errors import DataError, ParameterError
+from countersample.logs.files import open_tables
+from countersample.metrics import ranks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
+    from os import PathLike
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from countersample._arrays import Floats, Ints
-    from countersample.rankers._saved import SavedScorer
+    from countersample.logs.files import Files
+    from countersample.rankers.files import SavedScorer
 
-QUERY = ("query_id", "qid")  # what the column of the query is called, the first that is there
-ITEM = ("item_id",)
-NUMBERED = "item"  # the column of items that have no id: their number in the query, from 0
-_LABEL = "label"
-_NAMED = "; name it with query= and item= (--columns query_id=…,item_id=…)"
+QUERY_COLUMNS = ("query_id", "qid")  # names of the query column; the first that is there is used
+ITEM_COLUMN, LABEL_COLUMN = "item_id", "label"
+NUMBER_COLUMN = "item"  # of items without ids: their number in the query, from 0
+# Endings of formats that scores are not written in
+OTHER_ENDINGS = (
+    ".onnx",
+    ".html",
+    ".xlsx",
+    ".xls",
+    ".feather",
+    ".gz",
+    ".bz2",
+    ".xz",
+    ".zst",
+    ".zip",
+)
+PART_BYTES = 1 << 24  # of the files per part, when rows are grouped: several times that in memory
+MIN_PARTS, MAX_PARTS = 8, 256  # each is an open file
+_NAME_IDS = "; name it with query= and item= (--columns query_id=…,item_id=…)"
 
 
-class NotTogetherError(Exception):
-    """A query whose rows are not side by side."""
+class SplitQueryError(Exception):
+    """A query whose rows are not next to each other."""
+
+
+# -- Columns ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class TableReading:
-    """What a ranker reads of a table.
+class TableColumns:
+    """The columns of a table that a ranker reads.
 
     Attributes
     ----------
     query : str
-        The column of the query's id.
+        The column of query ids.
     item : str or None
-        That of the item's; None where the table has none, and items are numbered.
+        The column of item ids; None if the table has none, and items are numbered.
     encoder : FeatureEncoder
-        What becomes of the other columns.
+        Turns the other columns into features.
     """
 
     query: str
@@ -51,174 +86,65 @@ class TableReading:
     encoder: FeatureEncoder
 
     @classmethod
-    def of(
-        cls, serving: SavedScorer, columns: Sequence[str], query: str | None, item: str | None
-    ) -> TableReading:
-        """Find the columns in a table; refuse one that lacks what the ranker needs."""
-        found = list(columns)
-        query = query or next((name for name in QUERY if name in found), QUERY[0])
-        check_column(query, found, _NAMED)
-        item = item or next((name for name in ITEM if name in found), None)
+    def find(
+        cls, serving: SavedScorer, names: list[str], query: str | None, item: str | None
+    ) -> TableColumns:
+        """Return the columns of a table with these names; reject one without what is needed."""
+        query = query or next((name for name in QUERY_COLUMNS if name in names), QUERY_COLUMNS[0])
+        check_column(query, names, _NAME_IDS)
+        item = item or (ITEM_COLUMN if ITEM_COLUMN in names else None)
         if item is not None:
-            check_column(item, found, _NAMED)
+            check_column(item, names, _NAME_IDS)
         if not {"score", "rank"}.isdisjoint({query, item}):
             raise DataError("ids are called score or rank, which is what comes out: rename them")
-        encoder = serving.encoder
+        encoder = serving.preprocessing.encoder
         if encoder is None:
-            names = serving.feature_names
-            if names is None:  # as many columns as it knows features
-                names = tuple(each for each in found if each not in {query, item, _LABEL})
-            encoder = FeatureEncoder.of_numbers(names)
+            features = serving.feature_names
+            if features is None:  # any names, if there are as many
+                features = tuple(name for name in names if name not in {query, item, LABEL_COLUMN})
+            encoder = FeatureEncoder.of_numbers(features)
         if encoder.n_features != serving.n_features:
             raise DataError(
                 f"the table has {encoder.n_features} features, expected {serving.n_features} as in "
                 "training"
             )
         for name in encoder.column_names:
-            check_column(name, found)
+            check_column(name, names)
         return cls(query, item, encoder)
 
     @property
-    def columns(self) -> list[str]:
-        """The columns that are read, each once."""
+    def names(self) -> list[str]:
+        """The columns to read, each once."""
         ids = [self.query] if self.item is None else [self.query, self.item]
         return list(dict.fromkeys([*ids, *self.encoder.column_names]))
 
     @property
-    def names(self) -> list[str]:
-        """The columns that come out."""
-        return [self.query, self.item or NUMBERED, "score", "rank"]
+    def output_names(self) -> list[str]:
+        """The columns of the result."""
+        return [self.query, self.item or NUMBER_COLUMN, "score", "rank"]
+
+    def check_ids(self, table: pa.Table) -> None:
+        """Reject ids that are missing, or are neither integers nor text."""
+        for name in filter(None, (self.query, self.item)):
+            column = table[name]
+            dtype = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            is_text = pa.types.is_large_string(dtype) or pa.types.is_string(dtype)
+            if not (is_text or pa.types.is_string_view(dtype) or pa.types.is_integer(dtype)):
+                raise DataError(f"column {name!r} is {dtype}, expected ids: integers or text")
+            if column.null_count:
+                raise DataError(f"a row has no {name}, expected one in each")
 
 
-def rank_table(
-    serving: SavedScorer, reading: TableReading, table: pa.Table, order: Ints, offsets: Ints
-) -> tuple[Floats, Ints]:
-    """Return the score and the rank of each row; `order` has the rows of queries side by side."""
-    features = reading.encoder.transform(table)
-    scores = serving.scores(features[order], offsets)
-    in_order = ranks_of(scores, offsets)
-    found, ranks = np.empty_like(scores), np.empty_like(in_order)
-    found[order], ranks[order] = scores, in_order
-    return found, ranks
-
-
-def rank_batches(
-    serving: SavedScorer,
-    reading: TableReading,
-    batches: Iterable[pa.RecordBatch],
-    top: int | None = None,
-) -> Iterator[pa.Table]:
-    """Rank the queries of a stream whose rows come side by side, with a query at a time in memory.
-
-    Rows come out in their order; with `top`, the first so many of each query by rank. A query that
-    comes again is a NotTogetherError.
-    """
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
-    seen = _Seen()
-    pending: list[pa.Table] = []  # rows of the last query, which may go on
-    done = 0
-
-    def ranked(parts: list[pa.Table]) -> pa.Table:
-        nonlocal done
-        table = pa.concat_tables(parts, promote_options="permissive")
-        done += len(table)
-        try:
-            return _ranked(table)
-        except DataError as error:
-            raise DataError(f"of rows {done - len(table):,} to {done - 1:,}: {error}") from error
-
-    def _ranked(table: pa.Table) -> pa.Table:
-        starts = _starts(table[reading.query])
-        seen.add(table[reading.query].take(column_of(starts)).to_pylist())
-        offsets = np.append(starts, table.num_rows)
-        rows = np.arange(table.num_rows)
-        scores, ranks = rank_table(serving, reading, table, rows, offsets)
-        items = rows - np.repeat(starts, np.diff(offsets))
-        items = column_of(items) if reading.item is None else table[reading.item]
-        found = [table[reading.query], items, column_of(scores), column_of(ranks)]
-        out = pa.table(found, names=reading.names)
-        if top is None:
-            return out
-        query = np.repeat(np.arange(len(starts)), np.diff(offsets))
-        kept = np.flatnonzero(ranks <= top)
-        return out.take(column_of(kept[np.lexsort((ranks[kept], query[kept]))]))
-
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        part = pa.Table.from_batches([batch])
-        check_ids(reading, part)
-        if pending and pending[-1][reading.query][-1].as_py() != part[reading.query][0].as_py():
-            yield ranked(pending)
-            pending = []
-        last = int(_starts(part[reading.query])[-1])
-        if last:
-            yield ranked([*pending, part.slice(0, last)])
-            pending = []
-        pending.append(part.slice(last))
-    if pending:
-        yield ranked(pending)
-    seen.check()
-
-
-def check_ids(reading: TableReading, table: pa.Table) -> None:
-    """Refuse ids that are missing, or are neither integers nor text."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
-    for name in (reading.query, reading.item):
-        if name is None:
-            continue
-        column = table[name]
-        dtype = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        is_text = pa.types.is_large_string(dtype) or pa.types.is_string(dtype)
-        if not (is_text or pa.types.is_string_view(dtype) or pa.types.is_integer(dtype)):
-            raise DataError(f"column {name!r} is {dtype}, expected ids: integers or text")
-        if column.null_count:
-            raise DataError(f"a row has no {name}, expected one in each")
-
-
-class _Seen:
-    """Queries that came by, as hashes: 8 bytes a query."""
-
-    def __init__(self) -> None:
-        self._hashes: list[NDArray[np.int64]] = []
-        self._n, self._next = 0, 1 << 12
-
-    def add(self, queries: list[Any]) -> None:
-        self._hashes.append(np.fromiter(map(_hash, queries), np.int64, len(queries)))
-        self._n += len(queries)
-        if self._n >= self._next:  # each time that they are twice as many
-            self._next = 2 * self._n
-            self.check()
-
-    def check(self) -> None:
-        if self._n:
-            together = np.concatenate(self._hashes)
-            self._hashes = [together]
-            if len(np.unique(together)) < len(together):
-                raise NotTogetherError
-
-
-def _hash(query: Any) -> int:  # noqa: ANN401 (text or a number)
-    """Return 64 bits of an id; those of a number are its own, as Python's hash of −1 is of −2."""
-    return (query + 2**63) % 2**64 - 2**63 if isinstance(query, int) else hash(query)
-
-
-def column_of(values: NDArray[Any]) -> pa.Array:
-    """Return a column; one of numbers is made without `pyarrow.array`, which imports pandas."""
-    from pyarrow import Array, array, from_numpy_dtype, py_buffer  # noqa: PLC0415 (heavy)
-
+def make_column(values: NDArray[Any]) -> pa.Array:
+    """Return an Arrow column; numbers go without `pyarrow.array`, which imports pandas."""
     if values.dtype.kind not in "if":
-        return array(values)
-    kind = from_numpy_dtype(values.dtype)
-    return Array.from_buffers(kind, len(values), [None, py_buffer(values)])
+        return pa.array(values)
+    dtype = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(dtype, len(values), [None, pa.py_buffer(values)])
 
 
-def codes_of(column: pa.ChunkedArray) -> tuple[Ints, list[Any]]:
-    """Return a number for each row, (n,), and the ids that have these numbers, as first seen."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
+def _encode_ids(column: pa.ChunkedArray) -> tuple[Ints, list[Any]]:
+    """Return a code per row, (n,), and the id of each code, in order of appearance."""
     if not pa.types.is_integer(column.type):
         column = column.cast(pa.large_string())
     chunks = column.dictionary_encode().chunks  # with one dictionary for all
@@ -226,7 +152,372 @@ def codes_of(column: pa.ChunkedArray) -> tuple[Ints, list[Any]]:
     return codes, chunks[-1].dictionary.to_pylist()
 
 
-def _starts(column: pa.ChunkedArray) -> Ints:
-    """Return the first row of each run of a value, (n_runs,)."""
-    index, _ = codes_of(column)
-    return np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]]))
+def _run_starts(column: pa.ChunkedArray) -> Ints:
+    """Return the first row of each run of equal ids, (n_runs,)."""
+    codes, _ = _encode_ids(column)
+    return np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
+
+
+def _number_items(offsets: Ints) -> Ints:
+    """Return the number of each row within its query, from 0."""
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+
+
+def _best_rows(ranks: Ints, query: Ints, top: int) -> Ints:
+    """Return the rows of the first `top` ranks, query by query, the best first."""
+    rows = np.flatnonzero(ranks <= top)
+    return rows[np.lexsort((ranks[rows], query[rows]))]
+
+
+# -- Tables in memory ------------------------------------------------------------------------------
+
+
+def rank_dataset(
+    serving: SavedScorer, dataset: RankingDataset, target: Path, *, top: int | None = None
+) -> int:
+    """Score and rank the items of a dataset into a file; return the number of rows written."""
+    scores, offsets, sizes = serving.predict(dataset), dataset.offsets, dataset.query_sizes
+    columns = {
+        "query": np.repeat(dataset.query_ids, sizes),
+        "item": _number_items(offsets),
+        "score": scores,
+        "rank": ranks_of(scores, offsets),
+    }
+    if top is not None:
+        rows = _best_rows(columns["rank"], np.repeat(np.arange(dataset.n_queries), sizes), top)
+        columns = {name: values[rows] for name, values in columns.items()}
+    table = pa.table({name: make_column(values) for name, values in columns.items()})
+    with atomic_path(target) as temporary:
+        return _write(iter([table]), temporary, target)
+
+
+def read_labelled(serving: SavedScorer, path: str | PathLike[str]) -> RankingDataset:
+    """Read a table with a column ``label`` and the ranker's features into memory."""
+    with open_tables(str(path)) as files:
+        encoder = serving.preprocessing.encoder
+        categories = [] if encoder is None else encoder.categories
+        table = files.format.read(files, as_text=categories)
+        columns = TableColumns.find(serving, table.column_names, None, None)
+        check_column(LABEL_COLUMN, table.column_names)
+        columns.check_ids(table)
+        labels = as_floats(LABEL_COLUMN, table[LABEL_COLUMN])
+        if np.isnan(labels).any():
+            row = int(np.isnan(labels).argmax())
+            raise DataError(f"column {LABEL_COLUMN!r} has no value in row {row}, expected one")
+        return RankingDataset.from_arrays(
+            columns.encoder.transform(table),
+            labels,
+            table[columns.query].to_numpy(),
+            feature_names=columns.encoder.feature_names,
+        )
+
+
+def _rank_table(
+    serving: SavedScorer, columns: TableColumns, table: pa.Table, order: Ints, offsets: Ints
+) -> tuple[Floats, Ints]:
+    """Return score and rank of each row; `order` lists the rows query by query."""
+    features = columns.encoder.transform(table)
+    serving.check_features(features)
+    scores = serving.scores(features[order], offsets)
+    ranks = ranks_of(scores, offsets)
+    row_scores, row_ranks = np.empty_like(scores), np.empty_like(ranks)
+    row_scores[order], row_ranks[order] = scores, ranks
+    return row_scores, row_ranks
+
+
+# -- Streams ---------------------------------------------------------------------------------------
+
+
+def rank_batches(
+    serving: SavedScorer,
+    columns: TableColumns,
+    batches: Iterable[pa.RecordBatch],
+    top: int | None = None,
+) -> Iterator[pa.Table]:
+    """Rank a stream whose queries are in one piece, with one batch and query in memory.
+
+    Rows keep their order; with `top`, the best of each query. A query that comes again raises
+    SplitQueryError.
+    """
+    seen: set[Any] = set()  # the ids of queries so far
+    pending: list[pa.Table] = []  # rows of the last query, which may continue in the next batch
+    n_rows = n_queries = 0
+
+    def rank_pending(parts: list[pa.Table]) -> pa.Table:
+        nonlocal n_rows, n_queries
+        table = pa.concat_tables(parts, promote_options="permissive")
+        n_rows += len(table)
+        starts = _run_starts(table[columns.query])
+        queries = table[columns.query].take(make_column(starts)).to_pylist()
+        seen.update(queries)
+        n_queries += len(queries)
+        if len(seen) < n_queries:
+            raise SplitQueryError
+        offsets = np.append(starts, len(table))
+        try:
+            scores, ranks = _rank_table(serving, columns, table, np.arange(len(table)), offsets)
+        except DataError as error:
+            raise DataError(
+                f"of rows {n_rows - len(table):,} to {n_rows - 1:,}: {error}"
+            ) from error
+        numbers = make_column(_number_items(offsets))
+        items = numbers if columns.item is None else table[columns.item]
+        arrays = [table[columns.query], items, make_column(scores), make_column(ranks)]
+        ranked = pa.table(arrays, names=columns.output_names)
+        if top is None:
+            return ranked
+        query = np.repeat(np.arange(len(starts)), np.diff(offsets))
+        return ranked.take(make_column(_best_rows(ranks, query, top)))
+
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        part = pa.Table.from_batches([batch])
+        columns.check_ids(part)
+        if pending and pending[-1][columns.query][-1].as_py() != part[columns.query][0].as_py():
+            yield rank_pending(pending)
+            pending = []
+        last = int(_run_starts(part[columns.query])[-1])
+        if last:
+            yield rank_pending([*pending, part.slice(0, last)])
+            pending = []
+        pending.append(part.slice(last))
+    if pending:
+        yield rank_pending(pending)
+
+
+# -- Files -----------------------------------------------------------------------------------------
+
+
+def rank_file(
+    serving: SavedScorer,
+    source: str,
+    target: Path,
+    *,
+    query: str | None = None,
+    item: str | None = None,
+    top: int | None = None,
+) -> int:
+    """Score and rank the rows of a table in files; return the number of rows written.
+
+    One part of the table is in memory at a time, and all rows of one query. If the rows of a query
+    are not next to each other, they are first grouped in temporary files.
+
+    Parameters
+    ----------
+    serving : SavedScorer
+    source : str
+        Parquet, CSV, TSV, JSON lines or Feather: a file, a folder, a glob.
+    target : Path
+        The file to write: ``.parquet``, ``.csv``, ``.jsonl``; any other name is text with tabs.
+    query, item : str, optional
+        The id columns; by default query_id, or qid, and item_id.
+    top : int, optional
+        The number of items to write per query, the best first; by default all, in their order.
+    """
+    with open_tables(source) as files, ExitStack() as cleanup:
+        names = files.format.column_names(files)
+        if not names:
+            raise DataError("has no rows, expected at least one")
+        columns = TableColumns.find(serving, names, query, item)
+        with atomic_path(target) as temporary:
+            try:
+                batches = files.format.batches(files, columns.names)
+                return _write(rank_batches(serving, columns, batches, top), temporary, target)
+            except SplitQueryError:
+                batches = _group_rows(files, columns, cleanup.enter_context(temporary_folder()))
+                return _write(rank_batches(serving, columns, batches, top), temporary, target)
+
+
+def check_form(target: Path) -> None:
+    """Reject a file name with the ending of another format."""
+    if target.suffix.lower() in OTHER_ENDINGS:
+        raise ParameterError(
+            f"{target}: scores are not written as {target.suffix}, expected .parquet, .csv, .tsv "
+            "or .jsonl"
+        )
+
+
+def _write(tables: Iterator[pa.Table], temporary: Path, target: Path) -> int:
+    n_rows = 0
+    with ExitStack() as cleanup:
+        write = schema = None
+        for table in tables:
+            if write is None:
+                schema = table.schema
+                write = cleanup.enter_context(_open_writer(temporary, target, schema))
+            write(table.cast(schema))
+            n_rows += table.num_rows
+    if not n_rows:
+        raise DataError("has no rows, expected at least one")
+    return n_rows
+
+
+@contextmanager
+def _open_writer(
+    temporary: Path, target: Path, schema: pa.Schema
+) -> Iterator[Callable[[pa.Table], None]]:
+    from pyarrow import csv, parquet  # noqa: PLC0415 (heavy, only where used)
+
+    suffix = target.suffix.lower()
+    if suffix == ".parquet":
+        with parquet.ParquetWriter(temporary, schema) as writer:
+            yield writer.write_table
+    elif suffix in {".jsonl", ".ndjson", ".json"}:
+        with temporary.open("w", encoding="utf-8") as file:
+            yield lambda table: file.writelines(
+                json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist()
+            )
+    else:
+        options = csv.WriteOptions(delimiter="," if suffix == ".csv" else "\t")
+        with csv.CSVWriter(temporary, schema, write_options=options) as writer:
+            yield writer.write_table
+
+
+def _group_rows(files: Files, columns: TableColumns, folder: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each query together, in their order.
+
+    The table is written to `folder` in parts, all rows of a query to the same one. One part at a
+    time is read back and sorted.
+    """
+    n_bytes = 0 if files.is_remote else sum(Path(path).stat().st_size for path in files.paths)
+    n_parts = int(np.clip(n_bytes // PART_BYTES, MIN_PARTS, MAX_PARTS))
+    paths = [folder / str(part) for part in range(n_parts)]
+    _write_parts(files, columns, paths)
+    for path in filter(Path.exists, paths):
+        with pa.memory_map(str(path)) as file:
+            table = pa.ipc.open_stream(file).read_all()
+            order = np.argsort(_encode_ids(table[columns.query])[0], kind="stable")
+            yield from table.take(make_column(order)).combine_chunks().to_batches()
+        path.unlink()
+
+
+def _write_parts(files: Files, columns: TableColumns, paths: list[Path]) -> None:
+    """Write each row to the part of its query: a hash that is the same in every process."""
+    kinds = {column.name: column.kind for column in columns.encoder.columns}
+    kinds |= dict.fromkeys(filter(None, (columns.query, columns.item)), "id")
+
+    def convert(table: pa.Table, name: str) -> pa.ChunkedArray:
+        """Turn number features into floats: JSON has integers in one batch, fractions in others."""
+        column = table[name]
+        is_number = kind_of(column.type) in {"number", "boolean", "nothing"}
+        return (
+            column.cast("float64", safe=False) if kinds[name] == "number" and is_number else column
+        )
+
+    schema = None
+    writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+    with ExitStack() as cleanup:
+        for batch in files.format.batches(files, columns.names):
+            table = pa.Table.from_batches([batch])
+            table = pa.table({name: convert(table, name) for name in columns.names})
+            schema = schema or table.schema
+            table = table.cast(schema)
+            codes, ids = _encode_ids(table[columns.query])
+            parts = np.array([zlib.crc32(str(each).encode()) % len(paths) for each in ids])[codes]
+            for part in np.unique(parts).tolist():
+                if part not in writers:
+                    writers[part] = cleanup.enter_context(pa.ipc.new_stream(paths[part], schema))
+                writers[part].write_table(table.take(make_column(np.flatnonzero(parts == part))))
+
+
+# -- Data frames -----------------------------------------------------------------------------------
+
+
+def rank_frame(
+    serving: SavedScorer,
+    frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+    *,
+    query: str | None,
+    item: str | None,
+    top: int | None,
+) -> Any:  # noqa: ANN401 (the same kind of frame)
+    """Return ids, score and rank of each row; see `ClickRanker.rank_frame`."""
+    if top is not None:
+        whole_number("top", top, least=1)
+    native = as_narwhals(frame)
+    columns = TableColumns.find(serving, native.collect_schema().names(), query, item)
+    if native.implementation.is_pyspark() or native.implementation.is_pyspark_connect():
+        return _rank_spark(serving, columns, frame, top)
+    if isinstance(native, nw.DataFrame):
+        return _rank_eager(serving, columns, native, top).to_native()
+    ranked = _rank_eager(serving, columns, native.select(columns.names).collect(), top)
+    if native.implementation.is_duckdb():
+        import duckdb  # noqa: PLC0415 (heavy, only where used)
+
+        return duckdb.from_arrow(ranked.to_arrow())
+    return ranked.lazy().to_native()
+
+
+def _rank_eager(
+    serving: SavedScorer, columns: TableColumns, frame: nw.DataFrame[Any], top: int | None
+) -> nw.DataFrame[Any]:
+    """Rank a frame in memory, whatever the order of its rows, which they keep."""
+    if not len(frame):
+        raise DataError("the data frame has no rows, expected at least one")
+    table = _to_arrow(frame, columns.names)
+    columns.check_ids(table)
+    codes, _ = _encode_ids(table[columns.query])
+    order, offsets, _ = group_rows(codes)
+    rows = np.arange(len(codes)) if order is None else order
+    scores, ranks = _rank_table(serving, columns, table, rows, offsets)
+    arrays: dict[str, Any] = {"score": scores, "rank": ranks}
+    ids = frame.select(columns.query, *filter(None, [columns.item]))
+    if columns.item is None:
+        numbers = np.empty_like(ranks)
+        numbers[rows] = _number_items(offsets)
+        arrays = {NUMBER_COLUMN: numbers, **arrays}
+    series = [
+        nw.new_series(name, each, backend=frame.implementation) for name, each in arrays.items()
+    ]
+    if frame.implementation.is_pandas():  # beside the ids by place, not by any index
+        index = ids.to_native().index
+        natives = [each.to_native().set_axis(index) for each in series]
+        series = [nw.from_native(each, series_only=True) for each in natives]
+    ranked = ids.with_columns(*series)
+    if top is not None:
+        ranked = ranked[_best_rows(ranks, codes, top).tolist()]
+    return ranked
+
+
+def _to_arrow(frame: nw.DataFrame[Any], names: list[str]) -> pa.Table:
+    columns = {}
+    for name in names:
+        try:
+            columns[name] = frame.select(name).to_arrow()[name]
+        except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
+            raise DataError(
+                f"column {name!r} has values of mixed or unknown types, expected one type"
+            ) from error
+    return pa.table(columns)
+
+
+def _rank_spark(
+    serving: SavedScorer,
+    columns: TableColumns,
+    frame: Any,  # noqa: ANN401 (a data frame of Spark)
+    top: int | None,
+) -> Any:  # noqa: ANN401 (likewise)
+    """Rank on the workers: each query is sorted into one partition, and ranked as a stream."""
+    if columns.item is None:
+        raise ParameterError(
+            "item is None and the frame has no column 'item_id', expected the column of the "
+            "items' ids: rows of Spark have no order that could number them"
+        )
+    types = need("pyspark.sql.types")
+    schema = types.StructType([
+        *(frame.schema[name] for name in (columns.query, columns.item)),
+        types.StructField("score", types.DoubleType()),
+        types.StructField("rank", types.LongType()),
+    ])  # fmt: skip
+
+    def rank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in rank_batches(serving, columns, batches, top):
+            yield from table.to_batches()
+
+    def quote(name: str) -> str:
+        return f"`{name.replace('`', '``')}`"
+
+    selected = frame.select(*map(quote, columns.names))
+    keys = [selected[quote(name)] for name in (columns.query, columns.item)]
+    return selected.repartition(keys[0]).sortWithinPartitions(*keys).mapInArrow(rank, schema)

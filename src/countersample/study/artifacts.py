@@ -1,4 +1,4 @@
-"""Write what comes out of studies: tables, figures, results.parquet, the report.
+"""Write the tables, figures, results.parquet and report of studies.
 
 `write_artifacts` is for an experiment whose jobs are done, `evaluate_file` for a results.parquet.
 """
@@ -10,21 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from countersample._progress import Progress
 from countersample.errors import DataError
-from countersample.study.design import grids
-from countersample.study.design.config import PAPER, SETTINGS, origin_of, title_of
-from countersample.study.findings.claims import summarize
-from countersample.study.findings.table_formats import write_table
-from countersample.study.kinds import KINDS, load_grid
-from countersample.study.kinds.kind import Done
-from countersample.study.kinds.regret import draw, tables_of, verdicts_on
+from countersample.study import grids
+from countersample.study.claims import evaluate_claims, summarize
+from countersample.study.experiment import KINDS, load_grid
+from countersample.study.kinds import Done, draw_figures, make_tables
 from countersample.study.report import Link, Report, SettingLine, write_report
-from countersample.study.running.rows import (
-    read_results,
-    results_of,
-    warnings_of,
-    write_results,
-)
-from countersample.study.running.stages import versions
+from countersample.study.results import gather_warnings, read_results, results_of, write_results
+from countersample.study.settings import PAPER, SETTINGS, origin_of, title_of
+from countersample.study.stages import versions
+from countersample.study.tables import write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,13 +27,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from countersample._progress import Show
-    from countersample.study.design.grids import Grid
+    from countersample.study.claims import Verdict
     from countersample.study.experiment import Experiment
-    from countersample.study.findings.claims import Verdict
-    from countersample.study.findings.tables import Table
+    from countersample.study.grids import Grid
+    from countersample.study.jobs import WorkList
     from countersample.study.results import StudyResult
-    from countersample.study.running.jobs import WorkList
-    from countersample.study.running.store import Store
+    from countersample.study.store import Store
+    from countersample.study.tables import Table
 
 
 _FILES = (
@@ -47,7 +41,7 @@ _FILES = (
     Link("results.parquet", "all learning curves: one row per evaluation point"),
 )
 
-_MIN_DRAWN = 1_000_000  # clicks per run; with fewer it is open where methods end
+_MIN_DRAWN = 1_000_000  # clicks per run; fewer do not show where methods end
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ class Artifacts:
     tables: tuple[Table, ...]
     verdicts: tuple[Verdict, ...]
     warnings: tuple[str, ...]
-    remarks: tuple[str, ...]  # what scale and data leave open
+    remarks: tuple[str, ...]  # limits of scale and data
     report: Path
 
 
@@ -85,13 +79,17 @@ def write_artifacts(
     write_results(experiment.studies, work, store, store.folder / "results.parquet")
     verdicts = tuple(verdict for section in sections for verdict in section.verdicts)
     logs = {log.title: log for section in sections for log in section.logs}
-    warnings = tuple(warnings_of(work.jobs.values(), store))
+    warnings = tuple(gather_warnings(work.jobs.values(), store))
     remarks = tuple(_remarks(experiment))
     path = store.folder / "report.html"
     write_report(
         Report(
             title=_title(experiment),
-            summary=(*summarize(verdicts), *map(_as_sentence, warnings), *remarks),
+            summary=(
+                *summarize(verdicts),
+                *(f"Warning: on {each}." for each in warnings),
+                *remarks,
+            ),
             verdicts=verdicts,
             sections=tuple(sections),
             diagnoses=tuple(logs.values()),
@@ -104,10 +102,6 @@ def write_artifacts(
     )
     tables = tuple(section.tables[0] for section in sections)
     return Artifacts(tables, verdicts, warnings, remarks, path)
-
-
-def _as_sentence(warning: str) -> str:
-    return f"Be warned: on {warning}."
 
 
 def _title(experiment: Experiment) -> str:
@@ -123,29 +117,23 @@ def _remarks(experiment: Experiment) -> Iterator[str]:
             "paper's. Differences between methods are larger early in training, so regret is not "
             "comparable in size with the paper's, only in order."
         )
-    else:
-        runs = (study.config for study in experiment.studies if study.grid.methods)
-        n_drawn = min((config.steps() * config.batch_size for config in runs), default=_MIN_DRAWN)
-        if n_drawn < _MIN_DRAWN:
-            yield (
-                f"By the grid's own settings a run draws {n_drawn:,} clicks, the paper's "
-                f"{PAPER.steps() * PAPER.batch_size:,}: what is compared is the early part of "
-                "training, and nothing is decided about where methods end."
-            )
-    if experiment.scale == "small":
-        yield (
-            "So short a run decides nothing about where methods end: which one is ahead may turn "
-            "round in a longer one. --scale medium draws a million clicks a run."
-        )
+    runs = (study.config for study in experiment.studies if study.grid.methods)
+    n_drawn = min((config.steps() * config.batch_size for config in runs), default=_MIN_DRAWN)
     if experiment.scale == "smoke":
         yield (
             "So little data and so few runs show that everything works, and decide nothing: "
             "intervals are wide, and most verdicts are open."
         )
+    elif n_drawn < _MIN_DRAWN:
+        yield (
+            f"A run draws {n_drawn:,} clicks, the paper's {PAPER.steps() * PAPER.batch_size:,}: "
+            "the early part of training is compared, and where methods end is not decided. "
+            "--scale medium draws a million clicks per run."
+        )
     synthetic = [name for name in experiment.datasets if name.endswith("-like")]
     if synthetic:
         yield (
-            f"{' and '.join(synthetic)}: made-up data of the shape of a real set. The paper's "
+            f"{' and '.join(synthetic)}: synthetic data of the shape of a real set. The paper's "
             "numbers beside it are those of the real set."
         )
 
@@ -157,16 +145,16 @@ def _settings(experiment: Experiment) -> Iterator[SettingLine]:
         values = {getattr(config, name) for config in configs}
         if len(values) == 1:
             here, paper = values.pop(), getattr(PAPER, name)
-            yield SettingLine(title_of(name), _as_text(here), _as_text(paper), origin_of(name))
+            yield SettingLine(title_of(name), _show(here), _show(paper), origin_of(name))
 
 
-def _as_text(value: Any) -> str:  # noqa: ANN401 (a setting)
+def _show(value: Any) -> str:  # noqa: ANN401 (a setting)
     if isinstance(value, tuple):
         return f"{len(value)} values from {value[0]:g} to {value[-1]:g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-# -- results of before ---------------------------------------------------------------------------
+# -- results files -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -175,13 +163,13 @@ class Evaluation:
 
     tables: tuple[Table, ...]
     verdicts: tuple[Verdict, ...]
-    left_out: tuple[str, ...]  # what was not evaluated: one sentence each
+    left_out: tuple[str, ...]  # rows that were not evaluated: one sentence each
 
 
 def evaluate_file(path: Path, datasets: Sequence[str] = (), out: Path | None = None) -> Evaluation:
-    """Test the claims of studies on the rows of a results file: nothing is run.
+    """Test the claims of studies on the rows of a results file; nothing is run.
 
-    Each study is that of the package, at the scale whose values are in the file.
+    Each study must be one of the package, at the scale whose values are in the file.
 
     Parameters
     ----------
@@ -192,40 +180,40 @@ def evaluate_file(path: Path, datasets: Sequence[str] = (), out: Path | None = N
         A folder for tables and figures.
     """
     rows = read_results(path)
-    of_dataset = rows["dataset"].to_pylist()
+    row_datasets = rows["dataset"].to_pylist()
     if datasets:
-        rows = rows.filter([each in datasets for each in of_dataset])
+        rows = rows.filter([each in datasets for each in row_datasets])
     if not len(rows):
-        names = ", ".join(dict.fromkeys(of_dataset)) or "none"
+        names = ", ".join(dict.fromkeys(row_datasets)) or "none"
         raise DataError(f"{path} has no rows of {' or '.join(datasets) or 'runs'}: it has {names}")
-    results, left_out = _studies(rows)
+    results, left_out = _read_studies(rows)
     if not results:
         raise DataError(f"{path} has no study of the package: see countersample reproduce --list")
     published = grids.load_published()
-    tables = [table for result in results for table in tables_of(result, published)]
-    verdicts = [verdict for result in results for verdict in verdicts_on(result)]
+    tables = [table for result in results for table in make_tables(result, published)]
+    verdicts = [verdict for result in results for verdict in evaluate_claims(result)]
     if out is not None:
         (out / "tables").mkdir(parents=True, exist_ok=True)
         (out / "figures").mkdir(exist_ok=True)
         for table in tables:
             write_table(table, out / "tables")
         for result in results:
-            draw(result, out / "figures")
+            draw_figures(result, out / "figures")
     return Evaluation(tuple(tables), tuple(verdicts), tuple(left_out))
 
 
-def _studies(rows: pa.Table) -> tuple[list[StudyResult], list[str]]:
+def _read_studies(rows: pa.Table) -> tuple[list[StudyResult], list[str]]:
     """Return the results of studies of the package, and sentences about other rows."""
-    of_study = rows["study"].to_pylist()
+    row_studies = rows["study"].to_pylist()
     results: list[StudyResult] = []
     left_out: list[str] = []
-    for name in dict.fromkeys(of_study):
+    for name in dict.fromkeys(row_studies):
         if name not in grids.names():
             left_out.append(f"{name} is left out: it is no study of the package")
             continue
-        its_rows = rows.filter([each == name for each in of_study])
-        results.append(results_of(its_rows, _grid(name, its_rows)))
-        values = dict.fromkeys(its_rows["value"].to_pylist())
+        study_rows = rows.filter([each == name for each in row_studies])
+        results.append(results_of(study_rows, _find_grid(name, study_rows)))
+        values = dict.fromkeys(study_rows["value"].to_pylist())
         complete = {str(value) for value in results[-1].grid.values}
         if missing := [value for value in values if value not in complete]:
             left_out.append(
@@ -234,7 +222,7 @@ def _studies(rows: pa.Table) -> tuple[list[StudyResult], list[str]]:
     return results, left_out
 
 
-def _grid(name: str, rows: pa.Table) -> Grid:
+def _find_grid(name: str, rows: pa.Table) -> Grid:
     """Return the grid of a study at the largest scale that has the most of the values."""
     values = {*rows["value"].to_pylist()}
     at_scales = [load_grid(grids.path_of(name), scale) for scale in reversed(grids.SCALES)]

@@ -1,4 +1,7 @@
-"""The demo: one small study of regret, written up as a table, a figure and a page."""
+"""The demo: one small study of regret, written up as a table, a figure and a page.
+
+Its grid is `experiments/demo.toml`: the number of clicks, of queries and of evaluations are there.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample import pages
+from countersample import _text, pages
 from countersample._files import temporary_folder
 from countersample._version import __version__
-from countersample.pages.drawing import inline_figure
-from countersample.study.design import grids
+from countersample.pages.charts import inline_figure
+from countersample.study import grids
 from countersample.study.experiment import plan
-from countersample.study.findings.figures import Mark, draw_panels, whole_band
-from countersample.study.findings.statistics import independent, interval
-from countersample.study.findings.tables import DEFAULT_RANKER, show_number
-from countersample.study.running.rows import gather, warnings_of
-from countersample.study.running.runner import run
-from countersample.study.running.store import Store
+from countersample.study.figures import Mark, draw_panels, mean_band
+from countersample.study.results import gather, gather_warnings
+from countersample.study.runner import run
+from countersample.study.statistics import independent, interval
+from countersample.study.store import Store
+from countersample.study.tables import DEFAULT_RANKER, show_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,42 +29,34 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats
     from countersample._progress import Progress, Show
-    from countersample.study.design.config import ExperimentConfig
     from countersample.study.results import Cell, StudyResult
+    from countersample.study.settings import ExperimentConfig
 
 HEADER = (
     "method", "nDCG@10", "regret ×100", "steps to 99 %", "seconds", "speed-up", "learning rate"
 )  # fmt: skip
 NOTES = (
     (
-        "nDCG@10 is that of the averaged weights after the last step, on held-out queries with a "
-        "relevant item, mean over the click logs. Regret is the mean distance to full supervision "
-        "over the evaluation points, ± the 95 % interval over the logs."
+        "nDCG@10 is measured at the averaged weights after the last step, on held-out queries with "
+        "a relevant item, mean over the click logs. Regret is the mean distance to full "
+        "supervision over the evaluation points, ± the 95 % interval over the logs."
     ),
     (
         "Steps to 99 %: when the mean curve first has 99 % of the highest mean of all methods. "
         "Seconds: those steps at the speed of one run on one core. Speed-up: steps of IPS-SGD over "
-        "steps of this method (at least, where IPS-SGD never got there)."
+        "steps of this method (at least, if IPS-SGD never got there)."
     ),
     (
-        f"{DEFAULT_RANKER} has nothing set, no labels and no learning rate. Held-out clicks of "
-        "each log choose how far to follow which path; it ends where the longest of all does."
+        f"{DEFAULT_RANKER} has its default options, no labels and no learning rate. Held-out "
+        "clicks of each log choose the path and its end; the longest of all ends at that step."
     ),
 )
 _CAPTION = (
-    "Lines are means over click logs, in 95 % intervals; the diamond is where a ranker with "
-    "nothing set ends; curves.csv has the numbers."
+    "Lines are means over click logs, in 95 % intervals; the diamond is a ranker with default "
+    "options; curves.csv has the numbers."
 )
 _BY_QUERY = "CounterSample by query"
 _MIN_FALL = 0.002  # of nDCG@10 from a curve's highest point to its end that is explained
-
-
-@dataclass(frozen=True)
-class Users:
-    """What users get from the click logs: a `CounterSampleRanker` with its defaults."""
-
-    steps: int  # where it ends
-    ndcg: Floats  # (n_runs,): on test data, by fold and log as the runs of a cell
 
 
 @dataclass(frozen=True)
@@ -70,16 +65,16 @@ class Demo:
 
     result: StudyResult  # of one dataset and one setting
     config: ExperimentConfig
-    is_own: bool  # whether the data is the user's
+    is_user_data: bool  # whether the data is the user's
     n_queries: int  # these three are of the training data
     n_items: int
     n_features: int
     max_weight: float  # M of the first click log
     mean_weight: float  # and its M̄
     fingerprint: str  # of the training data
-    users: Users
-    relevance: str  # from which grade on items are relevant, and how many are: a sentence
-    warnings: tuple[str, ...] = ()  # where too few are
+    default_steps: int  # of the longest training of a ranker with default options
+    relevance: str  # a sentence on the smallest relevant grade, and how many items reach it
+    warnings: tuple[str, ...] = ()  # if too few do
     notes: tuple[str, ...] = ()  # on the files of the data
 
     @property
@@ -94,6 +89,12 @@ class Demo:
         return best
 
     @property
+    def default_ndcg(self) -> Floats:
+        """nDCG@10 of rankers with default options, one per run, (n_runs,)."""
+        (values,) = self.result.nothing_set.values()
+        return values
+
+    @property
     def policy(self) -> float:
         """nDCG@10 of the logging policy."""
         (policy,) = self.result.policy.values()
@@ -106,14 +107,14 @@ class Demo:
         reached = np.flatnonzero(cell.mean_curve >= target)
         return int(cell.drawn[reached[0]]) // self.config.batch_size if len(reached) else None
 
-    def steps_a_second(self, method: str) -> float:
-        """Return the speed of one run on one core: that of the fastest."""
+    def steps_per_second(self, method: str) -> float:
+        """Return the speed of the fastest run, on one core."""
         return self.config.steps() / float(self.cells[method].seconds.min())
 
     def story(self) -> list[str]:
         """Describe in paragraphs what was done."""
         config = self.config
-        data = "your data" if self.is_own else "synthetic data of the shape of Yahoo's"
+        data = "your data" if self.is_user_data else "synthetic data of the shape of Yahoo's"
         rank = f"(r + {config.bias_offset})" if config.bias_offset else "r"
         noise = "one in ten" if config.noise == 0.1 else f"{100 * config.noise:g} %"
         return [
@@ -125,7 +126,7 @@ class Demo:
                 f"probability (1/{rank})^{config.gamma:g} and click {noise} of the "
                 f"items that are not relevant. {self.relevance}"
             ),
-            *(f"Be warned: on {text}." for text in self.warnings),
+            *(f"Warning: on {text}." for text in self.warnings),
             (
                 f"The logging ranker has nDCG@10 {self.policy:.4f}, one trained on all labels "
                 f"{self.best:.4f}. A click weighs up to M = {self.max_weight:.0f}, on average M̄ = "
@@ -141,41 +142,45 @@ class Demo:
             return []
         curve = cell.mean_curve
         steps = int(cell.drawn[curve.argmax()]) // self.config.batch_size
-        users = self.users
         text = (
             f"{_BY_QUERY} has its highest nDCG@10, {curve.max():.4f}, after {steps:,} steps, and "
-            f"falls to {curve[-1]:.4f}: trained on, it fits the noise of the clicks, and what is "
-            "peculiar to the queries it learns from. A user has no labels to see that by. "
-            "CounterSampleRanker with nothing set has no learning rate: held-out clicks choose how "
-            f"far to follow which path, here up to {users.steps:,} steps, and it has "
-            f"{users.ndcg.mean():.4f} (the diamond)."
+            f"falls to {curve[-1]:.4f}: with more steps it fits the noise of the clicks and of the "
+            "training queries. A user has no labels to see that. CounterSampleRanker with default "
+            "options has no learning rate: held-out clicks choose the path and its end, here after "
+            f"up to {self.default_steps:,} steps, with nDCG@10 {self.default_ndcg.mean():.4f} (the "
+            "diamond)."
         )
         return [text]
 
     def rows(self) -> list[list[str]]:
         """Return the table: one row per method, with the columns of `HEADER`."""
-        users = self.users
-        ends = f"ends at {users.steps:,}"
+        ndcg, end = f"{self.default_ndcg.mean():.4f}", f"ends at {self.default_steps:,}"
         return [
             *(self._row(method) for method in self.cells),
-            [DEFAULT_RANKER, f"{users.ndcg.mean():.4f}", "–", ends, "–", "–", "none"],
+            [DEFAULT_RANKER, ndcg, "–", end, "–", "–", "none"],
         ]
 
     def _row(self, method: str) -> list[str]:
         cell = self.cells[method]
         regrets = independent(100 * cell.regrets, cell.runs)
-        steps, of_ips = self.steps_to(method), self.steps_to("IPS-SGD")
-        at_least = "> " if of_ips is None else ""
-        speed_up = (of_ips or self.config.steps()) / steps if steps else 0.0
+        steps, ips_steps = self.steps_to(method), self.steps_to("IPS-SGD")
+        at_least = "> " if ips_steps is None else ""
+        speed_up = (ips_steps or self.config.steps()) / steps if steps else 0.0
         return [
             method + (f" ({cell.n_diverged} diverged)" if cell.n_diverged else ""),
             f"{cell.mean_curve[-1]:.4f}",
             f"{regrets.mean():.2f} ± {interval(regrets):.2f}",
             f"{steps:,}" if steps else "not reached",
-            f"{steps / self.steps_a_second(method):.2f}" if steps else "–",
+            f"{steps / self.steps_per_second(method):.2f}" if steps else "–",
             f"{at_least}{speed_up:.1f}×" if steps else "–",
             " ".join(map(show_number, cell.learning_rates)),
         ]
+
+    def summary(self) -> str:
+        """Return the story, the table and its notes, for a terminal."""
+        story = [f"{_text.paragraph(text)}\n" for text in self.story()]
+        notes = map(_text.paragraph, NOTES)
+        return "\n".join([*story, _text.table(HEADER, self.rows()), "", *notes])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
@@ -191,15 +196,15 @@ class Demo:
                     "ndcg@10": float(cell.mean_curve[-1]),
                     "regret": cell.regrets.tolist(),
                     "steps_to_99_percent": self.steps_to(method),
-                    "steps_per_second": self.steps_a_second(method),
+                    "steps_per_second": self.steps_per_second(method),
                     "learning_rates": list(cell.learning_rates),
                     "n_diverged": cell.n_diverged,
                 }
                 for method, cell in self.cells.items()
             },
             "nothing_set": {
-                "ndcg@10": float(self.users.ndcg.mean()),
-                "steps": self.users.steps,
+                "ndcg@10": float(self.default_ndcg.mean()),
+                "steps": self.default_steps,
             },
         }
 
@@ -214,39 +219,33 @@ def run_demo(
 ) -> Demo:
     """Run the study of experiments/demo.toml, in a temporary folder.
 
-    `data` is the user's, by name or path, with all of its folds or one; `settings` replace those of
-    the grid.
+    `data` is the user's, by name or path; `fold` is one of its folds, by default all. `settings`
+    replace those of the grid.
     """
-    datasets = [data] if data else ()
     experiment = plan(
-        [grids.folder() / "demo.toml"],
-        scale="paper",
-        datasets=datasets,
-        settings=settings,
-        fold=fold,
-    )
+        [grids.folder() / "demo.toml"], scale="paper", datasets=[data] if data else (),
+        settings=settings, fold=fold,
+    )  # fmt: skip
     (study,), work = experiment.studies, experiment.work()
-    rankers = [work.ranker(fold, study.config) for fold in study.sources[0].folds]
     with temporary_folder() as folder:
         store = Store(folder)
         run(work.jobs.values(), store, workers=workers, progress=progress)
         by_stage = {job.stage: job for job in reversed(work.jobs.values())}  # the first of each
         train_set = store.data(by_stage["data"])[0]
         weights = store.read(by_stage["diagnosis"])
-        users = [store.read(job) for job in rankers]
         return Demo(
             result=gather(study, work, store),
             config=study.config,
-            is_own=bool(data),
+            is_user_data=bool(data),
             n_queries=train_set.n_queries,
             n_items=train_set.n_items,
             n_features=train_set.n_features,
             max_weight=weights["max_weight"],
             mean_weight=weights["mean_weight"],
             fingerprint=train_set.fingerprint,
-            users=Users(users[0]["steps"], np.concatenate([each["ndcg"] for each in users])),
+            default_steps=store.read(by_stage["ranker"])["steps"],
             relevance=store.read(by_stage["relevance"])["sentence"],
-            warnings=tuple(warnings_of(work.jobs.values(), store)),
+            warnings=tuple(gather_warnings(work.jobs.values(), store)),
             notes=tuple(experiment.notes),
         )
 
@@ -255,7 +254,7 @@ def write_demo(demo: Demo, folder: Path, *, command: str) -> None:
     """Write curves.png (and .svg, .pdf), curves.csv and index.html into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     cell = next(iter(demo.cells.values()))  # all have the same runs
-    mark = Mark(DEFAULT_RANKER, demo.users.steps, *whole_band(demo.users.ndcg, cell))
+    mark = Mark(DEFAULT_RANKER, demo.default_steps, *mean_band(demo.default_ndcg, cell))
     figure = draw_panels(demo.result, folder / "curves", mark=mark)
     page = pages.render_page(
         demo.result.grid.title,

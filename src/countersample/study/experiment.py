@@ -1,28 +1,42 @@
-"""Studies at a scale, on datasets: planned, or read from a results folder."""
+"""Studies at a scale, on datasets: planned, or read from a results folder.
+
+A kind of study is a class (see `countersample.study.kinds.Kind`) and one line in `KINDS`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from countersample._extras import MissingExtraError
+import msgspec
+
+from countersample._environment import MissingExtraError
+from countersample._json import check_schema
 from countersample._params import choice
 from countersample.errors import DataError
-from countersample.study.design import grids as packaged
-from countersample.study.design.config import PAPER
-from countersample.study.design.sources import Fold, Source, Study, find_source
-from countersample.study.kinds import KINDS, grid_of, load_grid
-from countersample.study.running.jobs import WorkList
-from countersample.study.running.store import FORMAT, IDENTITY
+from countersample.study import grids
+from countersample.study.bounds import BoundsStudy
+from countersample.study.grids import Grid, ScaleName  # noqa: TC001 (msgspec reads them)
+from countersample.study.jobs import WorkList
+from countersample.study.kinds import DatasetsStudy, Kind, RegretStudy
+from countersample.study.settings import PAPER
+from countersample.study.sources import Fold, Source, Study, find_source
+from countersample.study.store import FORMAT, IDENTITY
+from countersample.study.toy import ToyStudy
+from countersample.study.weights import WeightsStudy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countersample.study.design.grids import Grid
-
-_TABLE_STAGES = ("run", "shape", "bounds", "diagnosis")  # whose results are in the tables
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        kind.name: kind
+        for kind in (RegretStudy(), DatasetsStudy(), WeightsStudy(), ToyStudy(), BoundsStudy())
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -56,16 +70,13 @@ class Experiment:
         return work
 
     def identity(self, command: str = "") -> dict[str, Any]:
-        """Return plain values that identify this experiment.
-
-        `command` is the command that began it.
-        """
+        """Return plain values that identify this experiment, begun by a command."""
         return {
             "format": FORMAT,
             "scale": self.scale,
             "grids": {
                 study.name: {
-                    "grid": asdict(study.grid),
+                    "grid": msgspec.to_builtins(study.grid),
                     "config": asdict(study.config),
                     "folds": [asdict(fold) for source in study.sources for fold in source.folds],
                     "command": command,
@@ -75,11 +86,19 @@ class Experiment:
         }
 
 
-def left_out(scale: str) -> dict[str, str]:
-    """Return the studies of the package that cannot be run here, with the reason of each."""
+def load_grid(path: Path, scale: str = "paper") -> Grid:
+    """Read and check a grid, adapted by its table ``[scale.…]`` (see `grids.load`)."""
+    grid = grids.load(path, scale)
+    with grids.locate_errors(path):
+        KINDS[choice("kind", grid.kind, KINDS)].check(grid)
+    return grid
+
+
+def missing_libraries(scale: str) -> dict[str, str]:
+    """Return the studies of the package that need a library which is not installed, and why."""
     reasons = {}
-    for name in packaged.names():
-        grid = load_grid(packaged.path_of(name), scale)
+    for name in grids.names():
+        grid = load_grid(grids.path_of(name), scale)
         try:
             for config in grid.configs(PAPER.with_settings(grid.settings)):
                 config.need_libraries()
@@ -104,72 +123,73 @@ def plan(
     studies : sequence of names, or paths of grids
     scale : {"smoke", "small", "medium", "paper"}
     datasets : sequence of str
-        Names or paths, instead of those that the grids name.
+        Names or paths, instead of those in the grids.
     settings : mapping
-        They replace those of scale and grid (see `ExperimentConfig`).
+        They replace the settings of scale and grid (see `ExperimentConfig`).
     data_dir : Path, optional
-        Where sets of the catalogue are looked for first.
+        The folder that is searched first for sets of the catalogue.
     fold : int, optional
-        The one fold of sets with folds that is used; by default all are.
+        The only fold to use of sets with folds; by default all are used.
     """
-    base = packaged.config_of(scale)
+    base = grids.config_of(scale)
     source = cache(partial(find_source, data_dir=data_dir, fold=fold))
     plans = []
     for name in studies:
-        grid = load_grid(name if isinstance(name, Path) else packaged.path_of(name), scale)
-        config = base.with_settings(dict(grid.settings) | dict(settings or {}))
-        its_datasets = (datasets or grid.datasets) if KINDS[grid.kind].takes_data else ()
+        grid = load_grid(name if isinstance(name, Path) else grids.path_of(name), scale)
+        config = base.with_settings(grid.settings | dict(settings or {}))
         for each in grid.configs(config):
             each.check([method.plan for method in grid.methods])
             each.need_libraries()
-        sources = tuple(source(dataset, queries=config.queries) for dataset in its_datasets)
+        names = (datasets or grid.datasets) if KINDS[grid.kind].takes_data else ()
+        sources = tuple(source(dataset, queries=config.queries) for dataset in names)
         plans.append(Study(grid, config, sources))
     return Experiment(scale, tuple(plans))
 
 
-def no_longer_shown(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the names of the grids of a folder that lack some of their earlier results now.
+# -- results folders -----------------------------------------------------------------------------
 
-    Both are identities of the folder. A grid that only grew lacks none.
-    """
 
-    def results(identity: Mapping[str, Any], name: str) -> set[str]:
-        grids = {name: identity["grids"][name]}
-        jobs = read_experiment({**identity, "grids": grids}).work().jobs.values()
-        return {job.content for job in jobs if job.stage in _TABLE_STAGES}
+class StudyEntry(msgspec.Struct):
+    """A study as `Experiment.identity` writes it."""
 
-    return [name for name in before["grids"] if not results(before, name) <= results(now, name)]
+    grid: Grid
+    config: dict[str, Any]
+    folds: list[Fold]
+    command: str
+
+
+class Identity(msgspec.Struct):
+    """An experiment as `Experiment.identity` writes it."""
+
+    scale: ScaleName
+    grids: dict[str, StudyEntry]
 
 
 def read_experiment(identity: Mapping[str, Any]) -> Experiment:
     """Return the experiment of a results folder from its identity (see `Experiment.identity`).
 
-    It is checked like a grid, whoever wrote it; errors are a DataError.
+    Raises
+    ------
+    DataError
+        For values that describe no study. The file is checked like a grid: anyone may write it.
     """
     try:
-        studies = tuple(_read_study(name, entry) for name, entry in identity["grids"].items())
-        return Experiment(choice("scale", identity["scale"], packaged.SCALES), studies)
+        content = check_schema(dict(identity), Identity, "the folder")
+        studies = tuple(_read_study(name, entry) for name, entry in content.grids.items())
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
-            f"{IDENTITY} does not say what was studied ({error}): begin anew, in another folder"
+            f"{IDENTITY} does not describe a study ({error}): begin anew, in another folder"
         ) from error
+    return Experiment(content.scale, studies)
 
 
-def _read_study(name: str, entry: Mapping[str, Any]) -> Study:
-    grid = grid_of(entry["grid"])
+def _read_study(name: str, entry: StudyEntry) -> Study:
+    grid = grids.check_grid(entry.grid)
+    KINDS[choice("kind", grid.kind, KINDS)].check(grid)
     if grid.name != name:
         raise DataError(f"the grid {name!r} is called {grid.name!r}")
-    folds = [Fold(**fold) for fold in entry["folds"]]
-    for fold in folds:
-        if not (isinstance(fold.dataset, str) and isinstance(fold.name, str)):
-            raise DataError(f"a fold is of {fold.dataset!r} and called {fold.name!r}")
-        if not isinstance(fold.config, dict):
-            raise DataError(f"the data of {fold.title} is {fold.config!r}")
-    text = entry["command"]
-    if not isinstance(text, str):
-        raise DataError(f"command is {text!r}, expected text")
     sources = tuple(
-        Source(name, tuple(fold for fold in folds if fold.dataset == name))
-        for name in dict.fromkeys(fold.dataset for fold in folds)
+        Source(dataset, tuple(fold for fold in entry.folds if fold.dataset == dataset))
+        for dataset in dict.fromkeys(fold.dataset for fold in entry.folds)
     )
-    return Study(grid, PAPER.with_settings(entry["config"]), sources)
+    return Study(grid, PAPER.with_settings(entry.config), sources)

@@ -6,32 +6,32 @@ Each name is imported when it is first used. All but `NeuralRanker` need PyTorch
 =================  ===========================================================================
 `CounterSampler`   draws the examples of a log by their weight: a sampler for a `DataLoader`
 `ClickDataset`     those examples: the items of a query, and the clicks on them
-`collate`          lists of any length to one batch, without padding
+`collate`          lists of any length as one batch, without padding
 `click_loss`       the objectives of `countersample.objectives.LOSSES`, differentiable
 `NeuralRanker`     all of it as a scikit-learn estimator
 `ShardSampler`     draws over several processes, each of which has clicks of its own
-`train_on_shards`  trains a `NeuralRanker`, or a linear one, so: for logs that outgrow a machine
+`train_on_shards`  trains a `NeuralRanker` that way: for logs larger than a machine
 =================  ===========================================================================
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from countersample._extras import need
+from countersample._environment import need
 
 if TYPE_CHECKING:
     from countersample.torch.data import ClickBatch, ClickDataset, ClickSample, collate
-    from countersample.torch.losses import click_loss
-    from countersample.torch.ranker import NeuralRanker
-    from countersample.torch.sampling import CounterSampler
-    from countersample.torch.sharded import ShardSampler, train_on_shards
+    from countersample.torch.loss import click_loss
+    from countersample.torch.neural_ranker import NeuralRanker
+    from countersample.torch.samplers import CounterSampler, ShardSampler
+    from countersample.torch.shards import train_on_shards
 
-_HOME = {
-    "CounterSampler": "sampling",
-    "NeuralRanker": "ranker",
-    "ShardSampler": "sharded",
-    "click_loss": "losses",
-    "train_on_shards": "sharded",
+_MODULES = {
+    "CounterSampler": "samplers",
+    "NeuralRanker": "neural_ranker",
+    "ShardSampler": "samplers",
+    "click_loss": "loss",
+    "train_on_shards": "shards",
 }
 
 __all__ = [
@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the public names)
         raise AttributeError(f"module 'countersample.torch' has no attribute {name!r}")
     if name != "NeuralRanker":
         need("torch")
-    return getattr(import_module(f"countersample.torch.{_HOME.get(name, 'data')}"), name)
+    return getattr(import_module(f"countersample.torch.{_MODULES.get(name, 'data')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -46,7 +46,7 @@ class ClickBatch:
     Attributes
     ----------
     features : float32 tensor (n_rows, n_features)
-        Of the items of all lists.
+        The items of all lists.
     offsets : int64 tensor (n_lists + 1,)
         List k has the rows ``offsets[k]:offsets[k + 1]``.
     starts : int64 tensor (n_lists + 1,)
@@ -64,19 +64,19 @@ class ClickBatch:
     weight: torch.Tensor
 
     def __len__(self) -> int:
-        """Return how many lists there are."""
+        """Return the number of lists."""
         return len(self.offsets) - 1
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> ClickBatch:
         """Return the batch on a device."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> ClickBatch:
         """Return the batch in memory that a device copies from quickly."""
-        return self._each(lambda tensor: tensor.pin_memory())
+        return self._map(lambda tensor: tensor.pin_memory())
 
-    def _each(self, do: Callable[[torch.Tensor], torch.Tensor]) -> ClickBatch:
-        return ClickBatch(*(do(getattr(self, field.name)) for field in fields(self)))
+    def _map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> ClickBatch:
+        return ClickBatch(*(function(getattr(self, field.name)) for field in fields(self)))
 
 
 class ClickDataset(Dataset[ClickSample]):
@@ -91,9 +91,9 @@ class ClickDataset(Dataset[ClickSample]):
         Its labels are not used.
     log : ClickLog
     unit : {"query", "pair", "click"}
-        What one example is: see `countersample.plans.Examples.of`.
+        The kind of example: see `countersample.plans.Examples.of`.
     plan : str or Plan
-        The name of a plan, or a plan of these examples: that of the sampler.
+        The name of a plan, or a plan of these examples: the sampler's.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class ClickDataset(Dataset[ClickSample]):
     ) -> None:
         log.check(dataset)
         self.examples = Examples.of(log, unit)
-        self.plan = plan_of(plan, self.examples)
+        self.plan = check_plan(plan, self.examples)
         self._features = dataset.features
         self._offsets = dataset.offsets
         self._weight = self.examples.spread(self.plan.multipliers) * self.plan.shares
@@ -135,9 +135,9 @@ class ClickDataset(Dataset[ClickSample]):
         return len(self.examples)
 
     def __getitem__(self, index: int) -> ClickSample:
-        """Return an example; its features are a view of the dataset's where those may be written.
+        """Return an example; its features are a view of the dataset's if those are writable.
 
-        PyTorch has no tensors that are read-only, so features of a folder on disk are copied.
+        PyTorch has no read-only tensors, so features of a folder on disk are copied.
         """
         index = index + len(self) if index < 0 else index
         self._check_range(np.array([index]))
@@ -152,39 +152,39 @@ class ClickDataset(Dataset[ClickSample]):
 
     def _check_range(self, indices: Ints) -> None:
         is_good = (indices >= 0) & (indices < len(self))
-        if not is_good.all():  # an IndexError, as of any sequence: a loop over it ends so
+        if not is_good.all():  # an IndexError, which ends a loop over any sequence
             raise IndexError(
                 f"example {indices[is_good.argmin()]} of {len(self)}: sampler and dataset must "
                 "have the same log, unit and plan"
             )
 
     def __getitems__(self, indices: ArrayLike) -> ClickBatch:
-        """Return the batch of these examples, which is what a `DataLoader` asks for.
+        """Return the batch of these examples, as a `DataLoader` requests it.
 
         The same as ``collate([self[i] for i in indices])``, without a loop over examples.
         """
-        drawn = np.asarray(indices, np.int64)
-        if drawn.ndim != 1:
+        chosen = np.asarray(indices, np.int64)
+        if chosen.ndim != 1:
             raise ParameterError(
-                f"indices have shape {drawn.shape}, expected a list: a CounterSampler with a "
+                f"indices have shape {chosen.shape}, expected a list: a CounterSampler with a "
                 "batch_size is the batch_sampler of a DataLoader, one without is its sampler"
             )
-        drawn = np.where(drawn < 0, drawn + len(self), drawn)
-        self._check_range(drawn)
-        query, starts = self.examples.query[drawn], self.examples.starts
-        rows, offsets = _ranges(self._offsets[query], self._offsets[query + 1])
-        clicked, of_lists = _ranges(starts[drawn], starts[drawn + 1])
+        chosen = np.where(chosen < 0, chosen + len(self), chosen)
+        self._check_range(chosen)
+        query, starts = self.examples.query[chosen], self.examples.starts
+        rows, offsets = _join_ranges(self._offsets[query], self._offsets[query + 1])
+        clicked, click_offsets = _join_ranges(starts[chosen], starts[chosen + 1])
         return ClickBatch(
             torch.from_numpy(self._features[rows]),
             torch.from_numpy(offsets),
-            torch.from_numpy(of_lists),
+            torch.from_numpy(click_offsets),
             torch.from_numpy(self.examples.item[clicked].astype(np.int64)),
-            torch.from_numpy(self._weight[clicked] / len(drawn)),
+            torch.from_numpy(self._weight[clicked] / len(chosen)),
         )
 
 
-def plan_of(plan: str | Plan, examples: Examples) -> Plan:
-    """Return the plan of a name, or the given plan if it can be one of these examples."""
+def check_plan(plan: str | Plan, examples: Examples) -> Plan:
+    """Return the plan with a name, or the plan itself if it fits these examples."""
     if not isinstance(plan, Plan):
         if not isinstance(plan, str) or plan not in PLANS:
             raise ParameterError(f"plan is {plan!r}, expected a Plan or one of {', '.join(PLANS)}")
@@ -200,7 +200,7 @@ def plan_of(plan: str | Plan, examples: Examples) -> Plan:
 def collate(samples: Sequence[ClickSample] | ClickBatch) -> ClickBatch:
     """Return one batch, list after list, with weights m_i · share_j / n_lists.
 
-    The ``collate_fn`` of a `DataLoader`. A batch that the dataset made at once stays as it is.
+    The ``collate_fn`` of a `DataLoader`. A batch of `ClickDataset.__getitems__` is returned as is.
 
     Examples
     --------
@@ -220,18 +220,18 @@ def collate(samples: Sequence[ClickSample] | ClickBatch) -> ClickBatch:
         raise ParameterError("there are no samples in the batch, expected at least one")
     return ClickBatch(
         torch.cat([sample.features for sample in samples]),
-        _ends([len(sample.features) for sample in samples]),
-        _ends([len(sample.item) for sample in samples]),
+        _offsets([len(sample.features) for sample in samples]),
+        _offsets([len(sample.item) for sample in samples]),
         torch.cat([sample.item for sample in samples]),
         torch.cat([sample.weight for sample in samples]) / len(samples),
     )
 
 
-def _ends(lengths: list[int]) -> torch.Tensor:
+def _offsets(lengths: list[int]) -> torch.Tensor:
     return torch.tensor([0, *lengths]).cumsum(0)
 
 
-def _ranges(firsts: NDArray[Any], ends: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Return the numbers of all ranges first … end − 1, one after the other, and where each is."""
+def _join_ranges(firsts: NDArray[Any], ends: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Return the numbers of all ranges first … end − 1 in turn, and the offset of each range."""
     offsets = np.concatenate([[0], np.cumsum(ends - firsts)]).astype(np.int64)
     return np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[-1]), offsets

@@ -1,10 +1,25 @@
-"""The loop: examples × plan × objective × optimizer → weights, averages, history."""
+"""Training: examples × plan × objective × optimizer → weights, averages, history.
 
-from countersample.training.loop import train, train_many
+==============  ===============================================================
+`options`       `TrainingOptions`: all settings, with defaults and checks
+`loop`          `train`, `train_many` and their results; `risk`
+`optimizers`    how a gradient becomes a step
+`runs`          the state of runs, their kernel calls, their file
+`variance`      the variance of the risk, and training that reduces it
+==============  ===============================================================
+"""
+
+from countersample.training.loop import (
+    DivergedError,
+    History,
+    TrainingResult,
+    risk,
+    train,
+    train_many,
+)
 from countersample.training.optimizers import OPTIMIZERS, Optimizer
 from countersample.training.options import TrainingOptions
-from countersample.training.results import DivergedError, History, TrainingResult
-from countersample.training.risk import Risk, risk
+from countersample.training.variance import Risk
 
 __all__ = [
     "OPTIMIZERS",

@@ -7,32 +7,149 @@ w_{t+1} = w_t − step; the averaged iterate after T steps is w̄ = (w₁ + … 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._cores import available_cores
+from countersample._environment import available_cores
+from countersample._frames import Tabular
 from countersample._params import whole_number
 from countersample._progress import Progress
-from countersample.errors import ParameterError
+from countersample._version import __version__
+from countersample.errors import CounterSampleError, ParameterError
+from countersample.objectives import get_objective
 from countersample.training.options import TrainingOptions
-from countersample.training.results import DivergedError, History, TrainingResult
-from countersample.training.runs import Run, Setup
+from countersample.training.runs import Run, Setup, kernel_features, run_resumable
+from countersample.training.variance import Risk, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from os import PathLike
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
+    from countersample._arrays import Floats
     from countersample._progress import Show
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
 
-MOST_BATCHED_RUNS = 8  # runs served by one pass over memory
+MAX_RUNS_PER_PASS = 8
+
+
+class DivergedError(CounterSampleError):
+    """Training whose weights exploded: the learning rate is too large.
+
+    Attributes
+    ----------
+    step : int
+        The step at which it happened.
+    learning_rate : float
+    """
+
+    def __init__(self, step: int, learning_rate: float) -> None:
+        self.step = step
+        self.learning_rate = learning_rate
+        super().__init__(
+            f"training diverged at step {step:,} with learning rate {learning_rate:g}: "
+            "take a smaller one"
+        )
+
+    def __reduce__(self) -> tuple[type[DivergedError], tuple[int, float]]:
+        return DivergedError, (self.step, self.learning_rate)  # so that it can leave a process
+
+
+@dataclass(frozen=True, eq=False)
+class History(Tabular):
+    """The weights at the recorded steps; NaN from where they exploded.
+
+    Attributes
+    ----------
+    steps : int64 (n,)
+    coef, average_coef : float64 (n, n_features)
+    """
+
+    steps: NDArray[np.int64]
+    coef: Floats
+    average_coef: Floats
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns of `to_frame`: one row per step and feature."""
+        n_steps, n_features = self.coef.shape
+        return {
+            "step": np.repeat(self.steps, n_features),
+            "feature": np.tile(np.arange(n_features), n_steps),
+            "coef": self.coef.ravel(),
+            "average_coef": self.average_coef.ravel(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult(Tabular):
+    """The result of a training run.
+
+    Attributes
+    ----------
+    coef : float64 (n_features,)
+        w, the weights after the last step; NaN if they exploded.
+    average_coef : float64 (n_features,)
+        w̄, the mean of the weights over all steps, which the algorithms return; NaN if they
+        exploded.
+    n_steps : int
+        The steps taken.
+    diverged_at : int or None
+        The step at which the weights exploded; None for a sound run.
+    history : History
+    learning_rate : float
+    options : TrainingOptions
+        With the `start` of this run. Weights are of the features multiplied by `scale`.
+    seed : int or None
+        The seed of the random numbers, if it was a number.
+    fingerprint : str or None
+        The fingerprint of the data, as in the log.
+    """
+
+    coef: Floats
+    average_coef: Floats
+    n_steps: int
+    diverged_at: int | None
+    history: History
+    learning_rate: float
+    options: TrainingOptions
+    seed: int | None
+    fingerprint: str | None
+
+    @property
+    def weights(self) -> Floats:
+        """w̄, or w with ``average=False``."""
+        return self.average_coef if self.options.average else self.coef
+
+    @property
+    def weights_at(self) -> Floats:
+        """The same at the steps of the history, (n, n_features)."""
+        return self.history.average_coef if self.options.average else self.history.coef
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings of the run as plain values, with the version of this package."""
+        return self.options.to_dict() | {
+            "learning_rate": self.learning_rate,
+            "seed": self.seed,
+            "dataset": self.fingerprint,
+            "version": __version__,
+        }
+
+    def predict(self, features: ArrayLike) -> Floats:
+        """Return the score w̄·(x·scale) of each row, (n_rows,), so that it can be evaluated."""
+        scale = 1.0 if self.options.scale is None else np.asarray(self.options.scale, np.float64)
+        return np.asarray(features, np.float64) @ (self.weights * scale)
+
+    def columns_of_frame(self) -> dict[str, ArrayLike]:
+        """Return the columns of `to_frame`: one row per feature."""
+        features = np.arange(len(self.coef))
+        return {"feature": features, "coef": self.coef, "average_coef": self.average_coef}
 
 
 def train(
@@ -58,15 +175,14 @@ def train(
     rng : numpy Generator or seed
         Same seed, same bytes, on every x86-64 CPU that has fused multiply-add.
     resume : path, optional
-        Keep the state of the run in this file, and go on from it where it exists. The end is the
-        same to the byte as that of a run that was not stopped. Needs `rng`.
+        Save the state of the run in this file, and continue from it if it exists. The result is the
+        same to the byte as that of an uninterrupted run. Needs `rng`.
     workers : int, optional
         Threads that share a batch of ten or more examples; all cores by default. The result does
         not depend on it.
-    progress : function of (what is going on, share of all that is done), optional
-        Called now and then.
+    progress : function of (task, share that is done), optional
+        Called from time to time.
     options : TrainingOptions, optional
-        All that can be said about training; by default its defaults.
     **settings
         Single fields of `TrainingOptions`, which win over `options`: ``steps``, ``method``, ….
 
@@ -83,18 +199,16 @@ def train(
     >>> train(data, log, learning_rate=0.125, steps=3, rng=0).coef  # m = M̄ = 2: steps of 0.25
     array([ 0.5, -0.5])
     """
-    (setup,) = Setup.of(dataset, log, TrainingOptions.of(options, settings))
-    run = Run(setup, [learning_rate], np.random.default_rng(rng), workers=_threads(workers))
+    (setup,) = Setup.of(dataset, log, TrainingOptions.of(options, **settings))
+    run = Run(setup, [learning_rate], np.random.default_rng(rng), workers=_count_threads(workers))
     part = Progress.of(progress).part(1.0, "training")
     if resume is None:
         run.finish(part)
     elif rng is None:
         raise ParameterError("resume needs rng: a seed, so that a run can be told from another")
     else:
-        from countersample.training.resuming import run_resumable  # noqa: PLC0415 (where asked for)
-
         run_resumable(run, resume, part)
-    (result,) = _results(run, seed=rng if isinstance(rng, Integral) else None)
+    (result,) = _make_results(run, seed=rng if isinstance(rng, Integral) else None)
     if result.diverged_at is not None:
         raise DivergedError(result.diverged_at, result.learning_rate)
     return result
@@ -115,17 +229,17 @@ def train_many(
 ) -> list[TrainingResult]:
     """Train a grid of methods, seeds, starts and learning rates on one copy of the data.
 
-    Runs of the same method and seed draw the same examples, so up to eight of them, of different
+    Runs of the same method and seed draw the same examples, so up to eight of them, with different
     starts and learning rates, take their steps together: one pass over memory serves them all. A
-    run whose weights explode does not end the others: its `diverged_at` says so, and its weights
-    are NaN.
+    run whose weights explode does not end the others: it has a `diverged_at`, and its weights are
+    NaN.
 
     Parameters
     ----------
     learning_rates : sequence of float, optional
         Not needed by ``optimizer="dog"``.
     methods : sequence of str, optional
-        By default that of the options.
+        By default the method of the options.
     seeds : sequence of int
     starts : sequence of array-like (n_features,), optional
         The weights before the first step; by default the `start` of the options.
@@ -150,56 +264,98 @@ def train_many(
     """
     for name in ("rng", "resume"):
         if name in settings:
-            raise ParameterError(f"train_many takes no {name}: its seeds say what is drawn")
-    n_threads = _threads(workers)
-    setups = Setup.of(dataset, log, TrainingOptions.of(options, settings), methods)
+            raise ParameterError(f"train_many takes no {name}, expected seeds")
+    n_threads = _count_threads(workers)
+    setups = Setup.of(dataset, log, TrainingOptions.of(options, **settings), methods)
     passes = [
-        (seed, setup, started, rates)
+        (seed, setup, each, rates)
         for setup in setups
         for seed in seeds
-        for started, rates in _batches(setup.options, starts, learning_rates)
+        for each, rates in _split_passes(setup.options, starts, learning_rates)
     ]
-    each = max(1, n_threads // max(1, len(passes)))  # threads that share the batches of one
-    seeded = [
-        (seed, Run(setup, rates, np.random.default_rng(seed), started, each))
-        for seed, setup, started, rates in passes
+    threads_per_pass = max(1, n_threads // max(1, len(passes)))
+    runs = [
+        (seed, Run(setup, rates, np.random.default_rng(seed), each, threads_per_pass))
+        for seed, setup, each, rates in passes
     ]
-    parts = Progress.of(progress).part(1.0, "training").side_by_side(len(seeded))
+    parts = Progress.of(progress).part(1.0, "training").side_by_side(len(runs))
 
     def work(index: int) -> list[TrainingResult]:
-        seed, run = seeded[index]
+        seed, run = runs[index]
         run.finish(parts[index])
-        parts[index].update(1.0)  # also where all have diverged
-        return _results(run, seed=seed)
+        parts[index].update(1.0)  # also if all have diverged
+        return _make_results(run, seed=seed)
 
     with ThreadPoolExecutor(n_threads) as pool:
-        return [result for results in pool.map(work, range(len(seeded))) for result in results]
+        return [result for results in pool.map(work, range(len(runs))) for result in results]
 
 
-def _threads(workers: int | None) -> int:
+def risk(
+    dataset: RankingDataset,
+    log: ClickLog,
+    weights: ArrayLike,
+    *,
+    options: TrainingOptions | None = None,
+    **settings: Any,  # noqa: ANN401 (the fields of TrainingOptions)
+) -> Risk:
+    """R(w) = (1/n) Σ u_i with u_i = (n/N)·v_i·f_i(w), and the standard deviation of u.
+
+    Parameters
+    ----------
+    dataset, log
+        As for `train`.
+    weights : array-like (n_features,)
+        As `train` returns them: with `scale`, those of the scaled features.
+    options, **settings
+        As for `train`; method, unit, objective, clip, temper and scale matter.
+
+    Examples
+    --------
+    Lists of two and three items with equal scores have f of 2 and 3; the weights are 1 and 2.
+
+    >>> from countersample import ClickLog, RankingDataset
+    >>> from countersample.training import risk
+    >>> features = [[1], [0], [1], [0], [0]]
+    >>> data = RankingDataset.from_arrays(X=features, y=[0] * 5, qid=[1, 1, 2, 2, 2])
+    >>> result = risk(data, ClickLog([0, 1], [0, 0], [1, 0.5]), [0.0])
+    >>> result.mean, round(result.deviation, 3)  # of 1·2 and 2·3
+    (4.0, 2.828)
+    """
+    no_steps = {"steps": 1, "epochs": None, "checkpoints": 0}
+    options = TrainingOptions.of(options, **settings | no_steps | {"start": weights})
+    (setup,) = Setup.of(dataset, log, options)
+    spread = setup.spread or Spread.of(setup.examples, setup.plan)
+    width = dataset.n_features
+    features, factors = kernel_features(dataset, options.scale_of(width))
+    w = options.start_of(width)[None]
+    code = get_objective(options.objective).code
+    ((mean, square),) = spread.moments(features, dataset.offsets, factors, w, code)
+    return Risk(float(mean), float(np.sqrt(square)), len(setup.examples))
+
+
+def _count_threads(workers: int | None) -> int:
     return available_cores() if workers is None else whole_number("workers", workers, least=1)
 
 
-def _batches(
+def _split_passes(
     options: TrainingOptions,
     starts: Sequence[ArrayLike] | None,
     learning_rates: Sequence[float] | None,
 ) -> Iterator[tuple[list[TrainingOptions], list[float | None]]]:
-    """Yield the options, each with its start, and the learning rates of runs that share passes."""
-    if starts is None:
-        started = [options]
-    elif options.start is None:
-        started = [replace(options, start=start) for start in starts]
-    else:
-        raise ParameterError("give either start or starts")
-    runs = list(product(started, [None] if learning_rates is None else learning_rates))
-    for k in range(0, len(runs), MOST_BATCHED_RUNS):
-        batch = runs[k : k + MOST_BATCHED_RUNS]
+    """Yield the options, each with its start, and the learning rates of runs that share a pass."""
+    with_starts = [options]
+    if starts is not None:
+        if options.start is not None:
+            raise ParameterError("start and starts are both given, expected one of them")
+        with_starts = [replace(options, start=start) for start in starts]
+    runs = list(product(with_starts, [None] if learning_rates is None else learning_rates))
+    for k in range(0, len(runs), MAX_RUNS_PER_PASS):
+        batch = runs[k : k + MAX_RUNS_PER_PASS]
         yield [each for each, _ in batch], [rate for _, rate in batch]
 
 
-def _results(run: Run, seed: int | None) -> list[TrainingResult]:
-    """Return the results of batched runs; of weights that exploded come NaN, never a model."""
+def _make_results(run: Run, seed: int | None) -> list[TrainingResult]:
+    """Return the results of the runs of a pass; weights that exploded are NaN."""
     setup, state = run.setup, run.state
     results = []
     for k, (rate, options) in enumerate(zip(run.learning_rates, run.options, strict=True)):

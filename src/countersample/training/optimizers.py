@@ -1,8 +1,9 @@
-"""How a gradient becomes a step.
+"""Optimizers: how a gradient becomes a step.
 
 SGD, Adam, Adagrad and AMSGrad (Reddi, Kale and Kumar, ICLR 2018) have the steps, settings and
 defaults of PyTorch. DoG (*distance over gradients*; Ivgi, Hinder and Carmon, ICML 2023) needs no
-learning rate.
+learning rate. A new optimizer is an entry in `OPTIMIZERS`, a code in `_kernels.codes`, and its step
+in `_kernels.updates`.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ class Optimizer:
     formula : str
         The step from w to w − …, with g the gradient and η the learning rate.
     code : int
-        By which `_kernels.updates`, where its steps are written, knows it.
+        Its number in `_kernels.updates`.
     defaults : mapping
-        The settings it takes, fields of `TrainingOptions`, and their values where none are given.
+        The settings it takes, which are fields of `TrainingOptions`, and their defaults.
     learning_rate : float or None
-        η where none is given; None where one must be.
+        The default of η; None if there is none.
     n_squares : int
-        Numbers that it keeps for each weight in the array `second` of its state.
+        Numbers per weight in the array `second` of its state.
     """
 
     name: str
@@ -74,4 +75,6 @@ OPTIMIZERS = {
 }
 
 # All settings that some optimizer takes
-OF_OPTIMIZERS = tuple(dict.fromkeys(name for each in OPTIMIZERS.values() for name in each.defaults))
+OPTIMIZER_SETTINGS = tuple(
+    dict.fromkeys(name for each in OPTIMIZERS.values() for name in each.defaults)
+)

@@ -1,33 +1,33 @@
-"""What can be said about training: declared once, checked once."""
+"""Options of training: declared once, checked once."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
+from collections.abc import Sequence  # noqa: TC003 (the types of fields are read)
+from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike  # noqa: TC002 (as above)
 
 from countersample._params import choice, number, whole_number
 from countersample.errors import ParameterError
 from countersample.objectives import Objective, get_objective
+from countersample.options import Options
 from countersample.plans import PLANS, UNITS, make_plan
-from countersample.training.optimizers import OPTIMIZERS
+from countersample.training.optimizers import OPTIMIZER_SETTINGS, OPTIMIZERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from countersample._arrays import Floats
     from countersample.plans import Examples, Plan
 
-OF_PLANS = ("bounds", "probabilities")
-ARRAYS = (*OF_PLANS, "start", "scale")
+PLAN_SETTINGS = ("bounds", "probabilities")
+ARRAYS = (*PLAN_SETTINGS, "start", "scale")
 ROUNDING = 1e-9  # a start that was shrunk to the radius may be longer by as much
 _DECAY = {"least": 0, "below": 1}
-_RANGES: dict[str, dict[str, Any]] = {  # what a number may be
+_RANGES: dict[str, dict[str, Any]] = {
     "epochs": {"above": 0},
     "l2": {"least": 0},
     "clip": {"above": 0, "most": 1},
@@ -42,34 +42,34 @@ _RANGES: dict[str, dict[str, Any]] = {  # what a number may be
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainingOptions:
-    """How a linear ranker is trained, but for the learning rate and the random numbers.
+class TrainingOptions(Options):
+    """How a linear ranker is trained, without the learning rate and the random numbers.
 
     Parameters
     ----------
     method : {"countersample", "ips", "snips", "naive", "bounded", "proposal"}
         The plan: see `countersample.plans`.
     unit : {"click", "pair", "query"}
-        What one example is.
+        One example: see `countersample.plans.Examples`.
     objective : str or Objective
         λ: ``"rank"``, ``"log-rank"``, ``"dcg"``, ``"squared-rank"``, ``"precision@k"``, another of
-        `countersample.objectives.OBJECTIVES`, or one of your own (`additive_objective`).
+        `countersample.objectives.OBJECTIVES`, or one from `additive_objective`.
     optimizer : {"sgd", "adam", "adagrad", "dog", "amsgrad"}
         `OPTIMIZERS` has the steps. ``"dog"`` needs no learning rate.
     start : array-like (n_features,), optional
         w₀, the weights before the first step; 0 by default.
     scale : array-like (n_features,), optional
-        Train as if the features were x · scale, without a copy of them. Weights, those of `start`
-        too, are of the scaled features: ``weights * scale`` are those of x.
+        Train as if the features were x · scale, without a copy of them. All weights, including
+        `start`, are of the scaled features: ``weights * scale`` are those of x.
     batch_size : int
-        Examples a step; their gradients are averaged.
+        Examples per step; their gradients are averaged.
     steps, epochs : int, float
-        One of them: the number of steps, or how often as many examples are drawn as the log has
-        rows, whatever the unit.
+        One of them: the number of steps, or of epochs. In an epoch as many examples are drawn as
+        the log has rows, whatever the unit.
     average : bool
         Whether `TrainingResult.weights` is w̄ or w.
     checkpoints : int or list of int
-        Steps at which w and w̄ are kept in the history, or how many such steps, evenly spaced.
+        Steps at which the history records w and w̄, or the number of such steps, evenly spaced.
     l2 : float
         Adds (l2/2)·‖w‖² to the objective.
     radius : float
@@ -80,17 +80,17 @@ class TrainingOptions:
         The exponent α of the weights 1/p^α, from 0 (naive) to 1: see `ClickLog.temper`. After
         clipping.
     variance : float
-        λ of R(w) + λ·√(S/n), with S the variance of what each of the n examples adds to R: the
+        λ of R(w) + λ·√(S/n), with S the variance of the contributions of the n examples to R: the
         objective of POEM, see `countersample.training.variance`.
     momentum, beta1, beta2, epsilon, first_distance : float, optional
-        Of the optimizers that take them; by default as `OPTIMIZERS` has them.
+        Settings of the optimizers that take them; `OPTIMIZERS` has the defaults.
     bounds, probabilities : array-like, optional
-        Of the plans ``"bounded"`` and ``"proposal"``, which need them.
+        Settings of the plans ``"bounded"`` and ``"proposal"``, which need them.
 
     Raises
     ------
     ParameterError
-        For a value that is out of its range, or that the optimizer does not take.
+        For a value out of its range, or a setting that the optimizer does not take.
 
     Examples
     --------
@@ -124,7 +124,8 @@ class TrainingOptions:
     probabilities: ArrayLike | None = None
 
     def __post_init__(self) -> None:
-        """Check all that can be checked without data."""
+        """Check everything that does not depend on data."""
+        super().__post_init__()
         choice("method", self.method, PLANS)
         choice("unit", self.unit, UNITS)
         get_objective(self.objective)
@@ -139,39 +140,29 @@ class TrainingOptions:
             number("radius", self.radius, above=0, or_else="infinity")
         if self.steps is not None and self.epochs is not None:
             raise ParameterError("give either steps or epochs")
-        taken = OPTIMIZERS[self.optimizer].defaults
-        for name in dict.fromkeys(name for each in OPTIMIZERS.values() for name in each.defaults):
-            if getattr(self, name) is not None and name not in taken:
+        defaults = OPTIMIZERS[self.optimizer].defaults
+        for name in OPTIMIZER_SETTINGS:
+            if getattr(self, name) is not None and name not in defaults:
                 raise ParameterError(
                     f"{self.optimizer} takes no setting {name!r}, its settings: "
-                    f"{', '.join(taken) or 'none'}"
+                    f"{', '.join(defaults) or 'none'}"
                 )
-
-    @classmethod
-    def of(cls, options: TrainingOptions | None, given: dict[str, Any]) -> TrainingOptions:
-        """Return the options, or the defaults, with what is given changed."""
-        known = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                meant = f", expected {near[0]!r}" if near else f", its options: {', '.join(known)}"
-                raise ParameterError(f"training takes no option {name!r}{meant}")
-        return cls(**given) if options is None else replace(options, **given)
 
     @property
     def optimizer_settings(self) -> dict[str, float]:
-        """The settings that the optimizer takes, as given or by default."""
+        """The settings of the optimizer, with its defaults filled in."""
         defaults = OPTIMIZERS[self.optimizer].defaults
-        given = {name: getattr(self, name) for name in defaults}
-        return {name: defaults[name] if x is None else float(x) for name, x in given.items()}
+        values = {name: getattr(self, name) for name in defaults}
+        return {name: defaults[name] if x is None else float(x) for name, x in values.items()}
 
     def plan(self, examples: Examples) -> Plan:
         """Return the plan of the method for these examples."""
-        given = {name: getattr(self, name) for name in OF_PLANS}
-        return make_plan(self.method, examples, **{k: v for k, v in given.items() if v is not None})
+        values = {name: getattr(self, name) for name in PLAN_SETTINGS}
+        settings = {name: value for name, value in values.items() if value is not None}
+        return make_plan(self.method, examples, **settings)
 
     def n_steps(self, n_rows: int) -> int:
-        """Return the number of steps for a log of so many rows."""
+        """Return the number of steps for a log with this number of rows."""
         if self.steps is not None:
             return int(self.steps)
         if self.epochs is None:
@@ -179,7 +170,7 @@ class TrainingOptions:
         return max(1, -(-round(self.epochs * n_rows) // self.batch_size))
 
     def record_at(self, n_steps: int) -> NDArray[np.int64]:
-        """Return the steps to keep the weights at, rising."""
+        """Return the steps at which weights are recorded, rising."""
         if isinstance(self.checkpoints, Integral):
             n = min(whole_number("checkpoints", self.checkpoints, least=0), n_steps)
             return -(-np.arange(1, n + 1, dtype=np.int64) * n_steps // max(n, 1))  # rounded up
@@ -204,11 +195,11 @@ class TrainingOptions:
         return start
 
     def scale_of(self, n_features: int) -> Floats:
-        """Return what features are multiplied by, float64 (n_features,), or (0,) for nothing."""
+        """Return the scale of the features, float64 (n_features,), or (0,) without one."""
         return np.zeros(0) if self.scale is None else _vector("scale", self.scale, n_features)
 
     def rate(self, learning_rate: float | None) -> float:
-        """Return the learning rate, or what the optimizer takes where none is given."""
+        """Return the learning rate, or the default of the optimizer."""
         if learning_rate is not None:
             return number("learning_rate", learning_rate, above=0)
         default = OPTIMIZERS[self.optimizer].learning_rate
@@ -220,30 +211,36 @@ class TrainingOptions:
         return default
 
     def kernel_settings(self, learning_rate: float | None) -> NDArray[np.float64]:
-        """Return the array of settings that the kernel takes, (8,)."""
-        taken = {"momentum": 0.0, "beta1": 0.0, "beta2": 0.0, "epsilon": 1.0, "first_distance": 1.0}
-        taken |= self.optimizer_settings
-        return np.array([self.rate(learning_rate), *taken.values(), self.l2, self.radius])
+        """Return the settings as the array that the kernel takes, (8,)."""
+        values = {
+            "momentum": 0.0,
+            "beta1": 0.0,
+            "beta2": 0.0,
+            "epsilon": 1.0,
+            "first_distance": 1.0,
+        }
+        values |= self.optimizer_settings
+        return np.array([self.rate(learning_rate), *values.values(), self.l2, self.radius])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was said and what the optimizer takes, without arrays."""
-        unset = {"momentum", "beta1", "beta2", "epsilon", "first_distance", *ARRAYS}
-        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in unset}
-        said["objective"] = get_objective(self.objective).identity
-        return said | self.optimizer_settings
+        """Return plain values, with the settings of the optimizer, without arrays."""
+        left_out = {*OPTIMIZER_SETTINGS, *ARRAYS}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        values["objective"] = get_objective(self.objective).identity
+        return values | self.optimizer_settings
 
 
 def _vector(name: str, values: ArrayLike, n_features: int) -> Floats:
-    """Return a number for each feature, checked."""
+    """Return a vector with one number per feature, checked."""
     try:
-        given = np.array(values, np.float64)
+        vector = np.array(values, np.float64)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"{name} must be a number for each feature ({error})") from error
-    if given.shape != (n_features,):
+    if vector.shape != (n_features,):
         raise ParameterError(
-            f"{name} has shape {given.shape}, expected ({n_features},): one for each feature"
+            f"{name} has shape {vector.shape}, expected ({n_features},): one for each feature"
         )
-    if not np.isfinite(given).all():
-        bad = int(np.argmin(np.isfinite(given)))
-        raise ParameterError(f"{name}[{bad}] is {given[bad]}, expected a finite number")
-    return given
+    if not np.isfinite(vector).all():
+        bad = int(np.argmin(np.isfinite(vector)))
+        raise ParameterError(f"{name}[{bad}] is {vector[bad]}, expected a finite number")
+    return vector

@@ -1,15 +1,31 @@
-"""Runs under way: what a run needs, checked; its state, and how it goes on."""
+"""Runs: the data of a run, checked; its state, its steps, and its file on disk.
+
+A run draws examples by its plan and hands them to the kernel in chunks. Between two chunks its
+state is a few arrays and the state of the random numbers. That is all a file needs so that a run
+which was stopped ends at the same bytes as one that was not (`run_resumable`).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
+import tokenize
+import zipfile
+import zlib
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import methodcaller
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.data._arrays import refuse_missing
+from countersample._files import atomic_path
+from countersample._json import parse_json
+from countersample._params import whole_number
+from countersample.data.matrices import check_no_missing
 from countersample.errors import DataError
 from countersample.objectives import get_objective
 from countersample.plans import Examples
@@ -18,6 +34,7 @@ from countersample.training.variance import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from os import PathLike
 
     from numpy.typing import NDArray
 
@@ -28,35 +45,43 @@ if TYPE_CHECKING:
     from countersample.plans import Plan
     from countersample.training.options import TrainingOptions
 
-CHUNK = 1 << 16  # draws made at a time
-LEAST, MOST_PARTS = 2, 16  # examples of a part of a batch, and parts
+CHUNK = 1 << 16  # draws per call of the kernel
+MIN_PART, MAX_PARTS = 2, 16  # examples per part of a batch, and parts per batch
+FILE_VERSION = 1
+SECONDS_BETWEEN_SAVES = 5.0
+# The errors that a damaged file, or a file of another kind, can raise.
+_DAMAGE = (
+    OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, RuntimeError,
+    zipfile.BadZipFile, zlib.error,
+    SyntaxError, tokenize.TokenError, MemoryError, OverflowError,  # in the header of an array
+)  # fmt: skip
 
 
-def parts_of(batch_size: int) -> int:
-    """Return how many parts a batch is cut into: a power of two, for threads to share.
+def count_parts(batch_size: int) -> int:
+    """Return into how many parts a batch is split for threads: a power of two.
 
-    The gradient of a batch is the sum of those of its parts, whoever computes them.
+    The gradient of a batch is the sum over its parts, so it does not depend on the threads.
     """
     n_parts = 1
-    while 2 * n_parts * LEAST <= batch_size and n_parts < MOST_PARTS:
+    while 2 * n_parts * MIN_PART <= batch_size and n_parts < MAX_PARTS:
         n_parts *= 2
     return n_parts
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Everything a run needs but its learning rate and its random numbers, checked."""
+    """Everything a run needs except its learning rate and its random numbers, checked."""
 
     dataset: RankingDataset
-    log: ClickLog  # as it is trained on: with its propensities clipped and tempered
+    log: ClickLog  # with its propensities clipped and tempered
     options: TrainingOptions
     examples: Examples
     plan: Plan
-    shares: NDArray[np.float32]  # of the plan, as the kernel takes them
+    shares: NDArray[np.float32]  # of the plan, in the kernel's type
     multipliers: NDArray[np.float32]
     n_steps: int
-    record_at: Ints  # the steps at which weights are kept
-    spread: Spread | None  # where their variance is a part of what is minimised
+    record_at: Ints  # the steps at which weights are recorded
+    spread: Spread | None  # if their variance is part of the objective
 
     @classmethod
     def of(
@@ -66,7 +91,7 @@ class Setup:
         options: TrainingOptions,
         methods: Sequence[str] | None = None,
     ) -> list[Setup]:
-        """Check the log, and make a plan for each method, of the same examples."""
+        """Check the log, and make one plan per method, of the same examples."""
         by_method = [replace(options, method=method) for method in methods or [options.method]]
         n_steps = options.n_steps(len(log))
         record_at = options.record_at(n_steps)
@@ -90,38 +115,32 @@ class Setup:
 
     @property
     def steps_at_once(self) -> int:
-        """Steps between two looks up, from the start on: what a resumed run must agree on.
+        """Steps per kernel call. Must be the same when a run is resumed.
 
-        With a variance that is a round, whose pass over the clicked queries costs no more than it.
+        With a variance it is one round, whose pass over the clicked queries costs no more than it.
         """
         batch_size = self.options.batch_size
         most = max(1, CHUNK // batch_size)
         return most if self.spread is None else min(most, -(-self.spread.n_queries // batch_size))
 
 
-def as_read(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any], Floats]:
-    """Return what the kernel reads, and what it multiplies that by: codes as they are.
+def kernel_features(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any], Floats]:
+    """Return the array that the kernel reads (compact codes stay codes), and its scale.
 
-    An offset changes all scores of a query alike, and no gradient.
+    The offset of codes is left out: it changes all scores of a query alike, and no gradient.
     """
-    refuse_missing(dataset)
+    check_no_missing(dataset)
     if dataset.bits is None:
         return dataset.features, scale
     codes = dataset.features
-    if codes.roots is not None:
-        raise DataError(
-            "the features are codes on a root scale, in which scores are not linear: train a "
-            "ranker with normalize='root-minmax' (--normalize root-minmax), or train on "
-            "dataset.normalized('root-minmax')"
-        )
     return codes.codes, codes.scale * scale if len(scale) else codes.scale
 
 
 class Run:
-    """K runs under way that differ in learning rate and start only: state, and how it goes on.
+    """K runs at once that differ in learning rate and start only.
 
     `options` are those of each run, with its start; by default those of the setup. Up to `workers`
-    threads share the parts of a batch; where runs end does not depend on it.
+    threads share the parts of a batch; the result does not depend on their number.
     """
 
     def __init__(
@@ -133,7 +152,7 @@ class Run:
         workers: int = 1,
     ) -> None:
         self.setup = setup
-        self.n_threads = min(workers, parts_of(int(setup.options.batch_size)))
+        self.n_threads = min(workers, count_parts(int(setup.options.batch_size)))
         self.options = options or [setup.options] * len(learning_rates)
         self.learning_rates = [setup.options.rate(rate) for rate in learning_rates]
         self.rng = rng
@@ -142,7 +161,7 @@ class Run:
         self._settings = np.array([setup.options.kernel_settings(rate) for rate in learning_rates])
         self.starts = np.array([each.start_of(width) for each in self.options])
         self.scale = setup.options.scale_of(width)
-        self._features, self._factors = as_read(setup.dataset, self.scale)
+        self._features, self._factors = kernel_features(setup.dataset, self.scale)
         n_records = len(setup.record_at)
         self.state: dict[str, NDArray[Any]] = {
             "w": self.starts.copy(),
@@ -157,11 +176,11 @@ class Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether all steps are taken, or all weights have exploded."""
+        """Whether all steps are done, or all weights have exploded."""
         return self.step >= self.setup.n_steps or bool(self.state["stopped"].all())
 
     def advance(self) -> None:
-        """Draw examples for some steps, and take them."""
+        """Draw the examples of one kernel call, and take its steps."""
         from countersample._kernels import ahead  # noqa: PLC0415 (as the lines below)
         from countersample._kernels.sharing import BOARD, OVER  # noqa: PLC0415 (imports numba)
         from countersample._kernels.training import take_steps  # noqa: PLC0415 (imports numba)
@@ -183,7 +202,7 @@ class Run:
             self.step, state["w"], state["total"], state["first"], state["second"],
             state["numbers"], state["stopped"], setup.record_at, state["weights_at"],
             state["averages_at"], np.empty((n_runs, width), np.float32),
-            np.empty((parts_of(batch_size) * n_runs, width), np.float32), board,
+            np.empty((count_parts(batch_size) * n_runs, width), np.float32), board,
             self.n_threads,
         )  # fmt: skip
         helpers = [Thread(target=take, args=(False,)) for _ in range(self.n_threads - 1)]
@@ -192,14 +211,14 @@ class Run:
                 helper.start()
             take(True)
         finally:
-            board[OVER] = 1  # or others would wait for ever
+            board[OVER] = 1  # otherwise helpers would wait forever
             for helper in helpers:
                 if helper.ident is not None:
                     helper.join()
         self.step += n_steps
 
     def _tilts(self) -> Floats:
-        """Return what a round takes of the variance at its start, (K, 2)."""
+        """Return κ and ū of the variance at the start of a round, (K, 2)."""
         setup, w = self.setup, self.state["w"]
         if setup.spread is None:
             return np.zeros((len(w), 2))
@@ -210,7 +229,90 @@ class Run:
         return setup.spread.tilts(moments, setup.options.variance)
 
     def finish(self, progress: Progress) -> None:
-        """Take all steps that are left."""
+        """Take all remaining steps."""
         while not self.is_over:
             self.advance()
             progress.update(self.step / self.setup.n_steps)
+
+
+# -- The file of a run ----------------------------------------------------------------------------
+
+
+def run_resumable(run: Run, path: str | PathLike[str], progress: Progress) -> None:
+    """Take all steps of a new run, starting from the state in the file at `path` if it exists.
+
+    The file stays at the end, so that a further call has nothing to do. The file of another run, or
+    another kind of file, raises a DataError.
+    """
+    path = Path(path)
+    identity = _identify(run)
+    if path.exists():
+        _load(run, path, identity)
+    else:
+        _save(run, path, identity)  # so that a path that cannot be written raises an error now
+    saved_at = time.monotonic()
+    while not run.is_over:
+        run.advance()
+        progress.update(run.step / run.setup.n_steps)
+        if run.is_over or time.monotonic() - saved_at >= SECONDS_BETWEEN_SAVES:
+            _save(run, path, identity)
+            saved_at = time.monotonic()
+
+
+def _identify(run: Run) -> str:
+    """Return a hash of everything that decides the result of a run."""
+    setup = run.setup
+    values: dict[str, Any] = {
+        "version": FILE_VERSION,
+        "dataset": setup.dataset.fingerprint,
+        "bits": setup.dataset.bits,
+        "options": {k: repr(v) for k, v in setup.options.to_dict().items() if k != "checkpoints"},
+        "n_steps": setup.n_steps,
+        "record_at": setup.record_at,
+        "steps_at_once": setup.steps_at_once,
+        "learning_rates": run.learning_rates,
+        "rng": run.rng.bit_generator.state,  # before the first draw
+    }
+    text = json.dumps(values, default=methodcaller("tolist"), sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for column in (setup.log.query, setup.log.item, setup.log.propensity, setup.log.clicks):
+        digest.update(np.ascontiguousarray(column).data)
+    for array in (setup.plan.probabilities, run.starts, run.scale):
+        digest.update(array.data)
+    return digest.hexdigest()
+
+
+def _save(run: Run, path: Path, identity: str) -> None:
+    note = {"identity": identity, "step": run.step, "rng": run.rng.bit_generator.state}
+    text = np.frombuffer(json.dumps(note, default=methodcaller("tolist")).encode(), np.uint8)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, note=text, **run.state)
+
+
+def _load(run: Run, path: Path, identity: str) -> None:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            note = parse_json(archive["note"].tobytes())
+            state = {name: archive[name] for name in run.state}
+        is_same, step, rng = note["identity"] == identity, note["step"], note["rng"]
+        if is_same:
+            _restore(run, state, step, rng)
+    except _DAMAGE as error:
+        raise DataError(
+            f"{path}: not the state of a training run, or damaged: remove it to start anew"
+        ) from error
+    if not is_same:
+        raise DataError(
+            f"{path}: the state of a run with other data or settings: "
+            "name another file, or remove this one to start anew"
+        )
+
+
+def _restore(run: Run, state: dict[str, NDArray[Any]], step: int, rng: dict[str, Any]) -> None:
+    """Set the state of a run. Its shapes are checked because compiled code trusts them."""
+    for name, array in run.state.items():
+        if (state[name].shape, state[name].dtype) != (array.shape, array.dtype):
+            raise DataError(f"{name} has shape {state[name].shape}, expected {array.shape}")
+    run.rng.bit_generator.state = rng
+    run.step = whole_number("step", step, least=0, most=run.setup.n_steps)
+    run.state = {name: np.ascontiguousarray(array) for name, array in state.items()}

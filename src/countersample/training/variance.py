@@ -7,9 +7,9 @@ weights w_k and with κ = λ·√n / ((n − 1)·√S_k),
 
     J(w) ≤ Q_k(w) = (1/n) Σ ((1 − κ·ū_k)·u_i + κ·u_i²/2) + constant,    J(w_k) = Q_k(w_k)
 
-and w that have a smaller Q_k than w_k have a smaller J. The gradient of Q_k is the mean of
-(1 + κ·(u_i − ū_k))·∇u_i: a plan's own draws and multipliers, times what is in brackets. Steps take
-u_i at their own weights, ū_k and S_k at those of the start of a round.
+and weights with a smaller Q_k than w_k have a smaller J. The gradient of Q_k is the mean of
+(1 + κ·(u_i − ū_k))·∇u_i: the plan's draws and multipliers, times the factor in brackets. A step
+uses u_i at its current weights, and ū_k and S_k at the start of its round.
 """
 
 from __future__ import annotations
@@ -27,26 +27,52 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats, Ints
     from countersample.plans import Examples, Plan
 
-# √S_k is taken as at least this share of the root mean square of u: a tangent to √S at a larger S
-# is a bound as well, and κ stays small where all u are alike. In logs u vary by more than their
-# mean.
-LEAST_DEVIATION = 0.1
+# √S_k is at least this share of the root mean square of u. A tangent to √S at a larger S is a bound
+# as well, and κ stays small if all u are alike. In logs u vary by more than their mean.
+MIN_DEVIATION = 0.1
+
+
+@dataclass(frozen=True)
+class Risk:
+    """R(w) over the examples of a log, and how much they vary: the result of `risk`.
+
+    Attributes
+    ----------
+    mean : float
+        R(w) = ū.
+    deviation : float
+        √S, the standard deviation of the n values u_i.
+    n : int
+    """
+
+    mean: float
+    deviation: float
+    n: int
+
+    @property
+    def standard_error(self) -> float:
+        """√(S/n)."""
+        return float(self.deviation / np.sqrt(self.n))
+
+    def regularised(self, variance: float) -> float:
+        """J = ū + variance · √(S/n), the objective with ``variance=``."""
+        return self.mean + variance * self.standard_error
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """What examples add to the risk, u_i: all that its mean and variance are computed from."""
+    """The contributions u_i of the examples to the risk: the input of its mean and variance."""
 
     query: NDArray[np.int32]  # the clicked items, each once, by query
     item: NDArray[np.int32]
-    pair: Ints  # of each clicked item of the examples, which of these it is
+    pair: Ints  # the index among these of each clicked item of the examples
     starts: Ints
     shares: NDArray[np.float32]
     levels: NDArray[np.float32]  # n·π·m: times Σ_j share_j f_j it is u
 
     @classmethod
     def of(cls, examples: Examples, plan: Plan) -> Spread:
-        """Return what is needed; what the plan never draws counts as 0."""
+        """Return the spread of examples; those that the plan never draws count 0."""
         n = len(examples)
         if n < 2:
             raise DataError(
@@ -70,17 +96,17 @@ class Spread:
 
     @property
     def n_queries(self) -> int:
-        """The queries that have clicks: those that a pass reads."""
+        """The number of queries with clicks, which one pass reads."""
         return int(np.count_nonzero(np.diff(self.query))) + 1
 
     def moments(
         self, features: NDArray[Any], offsets: Ints, scale: Floats, w: Floats, objective: int
     ) -> Floats:
         """Return ū and S at the weights of each run, (K, n_features) → (K, 2)."""
-        from countersample._kernels.spread import spread  # noqa: PLC0415 (imports numba)
+        from countersample._kernels.training import risk_moments  # noqa: PLC0415 (imports numba)
 
         moments = np.empty((len(w), 2))
-        spread(
+        risk_moments(
             features, offsets, self.query, self.item, self.pair, self.starts, self.shares,
             self.levels, scale, w, objective, moments,
         )  # fmt: skip
@@ -91,9 +117,9 @@ class Spread:
         n = len(self.levels)
         mean, square = moments[:, 0], moments[:, 1]
         with np.errstate(invalid="ignore", over="ignore"):
-            least = LEAST_DEVIATION * np.sqrt(mean**2 + square)
+            least = MIN_DEVIATION * np.sqrt(mean**2 + square)
             deviation = np.maximum(np.sqrt(square), least)
-        sound = np.isfinite(deviation) & (deviation > 0)
+        is_sound = np.isfinite(deviation) & (deviation > 0)
         kappa = np.zeros(len(moments))
-        kappa[sound] = variance * np.sqrt(n) / ((n - 1) * deviation[sound])
-        return np.column_stack([kappa, np.where(sound, mean, 0.0)])
+        kappa[is_sound] = variance * np.sqrt(n) / ((n - 1) * deviation[is_sound])
+        return np.column_stack([kappa, np.where(is_sound, mean, 0.0)])

@@ -1,15 +1,27 @@
-"""How far to follow which path: start, temper and steps, chosen from clicks alone."""
+"""How far to follow which path: start, temper and steps, chosen from clicks alone.
 
-from countersample.tuning.choosing import Contender, choose_by, choose_path
+===========  ==================================================================
+`choice`     `choose_path`, and its result `PathChoice`
+`paths`      training paths: checkpoints on held-out queries, and the mean path
+`safety`     the rule by which held-out clicks replace your current ranker
+===========  ==================================================================
+"""
+
+from countersample.tuning.choice import (
+    Candidate,
+    Contender,
+    PathChoice,
+    choose_contender,
+    choose_path,
+)
 from countersample.tuning.paths import TEMPERS, follow_paths, number_of_steps
-from countersample.tuning.results import Candidate, PathChoice
 
 __all__ = [
     "TEMPERS",
     "Candidate",
     "Contender",
     "PathChoice",
-    "choose_by",
+    "choose_contender",
     "choose_path",
     "follow_paths",
     "number_of_steps",

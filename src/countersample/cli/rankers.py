@@ -1,0 +1,212 @@
+"""``countersample train``, ``evaluate``, ``rank`` and ``export``: trained, measured, applied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path  # noqa: TC003 (cyclopts reads it)
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from countersample import _text
+from countersample._files import check_writable
+from countersample.cli import console
+from countersample.cli import parameters as p
+from countersample.cli.app import compile_ahead, note_files
+from countersample.errors import ParameterError
+from countersample.options import ExportOptions, RankerOptions  # noqa: TC001 (cyclopts reads them)
+
+METRICS = ("ndcg@10", "ndcg@5", "precision@10", "mrr")
+
+
+def train(
+    data: p.Data,
+    log: Path,
+    /,
+    *,
+    out: p.Out,
+    options: RankerOptions = p.RANKER_OPTIONS,
+    bits: p.Bits = None,
+    include: Annotated[p.Names, Parameter(group=p.FEATURES)] = (),
+    exclude: Annotated[p.Names, Parameter(group=p.FEATURES)] = (),
+    evaluation: Annotated[bool, Parameter(negative="--no-evaluation")] = True,
+    fold: p.Fold = None,
+    cache: p.Cache = None,
+    seed: p.Seed = 0,
+    json: p.Json = False,
+) -> None:
+    """Train a ranker on a click log: linear, neural or boosted trees.
+
+    Parameters
+    ----------
+    log
+        A click log of that data (.parquet).
+    out
+        The ranker to write.
+    include
+        The features to use: price,sales (for LETOR text, their numbers). All by default.
+    exclude
+        The features to leave out: title,ctr (for LETOR text, their numbers).
+    evaluation
+        Estimate the gain over the logging policy: trains once more per held-out fold.
+    """
+    compile_ahead()
+    from countersample import ClickLog
+    from countersample._progress import share_progress
+    from countersample.data.labelled_files import load_train
+    from countersample.fitting import TrainedRanker, evaluate_training
+    from countersample.fitting.models import make_ranker
+    from countersample.rankers.files import check_name
+
+    check_name(out)
+    check_writable(out)
+    ranker = make_ranker(options, seed=seed)
+    note_files(data, fold)
+    n_bits = p.parse_bits(bits)
+    uses_all = not include and not exclude  # "auto" looks only at the features that are used
+    whole = load_train(
+        data, fold=fold, bits=n_bits if uses_all else None, cache=cache, progress=True
+    )
+    dataset = whole.select_features(include or None, drop=exclude or None)
+    clicks = ClickLog.load(log, whole).replace(fingerprint=dataset.fingerprint)
+    if n_bits is not None and not uses_all:
+        dataset = dataset.compact(n_bits)
+    with share_progress(f"training {out.name}") as progress:
+        ranker.fit_log(dataset, clicks, progress=progress)
+    ranker.provenance_ |= {
+        "data": data.resolve().name,
+        "log": {"file": log.name},
+        "propensities": "as in the log",
+    }
+    result = TrainedRanker(ranker, clicks.n_clicks)
+    if evaluation:
+        with share_progress(f"evaluating {out.name}") as progress:
+            estimate = evaluate_training(ranker, dataset, clicks, seed=seed, progress=progress)
+        if ranker.path_ is not None and ranker.path_.keeps_logged:
+            estimate = replace(estimate, verdict=f"As before: {ranker.path_.sentence}")
+        ranker.provenance_ |= estimate.provenance
+        result = replace(result, evaluation=estimate)
+    ranker.save(out)
+    closing = f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA"
+    console.show_result(result, closing, json=json, out=str(out))
+
+
+def evaluate(
+    ranker: p.RankerFile,
+    data: p.Data,
+    /,
+    *,
+    metrics: p.Names = METRICS,
+    no_relevant: Literal["skip", "zero", "one"] = "skip",
+    fold: p.Fold = None,
+    cache: p.Cache = None,
+    json: p.Json = False,
+) -> None:
+    """Measure a ranker on labelled data.
+
+    Parameters
+    ----------
+    metrics
+        Metrics by name.
+    no_relevant
+        The score of a query without relevant items.
+    """
+    from countersample import evaluate as evaluate_scores
+    from countersample.data.labelled_files import load
+    from countersample.logs.features import is_labelled_data
+    from countersample.rankers.files import load_scorer
+    from countersample.rankers.serving import read_labelled
+
+    scorer = load_scorer(ranker)
+    names = list(metrics)
+    note_files(data, fold)
+    if is_labelled_data(data) or fold is not None or not data.exists():
+        parts = load(data, fold=fold, cache=cache, progress=True)
+    else:
+        parts = {data.name: read_labelled(scorer, data)}
+    results = {
+        part: evaluate_scores(scorer.predict(dataset), dataset, names, no_relevant=no_relevant)
+        for part, dataset in parts.items()
+    }
+    if json:
+        console.show_json(results)
+        return
+    rows = [[part, *(f"{means[name]:.4f}" for name in names)] for part, means in results.items()]
+    console.show(_text.table(["data", *names], rows))
+
+
+def rank(
+    ranker: p.RankerFile,
+    data: str,
+    /,
+    *,
+    out: p.Out,
+    columns: p.Pairs | None = None,
+    top: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    fold: p.Fold = None,
+    cache: p.Cache = None,
+    json: p.Json = False,
+) -> None:
+    """Score the items of a file: one row per item, with query, item, score and rank.
+
+    Parameters
+    ----------
+    data
+        A table with the ranker's features (Parquet, CSV, TSV, JSON lines: a file, a folder, a
+        'glob*'), LETOR text, or a dataset folder.
+    out
+        The file to write: .parquet, .csv, .jsonl, or text with tabs.
+    columns
+        Your names of the id columns: query_id=q,item_id=doc. Other columns of a log are ignored.
+    top
+        Write only this many items per query, the best first.
+    """
+    from countersample.data.labelled_files import load_train
+    from countersample.logs.columns import CANONICAL, IDS
+    from countersample.logs.features import is_labelled_data
+    from countersample.rankers.files import load_scorer
+    from countersample.rankers.serving import check_form, rank_dataset, rank_file
+
+    check_writable(out)
+    check_form(out)
+    scorer = load_scorer(ranker)
+    for name in columns or {}:
+        if name not in CANONICAL:
+            raise ParameterError(f"--columns has {name!r}, expected query_id=… and item_id=…")
+    # Names of other columns of a log may come from countersample.toml: they are for other commands.
+    ids = {name: theirs for name, theirs in (columns or {}).items() if name in IDS}
+    if is_labelled_data(data):
+        if ids:
+            raise ParameterError(
+                "--columns is for tables, and LETOR text has no names: leave it out"
+            )
+        note_files(data, fold)
+        dataset = load_train(data, fold=fold, cache=cache, progress=True)
+        n_rows = rank_dataset(scorer, dataset, out, top=top)
+    elif fold is not None or cache is not None:
+        raise ParameterError(f"{data} is a table: leave out --fold and --cache, of LETOR text")
+    else:
+        n_rows = rank_file(
+            scorer, data, out, query=ids.get("query_id"), item=ids.get("item_id"), top=top
+        )
+    if json:
+        console.show_json({"out": str(out), "rows": n_rows})
+    else:
+        console.show(f"{n_rows:,} scores are in {out}")
+
+
+def export(
+    ranker: p.RankerFile, /, *, out: p.Out, options: ExportOptions, json: p.Json = False
+) -> None:
+    """Write a ranker for ONNX, Elasticsearch, OpenSearch, Solr or SQL, and its model card.
+
+    Parameters
+    ----------
+    out
+        The model to write; its card is beside it.
+    """
+    from countersample.export import export as write_export
+    from countersample.rankers import load_ranker
+
+    console.show_result(write_export(load_ranker(ranker), out, options), json=json)

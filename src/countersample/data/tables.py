@@ -1,0 +1,266 @@
+"""Columns of data frames (pandas, polars, pyarrow, DuckDB) and the values of Arrow columns."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from countersample.data.sources import quote
+from countersample.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from countersample._arrays import Floats
+
+_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_MAX_EXACT = 2**53  # larger whole numbers are not exact in a float
+#: A day, or a time, in ISO 8601.
+ISO_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?$"  # noqa: E501
+
+
+# -- Frames ----------------------------------------------------------------------------------------
+
+
+def as_narwhals(
+    frame: Any,  # noqa: ANN401 (any frame narwhals supports)
+    problem: str = "not a data frame",
+) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
+    """Return the frame of any library as a narwhals frame; `problem` goes into the error."""
+    try:
+        return nw.from_native(frame)  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise DataError(
+            f"a {type(frame).__name__} is {problem}: expected one of pandas, polars, pyarrow, "
+            "DuckDB or Spark"
+        ) from error
+
+
+def collect_frame(frame: Any, problem: str = "not a data frame") -> nw.DataFrame[Any]:  # noqa: ANN401 (as above)
+    """Return the frame of any library in memory."""
+    native = as_narwhals(frame, problem)
+    return native.collect() if isinstance(native, nw.LazyFrame) else native
+
+
+def check_column(
+    column: str, columns: list[str], advice: str = "", *, what: str = "column"
+) -> None:
+    """Reject a column that does not exist; the error lists the existing ones."""
+    if column in columns:
+        return
+    close = difflib.get_close_matches(column, columns, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    names = ", ".join(columns[:8]) + (", …" if len(columns) > 8 else "")
+    raise DataError(f"no {what} {column!r}{hint}: the {what}s are {names}{advice}")
+
+
+def check_no_nulls(series: nw.Series[Any]) -> None:
+    """Reject a column with a null."""
+    if series.null_count():
+        row = int(np.flatnonzero(series.is_null().to_numpy())[0])
+        raise DataError(f"column {series.name!r} has no value in row {row}, expected one")
+
+
+def number_column(
+    series: nw.Series[Any], *, is_chosen: bool, allow_nulls: bool = False
+) -> NDArray[Any]:
+    """Return a column of numbers; nulls become NaN, or raise an error.
+
+    `is_chosen` says that the user listed the column, so there is no advice to leave it out.
+    """
+    if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        hint = (
+            ""
+            if is_chosen
+            else ": list the feature columns with include= (--include), or leave it out (--exclude)"
+        )
+        raise DataError(f"column {series.name!r} is {series.dtype}, expected numbers{hint}")
+    if not allow_nulls:
+        check_no_nulls(series)
+    elif series.null_count():
+        series = series.cast(nw.Float64).fill_null(float("nan"))
+    return series.to_numpy()
+
+
+# -- Arrow values ----------------------------------------------------------------------------------
+
+
+def kind_of(dtype: pa.DataType) -> str:
+    """Return the kind of a type: number, boolean, date, text, nothing or other.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> from countersample.data.tables import kind_of
+    >>> kind_of(pyarrow.decimal128(9, 2)), kind_of(pyarrow.list_(pyarrow.int8()))
+    ('number', 'other')
+    """
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    types = pa.types
+    if types.is_dictionary(dtype):
+        return kind_of(dtype.value_type)
+    kinds = {
+        "boolean": types.is_boolean(dtype),
+        "number": types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype),
+        "date": types.is_date(dtype) or types.is_timestamp(dtype),
+        "text": _is_text(dtype),
+        "nothing": types.is_null(dtype),
+    }
+    return next((kind for kind, applies in kinds.items() if applies), "other")
+
+
+def as_floats(name: str, column: pa.ChunkedArray) -> Floats:
+    """Return a column of numbers, float64 (n,), with NaN for nulls; text is parsed.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> from countersample.data.tables import as_floats
+    >>> as_floats("stock", pyarrow.chunked_array([[True, None, False]]))
+    array([ 1., nan,  0.])
+    """
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import compute  # noqa: PLC0415
+
+    column = _plain(column)
+    if _is_text(column.type):
+        return _parse_numbers(name, column)
+    if kind_of(column.type) not in {"number", "boolean", "nothing"}:
+        raise DataError(f"column {name!r} is {column.type}, expected numbers")
+    floats: Floats = compute.cast(column, pa.float64(), safe=False).to_numpy()
+    return floats
+
+
+def as_days(name: str, column: pa.ChunkedArray) -> Floats:
+    """Return dates and times as days since 1970 in UTC, float64 (n,); text is ISO 8601.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> from countersample.data.tables import as_days
+    >>> as_days("since", pyarrow.chunked_array([["1970-01-02", "1970-01-01T12:00:00Z", None]]))
+    array([1. , 0.5, nan])
+    """
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import compute  # noqa: PLC0415
+
+    column = _plain(column)
+    if _is_text(column.type):
+        column = _parse_times(name, column)
+    if kind_of(column.type) not in {"date", "nothing"}:
+        raise DataError(f"column {name!r} is {column.type}, expected dates or times")
+    if pa.types.is_null(column.type):
+        return np.full(len(column), np.nan)
+    if pa.types.is_date32(column.type):
+        per_day, whole = 1, column.cast(pa.int32())
+    else:
+        unit = "ms" if pa.types.is_date64(column.type) else column.type.unit
+        per_day, whole = _PER_DAY[unit], column.cast(pa.int64())
+    floats: Floats = compute.cast(whole, pa.float64(), safe=False).to_numpy() / per_day
+    return floats
+
+
+def as_texts(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of a category as text; whole numbers are written as integers.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> from countersample.data.tables import as_texts
+    >>> as_texts("year", pyarrow.chunked_array([[2020.0, None, 7.5]])).to_pylist()
+    ['2020', None, '7.5']
+    """
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import compute  # noqa: PLC0415
+
+    column = _plain(column)
+    kind = kind_of(column.type)
+    if kind not in {"number", "boolean", "text", "nothing"}:
+        raise DataError(f"column {name!r} is {column.type}, expected text or integers")
+    if kind == "number" and not pa.types.is_integer(column.type):
+        floats = as_floats(name, column)
+        is_whole = (np.abs(floats) <= _MAX_EXACT) & (np.floor(floats) == floats)
+        integers = pa.array(np.where(is_whole, floats, 0).astype(np.int64)).cast(pa.large_string())
+        others = pa.array(floats, from_pandas=True).cast(pa.large_string())
+        column = pa.chunked_array([compute.if_else(pa.array(is_whole), integers, others)])
+    text = column.cast(pa.large_string())
+    return compute.if_else(compute.equal(text, ""), pa.scalar(None, pa.large_string()), text)
+
+
+def _is_text(dtype: pa.DataType) -> bool:
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    types = pa.types
+    return bool(
+        types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)
+    )
+
+
+def _plain(column: Any) -> pa.ChunkedArray:  # noqa: ANN401 (array, chunked or not)
+    """Return a chunked column without a dictionary."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    chunked = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    if pa.types.is_dictionary(chunked.type):
+        chunked = chunked.cast(chunked.type.value_type)
+    return chunked
+
+
+def _parse_numbers(name: str, column: pa.ChunkedArray) -> Floats:
+    """Parse text as Arrow parses the numbers of CSV files."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import compute, csv  # noqa: PLC0415
+
+    spellings = csv.ConvertOptions()
+    text = compute.utf8_trim_whitespace(column.cast(pa.large_string()))
+    for spelling, value in (
+        (spellings.null_values, None),
+        (spellings.true_values, "1"),
+        (spellings.false_values, "0"),
+    ):
+        is_spelling = compute.is_in(text, value_set=pa.array(spelling, pa.large_string()))
+        text = compute.if_else(is_spelling, pa.scalar(value, pa.large_string()), text)
+    try:
+        floats: Floats = text.cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{_first_bad(name, text, pa.float64())}, expected a number") from error
+    return floats
+
+
+def _parse_times(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import compute  # noqa: PLC0415
+
+    text = compute.utf8_trim_whitespace(column.cast(pa.large_string()))
+    text = compute.if_else(compute.equal(text, ""), pa.scalar(None, pa.large_string()), text)
+    # Digits beyond microseconds, which pandas writes, are dropped.
+    text = compute.replace_substring_regex(text, r"([.][0-9]{6})[0-9]+", r"\1")
+    # Times without a zone are UTC.
+    has_zone = compute.match_substring_regex(text, "(Z|[+-][0-9]{2}:?[0-9]{2})$")
+    has_zone = compute.and_(has_zone, compute.match_substring_regex(text, "[T ]"))
+    null = pa.scalar(None, pa.large_string())
+    try:
+        zoned = compute.if_else(has_zone, text, null).cast(pa.timestamp("us", "UTC"))
+        plain = compute.if_else(has_zone, null, text).cast(pa.timestamp("us"))
+    except pa.ArrowInvalid as error:
+        value = _first_bad(name, text, pa.timestamp("us"))
+        raise DataError(f"{value}, expected a date such as 2026-03-31") from error
+    return compute.coalesce(zoned.cast(pa.int64()), plain.cast(pa.int64())).cast(pa.timestamp("us"))
+
+
+def _first_bad(name: str, text: pa.ChunkedArray, dtype: pa.DataType) -> str:
+    """Describe the first value that cannot be parsed as a type."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    for value in text.unique():
+        try:
+            value.cast(dtype)
+        except pa.ArrowInvalid:
+            row = text.index(value).as_py()
+            return f"column {name!r} has {quote(value.as_py())} in row {row} (counted from 0)"
+    return f"column {name!r} has a value that cannot be read"

@@ -1,0 +1,331 @@
+"""Compare existing rankers by a raw log: `compare_from_impressions`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample import _text
+from countersample._progress import Progress
+from countersample.data.dataset import scores_of
+from countersample.errors import DataError, ParameterError
+from countersample.evaluation.comparison import check_candidates, compare
+from countersample.evaluation.doubly_robust import relevance_model
+from countersample.evaluation.verdict import LOGGED
+from countersample.fitting.gain import choose_estimator, drop_unseen
+from countersample.fitting.intervals import Units, draw_values
+from countersample.fitting.leakage import check_accepted, find_leaks
+from countersample.fitting.weighted_log import as_sentence, weight_log
+from countersample.logs.counts import list_names
+from countersample.logs.tally import tally
+from countersample.options import HOLDOUT, EvaluationOptions, PropensityOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from countersample._arrays import Floats
+    from countersample._progress import Show
+    from countersample.data.dataset import Ranker
+    from countersample.evaluation import Comparison
+    from countersample.fitting.gain import EstimatorChoice
+    from countersample.fitting.weighted_log import WeightedLog
+    from countersample.logs import FeatureTable, Impressions
+    from countersample.logs.counts import PositionCounts
+    from countersample.logs.joins import Examinable
+
+_JOINT_ESTIMATORS = ("ips", "dr")  # whose intervals include the uncertainty of the propensities
+
+
+@dataclass(frozen=True, eq=False)
+class LogComparison:
+    """Rankers compared by a log, and what to know before one of them is used.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        The values, their differences and the verdicts. A verdict is withheld if these clicks cannot
+        evaluate a candidate, and none is better if the log does not identify the propensities.
+    estimator : EstimatorChoice
+        The estimator of the values, and the reason for it.
+    is_joint : bool
+        Whether the intervals include the uncertainty of the propensities: they were estimated
+        again from each draw of queries.
+    log : WeightedLog
+        The log: checked, with propensities, joined to the features.
+    warnings : tuple of str
+        Reasons to trust the result less.
+    """
+
+    comparison: Comparison
+    estimator: EstimatorChoice
+    is_joint: bool
+    log: WeightedLog
+    warnings: tuple[str, ...]
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """By candidate: better, worse, not shown, or none."""
+        return {name: each.outcome for name, each in self.comparison.verdicts.items()}
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The verdicts in words."""
+        return self.comparison.sentences
+
+    @property
+    def population(self) -> str:
+        """The population that the intervals are about."""
+        reference = self.comparison.estimates[self.comparison.reference]
+        return f"{reference.resampled} like those of the log"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, without ids."""
+        return {
+            **self.comparison.to_dict(),
+            "estimator": asdict(self.estimator),
+            "is_joint": self.is_joint,
+            "population": self.population,
+            "warnings": list(self.warnings),
+            "log": self.log.check.to_dict(),
+            "join": self.log.join.to_dict(),
+            "propensities": self.log.source.to_dict(),
+        }
+
+    def summary(self) -> str:
+        """Return the values, the differences and the verdicts, for a terminal."""
+        log, comparison = self.log, self.comparison
+        how = "estimated again in each draw" if self.is_joint else "taken as they are"
+        facts = [
+            ("log", log.check.counts.summary()),
+            ("clicks used", f"{log.join.n_joined:,} of {log.join.n_clicks:,}"),
+            ("propensities", f"{log.source.source}; in the intervals {how}"),
+            ("estimator", f"{self.estimator.name}: {self.estimator.reason}"),
+        ]
+        differences = {each.candidate: each for each in comparison.differences}
+        rows: list[list[str]] = []
+        for name, each in comparison.estimates.items():
+            row = [name, f"{each.value:.4g}", f"{each.low:.4g} to {each.high:.4g}"]
+            if name == comparison.reference:
+                rows.insert(0, [*row, "", ""])
+                continue
+            gap = differences[name]
+            interval = f"{gap.relative_low:+z.1%} to {gap.relative_high:+z.1%}"
+            rows.append([*row, f"{gap.relative:+z.1%}", interval])
+        first = comparison.estimates[comparison.reference]
+        plural = "interval" if len(differences) == 1 else "intervals, all at once"
+        header = [
+            f"{first.metric} per {first.per}",
+            "estimate",
+            f"{first.confidence:.0%} interval",
+            f"over {comparison.reference}",
+            f"{comparison.confidence:.0%} {plural}",
+        ]
+        sentences = (*self.sentences, f"The intervals are about {self.population}.")
+        blocks = [_text.pairs(facts, indent=0), "", _text.table(header, rows), ""]
+        blocks += map(_text.paragraph, sentences)
+        return "\n".join([*blocks, *_text.warning_paragraphs(self.warnings)])
+
+
+def compare_from_impressions(
+    impressions: Impressions,
+    features: FeatureTable,
+    candidates: Mapping[str, ArrayLike | Ranker | None],
+    *,
+    reference: str = LOGGED,
+    propensities: PropensityOptions | Examinable | None = None,
+    evaluation: EvaluationOptions | None = None,
+    seed: int = 0,
+    progress: Progress | Show | None = None,
+) -> LogComparison:
+    """Compare existing rankers by a log that they have not learned from.
+
+    The log is checked, weighted and joined like in `fit_from_impressions`, and intervals include
+    the uncertainty of estimated propensities. Nothing is trained. The verdict is withheld for a
+    ranker that was trained on this very log, and for one with a feature that leaks these clicks
+    (`find_leaks`).
+
+    Parameters
+    ----------
+    impressions : Impressions
+        Clicks that none of the candidates was trained on or selected by, such as later days.
+    features : FeatureTable
+        With the features of all candidates: each takes its own, by name.
+    candidates : mapping of Ranker or array-like (n_items,), by name
+        See `countersample.evaluation.compare`.
+    reference : str
+        The candidate that all others are compared with; by default the logging policy.
+    propensities, seed, progress
+        As for `fit_from_impressions`.
+    evaluation : EvaluationOptions, optional
+        The whole log evaluates, unless `holdout_from` or `holdout_last` names days. Intervals of
+        the estimators ``"snips"`` and ``"clipped"`` take propensities as they are.
+    """
+    propensities = PropensityOptions.from_known(propensities)
+    evaluation = EvaluationOptions() if evaluation is None else evaluation
+    exposure, dataset = propensities.exposure, features.dataset
+    names = check_candidates(candidates, reference)
+    accepted = check_accepted(evaluation.accept_features, dataset)
+    is_default = (evaluation.holdout_by, evaluation.holdout) == ("auto", HOLDOUT)
+    if not evaluation.names_days and not is_default:
+        raise ParameterError(
+            "holdout_by and holdout are for training: a comparison evaluates the whole log, or the "
+            "days that holdout_from or holdout_last names"
+        )
+    whole = None
+    if evaluation.names_days:
+        whole = tally(impressions).counts
+        impressions = impressions.of_days(since=impressions.days().cut(evaluation))
+    progress = Progress.of(progress)
+    streams = np.random.default_rng(seed).spawn(3)
+    log = weight_log(
+        impressions, features, propensities, evaluation, rng=streams[0],
+        progress=progress.part(0.6),
+    )  # fmt: skip
+    part = progress.part(0.4, "evaluating the candidates")
+    scores = {name: _score_items(name, each, features) for name, each in candidates.items()}
+    choice = _choose_estimator(scores, log, evaluation.estimator, exposure)
+    relevance = None
+    if choice.name == "dr":
+        relevance = relevance_model(log.shown, dataset, rng=streams[1])
+    part.update(0.2)
+    draws = _draw_candidates(names, scores, log, choice.name, exposure, relevance)
+    part.update(0.9)
+    comparison = compare(
+        scores, log.shown, dataset, reference=reference, metric=log.metric, estimator=choice.name,
+        confidence=evaluation.confidence, baseline=relevance, draws=draws, rng=streams[1],
+    )  # fmt: skip
+    if not log.is_complete:
+        comparison = replace(
+            comparison,
+            estimates={name: drop_unseen(each) for name, each in comparison.estimates.items()},
+            warnings=tuple(text for text in comparison.warnings if "never shown" not in text),
+        )
+    leaks = find_leaks(log.shown, dataset, item_ids=features.item_ids, rng=streams[2])
+    leaking = [leak.name for leak in leaks if leak.name not in accepted]
+    trained = _trained_on(candidates, [log.check.counts, whole])
+    comparison = replace(
+        comparison, withheld=_withhold(candidates, leaking, trained),
+        unidentified="" if log.source.is_identified else log.source.method,
+    )  # fmt: skip
+    return LogComparison(
+        comparison=comparison,
+        estimator=choice,
+        is_joint=draws is not None,
+        log=log,
+        warnings=(
+            *_warn_about_names(candidates, trained, log.check.source),
+            *(leak.sentence for leak in leaks),
+            *log.warnings, *map(as_sentence, comparison.warnings),
+        ),
+    )  # fmt: skip
+
+
+def _score_items(
+    name: str, candidate: ArrayLike | Ranker | None, features: FeatureTable
+) -> Floats | None:
+    """Return the scores of all items; None for the logging policy."""
+    if candidate is None:
+        return None
+    try:
+        return np.asarray(scores_of(candidate, features.dataset_for(candidate)), np.float64)
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from error
+
+
+def _choose_estimator(
+    scores: dict[str, Floats | None], log: WeightedLog, estimator: str, exposure: str
+) -> EstimatorChoice:
+    """Choose one estimator for all candidates: ``dr`` if one of them needs it."""
+    choices = [
+        choose_estimator(
+            estimator, each, log.shown, log.matched.dataset, metric=log.metric, exposure=exposure,
+            is_complete=log.is_complete,
+        )
+        for each in scores.values()
+        if each is not None
+    ]  # fmt: skip
+    return next((choice for choice in choices if choice.name == "dr"), choices[0])
+
+
+def _draw_candidates(
+    names: list[str],
+    scores: dict[str, Floats | None],
+    log: WeightedLog,
+    estimator: str,
+    exposure: str,
+    relevance: Floats | None,
+) -> Floats | None:
+    """Return the values per draw of queries, with propensities estimated again, (n, n_names).
+
+    None if propensities are not estimated again, or not for this estimator.
+    """
+    source = log.source
+    propensities = source.contexts if source.curve is None else source.curve
+    if source.draws is None or propensities is None or estimator not in _JOINT_ESTIMATORS:
+        return None
+    units = Units.of_queries(log.matched.counts, source.draws.queries)
+    new = {name: each for name, each in scores.items() if each is not None}
+    values = draw_values(
+        np.stack(list(new.values())), log.matched, propensities, source.draws.curves, units,
+        metric=log.metric, exposure=exposure, relevance=relevance,
+    )  # fmt: skip
+    return values[:, [([*new, LOGGED]).index(name) for name in names]]
+
+
+def _log_record(candidate: object) -> dict[str, Any]:
+    """Return what a candidate records of the log that it was trained on."""
+    record: dict[str, Any] = getattr(candidate, "provenance_", {}).get("log", {})
+    return record
+
+
+def _trained_on(
+    candidates: Mapping[str, object], logs: Sequence[PositionCounts | None]
+) -> set[str]:
+    """Return the candidates that were trained on one of these logs, by their records."""
+    sizes = {(each.n_impressions, each.n_clicks) for each in logs if each is not None}
+    records = {name: _log_record(each) for name, each in candidates.items()}
+    return {
+        name
+        for name, record in records.items()
+        if (record.get("impressions"), record.get("clicks")) in sizes
+    }
+
+
+def _withhold(
+    candidates: Mapping[str, object], leaking: list[str], trained: set[str]
+) -> dict[str, str]:
+    """Return why clicks cannot evaluate candidates, by their names."""
+    reasons = {}
+    for name, candidate in candidates.items():
+        features = [str(each) for each in getattr(candidate, "feature_names_in_", leaking)]
+        used = [feature for feature in leaking if feature in features]
+        if name in trained:
+            reasons[name] = (
+                "was trained on this very log, and on clicks that it has learned from it looks "
+                "better than it is: evaluate it on later clicks"
+            )
+        elif candidate is not None and used:
+            reasons[name] = (
+                f"has a feature that was computed from the evaluation clicks, {list_names(used)}: "
+                "compute it from earlier clicks only, or, if it was, confirm that "
+                "(--accept-features)"
+            )
+    return reasons
+
+
+def _warn_about_names(
+    candidates: Mapping[str, object], trained: set[str], source: str
+) -> Iterator[str]:
+    """Warn about candidates that were trained on another log of this name."""
+    file = Path(source).name
+    for name, candidate in candidates.items():
+        if name not in trained and _log_record(candidate).get("file") == file:
+            yield (
+                f"{name} was trained on a log of this name ({file}): check that the evaluation "
+                "clicks are not those that it has learned from."
+            )

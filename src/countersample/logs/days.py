@@ -1,0 +1,286 @@
+"""The days of a log, and a half-life: recent days count more.
+
+A day that is `age` days old counts 2^(−age/half-life): its impressions, clicks, their value and its
+sessions, so that rates and estimates are weighted means over days. Weighted numbers are no counts:
+their noise is that of Σ w²·n impressions, not of Σ w·n. Intervals are computed by drawing queries
+with all of their weighted clicks, so they need no correction. The evaluation counts a click once.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+
+from countersample.errors import DataError, ParameterError
+from countersample.logs.aggregation import impressions_of
+from countersample.logs.counts import first_position, row_keys
+from countersample.logs.tally import integers, tally
+from countersample.options import HOLDOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from countersample._arrays import Ints
+    from countersample.logs.counts import PositionCounts
+    from countersample.logs.impressions import Impressions
+    from countersample.options import EvaluationOptions
+
+_EPOCH = date(1970, 1, 1)
+_ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_NUMBER = re.compile(r"\d+(\.\d*)?")
+_DURATION = re.compile(r"([1-9]\d*)\s*([dw])", re.IGNORECASE)
+#: Smaller numbers are no seconds since 1970; each further unit (ms, µs, ns) is a thousandth.
+_MIN_SECONDS = 1e8
+_SECONDS_PER_DAY = 86_400
+_CUT_SHARES = (0.1, 0.5)  # the held-out share may be anything between, as a day is not cut
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True)
+class Days:
+    """The days that a log has rows of, in UTC if its timestamps have a time zone.
+
+    Timestamps that are text are cut to their day, so text with an offset (``+05:00``) belongs to
+    the local day.
+
+    Attributes
+    ----------
+    days : tuple of date
+    rows : tuple of int
+        The rows of each day, or the impressions in an aggregated log.
+    """
+
+    days: tuple[date, ...]
+    rows: tuple[int, ...]
+
+    def usual_cut(self, share: float = HOLDOUT) -> date | None:
+        """Return the day from which on the log has about this share of its rows.
+
+        None if no day leaves a tenth to a half.
+        """
+        total = sum(self.rows)
+        if not total:
+            return None
+        after = [sum(self.rows[k:]) / total for k in range(len(self.rows))]
+        allowed = [k for k, part in enumerate(after) if _CUT_SHARES[0] <= part <= _CUT_SHARES[1]]
+        if not allowed:
+            return None
+        return self.days[min(allowed, key=lambda k: abs(after[k] - share))]
+
+    def cut(self, options: EvaluationOptions) -> date | None:
+        """Return the first day that evaluates; None if no day leaves enough on both sides."""
+        last = options.holdout_last
+        if options.holdout_from is not None:
+            first = parse_day(options.holdout_from, "holdout_from")
+        elif last is not None:
+            try:
+                first = self.days[-1] - (parse_days(last, "holdout_last") - timedelta(days=1))
+            except OverflowError:  # before the year 1
+                raise ParameterError(
+                    f"holdout_last is {last!r}, expected less than the log has, which is of "
+                    f"{self.days[0]} to {self.days[-1]}"
+                ) from None
+        else:
+            return self.usual_cut(options.holdout)
+        if not self.days[0] < first <= self.days[-1]:
+            raise ParameterError(
+                f"the days from {first} on leave nothing to learn from, or nothing to evaluate "
+                f"on: the log is of {self.days[0]} to {self.days[-1]}"
+            )
+        return first
+
+
+def parse_day(text: str, name: str) -> date:
+    """Read a day such as 2026-03-31."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ParameterError(f"{name} is {text!r}, expected a day such as '2026-03-31'") from None
+
+
+def parse_days(text: str, name: str) -> timedelta:
+    """Read a number of days or weeks: 7d, 2w."""
+    match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ParameterError(f"{name} is {text!r}, expected days or weeks: '7d' or '2w'")
+    return timedelta(days=int(match[1]) * {"d": 1, "w": 7}[match[2].lower()])
+
+
+def find_days(log: Impressions) -> Days:
+    """Count the rows of each day; rows without a timestamp are left out.
+
+    Raises
+    ------
+    DataError
+        If the log has no timestamps, or they are not times.
+    """
+    days = log.frame.with_columns(day=log.clock().day)
+    rows = days.select("day", rows=impressions_of(log.frame)).group_by("day")
+    table = log.collect(rows.agg(nw.col("rows").sum()).filter(~nw.col("day").is_null()))
+    n_rows: dict[date, int] = {}
+    for value, n in zip(table["day"].to_pylist(), integers(table["rows"]).tolist(), strict=True):
+        day = _as_day(value)
+        if day is None:
+            raise DataError(
+                f"{log.source}: the timestamp {value!r} is no time, expected dates and times, text "
+                "such as 2026-03-31T12:00:00, or seconds since 1970"
+            )
+        n_rows[day] = n_rows.get(day, 0) + n
+    if not n_rows:
+        raise DataError(f"{log.source}: no row has a timestamp")
+    return Days(tuple(sorted(n_rows)), tuple(n_rows[day] for day in sorted(n_rows)))
+
+
+class Clock(NamedTuple):
+    """How the day of a row is computed.
+
+    ``day`` is a date, text such as 2026-03-31, or a number of days since 1970; ``literal`` writes a
+    date in the same way.
+    """
+
+    day: nw.Expr
+    literal: Callable[[date], nw.Expr]
+
+
+def find_clock(log: Impressions) -> Clock:
+    """Return the clock of a log; numbers are in the unit that makes the largest a recent time."""
+    if "timestamp" not in log.columns:
+        raise DataError(f"{log.source}: no column 'timestamp', so its days are not known")
+    kind, stamp = log.frame.collect_schema()["timestamp"], nw.col("timestamp")
+    if kind == nw.Date:
+        return Clock(stamp, nw.lit)
+    if isinstance(kind, nw.Datetime):
+        if kind.time_zone is None:
+            return Clock(stamp.cast(nw.Date), nw.lit)
+        # A cast to a date would use the zone of DuckDB's connection or of Spark's session.
+        seconds = (
+            stamp.cast(nw.Int64)
+            if log.engine == "spark"
+            else (stamp - nw.lit(datetime.combine(_EPOCH, time(), UTC))).dt.total_seconds()
+        )
+        return Clock((seconds / _SECONDS_PER_DAY).floor(), _days_since_1970)
+    if not (kind == nw.String or kind.is_numeric()):
+        raise DataError(f"{log.source}: the timestamp is {kind}, expected times, text or numbers")
+    largest = log.collect(log.frame.select(stamp.max()))["timestamp"][0].as_py()
+    if kind == nw.String:
+        if largest is None or not _NUMBER.fullmatch(largest):
+            return Clock(stamp.str.slice(0, 10), lambda day: nw.lit(day.isoformat()))
+        largest, stamp = float(largest), stamp.cast(nw.Float64)
+    unit = 1.0
+    while largest is not None and largest / unit >= 1000 * _MIN_SECONDS:
+        unit *= 1000
+    if largest is not None and largest < _MIN_SECONDS:
+        raise DataError(
+            f"{log.source}: the timestamps are numbers up to {largest:g}, too small for seconds "
+            "since 1970, so its days are not known"
+        )
+    return Clock((stamp / (unit * _SECONDS_PER_DAY)).floor(), _days_since_1970)
+
+
+def _days_since_1970(day: date) -> nw.Expr:
+    return nw.lit((day - _EPOCH).days)
+
+
+def _as_day(value: Any) -> date | None:  # noqa: ANN401 (as an engine returns it)
+    if isinstance(value, date):
+        return value if type(value) is date else value.date()  # type: ignore[attr-defined]
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value) if _ISO_DAY.match(value) else None
+        except ValueError:
+            return None
+    return _EPOCH + timedelta(days=int(value)) if abs(value) < 4e6 else None
+
+
+# -- half-life
+
+
+def weighted_days(log: Impressions) -> Iterator[tuple[float, Impressions]]:
+    """Yield the days of a log with their weights, or the whole log if it has no half-life.
+
+    Rows without a timestamp are as old as the first day.
+    """
+    if log.half_life is None:
+        yield 1.0, log
+        return
+    days, whole = log.days().days, replace(log, half_life=None)
+    for day in days:
+        since = None if day == days[0] else day
+        part = whole.of_days(since=since, until=day + timedelta(days=1))
+        yield 0.5 ** ((days[-1] - day).days / log.half_life), part
+
+
+def weighted(log: Impressions, counts: PositionCounts) -> PositionCounts:
+    """Return the counts of a log with its days weighted by their age.
+
+    Rows and ids stay the same. Numbers become floats, and `PositionCounts.logged` has the
+    unweighted impressions.
+    """
+    if log.half_life is None:
+        return counts
+    sums = {name: np.zeros(len(counts)) for name in ("impressions", "clicks", "value")}
+    sessions = np.zeros(len(counts.query_ids))
+    for weight, part in weighted_days(log):
+        of_day = tally(part, max_groups=_NO_LIMIT).counts
+        if of_day is None:
+            continue
+        rows, query = _find_rows(of_day, counts)
+        for name, total in sums.items():
+            np.add.at(total, rows, weight * getattr(of_day, name))
+        np.add.at(sessions, query, weight * of_day.sessions)
+    if counts.sessions_from == "first position":
+        n_queries = len(counts.query_ids)
+        sessions = first_position(counts.query, counts.position, sums["impressions"], n_queries)
+    n_sessions = float(sessions.sum()) if counts.n_sessions is not None else None
+    numbers: dict[str, Any] = {**sums, "sessions": sessions, "n_sessions": n_sessions}
+    return replace(counts, logged=counts.impressions, **numbers)
+
+
+def effective_impressions(log: Impressions) -> float:
+    """Return (Σ w·n)² / Σ w²·n over the days of a log: as many impressions of equal weight."""
+    assert log.half_life is not None  # noqa: S101 (otherwise it is their number)
+    days = log.days()
+    n = np.array(days.rows, np.float64)
+    age = np.array([(days.days[-1] - day).days for day in days.days])
+    w = 0.5 ** (age / log.half_life)
+    return float((w @ n) ** 2 / (w**2 @ n))
+
+
+def _find_rows(part: PositionCounts, whole: PositionCounts) -> tuple[Ints, Ints]:
+    """Return the row of the whole for each row of a part, and the query for each query.
+
+    Items that the whole does not list are among its items that were never clicked.
+    """
+    query = _find_ids(part.query_ids, whole.query_ids)
+    item = _find_ids(part.item_ids, whole.item_ids)
+    context = _find_ids(part.context_ids, whole.context_ids)
+    rest = -1 if whole.rest is None else whole.rest
+    keys = [query[part.query], np.where(item[part.item] < 0, rest, item[part.item]),
+            part.position, context[part.context]]  # fmt: skip
+    known = [whole.query, whole.item, whole.position, whole.context]
+    rows = _find_keys(keys, known)
+    if whole.rest is not None and (rows < 0).any():  # the item was clicked for another query
+        keys[1] = np.where(rows < 0, rest, keys[1])
+        rows = _find_keys(keys, known)
+    return rows, query
+
+
+def _find_ids(ids: NDArray[Any], known: NDArray[Any]) -> Ints:
+    """Return the position of each id among the known ones, which are sorted; −1 if absent."""
+    ids = ids.astype(np.str_) if known.dtype.kind == "U" and ids.dtype.kind != "U" else ids
+    place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    return np.where(known[place] == ids, place, -1)
+
+
+def _find_keys(keys: list[Ints], known: list[NDArray[Any]]) -> Ints:
+    n = len(known[0])
+    both = row_keys(*(np.concatenate(columns) for columns in zip(known, keys, strict=True)))
+    place = np.minimum(np.searchsorted(both[:n], both[n:]), n - 1)
+    return np.where(both[place] == both[n:], place, -1)

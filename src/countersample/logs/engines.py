@@ -1,0 +1,438 @@
+"""The engines that count a log: an engine is one class here and one line in `ENGINES`.
+
+An engine opens files, takes Arrow tables, stores and collects frames. The counting itself is
+written once, in `logs.aggregation`, and runs on every engine through narwhals.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import socket
+import tempfile
+import uuid
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+import narwhals as nw
+
+from countersample import _cleanup
+from countersample._environment import available_cores, need
+from countersample._files import remove
+from countersample._params import choice
+from countersample.errors import DataError, ParameterError
+from countersample.logs.files import (
+    Delimited,
+    JsonLines,
+    Parquet,
+    check_json_types,
+    describe_error,
+    explained,
+    quote_name,
+    scan_json,
+    summarize_error,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager, ExitStack
+
+    import pyarrow as pa
+    from pyarrow.dataset import Dataset
+
+    from countersample.logs.files import Files
+    from countersample.options import LogOptions
+
+_AZURE_SCHEMES = ("az", "azure", "abfss")
+_MASTER_SECONDS = 5  # for an answer of a Spark master
+_SPARK_SETTINGS = {
+    "spark.app.name": "countersample",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",  # for Arrow's times without a zone
+}
+
+
+class Engine(ABC):
+    """Read and count a log.
+
+    The constructor imports the library and starts the engine; `cleanup` closes what it opens.
+    """
+
+    name: ClassVar[str]
+    #: The frames that the engine counts in place.
+    implementations: ClassVar[tuple[nw.Implementation, ...]]
+    #: The fields of `LogOptions` that are settings of this engine.
+    settings: ClassVar[tuple[str, ...]] = ()
+    #: The endings of compressed text that the engine reads by itself.
+    unpacks: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def __init__(self, cleanup: ExitStack, **settings: Any) -> None:  # noqa: ANN401 (of LogOptions)
+        """Start the engine."""
+
+    @abstractmethod
+    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401 (a frame of the engine)
+        """Scan a table in memory, or a dataset that Arrow reads on demand."""
+
+    @abstractmethod
+    def scan(self, files: Files) -> Any:  # noqa: ANN401 (a frame of the engine)
+        """Open files lazily if the engine can, or else through Arrow."""
+
+    def check_types(self, frame: Any) -> None:  # noqa: ANN401, B027 (Spark raises its own error)
+        """Reject columns that have no single type."""
+
+    @classmethod
+    def collect(cls, frame: nw.LazyFrame[Any], source: str) -> pa.Table:
+        """Compute a lazy frame in the engine, and return the result as an Arrow table."""
+        with cls.explained(source):
+            return frame.collect(backend="pyarrow").to_arrow()
+
+    @classmethod
+    @abstractmethod
+    def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:
+        """Compute a lazy frame, and yield the result in batches."""
+
+    @classmethod
+    @abstractmethod
+    def store(
+        cls, frame: nw.LazyFrame[Any], source: str
+    ) -> AbstractContextManager[nw.LazyFrame[Any]]:
+        """Compute a lazy frame once, in the engine, for all uses of it in the block."""
+
+    @classmethod
+    @abstractmethod
+    def first_by_digest(
+        cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
+    ) -> nw.LazyFrame[Any]:
+        """Return the n distinct ids, one column, whose md5 of prefix and id sorts first.
+
+        All engines return the same ids, and the ids for a smaller n are among those for a larger n.
+        """
+
+    @classmethod
+    @abstractmethod
+    def errors(cls) -> tuple[type[Exception], ...]:
+        """Return the errors that the engine raises for files and values."""
+
+    @classmethod
+    def explained(cls, source: str) -> AbstractContextManager[None]:
+        """Turn errors of the engine into one sentence that names the source."""
+        return explained(source, cls.errors(), describe_error)
+
+
+class DuckDB(Engine):
+    """DuckDB, the embedded default: out of core, on all cores.
+
+    It counts its own relations in place, and scans frames of other libraries through Arrow.
+    """
+
+    name = "duckdb"
+    implementations = (nw.Implementation.DUCKDB,)
+    settings = ("memory_limit", "temp_dir")
+    unpacks = (".gz", ".zst")
+
+    def __init__(
+        self,
+        cleanup: ExitStack,
+        *,
+        memory_limit: str | None = None,
+        temp_dir: os.PathLike[str] | str | None = None,
+    ) -> None:
+        duckdb = import_module("duckdb")
+        # By default DuckDB would spill to the current folder.
+        spill = Path(tempfile.gettempdir(), _unique_name())
+        cleanup.enter_context(_cleanup.noted(partial(remove, spill)))
+        config: dict[str, Any] = {
+            "threads": available_cores(),
+            "preserve_insertion_order": False,  # less memory, and nothing here depends on it
+            "temp_directory": str(spill) if temp_dir is None else os.fspath(temp_dir),
+            # No query may download an extension.
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,
+        }
+        if memory_limit is not None:
+            config["memory_limit"] = memory_limit
+        try:
+            self.connection = duckdb.connect(config=config)
+        except duckdb.Error as error:
+            folder = None if temp_dir is None else os.fspath(temp_dir)
+            raise ParameterError(
+                f"DuckDB does not take memory_limit={memory_limit!r}, temp_dir={folder!r}: "
+                f"{summarize_error(error)} (expected something like '2GB' and a folder)"
+            ) from error
+        cleanup.callback(self.connection.close)
+
+    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401, D102 (as in Engine)
+        return self.connection.from_arrow(table)
+
+    def scan(self, files: Files) -> Any:  # noqa: ANN401, D102 (as in Engine)
+        if isinstance(files.format, Parquet):
+            files.format.check(files)
+            return self.connection.read_parquet(
+                self._paths(files),
+                hive_partitioning=files.folder is not None,
+                union_by_name=True,  # a column that some files lack is null there
+            )
+        if isinstance(files.format, JsonLines):
+            return scan_json(self.connection, files, self._paths(files))
+        return self.from_arrow(files.format.open(files))
+
+    def check_types(self, frame: Any) -> None:  # noqa: ANN401, D102 (as in Engine)
+        check_json_types(frame)
+
+    @classmethod
+    def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Engine)
+        with cls.explained(source):
+            yield from import_module("pyarrow").RecordBatchReader.from_stream(frame.to_native())
+
+    @classmethod
+    @contextmanager
+    def store(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
+        """Store the rows in a temporary table, which DuckDB spills to the disk if needed."""
+        name = _unique_name()
+        rows = frame.to_native()
+        try:
+            with cls.explained(source):
+                rows.query(f"{name}_rows", f"create temp table {name} as from {name}_rows")
+            yield nw.from_native(rows.query(f"{name}_rows", f"from {name}")).lazy()
+        finally:
+            rows.query(f"{name}_rows", f"drop table if exists {name}")
+            rows.query(f"{name}_rows", f"drop view if exists {name}_rows")
+
+    @classmethod
+    def first_by_digest(  # noqa: D102 (as in Engine)
+        cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
+    ) -> nw.LazyFrame[Any]:
+        column = quote_name(ids.collect_schema().names()[0])
+        with cls.explained(source):
+            first = ids.to_native().order(f"md5('{prefix}' || {column})").limit(n)
+        rows: nw.LazyFrame[Any] = nw.from_native(first)
+        return rows
+
+    @classmethod
+    def errors(cls) -> tuple[type[Exception], ...]:  # noqa: D102 (as in Engine)
+        return (import_module("duckdb").Error,)
+
+    @classmethod
+    def explained(cls, source: str) -> AbstractContextManager[None]:  # noqa: D102 (as in Engine)
+        return explained(source, cls.errors(), _describe_duckdb_error)
+
+    def _paths(self, files: Files) -> list[str]:
+        """Return paths without patterns, and load the extension that reads addresses."""
+        if not files.is_remote:
+            return [glob.escape(path) for path in files.paths]
+        scheme = files.paths[0].split("://")[0]
+        extension = "azure" if scheme in _AZURE_SCHEMES else "httpfs"
+        install = f"import duckdb; duckdb.install_extension('{extension}')"
+        try:
+            self.connection.load_extension(extension)
+        except self.errors() as error:
+            raise ParameterError(
+                f"DuckDB reads {scheme}:// with its extension {extension}, which is not installed: "
+                f'do so once (python -c "{install}"), or copy the files to this machine'
+            ) from error
+        return list(files.paths)
+
+
+def _unique_name() -> str:
+    return f"countersample_{uuid.uuid4().hex}"
+
+
+def _describe_duckdb_error(error: Exception) -> str:
+    if type(error).__name__ == "OutOfMemoryException":
+        return (
+            f"DuckDB ran out of memory ({summarize_error(error)}): raise memory_limit "
+            "(--memory-limit) or free disk in temp_dir"
+        )
+    return describe_error(error)
+
+
+class Spark(Engine):
+    """Apache Spark, for logs that outgrow a machine.
+
+    It uses the session that runs already, or starts one on `master`. `cleanup` stops only a
+    session that was started here. The workers must see the paths of files, too.
+    """
+
+    name = "spark"
+    implementations = (nw.Implementation.PYSPARK, nw.Implementation.PYSPARK_CONNECT)
+    settings = ("master",)
+    unpacks = (".gz", ".bz2")
+
+    def __init__(self, cleanup: ExitStack, *, master: str | None = None) -> None:
+        sql = need("pyspark.sql")
+        session = sql.SparkSession.getActiveSession()
+        if session is not None:
+            current = session.sparkContext.master
+            if master not in {None, current}:
+                raise ParameterError(
+                    f"a Spark session on {current} runs already, not on {master}: stop it first, "
+                    "or leave out master"
+                )
+            self.session = session
+            return
+        master = master or "local[*]"
+        _check_java()
+        _check_master(master)
+        builder = sql.SparkSession.builder.master(master)
+        for name, value in _SPARK_SETTINGS.items():
+            builder = builder.config(name, value)
+        try:
+            self.session = builder.getOrCreate()
+        except self.errors() as error:
+            raise DataError(
+                f"Spark did not start on {master}: {summarize_error(error)} (check that the master "
+                "runs, and that Java 17 or later is installed)"
+            ) from error
+        cleanup.callback(self.session.stop)
+
+    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401 (a data frame)
+        """Send a table from memory to the workers."""
+        rows = table.to_table() if hasattr(table, "to_table") else table
+        return self.session.createDataFrame(rows)
+
+    def scan(self, files: Files) -> Any:  # noqa: ANN401, D102 (as in Engine)
+        reader, paths = self._reader(files), _escape_paths(files)
+        if isinstance(files.format, Parquet):
+            files.format.check(files)
+            return reader.option("mergeSchema", "true").parquet(*paths)
+        if isinstance(files.format, JsonLines):
+            return reader.json(paths, mode="FAILFAST")
+        if isinstance(files.format, Delimited):
+            return self._scan_delimited(files, paths)
+        return self.from_arrow(files.format.open(files))
+
+    @classmethod
+    def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Engine)
+        yield from cls.collect(frame, source).to_batches()
+
+    @classmethod
+    @contextmanager
+    def store(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
+        """Store the rows on the disks of the workers; Spark recomputes what a lost worker had."""
+        rows = frame.to_native()
+        with cls.explained(source):
+            rows.persist(need("pyspark").StorageLevel.DISK_ONLY)
+        try:
+            yield frame
+        finally:
+            rows.unpersist()
+
+    @classmethod
+    def first_by_digest(  # noqa: D102 (as in Engine)
+        cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
+    ) -> nw.LazyFrame[Any]:
+        functions, rows = need("pyspark.sql.functions"), ids.to_native()
+        column = functions.col(rows.columns[0]).cast("string")
+        digest = functions.md5(functions.concat(functions.lit(prefix), column))
+        with cls.explained(source):  # computed once: a lazy frame would sort at every use
+            first = rows.orderBy(digest).limit(n).toArrow()
+            chosen: nw.LazyFrame[Any] = nw.from_native(rows.sparkSession.createDataFrame(first))
+        return chosen
+
+    @classmethod
+    def errors(cls) -> tuple[type[Exception], ...]:  # noqa: D102 (as in Engine)
+        return need("pyspark.errors").PySparkException, need("py4j.protocol").Py4JError
+
+    def _reader(self, files: Files) -> Any:  # noqa: ANN401 (a reader of data frames)
+        if files.folder is None:
+            return self.session.read
+        unpacked = [path for path in files.paths if path.startswith(files.temporary or "\0")]
+        base = files.temporary if unpacked == list(files.paths) else files.folder
+        return self.session.read.option("basePath", base)
+
+    def _scan_delimited(self, files: Files, paths: list[str]) -> Any:  # noqa: ANN401 (a data frame)
+        """Read the dialect of `Delimited`; newlines within values are rejected.
+
+        Columns are not pruned: Spark would not notice a line of another length.
+        """
+
+        def read(*, check_header: bool) -> Any:  # noqa: ANN401 (a data frame)
+            return (
+                self._reader(files)
+                .option("columnPruning", "false")
+                .csv(
+                    paths,
+                    sep=files.format.delimiter,
+                    header=True,
+                    quote='"',
+                    escape='"',
+                    mode="FAILFAST",
+                    enforceSchema=not check_header,
+                    unescapedQuoteHandling="RAISE_ERROR",
+                )
+            )
+
+        frame = read(check_header=True)
+        # Spark names a column that has no name, and no header has that name.
+        has_names = not any(re.fullmatch(r"_c[0-9]+", name) for name in frame.columns)
+        return frame if has_names else read(check_header=False)
+
+
+def _check_java() -> None:
+    """Raise an error without Java: Spark's own is a traceback of its launcher."""
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
+        raise ParameterError(
+            f"Spark needs Java, and there is none {where}: install Java 17 or later and set "
+            "JAVA_HOME, or use another engine"
+        )
+
+
+def _check_master(master: str) -> None:
+    """Raise an error if a standalone master does not answer: Spark would try for a minute."""
+    if not master.startswith("spark://"):
+        return
+    problems = []
+    for address in master.removeprefix("spark://").split(","):
+        parts = urlsplit(f"//{address}")
+        try:
+            port = parts.port or 7077
+            with socket.create_connection((parts.hostname or "", port), timeout=_MASTER_SECONDS):
+                return
+        except (OSError, ValueError) as error:
+            problems.append(f"{address}: {error}")
+    raise DataError(
+        f"the Spark master {master} cannot be reached ({'; '.join(problems)}): check its address, "
+        "and that it is running"
+    )
+
+
+def _escape_paths(files: Files) -> list[str]:
+    """Return paths that match these files and no others."""
+    if files.is_remote:
+        return list(files.paths)
+    return [re.sub(r"([\\*?{}\[\]])", r"\\\1", str(Path(path).absolute())) for path in files.paths]
+
+
+#: By name; the first is the default.
+ENGINES: dict[str, type[Engine]] = {"duckdb": DuckDB, "spark": Spark}
+
+
+def find_engine(name: str) -> type[Engine]:
+    """Return the engine of this name."""
+    return ENGINES[choice("engine", name, ENGINES)]
+
+
+def start_engine(engine: type[Engine], options: LogOptions, cleanup: ExitStack) -> Engine:
+    """Start an engine with its settings; `cleanup` closes what it opens."""
+    for other in ENGINES.values():
+        for setting in other.settings:
+            if getattr(options, setting) is not None and setting not in engine.settings:
+                raise ParameterError(
+                    f"{setting} is a setting of {other.name}, not of {engine.name}"
+                )
+    return engine(cleanup, **{setting: getattr(options, setting) for setting in engine.settings})

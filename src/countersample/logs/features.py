@@ -1,0 +1,633 @@
+"""Features of query-item pairs, items, queries and of the log itself: `read_features`.
+
+Each table stays in memory as it is. No table of all pairs is made: for each pair there is the row
+of each table, so an item's columns are encoded once, however many queries show it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countersample import _text
+from countersample.data.dataset import RankingDataset, choose_features, group_rows
+from countersample.data.encoder import FeatureEncoder, encode_columns, learn_encoder
+from countersample.data.folders import find_layout
+from countersample.data.store import is_dataset_folder
+from countersample.data.tables import as_floats, check_column, collect_frame
+from countersample.errors import DataError, ParameterError
+from countersample.logs import aggregation
+from countersample.logs.columns import as_id, join_query_ids
+from countersample.logs.counts import row_keys
+from countersample.logs.files import find_files, find_format, open_tables
+from countersample.logs.tally import encode
+from countersample.options import FeatureOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from os import PathLike
+
+    import narwhals as nw
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from countersample._arrays import Floats, Ints
+    from countersample.logs.impressions import Impressions
+
+LABEL = "label"
+_PAIR = ("query_id", "item_id")
+# The tables: their name in errors, and the ids of their rows.
+_TABLES = {
+    "pairs": ("the features of pairs", _PAIR),
+    "items": ("the features of items", ("item_id",)),
+    "queries": ("the features of queries", ("query_id",)),
+}
+_NOTABLE_SHARE = 0.01  # of the pairs: if a feature changes in more of them, a warning says so
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureTable:
+    """Items with their features, and the ids a log knows them by.
+
+    Parameters
+    ----------
+    dataset : RankingDataset
+        Its labels are 0 if the table has none.
+    item_ids : array (n_items,), int64 or str
+        The id of each row.
+    has_labels : bool
+        Whether the labels came with the table.
+    encoder : FeatureEncoder, optional
+        How the columns of the table became features; None for LETOR text.
+    warnings : tuple of str
+        Warnings about columns, such as those that were left out.
+    encodings : dict of RankingDataset, by encoder
+        The same rows for rankers that read the columns in another way.
+    """
+
+    dataset: RankingDataset
+    item_ids: NDArray[Any]
+    has_labels: bool
+    encoder: FeatureEncoder | None = None
+    warnings: tuple[str, ...] = ()
+    encodings: Mapping[FeatureEncoder, RankingDataset] = field(default_factory=dict)
+
+    @property
+    def encoder_to_save(self) -> FeatureEncoder | None:
+        """The encoder, unless the names of the features are enough to read the columns."""
+        return None if self.encoder is None or self.encoder.has_only_numbers else self.encoder
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description of the features as plain values for JSON."""
+        columns = () if self.encoder is None else self.encoder.columns
+        return {
+            **self.dataset.describe().to_dict(),
+            "fingerprint": self.dataset.fingerprint,
+            "warnings": self.warnings,
+            "has_labels": self.has_labels,
+            "columns": [asdict(each) for each in columns],
+        }
+
+    def summary(self) -> str:
+        """Return a description of the features and their columns, for a terminal."""
+        kinds = {"category": "a category, {} indicators", "date": "a date, days before {}"}
+        columns = () if self.encoder is None else self.encoder.columns
+        rows = [
+            (each.name, kinds.get(each.kind, "a number").format(each.reference or len(each.values)))
+            for each in columns
+        ]
+        blocks = [self.dataset.describe().summary(has_labels=self.has_labels)]
+        if rows:
+            blocks += ["  columns that become features", _text.pairs(rows, indent=4)]
+        return "\n".join(blocks)
+
+    def dataset_for(self, ranker: object) -> RankingDataset:
+        """Return the rows with the features of a ranker, read as it was trained."""
+        encoder = encoder_of(ranker)
+        if encoder is None or self.encoder is None:
+            return self.dataset
+        if set(encoder.columns) <= set(self.encoder.columns):
+            return self.dataset
+        if encoder in self.encodings:
+            return self.encodings[encoder]
+        if set(encoder.column_names) <= set(self.encoder.column_names):
+            raise DataError(
+                "the ranker reads the columns of the table in another way than it was read: read "
+                "it with read_features(…, rankers=[ranker])"
+            )
+        return self.dataset  # the ranker will raise an error that names the missing feature
+
+
+def read_features(
+    source: str | PathLike[str] | Any = None,  # noqa: ANN401 (any frame narwhals knows)
+    options: FeatureOptions | None = None,
+    *,
+    log: Impressions | None = None,
+    encoder: FeatureEncoder | None = None,
+    rankers: Sequence[object] = (),
+    warm_start: object = None,
+    join_queries: bool = False,
+    **settings: Any,  # noqa: ANN401 (fields of FeatureOptions)
+) -> FeatureTable:
+    """Read the features of items, one row per query and item.
+
+    Numbers and booleans are features as they are, dates become their age in days, text with few
+    values becomes indicators; other columns are left out, and listed in `FeatureTable.warnings`.
+
+    Parameters
+    ----------
+    source : path or data frame, optional
+        Parquet, CSV, TSV or JSON lines with columns ``query_id``, ``item_id`` and the features, or
+        a data frame with them; LETOR text or a saved dataset, whose items are numbered from 0 in
+        each query. A column ``label`` is not a feature.
+    options : FeatureOptions, optional
+        Which columns are features, and how they are read.
+    log : Impressions, optional
+        Without a `source`, the table has the query-item pairs that the log shows. The features of
+        the log (see `LogOptions`) are among the features.
+    encoder : FeatureEncoder, optional
+        Read the columns as this encoder of another table does: nothing is learned, and only its
+        columns are read.
+    rankers : sequence of rankers
+        Read the columns also as each of these was trained on them, see `FeatureTable.dataset_for`.
+    warm_start : ranker, optional
+        The ranker that training continues from: columns that it has are read as it reads them, with
+        the same values of categories and ages from the same day.
+    join_queries : bool
+        Whether queries that differ only in case and blanks are one, as in `LogOptions`. If several
+        of them have an item, the first row is used.
+    **settings
+        Single fields of `FeatureOptions`, by keyword.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> from countersample.logs import read_features
+    >>> table = pyarrow.table({"query_id": [1, 1], "item_id": ["x", "y"], "bm25": [0.2, 0.7]})
+    >>> read_features(table).item_ids
+    array(['x', 'y'], dtype='<U1')
+    """
+    options = FeatureOptions.of(options, **settings)
+    if is_labelled_data(source):
+        _check_labelled(source, options, log, encoder)
+        return _read_labelled(Path(source), options)
+    start = encoder_of(warm_start)
+    others = [each for each in map(encoder_of, rankers) if each]
+    as_text = {name for each in (encoder, start, *others) if each for name in each.categories}
+    pairs = _open_sources(
+        source, options, log, join_queries=join_queries,
+        as_text=(*options.categorical, *sorted(as_text)),
+    )  # fmt: skip
+    homes = pairs.find_homes(options.include)
+    chosen, warnings = list(homes), pairs.warnings
+    if encoder is None:
+        chosen = choose_features(chosen, options.include or None, options.exclude or None)
+        encoder, new_warnings = _learn(pairs.tables(homes, chosen), chosen, options, start)
+        warnings = (*new_warnings, *warnings)
+    # A ranker that lacks a column raises an error when it scores.
+    others = [
+        each
+        for each in dict.fromkeys(others)
+        if not set(encoder.columns).issuperset(each.columns)
+        and set(chosen).issuperset(each.column_names)
+    ]
+    labels = pairs.labels(homes)
+    return FeatureTable(
+        pairs.encode(encoder, homes, labels),
+        pairs.item_ids,
+        labels is not None,
+        encoder,
+        pairs.warnings if rankers else warnings,  # rankers know which columns they read
+        {each: pairs.encode(each, homes, labels) for each in others},
+    )
+
+
+def encoder_of(ranker: object) -> FeatureEncoder | None:
+    """Return how a ranker reads the columns of a table; None if it has no names of features."""
+    preprocessing = getattr(ranker, "preprocessing_", None)
+    encoder: FeatureEncoder | None = None if preprocessing is None else preprocessing.encoder
+    names = getattr(ranker, "feature_names_in_", None)
+    if encoder is not None or names is None:
+        return encoder
+    return FeatureEncoder.of_numbers(map(str, names))
+
+
+def columns_of(source: str) -> tuple[str, ...]:
+    """Return the names of the columns of a table in files, without reading it; () for other files.
+
+    >>> columns_of("no such file.parquet")
+    ()
+    """
+    if is_labelled_data(source) or not Path(source).exists():
+        return ()
+    with open_tables(source) as files:
+        return tuple(files.format.column_names(files))
+
+
+def _learn(
+    tables: dict[str, pa.Table],
+    chosen: Sequence[str],
+    options: FeatureOptions,
+    start: FeatureEncoder | None,
+) -> tuple[FeatureEncoder, tuple[str, ...]]:
+    """Learn how the chosen columns become features; columns of `start` stay as they are there."""
+    columns = {} if start is None else {each.name: each for each in start.columns}
+    learned = learn_encoder(
+        {name: tables[name] for name in chosen if name not in columns},
+        categorical=[name for name in options.categorical if name not in columns],
+        other_columns=options.other_columns,
+        is_chosen=bool(options.include),
+        reference=options.age_at,
+        beside=any(name in columns for name in chosen),
+    )
+    columns |= {each.name: each for each in learned.encoder.columns}
+    encoder = FeatureEncoder(tuple(columns[name] for name in chosen if name in columns))
+    return encoder, learned.warnings
+
+
+# -- tables with ids
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """A table in memory, and the ids of its rows.
+
+    Attributes
+    ----------
+    title : str
+        Its name in errors.
+    frame : narwhals.DataFrame
+    ids : dict of array (n_rows,), int64 or str
+        ``query_id``, ``item_id``, or both.
+    id_names : tuple of str
+        The names of these columns in the table.
+    warnings : tuple of str
+    """
+
+    title: str
+    frame: nw.DataFrame[Any]
+    ids: dict[str, NDArray[Any]]
+    id_names: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def read(
+        cls,
+        source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
+        names: Mapping[str, str],
+        title: str,
+        *,
+        join_queries: bool,
+        as_text: Sequence[str],
+    ) -> _Source:
+        """Read files or a frame; `names` are its own names of the ids.
+
+        In files without types, the columns `as_text` stay text.
+        """
+        if not isinstance(source, str | os.PathLike):
+            return cls.from_frame(source, names, title, join_queries=join_queries)
+        with open_tables(os.fspath(source)) as files:
+            table = files.format.read(files, as_text=(*names.values(), *as_text))
+            has_text_ids = files.format.has_text_ids
+            return cls.from_frame(
+                table, names, title, join_queries=join_queries, has_text_ids=has_text_ids
+            )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+        names: Mapping[str, str],
+        title: str,
+        *,
+        join_queries: bool = False,
+        has_text_ids: bool = False,
+        warnings: tuple[str, ...] = (),
+    ) -> _Source:
+        """Take the ids of a frame."""
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+        table = collect_frame(frame, "neither a path nor a data frame")
+        ids = {}
+        for name, id_name in names.items():
+            check_column(id_name, table.columns, "; name the ids with query= and item=")
+            column = table.select(as_id(id_name, name, table.schema[id_name])).to_arrow()[name]
+            if column.null_count:
+                raise DataError(
+                    f"{column.null_count:,} rows have no {id_name}, expected one in each"
+                )
+            # Joined first: then it is known whether all ids are integers.
+            if join_queries and name == "query_id" and not pa.types.is_integer(column.type):
+                column = pa.chunked_array([join_query_ids(column.to_numpy())])
+            code, distinct = encode(column, has_text_ids=has_text_ids)
+            ids[name] = distinct[code]
+        return cls(title, table, ids, tuple(names.values()), warnings)
+
+    def to_arrow(self, names: Sequence[str]) -> pa.Table:
+        """Return columns as an Arrow table."""
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+        columns = {}
+        for name in names:
+            try:
+                columns[name] = self.frame.select(name).to_arrow()[name]
+            except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
+                raise DataError(
+                    f"column {name!r} has values of mixed or unknown types, expected one type: "
+                    "make them one, or leave it out (--exclude)"
+                ) from error
+        return pa.table(columns)
+
+    def find_rows(self, pairs: Mapping[str, NDArray[Any]]) -> Ints:
+        """Return the row of the table for each pair, −1 if it has none, (n_pairs,)."""
+        n_rows = len(next(iter(self.ids.values())))
+        if not n_rows:
+            return np.full(len(pairs["item_id"]), -1)
+        codes = []
+        for name, known in self.ids.items():
+            kinds = ["text" if ids.dtype.kind in "OUT" else "integers"
+                     for ids in (pairs[name], known)]  # fmt: skip
+            if kinds[0] != kinds[1]:
+                raise DataError(
+                    f"{name} is {kinds[0]} among the pairs of query and item, and {kinds[1]} in "
+                    f"{self.title}, expected one type: make them one"
+                )
+            codes.append(np.unique(np.concatenate([known, pairs[name]]), return_inverse=True)[1])
+        keys = row_keys(*codes)
+        order = np.argsort(keys[:n_rows], kind="stable")
+        known_keys = keys[:n_rows][order]
+        twice = np.flatnonzero(known_keys[1:] == known_keys[:-1])
+        if len(twice) and len(self.ids) == 1:
+            ((name, known),) = self.ids.items()
+            raise DataError(
+                f"{self.title} have {name} {known[order[twice[0]]].item()!r} twice, expected one "
+                "row for each: drop the duplicates"
+            )
+        index = np.minimum(np.searchsorted(known_keys, keys[n_rows:]), n_rows - 1)
+        return np.where(known_keys[index] == keys[n_rows:], order[index], -1)
+
+
+def _open_sources(
+    source: Any,  # noqa: ANN401 (any frame narwhals knows)
+    options: FeatureOptions,
+    log: Impressions | None,
+    *,
+    join_queries: bool,
+    as_text: Sequence[str],
+) -> _Pairs:
+    """Open the tables; without one of pairs, the pairs of the log are used."""
+    names = {"query_id": options.query, "item_id": options.item}
+    inputs = {"pairs": source, "items": options.items, "queries": options.queries}
+    sources = {
+        part: _Source.read(
+            inputs[part], {name: names[name] for name in ids}, title,
+            join_queries=join_queries, as_text=as_text,
+        )
+        for part, (title, ids) in _TABLES.items() if inputs[part] is not None
+    }  # fmt: skip
+    has_log_features = log is not None and bool(log.features)
+    if not sources and not has_log_features:
+        raise ParameterError(
+            "no features are given: expected a table of them (--features), or features of items "
+            "(--item-features), of queries (--query-features) or of the log (--log-features)"
+        )
+    if "pairs" not in sources:
+        if log is None:
+            raise ParameterError(
+                "features of items or of queries alone do not say which items a query has: give "
+                "log=, whose pairs are used, or a table with one row per query and item"
+            )
+        sources = {"log": _read_log_features(log), **sources}
+    elif log is not None and has_log_features:
+        sources["log"] = _read_log_features(log)
+    return _Pairs.join(sources, join_queries=join_queries)
+
+
+# -- features of the log
+
+
+def _read_log_features(log: Impressions) -> _Source:
+    """Return the pairs that a log shows, sorted by ids, with the log's own features.
+
+    A feature is the mean over the impressions of the pair that have a value. Warnings name features
+    for which the mean hides much.
+    """
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+
+    sums = log.collect(aggregation.pairs(log.frame))
+    sums = sums.sort_by([(name, "ascending") for name in _PAIR])
+    table, warnings = sums.select(list(_PAIR)), []
+    for number, name in enumerate(log.features):
+        total, n, low, high = (
+            sums[f"{column}_{number}"].cast(pa.float64()).to_numpy()
+            for column in ("sum", "n", "low", "high")
+        )
+        if not n.any():
+            raise DataError(f"{log.source}: the feature {name!r} of the log has no number in it")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.where(n > 0, total / n, np.nan)
+        if name in table.column_names:
+            raise DataError(f"{log.source}: {name!r} is an id of the log, expected a feature")
+        table = table.append_column(name, pa.array(mean, from_pandas=True))
+        warnings += _warn_if_changing(name, mean, high - low)
+    return _Source.from_frame(
+        table, dict(zip(_PAIR, _PAIR, strict=True)), "the log",
+        has_text_ids=log.has_text_ids, warnings=tuple(warnings),
+    )  # fmt: skip
+
+
+def _warn_if_changing(name: str, mean: Floats, spread: Floats) -> list[str]:
+    """Warn if a feature differs between impressions of the same query and item."""
+    has_value = ~np.isnan(mean)
+    is_changing = spread[has_value] > 0
+    if is_changing.mean() <= _NOTABLE_SHARE:
+        return []
+    between = float(mean[has_value].std())
+    size = (
+        f", by {spread[has_value][is_changing].mean() / between:.2g} standard deviations between "
+        "pairs on average,"
+        if between
+        else ""
+    )
+    sentence = (
+        f"The log's own {name!r} differs{size} between impressions of the same query and item in "
+        f"{is_changing.mean():.0%} of the pairs. A pair has the mean: changes from user to user or "
+        "from day to day are not learned."
+    )
+    return [sentence]
+
+
+# -- all tables together
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Query-item pairs with the row of each table that has their features.
+
+    Attributes
+    ----------
+    sources : dict of _Source
+    rows : dict of int64 array (n_pairs,)
+        The row of each source for each pair; −1 if it has none.
+    query_ids, item_ids : arrays (n_pairs,)
+        Pairs of a query are side by side.
+    warnings : tuple of str
+    """
+
+    sources: dict[str, _Source]
+    rows: dict[str, Ints]
+    query_ids: NDArray[Any]
+    item_ids: NDArray[Any]
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def join(cls, sources: dict[str, _Source], *, join_queries: bool) -> _Pairs:
+        """Match the rows of tables; the first table has the pairs."""
+        first, *others = sources
+        ids = sources[first].ids
+        rows = {first: np.arange(len(ids["item_id"]))}
+        if join_queries:  # the first row of each pair
+            codes = (np.unique(column, return_inverse=True)[1] for column in ids.values())
+            rows[first] = np.sort(np.unique(row_keys(*codes), return_index=True)[1])
+        pairs = {name: ids[name][rows[first]] for name in _PAIR}
+        is_complete = np.ones(len(rows[first]), np.bool_)
+        for name in others:
+            rows[name] = sources[name].find_rows(pairs)
+            if len(sources[name].ids) == 1:  # a table of pairs may lack some: they are missing
+                is_complete &= rows[name] >= 0
+        if not is_complete.any():
+            raise DataError(
+                "no pair of query and item has all features: check that the ids of the tables "
+                "mean the same"
+            )
+        warnings = [text for source in sources.values() for text in source.warnings]
+        if not is_complete.all():
+            warnings.append(
+                f"{(~is_complete).sum():,} of {len(is_complete):,} pairs of query and item have no "
+                "row in the features of items or of queries, and are left out."
+            )
+        chosen = np.flatnonzero(is_complete)
+        order, _, _ = group_rows(pairs["query_id"][chosen])
+        chosen = chosen if order is None else chosen[order]
+        return cls(
+            sources,
+            {name: each[chosen] for name, each in rows.items()},
+            pairs["query_id"][chosen],
+            pairs["item_id"][chosen],
+            tuple(warnings),
+        )
+
+    def find_homes(self, include: Sequence[str]) -> dict[str, str]:
+        """Return the source of each column that may be a feature; ids and labels if included."""
+        homes: dict[str, str] = {}
+        for part, source in self.sources.items():
+            for name in source.frame.columns:
+                is_other = name in source.id_names or (name == LABEL and part == "pairs")
+                if is_other and name not in include:
+                    continue
+                if name in homes:
+                    raise DataError(
+                        f"{source.title} and {self.sources[homes[name]].title} both have a column "
+                        f"{name!r}, expected names that differ: rename one"
+                    )
+                homes[name] = part
+        return homes
+
+    def tables(self, homes: Mapping[str, str], names: Iterable[str]) -> dict[str, pa.Table]:
+        """Return the table of each column."""
+        names = dict.fromkeys(names)
+        for name in names:
+            check_column(name, list(homes), what="feature")
+        tables = {
+            part: source.to_arrow([name for name in names if homes[name] == part])
+            for part, source in self.sources.items()
+        }
+        return {name: tables[homes[name]] for name in names}
+
+    def labels(self, homes: Mapping[str, str]) -> NDArray[np.float32] | None:
+        """Return the labels of pairs, if their table has labels that are no feature."""
+        source = self.sources.get("pairs")
+        if source is None or LABEL in homes or LABEL not in source.frame.columns:
+            return None
+        labels = as_floats(LABEL, source.to_arrow([LABEL])[LABEL])
+        if np.isnan(labels).any():
+            row = int(np.isnan(labels).argmax())
+            raise DataError(f"column {LABEL!r} has no value in row {row}, expected one")
+        return labels.astype(np.float32)[self.rows["pairs"]]
+
+    def encode(
+        self,
+        encoder: FeatureEncoder,
+        homes: Mapping[str, str],
+        labels: NDArray[np.float32] | None,
+    ) -> RankingDataset:
+        """Return the pairs with the features that an encoder makes of the columns."""
+        tables = self.tables(homes, encoder.column_names)
+        columns = {name: (table, self.rows[homes[name]]) for name, table in tables.items()}
+        matrix = encode_columns(encoder, len(self.item_ids), columns)
+        return RankingDataset.from_arrays(
+            matrix,
+            np.zeros(len(matrix), np.float32) if labels is None else labels,
+            self.query_ids,
+            feature_names=encoder.feature_names,
+        )
+
+
+# -- labelled data: LETOR text and saved datasets
+
+
+def is_labelled_data(source: Any) -> bool:  # noqa: ANN401 (any frame narwhals knows)
+    """Return whether a path has LETOR text, in files of any name, or a saved dataset."""
+    if not isinstance(source, str | os.PathLike):
+        return False
+    name = os.fspath(source)
+    if is_dataset_folder(Path(name)) or _has_letor(Path(name)):
+        return True
+    try:
+        find_files(name)
+    except DataError:
+        return Path(name).exists() and find_format(name) is None
+    return False
+
+
+def _has_letor(path: Path) -> bool:
+    """Return whether a folder has LETOR text by its names (``train.txt``, ``S1.txt``)."""
+    if not path.is_dir():
+        return False
+    try:
+        parts = find_layout(path).files(None)
+    except DataError:
+        return False
+    return not any(find_format(each.name) for paths in parts.values() for each in paths)
+
+
+def _check_labelled(
+    source: str | PathLike[str],
+    options: FeatureOptions,
+    log: Impressions | None,
+    encoder: FeatureEncoder | None,
+) -> None:
+    has_more = options.items is not None or options.queries is not None
+    if has_more or (log is not None and log.features):
+        raise ParameterError(
+            f"{source}: numbers its items by query, and other features are by id: expected a "
+            "table with query_id and item_id beside them"
+        )
+    if options.categorical or encoder is not None:
+        raise ParameterError(
+            f"{source}: has numbers without names, expected a table for categorical="
+        )
+
+
+def _read_labelled(path: Path, options: FeatureOptions) -> FeatureTable:
+    from countersample.data.labelled_files import load_train  # noqa: PLC0415 (reads LETOR text)
+
+    dataset = load_train(path).select_features(
+        options.include or None, drop=options.exclude or None
+    )
+    starts = np.repeat(dataset.offsets[:-1], dataset.query_sizes)
+    return FeatureTable(dataset, np.arange(dataset.n_items) - starts, has_labels=True)

@@ -1,0 +1,367 @@
+"""Measured suboptimality beside the bounds of Theorems 1 and 3, with w* computed exactly.
+
+    E[R(w̄_T) − R(w*)] ≤ B·m·G / √T      with steps of size η = B / (m·G·√T)
+
+m is M for IPS-SGD and M̄ for CounterSample; B = ‖w*‖; G is the longest gradient that an example can
+have. The problem is a small part of a log, so that a linear programme finds w*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from countersample.clicks import ClickLog
+from countersample.errors import DataError
+from countersample.pages.charts import (
+    add_legend,
+    figure_style,
+    new_panels,
+    save_figure,
+    set_log,
+    style_of,
+)
+from countersample.plans import Examples, make_plan
+from countersample.study.claims import State, Verdict, states_of
+from countersample.study.grids import COMPARED
+from countersample.study.jobs import Job, WorkList
+from countersample.study.kinds import Done, Drawing, Kind
+from countersample.study.statistics import band, paired_test
+from countersample.study.tables import Entry, Group, Row, Table, column_title, show_number
+from countersample.theory import gradient_bounds, step_size, suboptimality_bound
+from countersample.training import train_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from countersample._arrays import Floats
+    from countersample._progress import Progress
+    from countersample.data import RankingDataset
+    from countersample.study.report import Section
+    from countersample.study.runner import Workbench
+    from countersample.study.sources import Study
+
+STEPS = (100, 1_000, 10_000, 100_000)
+N_QUERIES = 40  # of the part of a log that is solved
+N_FEATURES = 10
+_IPS, _SAMPLED = (method.name for method in COMPARED)
+_NO_MARGIN = 0.0  # any difference counts
+_ARRAYS = ("excess", "bound")  # fields of `Bounds`
+
+
+class BoundsStudy(Kind):
+    """The theorems, measured on a small part of a log of each dataset."""
+
+    name = "bounds"
+
+    def plan(self, study: Study, work: WorkList) -> None:
+        """Plan a measurement on the first fold of each dataset."""
+        for source in study.sources:
+            log = work.clicks(source.folds[0], study.config, 0)
+            config = {"steps": list(STEPS), "seeds": study.config.seeds}
+            job = Job("bounds", f"bounds on {source.name}", config, measure, (log,))
+            work.keep((study.name, source.name), job)
+
+    def write_up(self, study: Study, done: Done) -> Section:
+        """Write the table, the figure and the verdicts."""
+        results = {
+            source.name: Bounds.from_dict(done.read(study.name, source.name)[0])
+            for source in study.sources
+        }
+        draw_bounds(results, done.figures / study.name)
+        drawing = Drawing(
+            study.name,
+            "Measured suboptimality and the bounds of the theorems against steps",
+            "Measured suboptimality (with intervals) and the bounds of Theorems 1 and 3.",
+        )
+        verdicts = [each for item in results.items() for each in bounds_verdicts(*item)]
+        tables = (bounds_table(results),)
+        return done.section(study, tables, (drawing,), verdicts=tuple(verdicts))
+
+
+# -- measuring -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Measured suboptimality and the bounds, by method."""
+
+    steps: tuple[int, ...]  # T
+    excess: Mapping[str, Floats]  # (n_steps, n_seeds): R(w̄_T) − R(w*) of each run
+    bound: Mapping[str, Floats]  # (n_steps,): B·m·G / √T
+    max_multiplier: Mapping[str, float]  # m: M for IPS-SGD, M̄ for CounterSample
+    radius: float  # B
+    gradient_bound: float  # G
+    best: float  # R(w*)
+    start: float  # R(0), where both methods begin
+    n_queries: int  # the size of the problem
+    n_features: int
+    n_clicks: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON; `from_dict` takes them back."""
+        values = vars(self)
+        return values | {name: _map(values[name], np.ndarray.tolist) for name in _ARRAYS}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Bounds:
+        """Return the bounds from the values of `to_dict`."""
+        arrays = {name: _map(values[name], np.array) for name in _ARRAYS}
+        return cls(**{**values, **arrays, "steps": tuple(values["steps"])})
+
+
+def _map(by_method: Mapping[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
+    return {method: convert(value) for method, value in by_method.items()}
+
+
+class Hinges(NamedTuple):
+    """The risk of a log as a sum of hinges: R(w) = M̄ + Σ_h cost_h · max(0, 1 − difference_h·w)."""
+
+    # (n_hinges, n_features): x_d − x_d' for every clicked item d and other item d' of its query.
+    differences: Floats
+    cost: Floats  # (n_hinges,): the weight of the clicks on d, divided by the number of clicks
+    constant: float  # M̄, as the rank of an item starts at 1
+
+    def risk(self, w: Floats) -> float:
+        """R(w), with λ(x) = x."""
+        violation = np.maximum(0.0, 1 - self.differences @ w)
+        return self.constant + float(self.cost @ violation)
+
+
+def hinges(dataset: RankingDataset, log: ClickLog) -> Hinges:
+    """Return the hinges of all clicks of a log; clicks on the same item of a query are one."""
+    pairs = log.merge("pair")
+    differences, cost = [], []
+    for query, item, weight in zip(pairs.query, pairs.item, pairs.weights, strict=True):
+        rows = slice(dataset.offsets[query], dataset.offsets[query + 1])
+        features = dataset.features[rows].astype(np.float64)
+        differences.append(features[item] - np.delete(features, item, axis=0))
+        cost.append(np.full(len(features) - 1, weight / log.n_clicks))
+    return Hinges(np.vstack(differences), np.concatenate(cost), log.mean_weight)
+
+
+def minimiser(problem: Hinges) -> Floats:
+    """Return w* = argmin R(w), exactly, by the dual linear programme.
+
+        max Σ_h α_h   such that   Σ_h α_h·difference_h = 0,  0 ≤ α_h ≤ cost_h
+
+    It has one constraint per feature, the primal one per hinge; w* is the price of these
+    constraints. That R(w*) is the dual's optimum proves both right, and is checked.
+
+    Raises
+    ------
+    DataError
+        If the solver finds no solution.
+    """
+    from scipy.optimize import linprog  # noqa: PLC0415 (slow to import)
+
+    solution = linprog(
+        -np.ones(len(problem.cost)),
+        A_eq=problem.differences.T,
+        b_eq=np.zeros(problem.differences.shape[1]),
+        bounds=np.column_stack([np.zeros_like(problem.cost), problem.cost]),
+    )
+    if solution.status == 0:
+        best: Floats = -solution.eqlin.marginals
+        least = problem.constant - solution.fun
+        if np.isclose(problem.risk(best), least, rtol=1e-6, atol=0):
+            return best
+    raise DataError(f"the best weights of this log cannot be found ({solution.message})")
+
+
+def small_problem(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    n_queries: int = N_QUERIES,
+    n_features: int = N_FEATURES,
+) -> tuple[RankingDataset, ClickLog]:
+    """Return the first queries with clicks, the features that vary most in them, and their clicks.
+
+    A feature varies by its variance within queries: what a query's items share ranks nothing.
+    """
+    queries = np.unique(log.query)[:n_queries]
+    part = dataset.subset(queries)
+    features = part.features.astype(np.float64)
+    means = np.add.reduceat(features, part.offsets[:-1]) / part.query_sizes[:, np.newaxis]
+    variance = ((features - np.repeat(means, part.query_sizes, axis=0)) ** 2).sum(axis=0)
+    columns = np.sort(np.argsort(-variance, kind="stable")[:n_features])
+    part = part.with_features(np.ascontiguousarray(part.features[:, columns]))
+    rows = np.isin(log.query, queries)
+    count = None if log.count is None else log.count[rows]
+    return part, ClickLog(
+        np.searchsorted(queries, log.query[rows]), log.item[rows], log.propensity[rows], count,
+        fingerprint=part.fingerprint,
+    )  # fmt: skip
+
+
+def measure_bounds(
+    dataset: RankingDataset,
+    log: ClickLog,
+    *,
+    steps: Sequence[int] = STEPS,
+    seeds: Sequence[int] = range(10),
+) -> Bounds:
+    """Measure R(w̄_T) − R(w*) of both methods at the theorems' step sizes, on a part of a log.
+
+    Features are normalised. Each T of `steps` has its own step size, and one run per seed.
+    """
+    part, clicks = small_problem(dataset, log)
+    problem = hinges(part, clicks)
+    best = minimiser(problem)
+    examples = Examples.of(clicks, "click")
+    radius = float(np.linalg.norm(best))
+    longest = float(gradient_bounds(part, examples).max())
+    largest, bound, excess = {}, {}, {}
+    for name, plan_name in ((method.name, method.plan) for method in COMPARED):
+        plan = make_plan(plan_name, examples)
+        largest[name] = plan.max_multiplier
+        problem_size = {
+            "max_multiplier": plan.max_multiplier, "gradient_bound": longest, "radius": radius
+        }  # fmt: skip
+        bounds, measurements = [], []
+        for n_steps in steps:
+            bounds.append(suboptimality_bound(**problem_size, steps=n_steps))
+            runs = train_many(
+                part, clicks, methods=[plan_name], steps=n_steps, seeds=seeds, workers=1,
+                learning_rates=[step_size(**problem_size, steps=n_steps)],
+            )  # fmt: skip
+            measurements.append(
+                [problem.risk(run.average_coef) - problem.risk(best) for run in runs]
+            )
+        bound[name], excess[name] = np.array(bounds), np.array(measurements)
+    return Bounds(
+        tuple(steps), excess, bound, largest, radius, longest,
+        problem.risk(best), problem.risk(np.zeros_like(best)),
+        part.n_queries, part.n_features, round(clicks.n_clicks),
+    )  # fmt: skip
+
+
+def measure(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
+    """Measure the bounds on a click log: a job of a study."""
+    (log,) = job.needs
+    steps, seeds = job.config["steps"], range(job.config["seeds"])
+    train_set, _vali, _test = bench.data_of(log)
+    return measure_bounds(train_set, bench.clicks(log), steps=steps, seeds=seeds).to_dict()
+
+
+# -- table, verdicts, figure ---------------------------------------------------------------------
+
+
+def bounds_table(results: Mapping[str, Bounds]) -> Table:
+    """Return a table of measured suboptimality and bounds: a group per dataset, a column per T."""
+    (steps,) = {result.steps for result in results.values()}
+    groups, notes = [], ["±: half the width of the 95 % interval of the mean over runs."]
+    for dataset, result in results.items():
+        rows = []
+        for name, excess in result.excess.items():
+            bound = result.bound[name]
+            ratios = bound / excess.mean(axis=1)
+            rows += [
+                Row(f"{name}, measured", tuple(Entry.of_sample(runs, None) for runs in excess)),
+                Row(f"{name}, bound", tuple(Entry(float(b), None) for b in bound)),
+                Row("bound / measured", tuple(Entry(float(r), 1) for r in ratios)),
+            ]
+        groups.append(Group(dataset, tuple(rows)))
+        largest, mean = _weights(result)
+        notes.append(
+            f"{dataset}: {result.n_clicks:,} clicks on {result.n_queries} queries with "
+            f"{result.n_features} features; M = {show_number(largest)}, "
+            f"M̄ = {show_number(mean)}, B = {show_number(result.radius)}, "
+            f"G = {show_number(result.gradient_bound)}; R(0) − R(w*) = "
+            f"{show_number(result.start - result.best)}."
+        )
+    return Table(
+        "bounds",
+        "Theorems 1 and 3: R(w̄_T) − R(w*), measured and bounded by B·m·G/√T",
+        "Steps T",
+        tuple(map(column_title, steps)),
+        tuple(groups),
+        tuple(notes),
+    )
+
+
+def _weights(result: Bounds) -> tuple[float, float]:
+    """Return M and M̄."""
+    return result.max_multiplier[_IPS], result.max_multiplier[_SAMPLED]
+
+
+def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
+    """Compare the theorems with the measurements on a dataset; each step count is a setting."""
+    means = {name: excess.mean(axis=1) for name, excess in result.excess.items()}
+
+    def compare(first: Floats, second: Floats) -> list[State]:
+        """Return whether the first are below the second, paired by seed, per step count."""
+        seeds = [("", seed) for seed in range(first.shape[1])]
+        tests = [paired_test(a, b, seeds) for a, b in zip(first, second, strict=True)]
+        return states_of(tests, "lower", _NO_MARGIN)
+
+    runs = np.vstack([result.excess[name] for name in means])
+    bounds = np.concatenate([result.bound[name] for name in means])
+    slack = {name: result.bound[name] / means[name] for name in means}
+    largest, mean = _weights(result)
+    ratio = largest / mean
+    ours, other = (float(means[name][-1]) for name in (_SAMPLED, _IPS))
+    where = ("bounds", dataset)
+    return [
+        Verdict.of(
+            where,
+            "The measured suboptimality of both methods is below the bound, whatever the number of "
+            "steps.",
+            "paper",
+            compare(runs, np.broadcast_to(bounds[:, np.newaxis], runs.shape)),
+            "; ".join(
+                f"{name}'s bound is {show_number(float(s.min()))} to {show_number(float(s.max()))} "
+                "times the measurement"
+                for name, s in slack.items()
+            )
+            + ".",
+        ),
+        Verdict.of(
+            where,
+            f"The bound of {_SAMPLED} is lower, by M/M̄.",
+            "paper",
+            [State.HOLDS if ratio > 1 else State.ABSENT],
+            f"M/M̄ = {show_number(largest)}/{show_number(mean)} = {show_number(ratio)}, so by the "
+            f"theorems it needs {show_number(ratio**2)} times fewer steps.",
+        ),
+        Verdict.of(
+            where,
+            f"At the theorems' step sizes, {_SAMPLED} is nearer to the optimum than {_IPS}.",
+            "beyond",
+            compare(result.excess[_SAMPLED], result.excess[_IPS]),
+            f"After {column_title(result.steps[-1])} steps {show_number(ours)} against "
+            f"{show_number(other)}, {show_number(other / ours)} times nearer.",
+        ),
+    ]
+
+
+@figure_style()
+def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
+    """Draw measured suboptimality and bounds against T, both logarithmic, one panel per dataset."""
+    figure, (panels,) = new_panels(1, len(results), width=max(4.5, 3.5 * len(results)), height=3.4)
+    rows = []
+    for axes, (dataset, result) in zip(panels, results.items(), strict=True):
+        for method in COMPARED:
+            colour, dash = style_of(*method.look)
+            bound = result.bound[method.name]
+            mean, low, high = band(result.excess[method.name].T)
+            axes.errorbar(result.steps, mean, high - mean, color=colour, ls=dash, lw=1.5,
+                          marker="o", ms=3.5, capsize=2, elinewidth=0.9,
+                          label=f"{method.name}, measured")  # fmt: skip
+            axes.plot(result.steps, bound, color=colour, ls=dash, lw=0.9,
+                      marker="v", ms=4, mfc="white", label=f"{method.name}, bound")  # fmt: skip
+            numbers = zip(result.steps, mean, low, high, bound, strict=True)
+            rows += [(dataset, method.name, *row) for row in numbers]
+        axes.axhline(result.start - result.best, color="black", lw=0.9, ls=(0, (1, 2)),
+                     label="at the start, w = 0")  # fmt: skip
+        axes.set(title=dataset, xlabel="steps T")
+        set_log(axes, "x")
+        set_log(axes, "y")
+    panels[0].set_ylabel("$R(\\bar{w}_T) - R(w^*)$")
+    add_legend(figure, panels[0])
+    columns = ("dataset", "method", "steps", "mean", "low", "high", "bound")
+    save_figure(figure, stem, columns, rows)

@@ -1,1 +1,0 @@
-"""The design of studies: settings, grids with claims, data."""

@@ -1,0 +1,287 @@
+"""Figures of a study of regret: learning curves, the lead, and regret against the setting.
+
+A line is a mean over runs, its band or bar the 95 % interval of that mean. Runs that diverged count
+with an nDCG of 0 from there on; their panel has a note, and thin lines instead of an interval.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from countersample.pages.charts import (
+    add_legend,
+    draw_band,
+    figure_style,
+    new_panels,
+    save_figure,
+    set_log,
+    short_number,
+    style_of,
+)
+from countersample.study.grids import COMPARED
+from countersample.study.statistics import band, lead
+from countersample.study.tables import column_title
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from countersample._arrays import Floats
+    from countersample.study.grids import Grid, Method, Value
+    from countersample.study.results import Cell, StudyResult
+
+
+def panel_title(grid: Grid, value: Value) -> str:
+    """Return "γ = 0.5" for the axis "Position bias (γ)", "Batch size: 10", "Adam"."""
+    if isinstance(value, str):
+        return column_title(value)
+    symbol = re.search(r"\((.+)\)$", grid.axis_title)
+    before = f"{symbol[1]} = " if symbol else f"{grid.axis_title}: "
+    return before + column_title(value)
+
+
+class Mark(NamedTuple):
+    """A ranker beside the curves: its name, the clicks it drew, nDCG@10 and its interval."""
+
+    name: str
+    drawn: int
+    mean: float
+    low: float
+    high: float
+
+
+# -- against clicks drawn ------------------------------------------------------------------------
+
+
+@figure_style()
+def draw_panels(
+    result: StudyResult, stem: Path, *, log_x: bool = False, mark: Mark | None = None
+) -> Figure:
+    """Draw nDCG@10 against clicks drawn: one row per dataset, one column per value of the axis.
+
+    A mark, in a study with one panel, is a diamond; at the right end if it drew more clicks.
+    """
+    figure, panels = _new_grid(result, height=1.9 if len(result.grid.values) > 2 else 2.5)
+    for row, dataset in zip(panels, result.datasets, strict=True):
+        for axes, value in zip(row, result.grid.values, strict=True):
+            _draw_curves(axes, result, dataset, value)
+        row[0].set_ylabel(f"{fill(dataset, 26)}\n{result.metric}")
+        row[0].set_ylim(_limit_ndcg(result, dataset))
+    for axes, value in zip(panels[-1], result.grid.values, strict=True):
+        points = [cell.drawn for _, at, _, cell in _iterate_cells(result) if at == value]
+        axes.set_xlim(min(each[0] for each in points) if log_x else 0,
+                      max(each[-1] for each in points))  # fmt: skip
+        if log_x:
+            set_log(axes, "x")
+        else:
+            axes.locator_params(axis="x", nbins=5)
+            axes.xaxis.set_major_formatter(short_number)
+    rows = [
+        (dataset, value, method.name, *point)
+        for dataset, value, method, cell in _iterate_cells(result)
+        for point in zip(cell.drawn, *band(cell.ndcg, cell.runs), strict=True)
+    ]
+    if mark is not None:
+        axes = panels[0, 0]
+        axes.errorbar(min(mark.drawn, axes.get_xlim()[1]), mark.mean,
+                      [[mark.mean - mark.low], [mark.high - mark.mean]], color="black", ls="none",
+                      marker="D", ms=5, mfc="white", mew=1.2, capsize=2, elinewidth=0.9,
+                      zorder=5, label=mark.name)  # fmt: skip
+        rows.append((result.datasets[0], result.grid.values[0], *mark))
+    add_legend(figure, panels[0, 0])
+    save_figure(figure, stem, ("dataset", "value", "method", "drawn", "mean", "low", "high"), rows)
+    return figure
+
+
+@figure_style()
+def draw_leads(result: StudyResult, stem: Path) -> None:
+    """Draw the lead of CounterSample over IPS-SGD against clicks drawn, by logarithm."""
+    figure, panels = _new_grid(result, height=1.9)
+    rows: list[tuple[object, ...]] = []
+    ips, sampled = COMPARED
+    label = f"lead of {sampled.name} over {ips.name}"
+    for panel_row, dataset in zip(panels, result.datasets, strict=True):
+        extremes = [0.0]
+        for axes, value in zip(panel_row, result.grid.values, strict=True):
+            cells = {method.name: result.cells[dataset, method.name, value] for method in COMPARED}
+            drawn, runs = cells[sampled.name].drawn, cells[sampled.name].runs
+            curve = band(lead(result, dataset, value), runs)
+            notes = [
+                f"{name}, {cell.divergence}" for name, cell in cells.items() if cell.n_diverged
+            ]
+            ends = () if notes else (curve.low, curve.high)
+            draw_band(axes, drawn, curve.mean, *ends, style=style_of(*sampled.look), label=label)
+            _annotate_corner(axes, notes)
+            axes.axhline(0, color="black", lw=0.7, label="no lead")
+            axes.set_xlim(drawn[0], drawn[-1])
+            set_log(axes, "x")
+            extremes += [curve.mean.min(), curve.mean.max(), *(end[-1] for end in ends)]
+            rows += [(dataset, value, *point) for point in zip(drawn, *curve, strict=True)]
+        room = 0.15 * (max(extremes) - min(extremes)) or 1.0
+        panel_row[0].set_ylim(min(extremes) - room, max(extremes) + room)
+        panel_row[0].set_ylabel(f"{dataset}\nlead in regret ×100")
+    add_legend(figure, panels[0, 0])
+    save_figure(figure, stem, ("dataset", "value", "drawn", "mean", "low", "high"), rows)
+
+
+def _new_grid(result: StudyResult, *, height: float) -> tuple[Figure, Any]:
+    """Return a figure with one row per dataset and one titled column per value of the axis."""
+    values = result.grid.values
+    figure, panels = new_panels(
+        len(result.datasets), len(values), sharey="row",
+        width=min(9.5, max(5.5, 2.4 * len(values) + 0.6)),
+        height=height * len(result.datasets) + 0.9,
+    )  # fmt: skip
+    for axes, value in zip(panels[0], values, strict=True):
+        axes.set_title(panel_title(result.grid, value))
+    figure.supxlabel("clicks drawn", fontsize=9)
+    return figure, panels
+
+
+def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) -> None:
+    notes = []
+    for method in result.grid.methods:
+        cell = result.cells[dataset, method.name, value]
+        style = style_of(*method.look)
+        curve = band(cell.ndcg, cell.runs)
+        # An interval over sound and diverged runs would cover the panel: draw each run instead.
+        ends = () if cell.n_diverged else (curve.low, curve.high)
+        draw_band(axes, cell.drawn, curve.mean, *ends, style=style, label=method.name)
+        if cell.n_diverged:
+            axes.plot(cell.drawn, cell.ndcg.T, color=style.colour, lw=0.6, alpha=0.6)
+            notes.append(f"{method.name}: {cell.n_diverged} of {len(cell.ndcg)} diverged")
+    axes.axhline(result.best[dataset], color="black", lw=0.7, label="w* (all labels)")
+    axes.axhline(
+        result.policy[dataset], color="black", lw=0.9, ls=(0, (1, 2)), label="logging policy"
+    )
+    _annotate_corner(axes, notes)
+
+
+def _annotate_corner(axes: Axes, notes: Sequence[str]) -> None:
+    if notes:
+        axes.annotate("\n".join(notes), (0.97, 0.06), xycoords="axes fraction", ha="right",
+                  va="bottom", fontsize=6.5)  # fmt: skip
+
+
+def _limit_ndcg(result: StudyResult, dataset: str) -> tuple[float, float]:
+    """Return the range of nDCG of a row: of the sound runs; a fall to 0 leaves it."""
+    extremes = [result.policy[dataset], result.best[dataset]]
+    for (name, _, _), cell in result.cells.items():
+        sound = cell.ndcg[cell.ndcg[:, -1] > 0]
+        if name == dataset and len(sound):
+            mean = sound.mean(axis=0)
+            extremes += [float(mean.min()), float(mean.max())]
+    margin = 0.05 * (max(extremes) - min(extremes)) or 0.01
+    return min(extremes) - margin, max(extremes) + margin
+
+
+# -- against the value of the axis ---------------------------------------------------------------
+
+
+@figure_style()
+def draw_versus(result: StudyResult, stem: Path) -> None:
+    """Draw regret ×100 against the value of the axis, one panel per dataset, one line per method.
+
+    If the axis is the number of clicks, a second row shows the training time of a run.
+    """
+    quantities: dict[str, Callable[[Cell], Floats]] = {"regret ×100": lambda c: 100 * c.regrets}
+    if result.grid.axis == "clicks":
+        quantities["training time, s"] = lambda cell: cell.seconds
+    n_datasets = len(result.datasets)
+    figure, panels = new_panels(
+        len(quantities), n_datasets,
+        width=max(4.5, 3.2 * n_datasets), height=2.4 * len(quantities) + 0.8,
+    )  # fmt: skip
+    positions = axis_positions(result.grid.values)
+    for row, (title, measure) in zip(panels, quantities.items(), strict=True):
+        for axes, dataset in zip(row, result.datasets, strict=True):
+            for method in result.grid.methods:
+                style = style_of(*method.look)
+                cells = [result.cells[dataset, method.name, value] for value in result.grid.values]
+                mean, _, high = np.array([mean_band(measure(cell), cell) for cell in cells]).T
+                half = np.where([cell.n_diverged for cell in cells], np.nan, high - mean)
+                axes.errorbar(positions, mean, half, color=style.colour, ls=style.dash, lw=1.5,
+                              marker="o", ms=3.5, capsize=2, elinewidth=0.9,
+                              label=method.name)  # fmt: skip
+        row[0].set_ylabel(title)
+    for axes, dataset in zip(panels[0], result.datasets, strict=True):
+        axes.set_title(dataset)
+        _limit_regret(axes, result, dataset)
+    for axes in panels[1:].flat:
+        set_log(axes, "y")
+    for axes in panels[-1]:
+        if spacing(result.grid.values) == "log":
+            set_log(axes, "x")
+        else:
+            axes.set_xticks(positions, [column_title(value) for value in result.grid.values])
+        axes.set_xlabel(result.grid.axis_title)
+    add_legend(figure, panels[0, 0])
+    rows = (
+        (dataset, value, method.name, title, *mean_band(measure(cell), cell))
+        for title, measure in quantities.items()
+        for dataset, value, method, cell in _iterate_cells(result)
+    )
+    columns = ("dataset", "value", "method", "quantity", "mean", "low", "high")
+    save_figure(figure, stem, columns, rows)
+
+
+def mean_band(values: Floats, cell: Cell) -> list[float]:
+    """Return mean, low and high of one number per run."""
+    return [float(limit[0]) for limit in band(values[:, np.newaxis], cell.runs)]
+
+
+def _limit_regret(axes: Axes, result: StudyResult, dataset: str) -> None:
+    """Set the y axis to the sound cells, from 0, and annotate where runs diverged."""
+    sound = [0.0]
+    for position, value in zip(axis_positions(result.grid.values), result.grid.values, strict=True):
+        n_notes = 0
+        for method in result.grid.methods:
+            cell = result.cells[dataset, method.name, value]
+            if not cell.n_diverged:
+                sound += mean_band(100 * cell.regrets, cell)
+                continue
+            axes.annotate(f"{cell.n_diverged} diverged", (position, 1), ha="center", va="top",
+                          xycoords=("data", "axes fraction"), textcoords="offset points",
+                          xytext=(0, -9 * n_notes), fontsize=6.5,
+                          color=style_of(*method.look).colour,
+                          bbox={"fc": "white", "ec": "none", "pad": 0.5})  # fmt: skip
+            n_notes += 1
+    margin = 0.06 * (max(sound) - min(sound)) or 1.0
+    axes.set_ylim(min(sound) - (margin if min(sound) < 0 else 0), max(sound) + margin)
+
+
+def spacing(values: Sequence[Value]) -> str:
+    """Return the spacing of values on an axis: "even" for names, and for 0 beside small and large.
+
+    Examples
+    --------
+    >>> [spacing(values) for values in ((0.5, 1), (1e3, 1e6), (0, 1e-3, 0.1), ("sgd", "adam"))]
+    ['linear', 'log', 'even', 'even']
+    """
+    numbers = [value for value in values if not isinstance(value, str)]
+    positive = [number for number in numbers if number > 0]
+    if len(numbers) < len(values):
+        return "even"
+    if not positive or max(positive) < 30 * min(positive):
+        return "linear"
+    return "log" if len(positive) == len(numbers) else "even"
+
+
+def axis_positions(values: Sequence[Value]) -> Floats:
+    """Return the position of each value of a study on the x axis, (n_values,)."""
+    is_even = spacing(values) == "even"
+    return np.asarray(range(len(values)) if is_even else values, np.float64)
+
+
+def _iterate_cells(result: StudyResult) -> Iterator[tuple[str, Value, Method, Cell]]:
+    grid = result.grid
+    for dataset, value, method in product(result.datasets, grid.values, grid.methods):
+        yield dataset, value, method, result.cells[dataset, method.name, value]

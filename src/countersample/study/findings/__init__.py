@@ -1,1 +1,0 @@
-"""Findings of a study: statistics, verdicts, tables and figures."""

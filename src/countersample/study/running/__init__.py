@@ -1,1 +1,0 @@
-"""Running a study: jobs, the results folder, threads, progress, rows of results."""

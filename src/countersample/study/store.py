@@ -1,0 +1,243 @@
+"""The results folder: one file per job, named by its key and written atomically."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from countersample._files import atomic_path, is_file, is_folder, is_other
+from countersample._json import parse_json
+from countersample.clicks import ClickLog
+from countersample.data import RankingDataset
+from countersample.errors import CounterSampleError, DataError
+from countersample.study.sources import PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from filelock import FileLock
+
+    from countersample.study.jobs import Job
+
+FORMAT = 4  # of the folder; raise it when the layout of its files changes
+# Raise it when the same configuration and data give other numbers: results folders then compute
+# their results again. tests/test_study_golden.py fails until this is done.
+RESULTS_VERSION = 1
+IDENTITY = "study.json"
+INTERMEDIATE = ("data", "clicks")  # results that only other jobs read
+_LOCK = ".lock"
+
+
+class Store:
+    """The results folder of a study."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    # -- identity
+
+    def claim(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """Create the folder, or add to it; return the identity of all that it then holds.
+
+        A new grid is added, one of the same name replaced; the others stay. No result is removed:
+        the key of a job finds it again.
+
+        Raises
+        ------
+        DataError
+            For a folder of something else, of another format or scale. Nothing is changed.
+        """
+        if is_other(self.folder):
+            raise DataError(f"{self.folder}: is a file, expected a folder for the results")
+        merged = self.merge(identity)
+        if self.is_begun():
+            if merged == self.identity():
+                return merged
+        elif is_folder(self.folder) and self._has_files():
+            raise DataError(
+                f"{self.folder}: has files but no {IDENTITY}, so it is not a results folder: "
+                "choose another with --out"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CounterSampleError(f"{self.folder}: cannot be made: {error.strerror}") from error
+        _write_json(self.folder / IDENTITY, merged)
+        return merged
+
+    def _has_files(self) -> bool:
+        try:
+            return any(self.folder.iterdir())
+        except OSError as error:
+            raise DataError(f"{self.folder}: cannot be read: {error.strerror}") from error
+
+    def merge(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the identity of the folder with this one added (see `claim`)."""
+        merged: dict[str, Any] = json.loads(json.dumps(identity))
+        if not self.is_begun():
+            return merged
+        before = self.identity()
+        scale, grids = before.get("scale"), before.get("grids")
+        if not isinstance(grids, dict):
+            raise DataError(f"{self.folder / IDENTITY}: is damaged, it has no grids")
+        if scale != merged["scale"]:
+            raise DataError(
+                f"{self.folder}: has results at scale {scale}, now {merged['scale']}, and "
+                "a report has one scale: choose another folder with --out"
+            )
+        return merged | {"grids": grids | merged["grids"]}
+
+    def is_begun(self) -> bool:
+        """Whether the folder holds results of a study."""
+        return is_file(self.folder / IDENTITY)
+
+    def identity(self) -> dict[str, Any]:
+        """Return the grids, settings and data of the results in the folder.
+
+        Raises
+        ------
+        DataError
+            If it is no results folder, or has another format.
+        """
+        if not self.is_begun():
+            raise DataError(
+                f"{self.folder}: has no {IDENTITY}, expected a results folder of countersample"
+            )
+        content = _read_json(self.folder / IDENTITY)
+        if content.get("format") != FORMAT:
+            raise DataError(
+                f"{self.folder}: has results in format {content.get('format')}, and this version "
+                f"reads format {FORMAT}: choose another folder with --out"
+            )
+        return content
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Lock the folder for this run; the system releases it when a run is killed."""
+        lock = self._acquire_lock()
+        if lock is None:
+            raise CounterSampleError(
+                f"{self.folder}: another run is at work in this folder: wait for it, or choose "
+                "another with --out"
+            )
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def is_locked(self) -> bool:
+        """Whether a run is using the folder."""
+        if not is_file(self.folder / _LOCK):
+            return False
+        lock = self._acquire_lock()
+        if lock is None:
+            return True
+        lock.release()
+        return False
+
+    def _acquire_lock(self) -> FileLock | None:
+        from filelock import FileLock, Timeout  # noqa: PLC0415 (only if a study runs)
+
+        lock = FileLock(self.folder / _LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return None
+        except OSError as error:
+            raise CounterSampleError(
+                f"{self.folder}: cannot be written: {error.strerror}"
+            ) from error
+        return lock
+
+    # -- results
+
+    def path(self, job: Job) -> Path:
+        """Return the path of the result of a job."""
+        suffix = {"data": "", "clicks": ".parquet"}.get(job.stage, ".json")
+        return self.folder / "work" / job.stage / (job.key + suffix)
+
+    def other_versions(self, job: Job) -> list[Path]:
+        """Return the results of a job that have another `RESULTS_VERSION`."""
+        paths = self.path(job).parent.glob(f"{job.content}-*")
+        return sorted(path for path in paths if path.name.split(".")[0] != job.key)
+
+    def has(self, job: Job) -> bool:
+        """Whether the result of a job exists and is complete."""
+        if not self.path(job).exists():
+            return False
+        try:
+            if job.stage == "data":
+                self.data(job)
+            elif job.stage == "clicks":
+                from pyarrow.parquet import ParquetFile  # noqa: PLC0415 (heavy)
+
+                ParquetFile(self.path(job)).close()
+            else:
+                self.read(job)
+        except (CounterSampleError, OSError, ValueError):  # pyarrow's errors are these
+            return False
+        return True
+
+    def read(self, job: Job) -> dict[str, Any]:
+        """Return the result of a job that gives plain values; missing keys raise `DataError`."""
+        return _read_json(self.path(job))
+
+    def data(self, job: Job) -> tuple[RankingDataset, ...]:
+        """Return training, validation and test data, mapped into memory."""
+        return tuple(RankingDataset.open(self.path(job) / part) for part in PARTS)
+
+    def clicks(self, job: Job) -> ClickLog:
+        """Return a click log."""
+        return ClickLog.load(self.path(job))
+
+    def write(self, job: Job, result: Any) -> None:  # noqa: ANN401 (by stage)
+        """Write the result of a job: labelled data, a click log, or plain values."""
+        path = self.path(job)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CounterSampleError(f"{path}: cannot be written: {error.strerror}") from error
+        if job.stage == "clicks":
+            result.save(path)
+        elif job.stage == "data":
+            with atomic_path(path) as temporary:
+                temporary.mkdir()
+                for name, part in zip(PARTS, result, strict=True):
+                    part.save(temporary / name)
+        else:
+            _write_json(path, result)
+        if job.stage in INTERMEDIATE:  # large, and nothing reads those of another version
+            for old in self.other_versions(job):
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+
+
+class _Content(dict[str, Any]):
+    """The content of a file; missing keys raise `DataError`."""
+
+    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+        super().__init__(content)
+        self._path = path
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 (nothing is returned)
+        raise DataError(
+            f"{self._path}: is damaged, it has no {name!r}: delete it, and run the study again"
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: is damaged, expected an object: delete it, and run again")
+    return _Content(path, content)
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    with atomic_path(path) as temporary:
+        text = json.dumps(value, indent=1, ensure_ascii=False)
+        temporary.write_text(text + "\n", encoding="utf-8")

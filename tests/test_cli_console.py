@@ -1,0 +1,183 @@
+"""What the package logs: nothing by itself, counts and seconds where asked, and never an id."""
+
+import json
+import logging
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from conftest import SEED
+from every_ranker import make, tiny
+from pyarrow import parquet
+from shops import make as make_shop
+
+from countersample import _progress
+from countersample._progress import share_progress
+from countersample.cli import console, process
+from countersample.export import export
+from countersample.rankers import load_ranker
+
+FIT = ("fit", "log.parquet", "--features", "features.parquet", "-o", "ranker.json", "--gamma", "1")
+JSON = ("--log-format", "json")
+
+
+@pytest.fixture(autouse=True)
+def quiet_again():
+    yield
+    console.configure_log(None, None)
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log, features = make_shop(SEED, queries=30, sessions=600)
+    parquet.write_table(log, "log.parquet")
+    parquet.write_table(features, "features.parquet")
+
+
+def command(*arguments):
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "countersample", *arguments], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def objects(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# -- the library
+
+
+def test_it_is_quiet_by_default(capfd):
+    root = logging.getLogger("countersample")
+    assert [type(each) for each in root.handlers] == [logging.NullHandler]
+    make("linear").fit_log(*tiny())
+    logging.getLogger("countersample.fitting").error("this goes nowhere")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_training_and_export_are_told_to_whom_asks(caplog, tmp_path):
+    with caplog.at_level(logging.DEBUG, logger="countersample"):
+        ranker = make("linear", warm_start=True).fit_log(*tiny())
+        ranker.fit_log(*tiny())
+        export(ranker, tmp_path / "x.json", to="solr", feature_names=list("abcde"))
+    trained, again, written = [r for r in caplog.records if r.levelno == logging.INFO]
+    assert trained.name == "countersample.rankers.base"
+    assert trained.getMessage().startswith("linear ranker trained in ")
+    assert (trained.kind, trained.n_clicks, trained.n_queries, trained.steps) == (
+        "linear", 2000, 40, 100
+    )  # fmt: skip
+    assert trained.seconds >= 0
+    assert (trained.goes_on, again.goes_on) == (False, True)
+    assert (written.name, written.to) == ("countersample.export.targets", "solr")
+
+
+# -- the command line
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shop")
+def test_json_lines_and_nothing_else():
+    done = command(*JSON, "--log-level", "debug", *FIT, "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["out"] == "ranker.json"  # standard output is the result
+    lines = objects(done.stderr)
+    for line in lines:
+        assert list(line)[:4] == ["time", "level", "logger", "message"]
+        at = datetime.fromisoformat(line["time"])
+        assert at.tzinfo == UTC
+        assert abs((datetime.now(UTC) - at).total_seconds()) < 3600
+        assert line["level"] in {"debug", "info", "warning"}
+        assert line["logger"].startswith("countersample.")
+    told = {line["logger"]: line for line in lines}
+    log = parquet.read_table("log.parquet")
+    counted = next(line for line in lines if line["message"].startswith("log counted"))
+    assert counted["n_impressions"] == log.num_rows
+    assert "countersample.rankers.base" in told
+    features = parquet.read_table("features.parquet")
+    ids = {*log["session"].to_pylist(), *log["query_id"].to_pylist(),
+           *features["item_id"].to_pylist()}  # fmt: skip
+    assert not [each for each in ids if isinstance(each, str) and each in done.stderr]
+    assert load_ranker("ranker.json").n_features_in_ == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("evaluate", "nothing.json", "data.txt"), 1, "nothing.json: cannot be read"),
+        (("evaluate", "--wrong"), 2, "unknown option: --wrong"),
+        (("evaluate",), 2, "requires an argument"),
+        (("fly",), 2, 'unknown command "fly"'),
+        (("--log-level", "loud", "data", "list"), 1, "--log-level is 'loud', expected one of "),
+    ],
+)
+def test_errors_are_json_lines(arguments, code, message):
+    done = command(*JSON, *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    (line,) = objects(done.stderr)
+    assert (line["level"], line["logger"]) == ("error", "countersample.cli")
+    assert message in line["message"]
+
+
+def test_a_bug_is_one_line_too(monkeypatch, capsys):
+    from countersample.cli import _run_command, app
+
+    def fail(_):
+        raise RuntimeError("nobody thought of that")
+
+    monkeypatch.setattr(app, "main", fail)
+    monkeypatch.setattr(sys, "argv", ["countersample", *JSON, "demo"])
+    assert _run_command() == 1
+    (line,) = objects(capsys.readouterr().err)
+    assert line["level"] == "error"
+    assert "nobody thought of that" in line["exception"]
+
+
+@pytest.mark.slow
+def test_text_lines(tmp_path):
+    make("linear").fit_log(*tiny()).save(tmp_path / "ranker.json")
+    told = command(
+        "--log-level", "info", "export", str(tmp_path / "ranker.json"), "--to", "onnx", "-o",
+        str(tmp_path / "x.onnx"),
+    ).stderr  # fmt: skip
+    (line,) = told.splitlines()
+    time, level, logger, message = line.split(" ", 3)
+    assert datetime.fromisoformat(time).tzinfo == UTC
+    assert (level, logger) == ("info", "countersample.export.targets:")
+    assert message == "linear ranker with 5 features exported for ONNX"
+
+
+def test_progress_goes_to_the_log(monkeypatch, capsys):
+    at = [100.0]
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: at[0])
+    console.configure_log("json", None)
+    with share_progress("fitting") as update:
+        for second, share in ((1, 0.1), (4, 0.2), (5, float("nan")), (20, float("nan"))):
+            at[0] = 100.0 + second
+            update("training", share)
+    first, second = objects(capsys.readouterr().err)
+    assert first["message"] == "fitting: training, 20 % done, 16 s left"
+    assert first["share"] == 0.2
+    assert second["share"] is None  # JSON has no NaN
+
+
+def test_a_warning_is_a_line(capsys):
+    from countersample.cli import _show_warning
+
+    console.configure_log("json", None)
+    _show_warning(UserWarning("look"), UserWarning, "x.py", 1)
+    _show_warning(DeprecationWarning("old"), DeprecationWarning, "x.py", 1)
+    lines = objects(capsys.readouterr().err)
+    assert [(line["level"], line["message"]) for line in lines] == [
+        ("warning", "look"), ("warning", "old")
+    ]  # fmt: skip
+
+
+def test_a_signal_is_a_line_as_well():
+    assert process.format_line("countersample: interrupted") == "countersample: interrupted"
+    console.configure_log("json", None)
+    line = json.loads(process.format_line("countersample: interrupted"))
+    assert (line["level"], line["message"]) == ("error", "interrupted")

@@ -1,0 +1,247 @@
+"""Ctrl-C and the like: one way to leave, at any moment, for every command, and nothing left over.
+
+Moments are events, not times: the import of a module, the end of the writing of a file. What comes
+before the first line of this package, while the interpreter itself starts, cannot be caught.
+"""
+
+import contextlib
+import importlib
+import inspect
+import pkgutil
+import signal
+import subprocess
+import sys
+import typing
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from countersample import _cleanup, _kernels, save_letor, simulate_clicks, synthetic
+from countersample._files import atomic_path, temporary_folder
+from countersample.clicks import Shuffled, simulate_impressions
+
+# Runs the command line, and sends itself a signal at an event: in a thread or in the main one.
+CHILD = """
+import os, sys, threading
+number, event = int(sys.argv[1]), sys.argv[2]
+del sys.argv[1:3]
+
+def send():
+    os.kill(os.getpid(), number)
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == event:
+            send()
+
+if event == "written":
+    import countersample._files
+    countersample._files._replace = lambda *_: send()
+elif event == "computing":
+    import countersample._kernels.metrics as kernels  # in compiled code, which others wait for
+    def busy(*_):
+        threading.Timer(0.2, send).start()
+        import numpy as np
+        from countersample._kernels import clicks
+        from countersample._kernels.clicks import source_of
+        n, one = 10**9, np.full(1, 0.5)
+        clicks.clicks_until(source_of(np.random.default_rng(0)), np.array([0, 1]), one, one, one,
+                            np.empty(n, np.int32), np.empty(n, np.int64))
+    kernels.rank = busy
+else:
+    sys.meta_path.insert(0, Finder())
+from countersample.cli import main
+main()
+"""
+COMMANDS = {
+    "data make": "data make tiny made.txt --queries 20",
+    "data convert": "data convert data.txt made.parquet",
+    "simulate": "simulate data.txt -o made.parquet --clicks 300",
+    "train": "train data.txt clicks.parquet -o made.json --no-evaluation --steps 9",
+    "evaluate": "evaluate ranker.json data.txt",
+    "rank": "rank ranker.json data.txt -o made.txt",
+    "log check": "log check raw.parquet",
+    "log sample": "log sample raw.parquet --queries 5 -o made.parquet",
+    "fit": "fit raw.parquet --features data.txt -o made.json",
+    "demo": "demo --out made",
+    "reproduce": "reproduce optimizers --scale smoke --out made",
+}
+WRITE = ("data make", "data convert", "simulate", "train", "rank", "log sample")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What the commands read."""
+    from countersample import CounterSampleRanker
+
+    folder = tmp_path_factory.mktemp("signals")
+    dataset = synthetic("tiny", n_queries=30, rng=0)
+    save_letor(dataset, folder / "data.txt")
+    log = simulate_clicks(dataset, dataset.features[:, 0], 300, rng=0)
+    log.save(folder / "clicks.parquet")
+    ranker = CounterSampleRanker(learning_rate=0.1, steps=10, random_state=0)
+    ranker.fit_log(dataset, log).save(folder / "ranker.json")
+    shown = simulate_impressions(dataset, Shuffled(dataset.features[:, 0]), 400, rng=0)
+    parquet.write_table(shown, folder / "raw.parquet")
+    return folder
+
+
+def run(folder, command, number, event, action=signal.SIG_DFL):
+    """Run a command with what its parent does on the signal, whatever started these tests."""
+    return subprocess.run(
+        [sys.executable, "-c", CHILD, str(int(number)), event, *COMMANDS[command].split()],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=300,
+        preexec_fn=lambda: signal.signal(number, action),
+    )  # fmt: skip
+
+
+def check(folder, command, number, event, said):
+    before = sorted(path.name for path in folder.iterdir())
+    done = run(folder, command, number, event)
+    *progress, last = done.stderr.splitlines()  # it is told where the machine is slow
+    assert (done.returncode, last) == (128 + number, f"countersample: {said}")
+    assert all("% done" in line for line in progress)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_while_modules_are_imported(folder, command):
+    check(folder, command, signal.SIGINT, "cyclopts", "interrupted")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["simulate", "fit", "evaluate", "demo"])
+@pytest.mark.parametrize("module", ["numpy.linalg", "countersample._environment"])
+def test_while_what_a_command_needs_is_imported(folder, command, module):
+    check(folder, command, signal.SIGINT, module, "interrupted")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", WRITE)
+def test_when_a_file_is_written_and_has_not_its_name_yet(folder, command):
+    check(folder, command, signal.SIGINT, "written", "interrupted")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "terminated"),
+        (signal.SIGHUP, "the terminal has gone"),
+    ],
+)
+def test_in_compiled_code_that_would_take_long(folder, number, said):
+    check(folder, "simulate", number, "computing", said)
+
+
+@pytest.mark.slow
+def test_what_is_ignored_stays_so(folder):
+    """As nohup and a script's jobs in the background have it."""
+    done = run(folder, "log check", signal.SIGHUP, "numpy", signal.SIG_IGN)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_at_the_end_it_is_too_late():
+    code = (
+        "import atexit, os, signal, sys; sys.argv = ['countersample', '--version']\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        "from countersample.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("countersample 0.")
+
+
+def test_next_to_nothing_comes_before_signals_are_watched_for():
+    """Neither cyclopts nor typing: milliseconds after the first line of the package."""
+    code = (
+        "import sys, signal\n"
+        "before = set(sys.modules)\n"
+        "signal.signal = lambda *_: print(sorted(set(sys.modules) - before)) or sys.exit()\n"
+        "from countersample.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n"
+                           + code], capture_output=True, text=True, check=True)  # fmt: skip
+    heavy = {"typing", "cyclopts", "re", "pathlib", "numpy", "countersample.cli.app"}
+    assert not heavy & set(eval(done.stdout))  # noqa: S307 (our own list)
+
+
+# -- in a library, which sets no handler of signals: compiled code is safe by itself
+
+
+def test_an_interrupt_during_compiled_code_is_an_interrupt():
+    code = """
+import os, signal, threading, time
+import numpy as np
+from countersample import simulate_clicks, synthetic
+data = synthetic("tiny", n_queries=20, rng=0)
+simulate_clicks(data, data.features[:, 0], 100, rng=0)  # compiled
+threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    simulate_clicks(data, data.features[:, 0], 5_000_000, rng=0)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+
+
+def kernels():
+    for module in pkgutil.iter_modules(_kernels.__path__):
+        for name, value in vars(
+            importlib.import_module(f"countersample._kernels.{module.name}")
+        ).items():
+            if hasattr(value, "py_func"):
+                yield pytest.param(value.py_func, id=f"{module.name}.{name}")
+
+
+@pytest.mark.parametrize("kernel", list(kernels()))
+def test_kernels_return_no_arrays_and_take_no_generators(kernel):
+    """numba makes the one and reads the other by calls of Python's, which a signal may end."""
+    hints = typing.get_type_hints(kernel)
+    returned = hints.pop("return")
+    plain = {int, float, bool, type(None)}
+    assert returned in plain or plain.issuperset(typing.get_args(returned))
+    assert np.random.Generator not in hints.values()
+    assert len(hints) == len(inspect.signature(kernel).parameters)
+
+
+# -- what is put in order
+
+
+def test_an_abandoned_folder_is_as_it_was(tmp_path, monkeypatch):
+    """Between the two renames that put a new folder in the place of an old one."""
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "old").touch()
+    replace = type(target).replace
+
+    def stop(path, to):
+        if path.suffix == ".tmp":
+            monkeypatch.undo()
+            _cleanup.put_in_order()
+            raise InterruptedError
+        return replace(path, to)
+
+    with contextlib.suppress(Exception), atomic_path(target) as temporary:
+        temporary.mkdir()
+        monkeypatch.setattr(type(target), "replace", stop)
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+    assert [path.name for path in target.iterdir()] == ["old"]
+
+
+def test_a_temporary_folder_is_removed(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with temporary_folder() as folder:
+        (folder / "file").touch()
+        assert folder.parent == tmp_path
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(tmp_path.iterdir()) == []
+    with temporary_folder() as folder:
+        (folder / "file").touch()
+        _cleanup.put_in_order()
+        assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,307 @@
+"""Logging policies: what they draw and go through against their definitions, and propensities."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import twins_clicks as twins
+from chances import check_cells
+from conftest import SEED
+
+from countersample.clicks import (
+    CLICK_MODELS,
+    PositionBias,
+    Ranked,
+    Shuffled,
+    Swapped,
+    TableBias,
+    TeamDraft,
+    TrustBias,
+    simulate_clicks,
+    simulate_impressions,
+)
+from countersample.clicks.policies import as_policy
+from countersample.clicks.simulation import World
+from countersample.data import RankingDataset
+
+SIZES = [1, 2, 5, 4, 6]
+N_ITEMS = sum(SIZES)
+OLD = np.random.default_rng([SEED, 1]).permutation(N_ITEMS)
+NEW = np.random.default_rng([SEED, 2]).permutation(N_ITEMS)
+SETTING = {"relevant": 3, "noise": 0.2}
+TABLE = [0.9, 0.8, 0.5, 0.3, 0.2, 0.1]
+
+# Each policy with its twin: a function of the two rankings of one list, and the cut-off.
+POLICIES = {
+    "ranked": (Ranked(OLD), lambda a, _b, top: twins.ranked(a, top)),
+    "shuffled": (Shuffled(OLD), lambda a, _b, top: twins.shuffled(a, top, top)),
+    "shuffled-3": (Shuffled(OLD, depth=3), lambda a, _b, top: twins.shuffled(a, top, 3)),
+    "drawn": (Shuffled(OLD, depth=99), lambda a, _b, top: twins.shuffled(a, top, 99)),
+    "swapped": (
+        Swapped(OLD, rate=0.3),
+        lambda a, _b, top: twins.swapped(a, top, 0.3, "adjacent", top),
+    ),
+    "swapped-first": (
+        Swapped(OLD, rate=0.8, pairs="first", depth=4),
+        lambda a, _b, top: twins.swapped(a, top, 0.8, "first", 4),
+    ),
+    "team-draft": (TeamDraft({"old": OLD, "new": NEW}), twins.team_draft),
+    "mixture": (
+        as_policy(
+            {"old": OLD, "new": NEW, "both": TeamDraft({"old": OLD, "new": NEW})}, [0.6, 0.3, 0.1]
+        ),
+        lambda a, b, top: twins.mixture(
+            (0.6, twins.ranked(a, top)),
+            (0.3, twins.ranked(b, top)),
+            (0.1, twins.team_draft(a, b, top)),
+        ),
+    ),
+}
+TOPS = [1, 2, 3, 4, None]
+
+
+@pytest.fixture(scope="module")
+def data():
+    grades = [(3 * i + q) % 5 for q, size in enumerate(SIZES) for i in range(size)]
+    qid = [f"q{q}" for q, size in enumerate(SIZES) for _ in range(size)]
+    return RankingDataset.from_arrays(X=np.zeros((N_ITEMS, 1)), y=grades, qid=qid)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng([SEED, 3])
+
+
+def lists(scores):
+    """The rows of each query, largest score first."""
+    ends = np.cumsum(SIZES)
+    return [
+        sorted(range(end - size, end), key=lambda row: -scores[row])
+        for end, size in zip(ends, SIZES, strict=True)
+    ]
+
+
+def matrix(scores):
+    rows = np.full((len(SIZES), max(SIZES)), -1)
+    for query, ranked in enumerate(lists(scores)):
+        rows[query, : len(ranked)] = ranked
+    return rows
+
+
+def rankings(policy):
+    return [matrix(scores) for scores in policy.rankers]
+
+
+def twin_orders(name, top):
+    """For each query, the probability of each order by the twin."""
+    old, new = lists(OLD), lists(NEW)
+    twin = POLICIES[name][1]
+    return [twin(a, b, top or len(a)) for a, b in zip(old, new, strict=True)]
+
+
+def collect_orders(policy, top, *, joint):
+    """For each query, the probability of each order that the policy enumerates."""
+    found = [{} for _ in SIZES]
+    for chances, rows in policy.orders(rankings(policy), top or max(SIZES), joint=joint):
+        for orders, chance, row in zip(found, chances, rows.tolist(), strict=True):
+            order = tuple(item for item in row if item >= 0)
+            orders[order] = orders.get(order, 0) + chance
+    return [{order: chance for order, chance in orders.items() if chance} for orders in found]
+
+
+def marginals(orders):
+    """The probability of each (position, item)."""
+    chances = {}
+    for order, chance in orders.items():
+        for cell in enumerate(order):
+            chances[cell] = chances.get(cell, 0) + chance
+    return chances
+
+
+# -- what a policy shows ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("top", TOPS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_all_orders_are_enumerated(name, top):
+    """With `joint` every order; without it, every item at every position."""
+    policy, twin = POLICIES[name][0], twin_orders(name, top)
+    for orders, expected in zip(collect_orders(policy, top, joint=True), twin, strict=True):
+        assert orders == pytest.approx(expected)
+        assert sum(orders.values()) == pytest.approx(1)
+    for orders, expected in zip(collect_orders(policy, top, joint=False), twin, strict=True):
+        assert marginals(orders) == pytest.approx(marginals(expected))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("top", [3, None])
+@pytest.mark.parametrize("name", POLICIES)
+def test_orders_are_drawn_with_their_probabilities(name, top, rng):
+    policy, n = POLICIES[name][0], 20_000
+    for query, wanted in enumerate(twin_orders(name, top)):
+        repeated = [np.repeat(rows[query : query + 1], n, axis=0) for rows in rankings(policy)]
+        rows = policy.draw(rng, repeated, top or max(SIZES)).rows
+        seen = Counter(tuple(item for item in row if item >= 0) for row in rows.tolist())
+        assert set(seen) <= set(wanted)
+        check_cells({order: (seen[order], n, chance) for order, chance in wanted.items()})
+
+
+def test_a_team_picks_its_best_item_left(rng):
+    policy = TeamDraft({"old": OLD, "new": NEW})
+    shown = policy.draw(rng, [rows.repeat(50, axis=0) for rows in rankings(policy)], 5)
+    for query, (rows, teams) in enumerate(zip(shown.rows.tolist(), shown.policy, strict=True)):
+        ranked = [lists(OLD)[query // 50], lists(NEW)[query // 50]]
+        taken = []
+        for row, team in zip(rows, teams, strict=True):
+            if row >= 0:
+                assert row == next(item for item in ranked[team] if item not in taken)
+                taken.append(row)
+        counts = np.bincount(teams, minlength=2)
+        assert abs(counts[0] - counts[1]) <= 1
+
+
+# -- propensities, and clicks that follow them -----------------------------------------------------
+
+
+def expected(data, orders, click_model, bias):
+    """P(examined) and P(clicked) of each row: over all orders, by the twins of the models."""
+    examined, clicked = np.zeros(data.n_items), np.zeros(data.n_items)
+    for query in orders:
+        for order, chance in query.items():
+            labels = data.labels[list(order)]
+            now = twins.propensities(click_model, labels, bias=bias, **SETTING)
+            attract = twins.attraction(click_model, labels, **SETTING)
+            for row, p, a in zip(order, now, attract, strict=True):
+                examined[row] += chance * p
+                clicked[row] += chance * p * a
+    return examined, clicked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("click_model", CLICK_MODELS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_propensities_are_those_of_all_orders(data, name, click_model):
+    """ρ is the probability to be examined in a session of the query; what is not shown has none."""
+    for top in (2, 4):
+        examined, _ = expected(
+            data, twin_orders(name, top), click_model, lambda rank: TABLE[rank - 1]
+        )
+        log = simulate_clicks(data, POLICIES[name][0], 3000, bias=TableBias(TABLE), **SETTING,
+                              click_model=click_model, top=top, rng=SEED)  # fmt: skip
+        rows = data.offsets[log.query] + log.item
+        np.testing.assert_allclose(log.propensity, examined[rows], rtol=1e-12)
+        assert len(log) == 3000
+
+
+CONTEXTS = {"phone": (3, TableBias([0.9, 0.1])), "desktop": (1, PositionBias(0.5))}
+
+
+def in_contexts(data, orders, click_model):
+    """The mean of both contexts by their shares."""
+    phone = expected(data, orders, click_model, lambda rank: [0.9, 0.1, 0, 0, 0, 0][rank - 1])
+    desktop = expected(data, orders, click_model, lambda rank: rank**-0.5)
+    return [0.75 * one + 0.25 * other for one, other in zip(phone, desktop, strict=True)]
+
+
+@pytest.mark.parametrize("click_model", ["position-based", "dependent-click", "trust-bias"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_contexts_have_their_own_curves(data, name, click_model):
+    examined, _ = in_contexts(data, twin_orders(name, 3), click_model)
+    log = simulate_clicks(data, POLICIES[name][0], 3000, contexts=CONTEXTS, **SETTING,
+                          click_model=click_model, top=3, rng=SEED)  # fmt: skip
+    rows = data.offsets[log.query] + log.item
+    np.testing.assert_allclose(log.propensity, examined[rows], rtol=1e-12)
+
+
+@pytest.mark.parametrize("click_model", ["position-based", "cascade", "trust-bias"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_impressions_are_clicked_as_often_as_they_should(data, name, click_model):
+    """Clicks on an item are binomial in the sessions of its query; so are its impressions."""
+    n = 30_000
+    orders = twin_orders(name, 3)
+    _, clicked = in_contexts(data, orders, click_model)
+    table = simulate_impressions(data, POLICIES[name][0], n, contexts=CONTEXTS, **SETTING,
+                                 click_model=click_model, top=3, rng=SEED)  # fmt: skip
+    query = np.array([int(q[1:]) for q in table["query_id"].to_pylist()])
+    row = data.offsets[query] + table["item_id"].to_numpy()
+    first = table["position"].to_numpy() == 1
+    sessions = np.bincount(query[first], minlength=len(SIZES))
+    clicks = np.bincount(row, table["click"].to_numpy(), minlength=data.n_items)
+    shown = Counter(zip(row.tolist(), table["position"].to_pylist(), strict=True))
+    cells = {f"sessions of {q}": (int(k), n, 1 / len(SIZES)) for q, k in enumerate(sessions)}
+    of = np.repeat(np.arange(len(SIZES)), SIZES)
+    for item in range(data.n_items):
+        cells[f"clicks on {item}"] = (int(clicks[item]), int(sessions[of[item]]), clicked[item])
+    for q, wanted in enumerate(orders):
+        for (column, item), chance in marginals(wanted).items():
+            cells[item, column + 1] = (shown[item, column + 1], int(sessions[q]), chance)
+    check_cells(cells)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_clicks_are_those_of_the_world(data, name):
+    """Each item against the most clicked one of another query: a coin."""
+    _, chance = expected(data, twin_orders(name, 3), "trust-bias", lambda rank: TABLE[rank - 1])
+    log = simulate_clicks(data, POLICIES[name][0], 60_000, bias=TableBias(TABLE), **SETTING,
+                          click_model="trust-bias", top=3, rng=SEED)  # fmt: skip
+    row = data.offsets[log.query] + log.item
+    of = np.repeat(np.arange(len(SIZES)), SIZES)
+    cells = {}
+    for item in range(data.n_items):
+        if not chance[item]:
+            assert item not in row
+            continue
+        other = int(np.argmax(np.where(of == of[item], -1, chance)))
+        n = int(len(log) * (chance[item] + chance[other]) / chance.sum() / 2)
+        either = row[(row == item) | (row == other)][:n]
+        assert len(either) == n
+        cells[item] = (
+            int((either == item).sum()),
+            n,
+            chance[item] / (chance[item] + chance[other]),
+        )
+    check_cells(cells)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_weighted_clicks_tell_the_relevance(data, name):
+    """E[clicks a session] / ρ is P(click | examined), wherever an item may be shown; exact."""
+    user = CLICK_MODELS["position-based"](bias=TableBias(TABLE), **SETTING)
+    examined, clicked = World(data, POLICIES[name][0], (user,), np.ones(1), top=3).expected()
+    shown = examined > 0
+    assert {row for orders in twin_orders(name, 3) for order in orders for row in order} == set(
+        np.flatnonzero(shown).tolist()
+    )
+    truth = user.relevance(data.labels)[shown]
+    np.testing.assert_allclose(clicked[shown] / examined[shown], truth, rtol=1e-12)
+
+
+def test_a_click_says_how_likely_it_was_examined_where_it_was_shown(data):
+    """Where the first item alone is shown, ρ/θ is the share of sessions that show it: 1/2 or 1."""
+    log = simulate_clicks(
+        data, {"old": OLD, "new": NEW}, 3000, bias=TableBias(TABLE), top=1, rng=SEED
+    )
+    assert set(log.examination.tolist()) == {TABLE[0]}
+    shown = {rows[0] for scores in (OLD, NEW) for rows in lists(scores)}
+    rows = data.offsets[log.query] + log.item
+    assert set(rows.tolist()) <= shown
+    assert set((log.propensity / log.examination).tolist()) <= {0.5, 1.0}
+    assert simulate_clicks(data, OLD, 10, rng=SEED).examination is None
+
+
+@pytest.mark.parametrize("click_model", CLICK_MODELS)
+def test_relevance_is_what_a_user_does_who_examines(click_model):
+    model = CLICK_MODELS[click_model](bias=TableBias(TABLE), **SETTING)
+    yes, no = {
+        "near-random": (0.6, 0.4), "perfect": (1, 0), "trust-bias": (1, 0)
+    }.get(click_model, (1, 0.2))  # fmt: skip
+    assert model.relevance([4, 2, 3]).tolist() == [yes, no, yes]
+
+
+def test_trust_bias_is_affine_in_the_relevance():
+    model = TrustBias(bias=TableBias(TABLE), relevant=3)
+    labels = np.array([4, 0, 3, 1, 4, 0])
+    alpha, beta = model.affine(np.arange(1, 7))
+    np.testing.assert_allclose(
+        beta + alpha * model.relevance(labels), model.click_probabilities(labels), rtol=1e-12
+    )

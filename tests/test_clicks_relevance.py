@@ -1,0 +1,120 @@
+"""The share of relevant items for simulated users, and warnings if it is too small."""
+
+import json
+
+import numpy as np
+import pytest
+
+from countersample import RankingDataset, save_letor, simulate_clicks
+from countersample.clicks import FewRelevantWarning, Perfect, simulate_impressions
+from countersample.clicks.relevance import relevance_of, smallest_relevant
+from countersample.errors import DataError
+
+
+def dataset(**counts):
+    """One query with so many items of each grade: ``dataset(of_0=97, of_4=3)``."""
+    labels = np.repeat([float(name[3:]) for name in counts], list(counts.values()))
+    features = np.arange(len(labels), dtype=float)[:, None]
+    return RankingDataset.from_arrays(X=features, y=labels, qid=np.zeros(len(labels), int))
+
+
+GRADES_TO_2 = dataset(of_0=80, of_1=14, of_2=6)
+FEW_OF_3 = dataset(of_0=60, of_1=20, of_2=18, of_3=1, of_4=1)
+
+
+class TestTheShare:
+    @pytest.mark.parametrize(
+        ("relevant", "share", "advice"), [(1, 0.4, 2), (2, 0.2, 2), (3, 0.02, 2), (4, 0.01, 2)]
+    )
+    def test_is_of_the_items_at_or_above_the_grade(self, relevant, share, advice):
+        found = relevance_of(FEW_OF_3, relevant)
+        assert np.isclose(found.share, share)
+        assert found.advice == advice
+        assert bool(found.warnings()) == (share < 0.03)
+
+    def test_the_text_has_share_grades_and_what_to_give(self):
+        (text,) = relevance_of(FEW_OF_3, 3).warnings("--relevant ")
+        assert text == (
+            "only 2 % of the items are relevant, clicks teach little: --relevant 3, and labels are "
+            "0 (60 %), 1 (20 %), 2 (18 %), 3 (1 %) and 4 (1 %): give --relevant 2"
+        )
+
+    def test_no_advice_if_no_grade_would_do(self):
+        (text,) = relevance_of(dataset(of_0=99, of_1=1), 3).warnings()
+        assert text.endswith("labels are 0 (99 %) and 1 (1 %)")
+        labels = np.linspace(0, 1, 200)
+        data = RankingDataset.from_arrays(X=labels[:, None], y=labels, qid=np.zeros(200, int))
+        (text,) = relevance_of(data, 3).warnings()  # many labels are not listed
+        assert "labels go up to 1: give relevant=0.9748" in text  # 194/199: 6 of 200 items
+
+
+class TestTheDefault:
+    def test_is_3_or_1_if_no_grade_reaches_it(self):
+        assert smallest_relevant(FEW_OF_3) == 3
+        assert smallest_relevant(GRADES_TO_2) == 1
+        assert smallest_relevant(GRADES_TO_2, 2) == 2
+
+
+class TestSimulations:
+    @pytest.mark.parametrize("simulate", [simulate_clicks, simulate_impressions])
+    def test_warn_where_none_is_relevant(self, simulate):
+        with pytest.warns(
+            FewRelevantWarning, match="every click is noise.*give relevant=1"
+        ) as told:
+            simulate(GRADES_TO_2, GRADES_TO_2.labels, 50, relevant=3, rng=0)
+        assert told[0].filename == __file__
+
+    def test_by_the_grade_of_the_click_model(self):
+        model = lambda **_: Perfect(relevant=4)  # noqa: E731
+        with pytest.warns(FewRelevantWarning, match="only 1 % of the items"):
+            simulate_clicks(FEW_OF_3, FEW_OF_3.labels, 50, click_model=model, rng=0)
+
+    def test_a_world_without_clicks_is_an_error_still(self):
+        """The error says all; a warning, which is an error here, would come first."""
+        with pytest.raises(DataError, match="lower relevant"):
+            simulate_clicks(GRADES_TO_2, GRADES_TO_2.labels, 50, relevant=3, noise=0)
+
+
+class TestCommands:
+    @pytest.fixture
+    def data(self, tmp_path):
+        rng = np.random.default_rng(0)
+        grades = rng.choice([0.0, 1.0, 2.0], 400, p=[0.8, 0.14, 0.06])
+        grades[::10] = 1
+        features = np.column_stack([grades + rng.normal(size=400), rng.normal(size=400)])
+        made = RankingDataset.from_arrays(X=features, y=grades, qid=np.arange(400) // 10)
+        save_letor(made, tmp_path / "data.txt")
+        return tmp_path / "data.txt"
+
+    @pytest.mark.parametrize("more", [(), ("--sessions", "20")])
+    def test_simulate_tells_and_carries_it(self, run, data, more):
+        words = ("simulate", data, "-o", "log.parquet", "--clicks", "100", *more)
+        assert "relevant from label 1 on" in run(*words)
+        found = json.loads(run(*words, "--json"))
+        assert (found["relevance"]["relevant"], found["warnings"]) == (1, [])
+        told = run(*words, "--relevant", "3", told=True)
+        assert told.startswith("countersample: no item is relevant, every click is noise")
+        assert told.endswith("give --relevant 1\n")
+        found = json.loads(run(*words, "--relevant", "3", "--json"))
+        assert found["relevance"]["share"] == 0
+        assert f"countersample: {found['warnings'][0]}\n" == told
+
+    @pytest.mark.slow
+    def test_the_demo_and_studies(self, run, data, tmp_path):
+        """Of grades up to 4, of which hardly any item has 3 or 4."""
+        text = data.read_text().splitlines(keepends=True)
+        text[1] = text[1].replace(text[1][0], "4", 1)
+        data.write_text("".join(text))
+        small = [f"--set={each}" for each in ("clicks=200", "epochs=1", "seeds=1",
+                 "learning_rates=[0.001]", "evaluate_every=20")]  # fmt: skip
+        said = "data.txt: only 0.357 % of the items are relevant, clicks teach little: --set rel"
+        found = json.loads(run("demo", "--data", data, *small, "--json"))
+        assert found["warnings"][0].startswith(said)
+        assert found["warnings"][0].endswith("give --set relevant=2")
+        page = (tmp_path / "demo" / "index.html").read_text(encoding="utf-8")
+        assert f"Warning: on {said}" in page
+        assert "relevant from label 3 on: 0.357 % of them" in page
+        words = ("reproduce", "noise", "--data", data, "--out", "out", *small)
+        assert said in run(*words, told=True)
+        assert said in json.loads(run(*words, "--json"))["warnings"][0]  # nothing is done again
+        assert said in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,128 @@
+"""Draws by blocks: exactly the weights, drawn as often as they say, for any weights and any n."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import twins_blocks
+from conftest import SEED
+from hypothesis import given
+from hypothesis import strategies as st
+from made_weights import SHAPES, fractions_of, goodness_of_fit
+
+from countersample._kernels.sampling import ROWS, add_up_blocks
+from countersample.errors import DataError, ParameterError
+from countersample.torch.samplers import BlockTable
+
+# So rarely, over all shapes together, would correct draws fail: it is safe to try any seed.
+ALPHA = 1e-9
+
+any_weights = st.lists(
+    st.sampled_from([0.0, 1.0, 2.0, 1e-3, 1e3, 1e300])
+    | st.floats(0, 1e300, allow_subnormal=False)
+    | st.floats(-300, 300).map(lambda power: 10**power),
+    min_size=1,
+    max_size=60,
+).filter(any)
+
+
+@pytest.fixture(params=SHAPES)
+def weights(request, rng):
+    return SHAPES[request.param](rng)
+
+
+# -- exactly the weights -------------------------------------------------------------------------
+
+
+def test_the_probabilities_are_those_of_the_weights(weights):
+    found, expected = twins_blocks.probabilities(weights), fractions_of(weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
+    assert (found[expected == 0] == 0).all()
+
+
+@given(any_weights)
+def test_the_probabilities_are_those_of_any_weights(weights):
+    found = twins_blocks.probabilities(weights)
+    np.testing.assert_allclose(found, fractions_of(weights), rtol=1e-12, atol=1e-307)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 70))
+def test_draws_are_those_of_the_twin(seed, n):
+    rng = np.random.default_rng(seed)
+    weights = rng.choice([0, 1e-9, 0.3, 1, 2, 1e9], n) * rng.random(n)
+    weights[rng.integers(n)] = 1
+    before = weights.copy()
+    drawn = BlockTable(weights).sample(50, np.random.default_rng(seed))
+    expected = twins_blocks.draws(weights, 50, np.random.default_rng(seed))
+    assert drawn.dtype == np.int64
+    np.testing.assert_array_equal(drawn, expected)
+    np.testing.assert_array_equal(weights, before)
+    assert (weights[drawn] > 0).all()
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 64, 1001])
+def test_sums_of_blocks(n, rng):
+    weights = rng.integers(0, 100, n).astype(np.float64)  # whose sums are exact
+    total = np.empty(-(-n // ROWS))
+    add_up_blocks(weights, total)
+    np.testing.assert_array_equal(total, twins_blocks.blocks_of(weights).sum(axis=1))
+
+
+# -- drawn as often as they say ------------------------------------------------------------------
+
+
+def test_draws_follow_the_weights(weights, rng):
+    expected = fractions_of(weights)
+    size = 400_000
+    counts = np.bincount(BlockTable(weights).sample(size, rng), minlength=len(weights))
+    assert counts.shape == (len(weights),)
+    assert (counts[expected == 0] == 0).all()
+    assert goodness_of_fit(counts, size * expected) > ALPHA / len(SHAPES)
+
+
+def test_the_check_would_find_wrong_draws(rng):
+    """Draws from weights that are 5 % off for half of the cells fail the same check."""
+    wrong = np.tile([0.95, 1.05], 500)
+    counts = np.bincount(BlockTable(wrong).sample(400_000, rng), minlength=1000)
+    assert goodness_of_fit(counts, np.full(1000, 400.0)) < ALPHA / len(SHAPES)
+
+
+def test_draws_are_independent(rng):
+    """Pairs of draws one after the other, of one block and of several."""
+    p = np.array([1, 2, 3, 4, 0, 0, 0, 0, 5, 6]) / 21
+    first, second = BlockTable(p).sample(400_000, rng).reshape(-1, 2).T
+    counts = np.bincount(10 * first + second, minlength=100)
+    expected = 200_000 * np.outer(p, p).ravel()
+    assert goodness_of_fit(counts[expected > 0], expected[expected > 0]) > ALPHA
+
+
+def test_same_seed_same_draws_in_any_number_of_threads():
+    table = BlockTable(np.arange(1.0, 1000))
+
+    def drawn(seed):
+        return table.sample(10_000, np.random.default_rng(seed)).tolist()
+
+    seeds = [SEED, SEED + 1, SEED] * 4
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(drawn, seeds)) == [drawn(seed) for seed in seeds]
+    assert drawn(SEED) != drawn(SEED + 1)
+    assert table.sample(0, np.random.default_rng(SEED)).shape == (0,)
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -0.5], r"weights\[1\] is -0.5, expected a finite number of at least 0"),
+        ([1.0, np.inf], r"weights\[1\] is inf"),
+        ([0.0, 0.0], r"weights are all 0 \(0 to 1\), expected at least one above 0"),
+        ([], r"weights have shape \(0,\), expected a vector that is not empty"),
+    ],
+)
+def test_weights_that_are_refused(weights, message):
+    with pytest.raises(DataError, match=message):
+        BlockTable(weights)
+    with pytest.raises(ParameterError, match="size is -1"):
+        BlockTable([1.0]).sample(-1, np.random.default_rng(0))

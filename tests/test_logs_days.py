@@ -1,0 +1,245 @@
+"""Recent days count more in what is learned, and intervals stay honest."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import SEED
+from day_logs import day_log
+from shops import make
+
+from countersample.errors import DataError, ParameterError
+from countersample.fitting import fit as fit_module
+from countersample.fitting import fit_from_impressions, judgements_from_impressions
+from countersample.logs import (
+    PositionCounts,
+    count_days,
+    read_features,
+    read_impressions,
+)
+from countersample.logs.days import effective_impressions, weighted
+from countersample.options import EvaluationOptions, PropensityOptions, RankerOptions
+from countersample.propensity import estimate
+
+DAYS = 4
+
+
+@pytest.fixture(scope="module")
+def table():
+    return day_log(SEED, days=DAYS, only=[
+        "session", "timestamp", "policy", "context", "value", "propensity",
+    ])  # fmt: skip
+
+
+def by_hand(table, half_life, column):
+    """Add up a column, weighted by day, row by row of the log."""
+    totals = {}
+    names = ("query_id", "item_id", "position", "context", "timestamp", column)
+    for *key, stamp, value in zip(*(table[name].to_pylist() for name in names), strict=True):
+        age = DAYS - int(stamp[8:10])
+        totals[tuple(key)] = totals.get(tuple(key), 0.0) + 0.5 ** (age / half_life) * value
+    return totals
+
+
+def keys_of(counts):
+    return zip(
+        counts.query_ids[counts.query].tolist(), counts.item_ids[counts.item].tolist(),
+        counts.position.tolist(), counts.context_ids[counts.context].tolist(), strict=True,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["log", "counts"])
+def test_a_day_counts_half_after_the_half_life(table, source, tmp_path):
+    log = read_impressions(table)
+    if source == "counts":
+        count_days(log, tmp_path)
+        log = read_impressions(tmp_path)
+    recent = log.with_half_life("2d")
+    found = weighted(recent, recent.counts())
+    same = table.append_column("shown", pa.array(np.ones(len(table))))
+    for name, column in (("impressions", "shown"), ("clicks", "click"), ("value", "value")):
+        expected = by_hand(same, 2, column)
+        np.testing.assert_allclose(
+            getattr(found, name), [expected[key] for key in keys_of(found)], rtol=1e-12
+        )
+    np.testing.assert_array_equal(found.logged, log.counts().impressions)
+    visits = {}
+    columns = (table[name].to_pylist() for name in ("query_id", "session", "timestamp"))
+    for query, session, stamp in zip(*columns, strict=True):
+        visits[query, session] = 0.5 ** ((DAYS - int(stamp[8:10])) / 2)
+    for place, query in enumerate(found.query_ids.tolist()):
+        own = sum(weight for (asked, _), weight in visits.items() if asked == query)
+        np.testing.assert_allclose(found.sessions[place], own)
+    # A row's own propensity is the mean over its weighted clicks.
+    inverse = pa.array(np.array(table["value"]) / np.array(table["propensity"]))
+    expected = by_hand(table.append_column("weight", inverse), 2, "weight")
+    own = recent.logged_propensities(found).value
+    clicked = found.value > 0
+    weights = np.array([expected[key] for key in keys_of(found)])
+    np.testing.assert_allclose((found.value / own)[clicked], weights[clicked], rtol=1e-12)
+
+
+def test_items_that_are_counted_together_stay_so(table):
+    recent = read_impressions(table.slice(0, 60)).with_half_life("2d")
+    every, large = (weighted(recent, recent.counts(max_groups=most)) for most in (10**9, 0))
+    assert large.rest is not None
+    for name in ("impressions", "clicks", "value"):
+        np.testing.assert_allclose(getattr(large, name).sum(), getattr(every, name).sum())
+        both = [np.bincount(c.position, getattr(c, name)) for c in (large, every)]
+        np.testing.assert_allclose(*both)
+
+
+def test_a_half_life_of_ages_changes_nothing(table):
+    log = read_impressions(table)
+    ages = log.with_half_life("99999w")
+    found, counts = weighted(ages, ages.counts()), log.counts()
+    for name in ("impressions", "clicks", "value", "sessions"):
+        np.testing.assert_allclose(getattr(found, name), getattr(counts, name), rtol=1e-4)
+    assert weighted(log, counts) is counts
+
+
+def test_what_a_half_life_leaves(table):
+    recent = read_impressions(table).with_half_life("1d")
+    days = recent.days()
+    w = 0.5 ** np.arange(DAYS - 1, -1, -1)
+    n = np.array(days.rows)
+    assert np.isclose(effective_impressions(recent), (w @ n) ** 2 / (w**2 @ n))
+
+
+def simulated(rng, half_life, *, theta=(1.0, 0.5), n_queries=200, days=6):
+    """Return counts of days whose users examine positions as `theta` says, weighted by day."""
+    shape = (n_queries, 2, 2)  # items, positions
+    relevance = rng.beta(1, 3, (n_queries, 2, 1))
+    total = np.zeros((2, *shape))
+    logged = np.zeros(shape)
+    for age in range(days):
+        shown = rng.poisson(rng.gamma(1.0, 4.0, (n_queries, 1, 1)), shape) + 1
+        clicks = rng.binomial(shown, relevance * np.array(theta))
+        total += 0.5 ** (age / half_life) * np.stack([shown, clicks])
+        logged += shown
+    query, item, position = (axis.ravel() for axis in np.indices(shape))
+    counts = PositionCounts.from_codes(
+        query, item, position + 1, logged.ravel(), np.zeros(logged.size), np.arange(n_queries),
+        np.arange(2),
+    )  # fmt: skip
+    shown, clicks = total.reshape(2, -1)
+    return replace(
+        counts, impressions=shown, clicks=clicks, value=clicks, logged=counts.impressions
+    )
+
+
+@pytest.mark.parametrize("method", ["all-pairs", "pivot"])
+def test_intervals_of_weighted_days_cover(method):
+    rng = np.random.default_rng(SEED)
+    n, covered, widths = 120, 0, []
+    for _ in range(n):
+        curve = estimate(simulated(rng, 1.0), method=method, n_bootstrap=200, rng=rng)
+        covered += curve.low[1] <= 0.5 <= curve.high[1]
+        widths.append(curve.high[1] - curve.low[1])
+    # Of 120 intervals that cover with 94 %, fewer than 104 do once in a thousand tests.
+    assert covered >= 104, covered
+    # They are wider than those of all six days, as the weights are worth about three of one.
+    whole = [estimate(simulated(rng, 1e9), method=method, n_bootstrap=200, rng=rng)
+             for _ in range(20)]  # fmt: skip
+    assert np.mean(widths) > 1.15 * np.mean([c.high[1] - c.low[1] for c in whole])
+
+
+def test_shuffles_are_seen_by_whole_numbers():
+    rng = np.random.default_rng(SEED)
+    shuffled = simulated(rng, 0.5)
+    shown = rng.binomial(shuffled.logged.reshape(-1, 2).sum(1), 0.5)
+    even = np.stack([shown, shuffled.logged.reshape(-1, 2).sum(1) - shown], axis=1).ravel()
+    estimate(replace(shuffled, logged=even), method="randomized", n_bootstrap=20, rng=0)
+    ordered = even * np.tile([1, 0.2, 0.2, 1], len(even) // 4)
+    with pytest.raises(DataError, match="shuffle"):
+        estimate(replace(shuffled, logged=ordered), method="randomized", n_bootstrap=20, rng=0)
+
+
+@pytest.fixture(scope="module")
+def turned():
+    """Return the log of a shop whose users want the opposite in its first days."""
+    log, features = make(SEED, queries=60, sessions=1500)
+    session = log["session"].to_numpy()
+    old = session % 5 < 4
+    click = np.array(log["click"])
+    position = np.array(log["position"])
+    label = dict(zip(features["item_id"].to_pylist(), features["label"].to_pylist(), strict=True))
+    wanted = np.array([label[item] for item in log["item_id"].to_pylist()])
+    rng = np.random.default_rng(SEED)
+    unwanted = rng.random(len(click)) < (1 - wanted) ** 3 / position
+    day = np.where(old, session % 5, 27)
+    log = log.set_column(log.column_names.index("click"), "click",
+                         pa.array(np.where(old, unwanted, click).astype(np.int64)))  # fmt: skip
+    stamps = [f"2026-03-{d + 1:02d}T00:00:00" for d in day]
+    return log.append_column("timestamp", [stamps]), read_features(features), label
+
+
+@pytest.mark.slow
+def test_recent_days_are_what_a_ranker_learns_from(turned):
+    log, features, label = turned
+    wanted = np.array([label[item] for item in features.item_ids.tolist()])
+    told = {}
+    for half_life in (None, "1d"):
+        opened = read_impressions(log)
+        told[half_life] = fit_from_impressions(
+            opened if half_life is None else opened.with_half_life(half_life),
+            features,
+            ranker=RankerOptions(safety=0),
+            propensities=[1 / k for k in range(1, 11)],
+            evaluation=EvaluationOptions(holdout_by="queries"),
+            seed=SEED,
+        )
+    scores = {name: fit.ranker.predict(features.dataset) for name, fit in told.items()}
+    follows = {name: np.corrcoef(each, wanted)[0, 1] for name, each in scores.items()}
+    assert follows["1d"] > 0.5 > follows[None]
+    assert told["1d"].settings["half_life"] == 1
+    assert any("half-life of 1 days the log is worth" in text for text in told["1d"].warnings)
+    assert told["1d"].check.counts.n_clicks == told[None].check.counts.n_clicks
+
+
+def test_what_cannot_be_weighted_is_told(table, turned):
+    log = read_impressions(table)
+    for bad in ("3", "soon", "0d", 14):
+        with pytest.raises(ParameterError, match=r"half_life is .*, expected days or weeks"):
+            log.with_half_life(bad)
+    with pytest.raises(DataError, match="no column 'timestamp'"):
+        read_impressions(table.drop_columns("timestamp")).with_half_life("3d")
+    shop, features, _ = turned
+    with pytest.raises(ParameterError, match=r"needs whole numbers of clicks.*--half-life"):
+        fit_from_impressions(
+            read_impressions(shop).with_half_life("3d"),
+            features,
+            propensities=PropensityOptions(method="trust"),
+        )
+
+
+def test_where_every_day_counts_alike_a_half_life_is_refused():
+    log, _ = make(SEED, queries=20, sessions=200)
+    log = log.append_column("timestamp", pa.array(["2026-03-01"] * len(log)))
+    weighted = read_impressions(log).with_half_life("14d")
+    with pytest.raises(ParameterError, match="has a half-life, expected none for judgements"):
+        judgements_from_impressions(weighted)
+
+
+@pytest.mark.slow
+def test_the_leak_check_counts_every_impression_alike(turned, monkeypatch):
+    """Judged by time, with logged propensities: what leaks is of clicks, whatever their age."""
+    log, features, _ = turned
+    day = np.array([int(stamp[8:10]) for stamp in log["timestamp"].to_pylist()])
+    looks = (1 + day % 3) / 3 / np.array(log["position"])  # otherwise from day to day
+    log = log.append_column("propensity", pa.array(looks))
+    seen = []
+
+    def find_leaks(earlier, *_args, **options):
+        seen.append((earlier.propensity, options["evaluation"].propensity))
+        return ()
+
+    monkeypatch.setattr(fit_module, "find_leaks", find_leaks)
+    opened = read_impressions(log)
+    for each in (opened, opened.with_half_life("1d")):
+        last_day = EvaluationOptions(holdout_by="time", holdout_last="1d")
+        fit_from_impressions(each, features, evaluation=last_day, seed=SEED)
+    for plain, recent in zip(*seen, strict=True):
+        np.testing.assert_array_equal(recent, plain)

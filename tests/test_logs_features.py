@@ -1,0 +1,368 @@
+"""Features of pairs, of items, of queries, of the log itself: joined, read, and judged by."""
+
+import gzip
+import json
+import re
+from dataclasses import replace
+
+import invoking
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import shops
+from pyarrow import compute, csv, parquet
+
+from countersample import CounterSampleRanker, RankingDataset, load_ranker
+from countersample.clicks import ClickLog
+from countersample.data.encoder import EncodedColumn
+from countersample.errors import DataError, ParameterError
+from countersample.fitting import compare_from_impressions
+from countersample.logs import read_features, read_impressions
+
+GAMMA = ["--gamma", "1"]
+
+
+def pairs_table(n_queries=4, n_items=6):
+    """Return features of pairs; an item is of several queries."""
+    query = np.repeat(np.arange(n_queries), n_items)
+    item = np.tile(np.arange(n_items), n_queries)
+    return pa.table(
+        {
+            "query_id": [f"q{q}" for q in query],
+            "item_id": 10 + item,
+            "match": np.sin(1 + query + 7.0 * item),
+        }
+    )
+
+
+ITEMS = pa.table(
+    {
+        "item_id": np.arange(15, 9, -1),  # in another order
+        "price": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        "brand": ["a", "b", "a", "b", "a", None],
+    }
+)
+QUERIES = pa.table({"query_id": ["q3", "q2", "q1", "q0"], "length": [3, 2, 1, 0]})
+
+
+def by_hand(pairs, items, queries):
+    """Join with pandas: every pair has a row of everything."""
+    joined = pairs.to_pandas().merge(items.to_pandas(), on="item_id").merge(
+        queries.to_pandas(), on="query_id"
+    )  # fmt: skip
+    return joined.set_index(["query_id", "item_id"])
+
+
+def in_full(table):
+    """Return the features of each pair, by its ids."""
+    data = table.dataset
+    queries = np.repeat(data.query_ids, data.query_sizes)
+    frame = pd.DataFrame(data.features, columns=list(data.feature_names))
+    return frame.set_index([queries, table.item_ids])
+
+
+def test_features_of_items_and_queries_are_joined(rng):
+    pairs = pairs_table()
+    pairs = pairs.take(rng.permutation(len(pairs)))
+    table = read_features(pairs, items=ITEMS, queries=QUERIES, categorical=["brand"])
+    expected = by_hand(pairs, ITEMS, QUERIES)
+    found = in_full(table)
+    assert list(found.columns) == ["match", "price", "brand=a", "brand=b", "length"]
+    assert len(found) == len(expected) == 24
+    for pair, row in found.iterrows():
+        wanted = expected.loc[pair]
+        brands = [float(wanted["brand"] == brand) for brand in "ab"]
+        assert row.tolist() == [np.float32(wanted["match"]), wanted["price"], *brands,
+                                wanted["length"]]  # fmt: skip
+
+
+def test_pairs_without_features_of_their_item_are_left_out():
+    table = read_features(pairs_table(), items=ITEMS.slice(1), exclude=["brand"])
+    assert 15 not in table.item_ids
+    assert len(table.item_ids) == 20
+    (told,) = table.warnings
+    assert told.startswith("4 of 24 pairs of query and item have no row in the features of items")
+    with pytest.raises(DataError, match="no pair of query and item has all features: check that"):
+        read_features(pairs_table(), queries=pa.table({"query_id": ["x"], "a": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"items": pa.concat_tables([ITEMS, ITEMS])}, "features of items have item_id 10 twice"),
+        ({"items": ITEMS.rename_columns(["item_id", "match", "brand"])},
+         "the features of items and the features of pairs both have a column 'match'"),
+        ({"items": ITEMS.set_column(0, "item_id", pa.array(list("abcdef")))},
+         "item_id is integers among the pairs of query and item, and text in the features of it"),
+        ({"items": ITEMS.drop_columns(["item_id"])}, "no column 'item_id'"),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_joined(given, message):
+    with pytest.raises(DataError, match=message):
+        read_features(pairs_table(), categorical=["brand"], **given)
+
+
+def test_features_of_items_alone_do_not_tell_the_pairs(tmp_path):
+    with pytest.raises(ParameterError, match="which items a query has: give log="):
+        read_features(items=ITEMS)
+    (tmp_path / "letor.txt").write_text("0 qid:1 1:5 2:6\n1 qid:1 1:8 2:9\n")
+    with pytest.raises(ParameterError, match="numbers its items by query, and other features are"):
+        read_features(tmp_path / "letor.txt", items=ITEMS)
+    with pytest.raises(ParameterError, match="has numbers without names, expected a table"):
+        read_features(tmp_path / "letor.txt", categorical=["1"])
+
+
+def log_table(rng, n=400):
+    item = rng.integers(10, 16, n)
+    return pa.table(
+        {
+            "query_id": [f"q{q}" for q in rng.integers(0, 4, n)],
+            "item_id": item,
+            "position": rng.integers(1, 4, n),
+            "click": (rng.random(n) < 0.3).astype(np.int64),
+            "price": item + rng.integers(0, 5, n) / 4,  # sums are exact
+            "stock": pa.array([None if value < 0.2 else value < 0.6 for value in rng.random(n)]),
+        }
+    )
+
+
+def test_features_of_the_log_are_means_over_impressions(engine, rng, tmp_path):
+    table = log_table(rng)
+    parquet.write_table(table, tmp_path / "log.parquet")
+    csv.write_csv(table, tmp_path / "log.csv")
+    frame = table.to_pandas().astype({"stock": "float"})
+    expected = frame.groupby(["query_id", "item_id"])[["price", "stock"]].mean()
+    sources = [tmp_path / "log.parquet"] if engine == "spark" else [
+        table, tmp_path / "log.parquet", tmp_path / "log.csv",
+    ]  # fmt: skip
+    for source in sources:
+        log = read_impressions(source, features=["price", "stock"], engine=engine)
+        assert log.columns == ("query_id", "item_id", "position", "click")
+        assert log.counts().n_impressions == len(table)
+        found = read_features(log=log, items=ITEMS.select(["item_id", "brand"]),
+                              categorical=["brand"])  # fmt: skip
+        full = in_full(found)
+        assert len(full) == len(expected)
+        for pair, row in full.iterrows():
+            assert row[["price", "stock"]].tolist() == pytest.approx(expected.loc[pair].tolist())
+        assert found.dataset.feature_names[-2:] == ("brand=a", "brand=b")
+        told = " ".join(found.warnings)
+        assert re.search(r"The log's own 'price' differs, by .* in 100% of the pairs", told)
+        log.close()
+
+
+def test_rows_that_stand_for_several_impressions():
+    columns = {"query_id": [1, 1], "item_id": [1, 1], "position": [1, 2], "click": [0, 1]}
+    table = pa.table({**columns, "impressions": [3, 1], "price": [1.0, 5.0]})
+    log = read_impressions(table, features=["price"])
+    assert read_features(log=log).dataset.features.tolist() == [[2]]
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (["prce"], "no column 'prce' for a feature of the log: the columns are query_id"),
+        (["when"], "the feature 'when' of the log is .*, expected numbers: give it in a table"),
+        (["text"], "the feature 'text' of the log has no number in it"),
+        (["item_id"], "'item_id' is an id of the log, expected a feature"),
+    ],
+)
+def test_features_of_the_log_that_are_none(rng, features, message):
+    table = log_table(rng, 20)
+    table = table.append_column("when", pa.array([pd.Timestamp("2026-01-01")] * 20))
+    table = table.append_column("text", pa.array(["red"] * 20))
+    with pytest.raises(DataError, match=message):
+        read_features(log=read_impressions(table, features=features))
+
+
+def test_features_of_the_log_beside_a_table(rng):
+    log = read_impressions(log_table(rng), features=["price"])
+    with pytest.raises(DataError, match="the log and the features of pairs both have a column 'p"):
+        read_features(pairs_table().append_column("price", pa.array([0.0] * 24)), log=log)
+    found = in_full(read_features(pairs_table(), log=log))
+    own = in_full(read_features(log=log))
+    assert found.loc[own.index, "price"].tolist() == own["price"].tolist()
+
+
+def test_somebody_elses_log_has_no_features_of_its_own(tmp_path):
+    (tmp_path / "log.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ParameterError, match="the reader expedia has none"):
+        read_impressions(tmp_path / "log.csv", reader="expedia", features=["a"])
+
+
+def test_categories_of_text_files_stay_as_they_are_written(tmp_path):
+    text = "query_id,item_id,zip,size\n1,7,007,1\n1,8,12,2\n"
+    (tmp_path / "features.csv.gz").write_bytes(gzip.compress(text.encode()))
+    table = read_features(tmp_path / "features.csv.gz", categorical=["zip"])
+    assert table.dataset.feature_names == ("zip=007", "zip=12", "size")
+
+
+# -- rankers that read tables --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A shop whose features have a category that matters, dates, text; and a later log."""
+    folder = tmp_path_factory.mktemp("shop")
+    log, features = shops.make(3, queries=60, sessions=2500)
+    later, _ = shops.make(3, queries=60, sessions=1200)
+    rng = np.random.default_rng(0)
+    n = len(features)
+    reviews = features["reviews"].to_numpy()
+    features = features.drop_columns(["reviews"]).append_column(
+        "stars", pa.array(np.array(["few", "some, or so", "many"])[(reviews * 3).astype(int)])
+    )
+    features = features.append_column("title", pa.array([f"item {row}" for row in range(n)]))
+    features = features.append_column("year", pa.array(2015 + rng.integers(0, 4, n)))
+    since = np.datetime64("2026-01-01") + rng.integers(0, 300, n)
+    features = features.append_column("since", pa.array(since))
+    parquet.write_table(features, folder / "features.parquet")
+    csv.write_csv(features, folder / "features.csv")
+    parquet.write_table(log, folder / "log.parquet")
+    parquet.write_table(later, folder / "later.parquet")
+    return folder
+
+
+@pytest.fixture
+def run(shop, monkeypatch):
+    monkeypatch.chdir(shop)
+
+    def invoke(*arguments, fails=False):
+        found = invoking.invoke(*arguments)
+        assert (found.exit_code != 0) == fails, found.output
+        return str(found.exception) if fails else found.stdout
+
+    return invoke
+
+
+@pytest.mark.slow
+def test_fit_takes_the_table_and_says_what_it_leaves_out(run, shop):
+    made = json.loads(
+        run("fit", "log.parquet", "--features", "features.parquet", "-o", "ranker.json",
+            "--categorical", "year", *GAMMA, "--json")
+    )  # fmt: skip
+    assert made["warnings"][0].startswith("Left out of the features: 'title' (text of 600 values)")
+    assert "'title' (text of 600 values)" in (shop / "ranker.html").read_text().replace(
+        "&#39;", "'"
+    )
+    ranker = load_ranker(shop / "ranker.json")
+    assert "stars=some, or so" in ranker.feature_names_in_
+    assert ranker.preprocessing_.encoder.columns[-1] == EncodedColumn(
+        "since", "date", reference="2026-10-27"
+    )
+    assert any("Left out" in told for told in ranker.provenance_["warnings"])
+    # by the names of indicators: more stars are better
+    weights = dict(zip(ranker.feature_names_in_, ranker.coef_, strict=True))
+    assert weights["stars=many"] > weights["stars=few"]
+
+
+@pytest.mark.slow
+def test_rankers_that_read_the_same_table_in_different_ways(run, shop):
+    for name, options in {
+        "a.json": ["--categorical", "year"],
+        "b.json": ["--age-at", "2026-01-01", "--exclude", "stars"],
+        "c.json": ["--include", "price,year"],
+    }.items():
+        run("fit", "log.parquet", "--features", "features.parquet", "-o", name, *options, *GAMMA)
+    rankers = {name: load_ranker(shop / name) for name in ("a.json", "b.json", "c.json")}
+    assert rankers["c.json"].preprocessing_.encoder is None
+    table = read_features(shop / "features.parquet", rankers=list(rankers.values()))
+    assert not table.warnings
+    log = read_impressions(shop / "later.parquet")
+    found = compare_from_impressions(log, table, rankers, propensities=1 / np.arange(1.0, 11))
+    scores = {}
+    for name, ranker in rankers.items():
+        own = read_features(shop / "features.parquet", encoder=ranker.preprocessing_.encoder) if (
+            ranker.preprocessing_.encoder is not None
+        ) else read_features(shop / "features.parquet", include=["price", "year"])  # fmt: skip
+        assert own.item_ids.tolist() == table.item_ids.tolist()
+        scores[name] = ranker.predict(own.dataset)
+    same = compare_from_impressions(log, table, scores, propensities=1 / np.arange(1.0, 11))
+    for name in rankers:
+        mine, other = (each.comparison.estimates[name].value for each in (found, same))
+        assert mine == other
+    said = json.loads(
+        run("compare", *rankers, "--log", "later.parquet", "--features", "features.csv", *GAMMA,
+            "--json")
+    )  # fmt: skip
+    assert [each["candidate"] for each in said["differences"]] == list(rankers)
+    plain = read_features(shop / "features.parquet")
+    with pytest.raises(DataError, match="reads the columns of the table in another way than it wa"):
+        plain.dataset_for(rankers["a.json"])
+
+
+@pytest.mark.slow
+def test_a_ranker_is_evaluated_on_its_table(run, shop):
+    table = parquet.read_table(shop / "features.parquet")
+    wanted = compute.cast(compute.greater(table["label"], 0.2), pa.int64())
+    at = table.column_names.index("label")
+    parquet.write_table(table.set_column(at, "label", wanted), shop / "judged.parquet")
+    run("fit", "log.parquet", "--features", "features.parquet", "-o", "r.json", *GAMMA)
+    means = json.loads(run("evaluate", "r.json", "judged.parquet", "--json"))
+    assert means["judged.parquet"]["ndcg@10"] > 0.5
+    said = run("evaluate", "r.json", "log.parquet", fails=True)
+    assert "no column 'text_match'" in said
+
+
+@pytest.mark.slow
+def test_features_of_items_and_of_the_log_on_the_command_line(run, shop):
+    table = parquet.read_table(shop / "features.parquet")
+    parquet.write_table(table.select(["item_id", "stars", "since"]), shop / "items.parquet")
+    log = parquet.read_table(shop / "log.parquet")
+    price = dict(zip(table["item_id"].to_pylist(), table["price"].to_pylist(), strict=True))
+    prices = pa.array([price[item] for item in log["item_id"].to_pylist()])
+    parquet.write_table(log.append_column("price", prices), shop / "own.parquet")
+    run("fit", "own.parquet", "--item-features", "items.parquet", "--log-features", "price",
+        "-o", "own.json", *GAMMA)  # fmt: skip
+    ranker = load_ranker(shop / "own.json")
+    assert list(ranker.feature_names_in_) == [
+        "price", "stars=few", "stars=many", "stars=some, or so", "since",
+    ]  # fmt: skip
+    assert ranker.provenance_["data"] == "items.parquet"
+    assert "own.json" in run(
+        "compare", "own.json", "--log", "own.parquet", "--item-features", "items.parquet",
+        "--log-features", "price", *GAMMA,
+    )  # fmt: skip
+    said = run("fit", "log.parquet", "-o", "x.json", fails=True)
+    assert "no features are given: expected a table of them (--features), or features of" in said
+
+
+@pytest.mark.parametrize("command", ["fit", "train"])
+def test_a_ranker_is_not_written_under_the_name_of_something_else(run, command):
+    given = ["log.parquet", "--features", "features.parquet"] if command == "fit" else ["x", "y"]
+    said = run(command, *given, "-o", "model.onnx", fails=True)
+    assert said == (
+        "model.onnx: a ranker is written as JSON, and .onnx is what export writes: write it to "
+        "model.json, then: countersample export model.json --to onnx -o model.onnx"
+    )
+    said = run(command, *given, "-o", "model.PARQUET", fails=True)
+    assert "a ranker is written as JSON, expected a name such as model.json" in said
+
+
+def test_the_encoder_is_that_of_the_last_training():
+    data = RankingDataset.from_arrays([[0.1], [0.9]], [0, 0], [1, 1], feature_names=["a"])
+    log = ClickLog([0], [1], [1.0])
+    ranker = CounterSampleRanker(random_state=0).fit_log(data, log)
+    ranker.preprocessing_ = replace(
+        ranker.preprocessing_, encoder=read_features(pairs_table()).encoder
+    )
+    assert ranker.fit_log(data, log).preprocessing_.encoder is None
+
+
+def test_columns_that_a_ranker_knows_are_read_as_it_reads_them():
+    """Categories keep their values on a day that has few of them, and dates their reference."""
+    first = pa.table({
+        "query_id": ["a"] * 40, "item_id": range(40), "brand": [f"b{k % 4}" for k in range(40)],
+        "since": ["2026-03-30"] * 40,
+    })  # fmt: skip
+    table = read_features(first)
+    ranker = CounterSampleRanker(random_state=0)
+    ranker.preprocessing_ = replace(ranker.preprocessing_, encoder=table.encoder)
+    small = first.slice(0, 3).append_column("price", pa.array([1.0, 2.0, 3.0]))
+    small = small.set_column(3, "since", pa.array(["2026-04-30"] * 3))
+    found = read_features(small, warm_start=ranker)
+    assert found.encoder.columns[:2] == table.encoder.columns
+    assert found.dataset.feature_names == (*table.dataset.feature_names, "price")
+    alone = read_features(small)
+    assert "brand=b0" not in alone.dataset.feature_names

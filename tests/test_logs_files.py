@@ -1,0 +1,348 @@
+"""Files of logs: dialects compared with Python's csv and json, names, partitions, pipes, DuckDB."""
+
+import gzip
+import json
+import lzma
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import compared_logs
+import duckdb
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from twins_impressions import as_dict
+
+from countersample.errors import DataError, ParameterError
+from countersample.logs import (
+    read_features,
+    read_impressions,
+)
+
+HEADER = "query_id,item_id,position,click\n"
+DEEPEST = 128  # levels of nesting that DuckDB reads
+
+
+def rows_of(*ids, header=HEADER):
+    """A row for each id, as it is written in the file."""
+    return header + "".join(f"{q},i{k},{k + 1},{k % 2}\n" for k, q in enumerate(ids))
+
+
+def with_columns(more, *rows):
+    return HEADER.strip() + f",{more}\n" + "".join(f"{row}\n" for row in rows)
+
+
+def lines_of(*rows):
+    """JSON lines of rows that are nothing but awkward in what is given."""
+    plain = {"query_id": "q", "item_id": 1, "position": 1, "click": 0}
+    return "".join(json.dumps(plain | row) + "\n" for row in rows)
+
+
+CSV = {
+    "quotes after many rows": HEADER
+    + "q,i,1,0\n" * 30_000
+    + '"abc",i,1,1\n"a,b",i,1,0\n"a""c",i,1,0\n',
+    "quotes at once": rows_of('"abc"', '"a,b"', '"a""c"', '""""', '"é"'),
+    "single quotes": rows_of("'a0", "b0'", "'c'"),
+    "quotes within": rows_of('a"b', 'a""b', '5"'),
+    "after a quote": rows_of('"a"b'),
+    "zeros": rows_of("007", "7", "7.0"),
+    "like numbers": rows_of("1e5", "100000", "0x10", "16", "1_0", "+7"),
+    "zero with a sign": rows_of("-0", "0"),
+    "integers": rows_of("-1", "0", "999999999999999999"),
+    "wide integers": rows_of("9223372036854775807", "9223372036854775808"),
+    "words for nothing": rows_of("NULL", "NA", "nan", "None", "null", "n/a", "#N/A", "\\N", "-"),
+    "nothing": rows_of("", '""', "a"),
+    "lines of Windows": rows_of("a", "b").replace("\n", "\r\n"),
+    "byte order mark": "\ufeff" + rows_of("a", "b"),
+    "blank lines": "\n\n" + rows_of("a", "b").replace("\n", "\n\n"),
+    "comma at the end": rows_of("a", "b").replace("\n", ",\n"),
+    "comma at the end of a row": HEADER + "a,i,1,0,\n",
+    "short row": HEADER + "a,i,1,0\na,i,1\n",
+    "unicode": rows_of("é", "e\u0301", "日本", "😀", "\u00a0x", "ß", "\u2028"),
+    "blanks": rows_of(" a", "a", "a ", "\ta"),
+    "comments": rows_of("#a", "%b", "//c"),
+    "backslash": rows_of("a\\", "\\a", "\\"),
+    "newlines": rows_of('"a\nb"', '"a\r\nb"'),
+    "long": rows_of("x" * 100_000, "x" * 100_000 + "y"),
+    "NUL within": rows_of("a\0b", "ab"),
+    "NUL at the end": rows_of("a", "a\0"),
+    "names twice": HEADER.strip() + ",click\nq,i,1,0,1\n",
+    "NUL in a name": HEADER.replace("query_id", "query_id\0") + "q,i,1,0\n",
+    "quoted names": '"query_id","item_id","position","click"\nq,i,1,0\n',
+    "no rows": HEADER,
+    "not UTF-8": b"query_id,item_id,position,click\na,i,1,0\n\xff,i,1,0\n",
+    "names that are not UTF-8": b"query_id,item_id,position,click\xff\na,i,1,0\n",
+    "no last newline": rows_of("a", "b").strip(),
+    "numbers": HEADER
+    + "".join(
+        f"q,i,{position},{click}\n"
+        for position, click in [
+            ("1.0", "true"), (" 2 ", "FALSE"), ("1e0", "0"), ("+3", "-0"), ("1.", "1.0"),
+            ("1_0", "0"), ("0x1", "0"), ("inf", "0"), ("nan", "0"), ("1e400", "0"), ("٣", "0"),
+            ("1", "2"), ("1", ""), ("", "1"), ("0", "0"), ("2147483647", "0"), ("2147483648", "0"),
+            ("1.5", "0"), ("first", "0"), ("1d", "0"), ("1f", "0"), ("1 000", "0"), ("1", "nan"),
+        ]
+    ),
+    "propensities": with_columns("propensity", "q,a,1,1,0.1", "q,a,1,1,1e-3", "q,b,2,0,nan"),
+    "no propensity": with_columns("propensity", "q,a,1,1,0.1", "q,b,1,1,nan"),
+    "propensity too small": with_columns("propensity", "q,a,1,1,0." + "0" * 98 + "1e-99"),
+    "values": with_columns("value", "q,a,1,1,2.5", "q,a,1,1,inf", "q,a,1,1,-1", "q,a,1,0,"),
+    "most impressions": with_columns("impressions", "q,a,1,1,9007199254740992"),
+    "too many at once": with_columns("impressions", "q,a,1,1,9007199254740994", "q,a,1,1,3"),
+    "too many together": with_columns("impressions", *["q,a,1,1,9007199254740992"] * 1100),
+}  # fmt: skip
+JSON = {
+    "like UUIDs": lines_of(
+        {"query_id": "3f2504e0-4f89-11d3-9a0c-0305e82c3301"},
+        {"query_id": "3F2504E0-4F89-11D3-9A0C-0305E82C3301"},
+    ),
+    "like days": lines_of({"query_id": "2020-01-01"}, {"query_id": "2020-1-1"}),
+    "like moments": lines_of({"query_id": "2020-01-01 00:00:00"}, {"query_id": "2020-01-01"}),
+    "like times": lines_of({"query_id": "10:00:00"}, {"query_id": "10:00:00.0"}),
+    "like numbers": lines_of({"query_id": "7"}, {"query_id": "007"}, {"query_id": "1e5"}),
+    "words for nothing": lines_of({"query_id": "NULL"}, {"query_id": "nan"}, {"query_id": ""}),
+    "nothing": lines_of({"query_id": None}, {"query_id": "a"}),
+    "integers": lines_of({"query_id": 2**63 - 1}, {"query_id": -1}),
+    "wide integers": lines_of({"query_id": 2**63}, {"query_id": -1}),
+    "fractions": lines_of({"query_id": 1.5}),
+    "positions as text": lines_of({"position": "1"}, {"position": " 2.0 "}),
+    "positions of two types": lines_of({"position": "1"}, {"position": 2}),
+    "numbers": lines_of({"position": 1.0, "click": True}, {"position": 2**40}, {"position": 1.5}),
+    "NaN": lines_of({"position": float("nan")}, {}),
+    "NUL within": lines_of({"query_id": "a\0b"}, {"query_id": "ab"}),
+    "NUL at the end": lines_of({"query_id": "a"}, {"query_id": "a\0"}),
+    "names twice": '{"query_id": 1, "query_id": 2, "item_id": 1, "position": 1, "click": 0}\n',
+    "pairs of surrogates": lines_of({"query_id": "😀"}),
+    "blank lines": "\n" + lines_of({}, {"query_id": "b"}).replace("\n", "\n\n"),
+    "lines of Windows": lines_of({}, {"query_id": "b"}).replace("\n", "\r\n"),
+    "cut off": lines_of({}, {"query_id": "b"})[:-10],
+    "a list": "[" + lines_of({}).strip() + "]\n",
+    "another column of two types": lines_of({"x": {"y": 1}}, {"x": "t"}),
+    "a column that is missing": lines_of({}) + '{"query_id": "b", "position": 1, "click": 0}\n',
+    "propensities": lines_of({"click": 1, "propensity": 0.1}, {"click": 1, "propensity": 1}),
+}
+
+
+def write_csv(folder, name):
+    text, path = CSV[name], folder / "log.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", CSV)
+def test_csv_is_read_alike(tmp_path, name):
+    compared_logs.check(write_csv(tmp_path, name), ["duckdb"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["quotes at once", "quotes within", "zeros", "nothing", "blank lines", "short row", "unicode",
+     "blanks", "numbers", "propensities"],
+)  # fmt: skip
+def test_spark_reads_csv_alike(cluster, tmp_path, name):  # noqa: ARG001 (starts Spark)
+    compared_logs.check(write_csv(tmp_path, name), ["spark"])
+
+
+@pytest.mark.parametrize("name", ["newlines", "after a quote"])
+def test_spark_rejects_newlines_and_text_after_quotes(cluster, tmp_path, name):  # noqa: ARG001
+    assert compared_logs.found(write_csv(tmp_path, name), "spark") == compared_logs.REFUSED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", JSON)
+def test_json_lines_are_read_alike(tmp_path, name):
+    path = tmp_path / "log.jsonl"
+    path.write_text(JSON[name])
+    compared_logs.check(path, ["duckdb"])
+
+
+@pytest.mark.slow
+def test_json_nested_too_deep_is_refused(tmp_path):
+    """In a process of its own, which such a line used to end."""
+    path = tmp_path / "log.jsonl"
+    for depth, is_read in ((DEEPEST - 1, True), (100_000, False)):
+        nested = "[" * depth + "]" * depth
+        brackets = json.dumps("[" * 200_000 + '"')  # in a text they are no nesting
+        lines = lines_of({"y": 1}, {"y": 2}).replace('"y": 2', f'"t": {brackets}, "x": {nested}')
+        path.write_text(lines)
+        program = (
+            "from countersample.logs import read_impressions\n"
+            f"print(read_impressions({str(path)!r}).counts().n_rows)"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == (0 if is_read else 1), (depth, ended.stderr)
+        if not is_read:
+            error = ended.stderr.splitlines()[-1]
+            assert "deep" in error or "depth" in error
+
+
+# -- numbers of files with types
+
+
+def table_of(n, **columns):
+    plain = {"query_id": ["q"] * n, "item_id": ["i"] * n, "position": [1] * n, "click": [1] * n}
+    return pa.table(plain | columns)
+
+
+@pytest.mark.slow
+def test_nan_is_no_number_wherever_it_comes_from(tmp_path):
+    """DuckDB trusts the statistics of a Parquet file, in which NaN does not count."""
+    nan, inf = float("nan"), float("inf")
+    table = table_of(4, item_id=[1, 2, 3, 4], propensity=[0.5, nan, 1.0, inf])
+    path = tmp_path / "log.parquet"
+    parquet.write_table(table, path)
+    for source in (path, table):
+        log = read_impressions(source)
+        with pytest.raises(DataError, match="missing, 0 or beyond 1 in 2 of"):
+            log.logged_propensities(log.counts())
+    odd = table_of(4, position=[1.0, nan, inf, 2.0], value=[nan, 1.0, 1.0, 3.0])
+    parquet.write_table(odd, path)
+    check = read_impressions(path).check()
+    assert (check.problems.bad_position, check.problems.bad_value) == (2, 1)
+    assert (as_dict(check.counts), check.counts.value.tolist()) == ({("q", "i", 2): (1, 1)}, [3.0])
+
+
+# -- a path that is there is that file
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("name", ["a[1]", "b*", "c?", "d{1,2}", "~", "http:"])
+def test_a_name_is_no_pattern(tmp_path, monkeypatch, name, ending):
+    monkeypatch.chdir(tmp_path)
+    plain = name.translate({ord(c): None for c in "[]*?{},~:"}) + "1"
+    for stem, item in ((name, "right"), (plain, "wrong"), ("b2", "wrong"), ("d2", "wrong")):
+        table = table_of(1, item_id=[item])
+        path = tmp_path / f"{stem}{ending}"
+        if ending == ".parquet":
+            parquet.write_table(table, path)
+        elif ending == ".csv":
+            path.write_text(f"{HEADER}q,{item},1,1\n")
+        else:
+            path.write_text(lines_of({"item_id": item}))
+    for source in (f"{name}{ending}", tmp_path / f"{name}{ending}"):
+        counts = read_impressions(source).counts()
+        assert counts.item_ids.tolist() == ["right"]
+        assert counts.n_impressions == 1
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_text_files_may_be_partitioned(tmp_path, ending, suffix):
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix]
+    for policy, item in (("a", "x"), ("b c", "y")):
+        text = f"{HEADER}q,{item},1,1\n" if ending == ".csv" else lines_of({"item_id": item})
+        folder = tmp_path / "log" / f"policy={quote(policy)}"
+        folder.mkdir(parents=True)
+        (folder / f"part{ending}{suffix}").write_bytes(pack(text.encode()))
+    check = read_impressions(tmp_path / "log").check()
+    assert check.policies == {"a": 1, "b c": 1}
+
+
+def test_files_of_other_columns_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text(HEADER + "q,i,1,1\n")
+    (tmp_path / "b.csv").write_text("item_id,query_id,position,click\nj,q,1,0\n")
+    counts = read_impressions(tmp_path).counts()  # in another order they are the same
+    assert as_dict(counts) == {("q", "i", 1): (1, 1), ("q", "j", 1): (1, 0)}
+    (tmp_path / "b.csv").write_text(HEADER.strip() + ",more\nq,j,1,0,0\n")
+    with pytest.raises(DataError, match=r"b.csv has the columns .*more, and .*a.csv has"):
+        read_impressions(tmp_path)
+
+
+# -- what is no file
+
+
+@pytest.fixture
+def log_file(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(rows_of("a", "b"))
+    return path
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    ends = os.pipe()
+    try:
+        for source in (pipe, f"/dev/fd/{ends[0]}", f"{tmp_path}/*.csv", tmp_path):
+            with pytest.raises(DataError, match="a pipe or a device, expected a file"):
+                read_impressions(source)
+        with pytest.raises(DataError, match="a pipe or a device, expected a file"):
+            read_features(pipe)
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def test_no_file_is_passed_over_or_read_twice(tmp_path, log_file):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    (folder / "a.csv").write_bytes(log_file.read_bytes())
+    (folder / "again.csv").symlink_to("a.csv")
+    (folder / "latest").symlink_to(folder)
+    assert read_impressions(folder).counts().n_impressions == 2
+    assert read_impressions(f"{folder}/*.csv").counts().n_impressions == 2
+    (folder / "gone.csv").symlink_to("nothing.csv")
+    with pytest.raises(DataError, match=r"gone.csv: a link to nothing"):
+        read_impressions(folder)
+    (folder / "gone.csv").unlink()
+    (tmp_path / "other").mkdir()
+    (folder / "other").symlink_to(tmp_path / "other")
+    with pytest.raises(DataError, match="a link to another folder, which is not followed"):
+        read_impressions(folder)
+
+
+# -- DuckDB keeps to itself
+
+
+def settings_of(query):
+    """What a connection is set to, and what it has loaded; `query` runs SQL there."""
+    loaded = "select extension_name from duckdb_extensions() where loaded or installed"
+    return (
+        dict(query("select name, value from duckdb_settings()").fetchall()),
+        query(loaded).fetchall(),
+    )
+
+
+def test_duckdb_loads_nothing_by_itself_and_spills_where_others_do(tmp_path, log_file, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with read_impressions(log_file) as log:
+        relation = log.frame.to_native()
+        settings, loaded = settings_of(lambda sql: relation.query("own", sql))
+        assert log.counts().n_rows == 2
+    assert settings["autoinstall_known_extensions"] == "false"
+    assert settings["autoload_known_extensions"] == "false"
+    assert Path(settings["temp_directory"]).parent == tmp_path
+    assert loaded == settings_of(duckdb.connect().sql)[1]
+    assert list(tmp_path.iterdir()) == [log_file]
+
+
+def test_an_address_needs_an_extension_that_is_there(monkeypatch):
+    asked = []
+
+    def refuse(_, name):
+        asked.append(name)
+        raise duckdb.IOException("not found")
+
+    monkeypatch.setattr(duckdb.DuckDBPyConnection, "load_extension", refuse)
+    for address, name in (("s3://a/b.parquet", "httpfs"), ("az://a/b.jsonl", "azure")):
+        with pytest.raises(ParameterError, match=f"its extension {name}, which is not installed"):
+            read_impressions(address)
+    assert asked == ["httpfs", "azure"]
+
+
+def test_a_connection_of_the_user_is_left_as_it_was():
+    connection = duckdb.connect()
+    before = settings_of(connection.sql)
+    log = read_impressions(connection.from_arrow(table_of(3, session=[1, 2, 3])))
+    log.check(max_groups=0)
+    log.without_suspicious().counts()
+    assert settings_of(connection.sql) == before
+    default = settings_of(duckdb.sql)
+    read_impressions(table_of(3)).counts()
+    assert settings_of(duckdb.sql) == default

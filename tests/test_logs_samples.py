@@ -1,0 +1,135 @@
+"""Samples of queries: the weights of clicks stay as they are."""
+
+import hashlib
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import SEED
+from numpy.testing import assert_allclose
+from pyarrow import parquet
+from shops import load_example
+
+from countersample import PositionBias
+from countersample.errors import ParameterError
+from countersample.logs import join_features, read_features, read_impressions
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("samples")
+    load_example("make_shop_log").write_shop(folder, queries=400, sessions=6000, seed=SEED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def features(shop):
+    return read_features(shop / "features.parquet")
+
+
+def weights(log, features):
+    """The weight of each query and item that was clicked."""
+    joined, _ = join_features(log.counts(), PositionBias(1.0), features.dataset, features.item_ids)
+    joined = joined.merge()
+    ids = features.item_ids[features.dataset.offsets[joined.query] + joined.item]
+    return dict(zip(ids.tolist(), joined.weights.tolist(), strict=True))
+
+
+# -- sampling ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_sample_of_queries_has_the_weights_of_the_whole_log(shop, features):
+    log = read_impressions(shop / "impressions.parquet")
+    whole, part = weights(log, features), weights(log.sample_queries(100, seed=SEED), features)
+    assert 0 < len(part) < len(whole)
+    assert_allclose(list(part.values()), [whole[item] for item in part], rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_sample_of_rows_has_not(shop, features):
+    """Half of the rows leave most sessions, and items seem to be shown half as often."""
+    table = parquet.read_table(shop / "impressions.parquet")
+    kept = np.random.default_rng(SEED).random(len(table)) < 0.5
+    half = read_impressions(table.filter(pa.array(kept)))
+    counts, whole = half.counts(), read_impressions(table).counts()
+    assert counts.sessions.sum() > 0.95 * whole.sessions.sum()
+    assert counts.n_impressions < 0.55 * whole.n_impressions
+    clicks = np.array([c.clicks.sum() for c in (counts, whole)])
+    total = np.array([sum(weights(read_impressions(t), features).values())
+                      for t in (table.filter(pa.array(kept)), table)])  # fmt: skip
+    mean = total / clicks
+    assert mean[0] > 1.5 * mean[1]
+
+
+@pytest.mark.slow
+def test_a_sample_has_all_rows_of_as_many_queries(shop):
+    log = read_impressions(shop / "impressions.parquet")
+    whole = log.counts()
+    part = log.sample_queries(37, seed=SEED).counts()
+    assert len(part.query_ids) == 37
+    chosen = np.isin(whole.query_ids[whole.query], part.query_ids)
+    assert part.n_impressions == whole.impressions[chosen].sum()
+    assert len(log.sample_queries(10**6).counts().query_ids) == len(whole.query_ids)
+
+
+@pytest.mark.slow
+def test_smaller_samples_are_parts_of_larger_ones(shop):
+    log = read_impressions(shop / "impressions.parquet")
+    few, more = ({*log.sample_queries(n, seed=SEED).counts().query_ids.tolist()} for n in (20, 60))
+    assert few < more
+    assert few != {*log.sample_queries(20, seed=SEED + 1).counts().query_ids.tolist()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_text", [False, True])
+def test_every_engine_draws_the_queries_whose_digests_sort_first(engine, has_text):
+    ids = np.random.default_rng(SEED).integers(0, 10**6, 300)
+    table = pa.table(
+        {"query_id": [f"ü{q}" for q in ids] if has_text else ids, "item_id": np.arange(300),
+         "position": np.ones(300, int), "click": np.zeros(300, int)}
+    )  # fmt: skip
+    log = read_impressions(table, engine=engine).sample_queries(11, seed=SEED)
+    names = sorted(
+        set(table["query_id"].to_pylist()),
+        key=lambda name: hashlib.md5(f"{SEED}:{name}".encode()).hexdigest(),  # noqa: S324 (no secret)
+    )
+    assert sorted(log.counts().query_ids.tolist()) == sorted(names[:11])
+
+
+@pytest.mark.slow
+def test_queries_are_drawn_alike():
+    """Each of 50 queries, in 200 samples of 10: by a chi-square."""
+    n, seeds = 50, range(200)
+    table = pa.table({"query_id": np.arange(n), "item_id": np.zeros(n, int),
+                      "position": np.ones(n, int), "click": np.zeros(n, int)})  # fmt: skip
+    log = read_impressions(table, engine="duckdb")
+    samples = [log.sample_queries(10, seed=1000 * SEED + s) for s in seeds]
+    drawn = [log.collect(sample.frame)["query_id"].to_numpy() for sample in samples]
+    counts = np.bincount(np.concatenate(drawn), minlength=n)
+    expected = len(seeds) * 10 / n
+    # Without replacement: the variance of a count is that of a binomial, less a little.
+    chi_square = ((counts - expected) ** 2 / (expected * (1 - 10 / n))).sum()
+    assert abs(chi_square - n) < 7 * np.sqrt(2 * n)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "seed"), [(0, 0), (-1, 0), (1.5, 0), (1, -1), (1, "x")])
+def test_samples_that_cannot_be(n, seed, shop):
+    with pytest.raises(ParameterError, match=r"n is|seed is"):
+        read_impressions(shop / "impressions.parquet").sample_queries(n, seed=seed)
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_commands(shop, run, tmp_path):
+    out = tmp_path / "sample.parquet"
+    told = run(
+        "log", "sample", str(shop / "impressions.parquet"), "--queries", "350", "-o", str(out)
+    )
+    written = parquet.read_table(out)
+    assert written.equals(written.sort_by([(name, "ascending") for name in written.column_names]))
+    n_rows = len(written)
+    assert told == f"{n_rows:,} rows, all of at most 350 queries, are in {out}\n"

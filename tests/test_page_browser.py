@@ -1,0 +1,112 @@
+"""The page of a fit in a browser: what matters is on the first screen, also on a phone."""
+
+from dataclasses import replace
+
+import pytest
+from conftest import SEED
+from shops import make, opened
+
+from countersample.fitting import Leak, fit_from_impressions, write_page
+from countersample.options import PropensityOptions
+
+PHONE = {"width": 375, "height": 667}
+LAPTOP = {"width": 1280, "height": 800}
+WARNINGS = (
+    "Propensities (adjacent-chain): 44 of 500 resamples left a position without connection.",
+    "Thin support: the value rests on as much as 33 clicks of equal weight.",
+)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    """With the method of the longest name."""
+    return fit_from_impressions(
+        *opened(*make(SEED)), seed=SEED, propensities=PropensityOptions(method="adjacent-chain")
+    )
+
+
+@pytest.fixture
+def visit(open_page, tmp_path):
+    def visit(fit, viewport, **options):
+        write_page(tmp_path / "page.html", fit, command="countersample fit " + "--option " * 30,
+                   **options)  # fmt: skip
+        return open_page((tmp_path / "page.html").as_uri(), viewport=viewport)
+
+    return visit
+
+
+def bottom(locator):
+    box = locator.bounding_box()
+    return box["y"] + box["height"]
+
+
+@pytest.mark.parametrize("viewport", [PHONE, LAPTOP], ids=["phone", "laptop"])
+def test_the_first_screen(visit, fit, viewport):
+    """The longest verdict, its basis, and the first warning."""
+    unsure = replace(fit, gain=replace(fit.gain, relative_low=-0.1), warnings=WARNINGS)
+    assert "the interval includes 0" in unsure.verdict
+    page = visit(unsure, viewport)
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    notice, basis = page.locator(".notice"), page.locator("main > .facts")
+    assert notice.text_content() == unsure.verdict
+    first = page.locator(".warnings li").first
+    assert page.locator(".warnings b").text_content() == "Look at this first"
+    bottoms = [bottom(each) for each in (notice, basis, first)]
+    assert bottoms == sorted(bottoms)
+    assert bottoms[-1] <= viewport["height"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "sign"),
+    [(0.1, 0.2, "good"), (-0.1, 0.2, "unsure"), (-0.2, -0.1, "bad")],
+)
+def test_only_what_is_better_is_green(visit, fit, low, high, sign):
+    page = visit(
+        replace(fit, gain=replace(fit.gain, relative_low=low, relative_high=high), leaks=()), LAPTOP
+    )
+    assert page.locator(".notice").get_attribute("class") == f"notice {sign}"
+    assert page.locator(".good").count() == (sign == "good")
+
+
+def test_a_withheld_verdict_promises_nothing(visit, fit):
+    """However good the gain looks: nothing is green, nothing to export or to plan."""
+    leak = Leak(0, "click_rate", "log", "chance", 0.97, 1e-30)
+    withheld = replace(fit, leaks=(leak,), warnings=(leak.sentence, *WARNINGS))
+    assert withheld.gain.low > 0
+    page = visit(withheld, PHONE)
+    assert page.locator(".notice").get_attribute("class") == "notice unsure"
+    assert page.locator(".notice").text_content().startswith("No verdict: click_rate")
+    assert bottom(page.locator(".warnings li").first) <= PHONE["height"]
+    assert page.locator(".good").count() == 0
+    assert page.locator(".card:has-text('The gain over') svg").count() == 0
+    last = page.locator("section").last
+    assert "--accept-features" in last.text_content()
+    assert last.locator("pre").count() == 0
+
+
+def test_the_curve_in_use_is_not_cut_off_on_a_phone(visit, fit):
+    page = visit(fit, PHONE)
+    used, others = page.locator(".card:has-text('Examination by position') .scroll").all()
+    assert used.locator("thead th").all_text_contents() == [
+        "position",
+        "adjacent-chain",
+        "interval",
+    ]
+    assert used.evaluate("box => box.scrollWidth <= box.clientWidth")
+    assert not others.is_visible()
+    page.get_by_text("Estimates of other methods").click()
+    assert others.is_visible()
+    shown = others.locator("thead th").all_text_contents()
+    assert {"position", "all-pairs"} <= set(shown)
+    assert "adjacent-chain" not in shown
+
+
+def test_it_ends_in_what_to_do_next(visit, fit):
+    page = visit(fit, PHONE, ranker="my rankers/shop.json")
+    last = page.locator("section").last
+    assert last.locator("h2").text_content() == "What to do next"
+    assert last.locator("pre").text_content() == (
+        "countersample export 'my rankers/shop.json' --to elasticsearch -o model.json"
+    )
+    assert last.locator("pre").evaluate("box => box.scrollWidth <= box.clientWidth")
+    assert f"Confirm it with an A/B test. {fit.ab_plan.sentence}" in last.text_content()

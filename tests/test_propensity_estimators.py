@@ -1,0 +1,204 @@
+"""The estimators beside slow twins, closed forms, and another optimiser."""
+
+import numpy as np
+import pytest
+from conftest import SEED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csgraph
+from scipy.special import expit
+from twins_propensity import (
+    all_pairs_by_scipy,
+    likelihood_by_scipy,
+    served,
+    shared_sums,
+)
+
+from countersample.logs import PositionCounts
+from countersample.propensity import METHODS, estimate, estimators, pair_ids
+from countersample.propensity.cells import SharedPairs, cells_of, find_connected
+from countersample.propensity.estimators import all_pairs_curves
+
+THETA = 1 / np.arange(1, 5)
+
+
+@pytest.fixture
+def log(rng):
+    return served(rng, THETA, n_queries=20, sessions=12)[0]
+
+
+@pytest.mark.parametrize("weighting", ["harmonic", "equal"])
+def test_shared_pairs_are_their_loop(log, weighting):
+    clicks, weight = SharedPairs(cells_of(log), weighting=weighting).totals()
+    expected_clicks, expected_weight = shared_sums(log, 4, weighting)
+    np.testing.assert_allclose(clicks, expected_clicks, rtol=1e-12)
+    np.testing.assert_allclose(weight, expected_weight, rtol=1e-12)
+    assert (weight == weight.T).all()
+
+
+def test_pivot_is_the_ratio_of_mantel_and_haenszel():
+    """Two strata by hand, at positions 1 and 2: Σ c₂·n₁/(n₁ + n₂) over Σ c₁·n₂/(n₁ + n₂)."""
+    log = PositionCounts.from_columns(
+        [0, 0, 1, 1], [0] * 4, [1, 2, 1, 2], click=[5, 2, 9, 30], impressions=[10, 30, 20, 80]
+    )
+    expected = (2 * 10 / 40 + 30 * 20 / 100) / (5 * 30 / 40 + 9 * 80 / 100)
+    assert estimate(log, method="pivot", rng=0).value[1] == pytest.approx(expected, rel=1e-12)
+    equal = (2 / 30 + 30 / 80) / (5 / 10 + 9 / 20)
+    found = estimate(log, method="pivot", weighting="equal", rng=0)
+    assert found.value[1] == pytest.approx(equal, rel=1e-12)
+
+
+def test_swaps_leave_out_what_moved_alone():
+    """Items 0 and 1 change places; item 2 moved to position 1 and nothing went where it was."""
+    rows = [(q, item, k, clicks, 10) for q in range(3) for item, k, clicks in
+            [(0, 1, 8), (0, 2, 4), (1, 1, 6), (1, 2, 3), (2, 1, 9), (2, 3, 9), (3, 2, 5), (3, 3, 1),
+             (4, 2, 5), (4, 3, 1)]]  # fmt: skip
+    log = PositionCounts.from_columns(*zip(*rows, strict=True))
+    swaps = estimate(log, method="swaps", rng=0)
+    np.testing.assert_allclose(swaps.value, [1, 7 / 14, 7 / 14 * 2 / 10])
+    assert "from swaps of neighbours" in swaps.notes
+    assert estimate(log, method="pivot", rng=0).value[2] == 1  # 9 of 10 at both
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.integers(2, 6))
+def test_all_pairs_is_the_maximum_that_another_optimiser_finds(seed, depth):
+    rng = np.random.default_rng([SEED, seed])
+    weight = np.triu(rng.gamma(1, 50, (depth, depth)) * (rng.random((depth, depth)) < 0.7), 1)
+    weight[np.arange(depth - 1), np.arange(1, depth)] += 1  # a chain at least
+    weight += weight.T
+    rate = rng.uniform(0.02, 0.5, (depth, 1)) * rng.uniform(0.2, 1, (depth, depth))
+    clicks = weight * rate
+    (found,) = all_pairs_curves(clicks[None], weight[None], 0)
+    expected = all_pairs_by_scipy(clicks, weight)
+    np.testing.assert_allclose(found, expected, rtol=2e-3)
+
+
+def test_all_pairs_is_exact_where_the_model_is():
+    """Rates that are p_j · r_jk exactly give p back, whatever r."""
+    rng = np.random.default_rng(SEED)
+    theta = np.array([1, 0.3, 0.6, 0.05, 1.7])
+    relevance = rng.uniform(0.05, 0.5, (5, 5))
+    relevance = np.minimum(relevance, relevance.T)
+    weight = rng.gamma(1, 100, (5, 5)) * (1 - np.eye(5))
+    weight += weight.T
+    (found,) = all_pairs_curves((weight * theta[:, None] * relevance)[None], weight[None], 0)
+    np.testing.assert_allclose(found, theta, rtol=1e-7)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32))
+def test_connected_is_strongly_connected(seed):
+    edges = (np.random.default_rng([SEED, seed]).random((5, 6, 6)) < 0.25).astype(float)
+    found = find_connected(edges, 2)
+    for mine, graph in zip(found, edges, strict=True):
+        _, group = csgraph.connected_components(graph, connection="strong")
+        np.testing.assert_array_equal(mine, group == group[2])
+
+
+def test_a_position_without_a_click_is_zero_and_one_without_pairs_unknown():
+    weight = np.array([[0, 9, 9, 0], [9, 0, 9, 0], [9, 9, 0, 0], [0, 0, 0, 0]], float)
+    clicks = np.array([[0, 4, 4, 0], [2, 0, 2, 0], [0, 0, 0, 0], [0, 0, 0, 0]], float)
+    (found,) = all_pairs_curves(clicks[None], weight[None], 0)
+    np.testing.assert_allclose(found, [1, 0.5, 0, np.nan])
+
+
+def test_em_is_the_maximum_that_another_optimiser_finds(rng):
+    """All pairs are given to the optimiser, also those that em leaves out."""
+    log, _ = served(rng, THETA, n_queries=6, sessions=200)
+    (found,) = METHODS["em"](cells_of(log), tolerance=1e-9).curves(np.ones((1, 6)))
+    np.testing.assert_allclose(found, likelihood_by_scipy(log, 4), rtol=2e-3)
+
+
+def test_one_step_of_newton_is_where_em_would_end(rng, monkeypatch):
+    log, _ = served(rng, THETA, n_queries=300, sessions=60)
+    method = METHODS["em"](cells_of(log))
+    weights = rng.multinomial(300, np.full(300, 1 / 300), size=20).astype(float)
+    quick = method.curves(weights)
+    monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", -1)
+    exact = method.curves(weights)
+    assert np.log(exact).std(axis=0)[1:].min() > 0.01  # they do differ from each other
+    assert np.abs(np.log(quick / exact)).max() < 0.02
+    assert np.abs(np.log(quick / exact)).max() > 1e-7  # and the step was taken
+
+
+def test_a_long_step_is_not_taken(rng, monkeypatch):
+    log, _ = served(rng, THETA, n_queries=15, sessions=30)
+    method = METHODS["em"](cells_of(log))
+    weights = rng.multinomial(15, np.full(15, 1 / 15), size=40).astype(float)
+    is_far = np.abs(method._steps(weights)).max(axis=1) > 0.2
+    assert is_far.any()
+    found = method.curves(weights)
+    monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", -1)
+    np.testing.assert_allclose(found[is_far], method.curves(weights)[is_far], rtol=1e-9)
+    monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", np.inf)
+    assert np.nanmax(np.abs(np.log(found / method.curves(weights)))[is_far]) > 0.01
+
+
+def test_every_update_of_em_is_more_likely(rng):
+    log, _ = served(rng, THETA, n_queries=20, sessions=30)
+    em = METHODS["em"](cells_of(log))
+    weights = np.ones((1, len(em._cells.query)))
+    shown = em._cells.by_position(em._cells.impressions)[None]
+    state = np.full((1, 4 + len(em._starts)), 0.5)
+    values = []
+    for _ in range(20):
+        values.append(em._likelihood(state, weights)[0])
+        state = em._round(state, weights, shown)
+    assert (np.diff(values) > -1e-9).all()
+    assert values[-1] > values[0] + 1
+
+
+def test_regression_em_is_the_maximum(rng):
+    """The slope of the likelihood, by differences, is 0 at what L-BFGS returns."""
+    features = rng.standard_normal((100, 4, 2))
+    relevance = expit(features @ [1.0, -0.5] - 1)
+    log, _ = served(rng, THETA, n_queries=100, sessions=50, relevance=relevance)
+    method = METHODS["regression-em"](cells_of(log), features=features.reshape(-1, 2))
+    cells, state = method._cells, method._solution
+
+    def mean_likelihood(state):
+        examination, score = expit(state[:4]), method._design @ state[4:]
+        click = examination[cells.position] * expit(score)[method._pair]
+        misses = cells.impressions - cells.clicks
+        return (cells.clicks @ np.log(click) + misses @ np.log1p(-click)) / cells.impressions.sum()
+
+    for direction in np.eye(len(state)):
+        ahead, behind = state + 1e-4 * direction, state - 1e-4 * direction
+        assert abs(mean_likelihood(ahead) - mean_likelihood(behind)) / 2e-4 < 2e-4
+
+
+def test_the_step_of_regression_em_is_where_climbing_ends(rng, monkeypatch):
+    features = rng.standard_normal((300, 4, 2))
+    relevance = expit(features @ [1.0, -0.5] - 1)
+    log, _ = served(rng, 0.7 * THETA, n_queries=300, sessions=60, relevance=relevance)
+    method = METHODS["regression-em"](cells_of(log), features=features.reshape(-1, 2))
+    weights = rng.multinomial(300, np.full(300, 1 / 300), size=40).astype(float)
+    quick = np.log(method.curves(weights))[:, 1:]
+    monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", -1)
+    exact = np.log(method.curves(weights))[:, 1:]
+    assert (exact.std(axis=0) > 0.01).all()  # they do differ from each other
+    assert (np.abs(quick - exact) < 0.5 * exact.std(axis=0) + 0.01).all()
+    np.testing.assert_allclose(quick.std(axis=0), exact.std(axis=0), rtol=0.1)
+    assert np.abs(quick - exact).max() > 1e-7  # and the step was taken
+
+
+def test_boosting_fits_a_relevance_that_is_not_linear(rng):
+    """Relevance is a step in |x|: trees represent it, a logistic regression does not."""
+    theta = 1 / np.arange(1, 6)
+    features = rng.standard_normal((400, 5, 2))
+    relevance = np.where(np.abs(features[..., 0]) > 0.7, 0.6, 0.1)
+    counts, _ = served(
+        rng, theta, n_queries=400, sessions=60, n_rankers=1, noise=0.5, relevance=relevance
+    )
+    curves = {
+        model: estimate(
+            counts, method="regression-em", model=model, n_bootstrap=20, rng=0,
+            features=features[pair_ids(counts)],
+        )
+        for model in ("logistic", "boosting")
+    }  # fmt: skip
+    error = {name: np.abs(np.log(curve.value / theta)).max() for name, curve in curves.items()}
+    assert error["boosting"] < 0.12
+    assert error["boosting"] < error["logistic"] / 2
+    assert any("leave out its error" in note for note in curves["boosting"].notes)

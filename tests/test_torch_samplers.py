@@ -1,0 +1,356 @@
+"""The sampler draws what its plan says, on every rank, and goes on exactly where it stopped."""
+
+import io
+import json
+from itertools import chain, islice
+
+import numpy as np
+import pytest
+import torch
+from conftest import SEED
+from made_plans import plan_of
+from scipy.stats import chisquare
+from torch.utils.data import BatchSampler, DataLoader, TensorDataset
+
+from countersample import ClickLog
+from countersample.errors import DataError, ParameterError
+from countersample.plans import PLANS, UNITS
+from countersample.torch import CounterSampler, samplers
+
+# So rarely would correct draws fail one check: it is safe to try any seed.
+ALPHA = 1e-9
+N_DRAWS = 40_000
+
+
+@pytest.fixture
+def log(rng):
+    """Sixty clicks on four queries of three items; weights from 1 to 20."""
+    query = np.r_[0:4, rng.integers(0, 4, 56)]
+    return ClickLog(
+        query=query, item=rng.integers(0, 3, 60), propensity=rng.choice([1, 0.5, 0.2, 0.05], 60)
+    )
+
+
+@pytest.fixture
+def make(log, monkeypatch):
+    """Make samplers of 30 draws an epoch, in blocks so small that it has several."""
+    monkeypatch.setattr(samplers, "BLOCK", 8)
+    return lambda **options: CounterSampler(log, **{"n_draws": 30, "seed": SEED} | options)
+
+
+def p_value(draws, probabilities):
+    counts = np.bincount(draws, minlength=len(probabilities))
+    return chisquare(counts, len(draws) * probabilities).pvalue
+
+
+# -- what is drawn -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("name", PLANS)
+def test_draws_follow_the_plan(name, unit, log, rng):
+    plan = plan_of(name, log, unit, rng)
+    sampler = CounterSampler(log, unit=unit, plan=plan, n_draws=N_DRAWS, seed=SEED)
+    assert p_value(list(sampler), plan.probabilities) > ALPHA
+    assert p_value(list(sampler), plan.probabilities) > ALPHA  # in the next epoch too
+
+
+def test_the_check_would_find_draws_of_another_plan(log):
+    sampler = CounterSampler(log, unit="click", plan="ips", n_draws=N_DRAWS, seed=SEED)
+    other = CounterSampler(log, unit="click", plan="countersample")
+    assert p_value(list(sampler), other.plan.probabilities) < ALPHA
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("name", [name for name in PLANS if name not in {"naive", "snips"}])
+def test_the_mean_of_scaled_gradients_is_that_of_the_risk(name, unit, log, rng):
+    """By enumeration: Σ π_i m_i g_i = (1/N) Σ v_i g_i, whatever the gradients g."""
+    sampler = CounterSampler(log, unit=unit, plan=plan_of(name, log, unit, rng))
+    plan, examples = sampler.plan, sampler.examples
+    gradients = rng.standard_normal((len(examples), 5))
+    drawn = (plan.probabilities * plan.multipliers) @ gradients
+    expected = examples.weights @ gradients / log.n_clicks
+    np.testing.assert_allclose(drawn, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_draws_one_after_the_other_are_independent(log):
+    """Within a block and from one block to the next."""
+    sampler = CounterSampler(log, unit="query", n_draws=100_000, seed=SEED)
+    draws, p = np.array(list(sampler)), sampler.plan.probabilities
+    pairs = len(p) * draws[:-1:2] + draws[1::2]
+    assert p_value(pairs, np.outer(p, p).ravel()) > ALPHA
+    block = samplers.BLOCK
+    assert (
+        p_value(len(p) * draws[:block] + draws[block : 2 * block], np.outer(p, p).ravel()) > ALPHA
+    )
+
+
+def test_only_what_draws_need_is_made(rng):
+    """No column of the log is copied, and π is made when it is asked for."""
+    n = 1000
+    log = ClickLog(np.arange(n, dtype=np.int32), np.zeros(n, np.int32), 1 / rng.integers(1, 9, n))
+    sampler = CounterSampler(log, unit="click")
+    next(iter(sampler))
+    examples, plan = sampler.examples, sampler.plan
+    assert examples.query is log.query
+    assert plan.unnormalized is examples.weight
+    assert {"starts", "probabilities"}.isdisjoint(vars(examples) | vars(plan))
+    for constant in (examples.clicks, plan.multipliers, plan.shares):
+        assert (constant.shape, constant.strides) == ((n,), (0,))
+
+
+def test_more_examples_than_torch_takes():
+    """2²⁴ + 1 clicks, of which the last weighs as much as all others together."""
+    n = 2**24 + 1
+    columns = {"query": np.zeros(n, np.int32), "item": np.zeros(n, np.int32)}
+    propensity = np.ones(n)
+    propensity[-1] = 1 / (n - 1)
+    sampler = CounterSampler(ClickLog(**columns, propensity=propensity), unit="click", seed=SEED)
+    assert len(sampler) == n
+    draws = np.array(list(islice(sampler, N_DRAWS)))
+    assert p_value((draws == n - 1).astype(int), np.array([0.5, 0.5])) > ALPHA
+    thirds = draws[draws < n - 1] * 3 // (n - 1)
+    assert p_value(thirds, np.full(3, 1 / 3)) > ALPHA
+    with pytest.raises(RuntimeError, match="2\\^24"):
+        next(iter(torch.utils.data.WeightedRandomSampler(torch.ones(n), 1)))
+
+
+# -- over ranks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world_size", [3, 20])
+def test_the_ranks_share_one_stream(world_size, make):
+    parts = [make(rank=rank, world_size=world_size) for rank in range(world_size)]
+    drawn = np.array([list(part) for part in parts])
+    assert drawn.shape == (world_size, -(-30 // world_size)) == (world_size, len(parts[0]))
+    assert drawn.T.ravel().tolist() == list(make(n_draws=drawn.size))
+
+
+def test_each_rank_follows_the_plan_and_none_follows_another(log):
+    first, second = (
+        CounterSampler(log, n_draws=N_DRAWS, seed=SEED, rank=rank, world_size=2) for rank in (0, 1)
+    )
+    p = first.plan.probabilities
+    draws = np.array([list(first), list(second)])
+    for of_rank in draws:
+        assert p_value(of_rank, p) > ALPHA
+    assert p_value(len(p) * draws[0] + draws[1], np.outer(p, p).ravel()) > ALPHA
+
+
+# -- epochs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_draws", "batch_size"), [(1, None), (1, 7), (29, 10), (30, 10), (31, 50), (31, 1)]
+)
+def test_length_and_batches_are_those_of_torch(batch_size, n_draws, make):
+    indices = list(make(n_draws=n_draws))
+    assert len(indices) == n_draws == len(make(n_draws=n_draws))
+    sampler = make(n_draws=n_draws, batch_size=batch_size)
+    expected = BatchSampler(indices, batch_size, drop_last=False) if batch_size else indices
+    assert len(sampler) == len(expected)
+    assert list(sampler) == list(expected)
+
+
+def test_every_iteration_is_a_new_epoch(make):
+    sampler = make()
+    epochs = []
+    for epoch in range(3):
+        assert sampler.epoch == epoch
+        epochs.append(list(sampler))
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    assert [list(again) for again in [make()] * 3] == epochs
+    assert list(make(seed=SEED + 1)) != epochs[0]
+
+
+def test_set_epoch(make):
+    sampler = make()
+    epochs = [list(sampler) for _ in range(3)]
+    for epoch in (2, 0, 0, 1):
+        sampler.set_epoch(epoch)
+        assert sampler.epoch == epoch
+        assert list(sampler) == epochs[epoch]
+    assert list(sampler) == epochs[2]
+    with pytest.raises(ParameterError, match="epoch is -1, expected a whole number of at least 0"):
+        sampler.set_epoch(-1)
+
+
+def test_an_iteration_that_was_broken_off_is_not_repeated(make):
+    sampler = make()
+    epochs = [list(sampler) for _ in range(2)]
+    sampler.set_epoch(0)
+    assert list(islice(sampler, 5)) == epochs[0][:5]
+    assert sampler.epoch == 0
+    assert list(sampler) == epochs[1]
+
+
+# -- going on ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("world_size", "batch_size"), [(1, None), (1, 4), (3, 5), (3, 40), (3, None)]
+)
+def test_going_on_at_every_point(batch_size, world_size, make):
+    options = {"batch_size": batch_size, "rank": world_size - 1, "world_size": world_size}
+    whole = make(**options)
+    epochs = [list(whole) for _ in range(3)]
+    for first in (0, 1):
+        for n_done in range(len(whole) + 1):
+            stopped = make(**options)
+            stopped.set_epoch(first)
+            list(islice(stopped, n_done))
+            going_on = make(**options)
+            going_on.load_state_dict(stopped.state_dict())
+            if n_done < len(whole):
+                assert going_on.epoch == first
+                assert list(going_on) == epochs[first][n_done:]
+            assert going_on.epoch == first + 1
+            assert list(going_on) == epochs[first + 1]
+
+
+def test_going_on_with_set_epoch_as_in_a_loop_over_epochs(make):
+    sampler = make()
+    epochs = [list(sampler) for _ in range(3)]
+    sampler.set_epoch(1)
+    list(islice(sampler, 10))
+    going_on = make()
+    going_on.load_state_dict(sampler.state_dict())
+    expected = [epochs[1][10:], epochs[2]]
+    for epoch, rest in zip(range(going_on.epoch, 3), expected, strict=True):
+        going_on.set_epoch(epoch)
+        assert list(going_on) == rest
+
+
+@pytest.mark.parametrize("world_size", [1, 4])
+def test_going_on_with_another_number_of_ranks(world_size, make):
+    """Three ranks stop after 5 indices each; others take the 30 - 15 draws that are left."""
+    stream = list(make())
+    before = [make(rank=rank, world_size=3) for rank in range(3)]
+    for sampler in before:
+        list(islice(sampler, 5))
+    states = [sampler.state_dict() for sampler in before]
+    assert states[0] == states[1] == states[2]
+    after = [make(rank=rank, world_size=world_size, batch_size=2) for rank in range(world_size)]
+    drawn = []
+    for sampler in after:
+        sampler.load_state_dict(states[0])
+        drawn.append(list(chain.from_iterable(sampler)))
+    assert np.array(drawn).T.ravel().tolist()[:15] == stream[15:]
+    assert {sampler.epoch for sampler in after} == {1}
+
+
+def test_a_state_is_plain(make):
+    sampler = make(batch_size=4)
+    list(islice(sampler, 3))
+    state = sampler.state_dict()
+    assert {type(value) for value in state.values()} == {int, str}
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True) == json.loads(json.dumps(state)) == state
+
+
+# -- in a DataLoader -----------------------------------------------------------------------------
+
+# Workers are forked while the threads of other tests may live, which later Pythons warn of.
+forks = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+@forks
+@pytest.mark.parametrize(("as_batches", "workers"), [(False, 0), (True, 0), (True, 2)])
+def test_in_a_data_loader(as_batches, workers, make):
+    data = TensorDataset(torch.arange(100))
+    expected = make()
+    batches, singles = {"batch_sampler": make(batch_size=4)}, {"sampler": make(), "batch_size": 4}
+    loader = DataLoader(data, num_workers=workers, **(batches if as_batches else singles))
+    assert len(loader) == 8
+    for _ in range(2):  # epochs
+        assert torch.cat([batch for (batch,) in loader]).tolist() == list(expected)
+
+
+@forks
+@pytest.mark.parametrize("n_used", [5, 8])
+def test_going_on_with_workers_that_ask_ahead(n_used, make):
+    data = TensorDataset(torch.arange(100))
+    sampler = make(batch_size=4)
+    loader = DataLoader(data, num_workers=2, batch_sampler=sampler)
+    batches = iter(loader)
+    used = [next(batches)[0].tolist() for _ in range(n_used)]
+    state = sampler.state_dict(used=n_used)
+    if n_used < 8:
+        assert state != sampler.state_dict()  # which is ahead
+    del batches
+    going_on = make(batch_size=4)
+    going_on.load_state_dict(state)
+    if n_used < 8:
+        used += going_on
+    assert used == list(make(batch_size=4))
+    assert going_on.epoch == 1
+
+
+def test_more_used_than_given(make):
+    sampler = make(batch_size=4)
+    list(islice(sampler, 3))
+    with pytest.raises(ParameterError, match="used is 4, expected at most 3, as many were yielded"):
+        sampler.state_dict(used=4)
+    with pytest.raises(ParameterError, match="used is -1, expected a whole number of at least 0"):
+        sampler.state_dict(used=-1)
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unit": "session"}, "unit is 'session', expected one of click, pair, query"),
+        ({"plan": "best"}, "plan is 'best', expected a Plan or one of naive, ips, countersample"),
+        ({"plan": "bounded"}, "plan 'bounded': missing a required argument: 'bounds'"),
+        ({"batch_size": 0}, "batch_size is 0, expected a whole number of at least 1"),
+        ({"n_draws": 10.5}, "n_draws is 10.5, expected a whole number"),
+        ({"seed": -1}, "seed is -1, expected a whole number of at least 0"),
+        ({"world_size": 0}, "world_size is 0, expected a whole number of at least 1"),
+        ({"rank": 2, "world_size": 2}, "rank is 2, expected below 2, the world_size"),
+    ],
+)
+def test_arguments_that_are_refused(options, message, make):
+    with pytest.raises(ParameterError, match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": SEED + 1}, f"with seed {SEED + 1}: this one has {SEED}: load it into"),
+        ({"plan": "ips"}, "with plan 'ips': this one has 'countersample'"),
+        ({"unit": "click"}, "with unit 'click': this one has 'query'"),
+    ],
+)
+def test_the_state_of_another_sampler_is_refused(options, message, make):
+    sampler = make()
+    with pytest.raises(DataError, match=f"the state is of another sampler, {message}"):
+        sampler.load_state_dict(make(**options).state_dict())
+
+
+@pytest.mark.parametrize("column", ["query", "item", "propensity"])
+def test_the_state_of_another_log_is_refused(column):
+    columns = {"query": [0, 1, 2], "item": [0, 1, 1], "propensity": [1.0, 0.5, 0.5]}
+    state = CounterSampler(ClickLog(**columns)).state_dict()
+    columns[column] = [*columns[column][:2], 0.25 if column == "propensity" else 3]
+    sampler = CounterSampler(ClickLog(**columns))
+    with pytest.raises(DataError, match="another sampler, with fingerprint"):
+        sampler.load_state_dict(state)
+
+
+@pytest.mark.parametrize("change", [{"epoch": -1}, {"drawn": 1.5}, "seed"])
+def test_a_damaged_state_is_refused(change, make):
+    sampler = make()
+    state = sampler.state_dict()
+    if isinstance(change, str):
+        del state[change]
+    else:
+        state |= change
+    for wrong in (state, None, [], {}):
+        with pytest.raises(DataError, match="the state is not one of a CounterSampler: expected"):
+            sampler.load_state_dict(wrong)
+    assert (sampler.epoch, len(list(sampler))) == (0, 30)
