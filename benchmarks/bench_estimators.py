@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/bench_estimators.py [--logs 1000] [--json]
 
-The value is DCG@10 a session: what users who examine everything would click, with the reward of its
+The value is DCG@10 per session: what users who examine everything would click, with the reward of its
 rank. In each condition the data, what was logged and the candidate stay as they are, and all
 sessions are drawn anew for each log.
 

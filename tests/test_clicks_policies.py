@@ -265,7 +265,7 @@ def test_clicks_are_those_of_the_world(data, name):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_weighted_clicks_tell_the_relevance(data, name):
-    """E[clicks a session] / ρ is P(click | examined), wherever an item may be shown; exact."""
+    """E[clicks per session] / ρ is P(click | examined), wherever an item may be shown; exact."""
     user = CLICK_MODELS["position-based"](bias=TableBias(TABLE), **SETTING)
     examined, clicked = World(data, POLICIES[name][0], (user,), np.ones(1), top=3).expected()
     shown = examined > 0
