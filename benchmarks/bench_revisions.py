@@ -14,6 +14,7 @@ one means that the present tree is faster.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -80,8 +81,9 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder, "before")
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
-        subprocess.run(["git", "-C", str(tree), "checkout", "-q", args.before], check=True)
+        git = shutil.which("git") or "git"
+        subprocess.run([git, "clone", "-q", str(ROOT), str(tree)], check=True)
+        subprocess.run([git, "-C", str(tree), "checkout", "-q", args.before], check=True)
         rows = measure(tree, args.rounds, args.queries, args.steps)
     output(rows, lambda rows: table(rows, left=1), as_json=args.json)
 
