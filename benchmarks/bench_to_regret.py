@@ -109,7 +109,7 @@ def items_a_step(train_set, log, plan: str) -> float:
 def steps_a_second(train_set, log, plan: str, rate: float, steps: int) -> float:
     def seconds(n: int) -> float:
         begin = time.process_time()
-        train(train_set, log, method=plan, learning_rate=rate, steps=n, rng=0, workers=1)
+        train(train_set, log, method=plan, learning_rate=rate, steps=n, rng=0)
         return time.process_time() - begin
 
     seconds(1)  # compiles

@@ -1,16 +1,13 @@
 """The cost of a first use: what a command compiles and imports."""
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import every_ranker
 import numpy as np
 import pytest
 
-from countersample._kernels import ahead, cache
 from countersample.errors import DataError
 from countersample.rankers.files import load_scorer, write_ranker
 
@@ -19,9 +16,7 @@ EVERY_COMMAND = """
 import json, pkgutil, sys
 from importlib import import_module
 from countersample import _kernels
-from countersample._kernels import ahead
 from countersample.cli.app import main
-from countersample.cli.app import compile_small_kernels
 
 def run(command):
     main(command.split())
@@ -35,8 +30,6 @@ run("train data.txt clicks.parquet -o ranker.json --no-evaluation")
 run("evaluate ranker.json data.txt")
 run("rank ranker.json data.txt -o scores.txt")
 run("fit raw.parquet --features data.txt -o fitted.json")
-ahead._compile()
-compile_small_kernels()
 signatures = {}
 for module in pkgutil.iter_modules(_kernels.__path__):
     for name, value in vars(import_module(f"countersample._kernels.{module.name}")).items():
@@ -109,67 +102,3 @@ def test_a_file_without_a_scorer(tmp_path):
     write_ranker(path, {"kind": "odd"})
     with pytest.raises(DataError, match="of the kind 'odd', expected one of linear"):
         load_scorer(path)
-
-
-@pytest.fixture
-def empty_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(ahead, "available_cores", lambda: 2)
-    monkeypatch.setattr(ahead, "MAX_SECONDS", 600.0)  # however busy the cores are
-    yield tmp_path
-    ahead._meanwhile.clear()
-    ahead.wait()
-
-
-def stored_files(folder):
-    return list(folder.rglob("training.take_steps-*.nbc"))
-
-
-@pytest.mark.slow
-def test_the_largest_kernel_is_compiled_beside_this_process(empty_cache, monkeypatch):
-    calls = []
-    ahead.compile_ahead([lambda: calls.append(1)])
-    ahead.wait()
-    assert calls == [1]
-    assert len(stored_files(empty_cache)) == 1
-    ahead.compile_ahead([lambda: calls.append(2)])  # it is on disk
-    assert not ahead._processes
-    assert calls == [1]
-    monkeypatch.setattr(cache, "FILES_HASH", "0" * 20)  # of another release
-    assert not cache.has_compiled("training.take_steps")
-
-
-def test_no_process_is_started_without_a_folder_for_its_code(empty_cache, monkeypatch):
-    (empty_cache / "file").touch()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(empty_cache / "file"))
-    ahead.compile_ahead([])
-    assert not ahead._processes
-
-
-@pytest.mark.parametrize("executable", ["/does/not/exist", "false"])
-def test_this_process_goes_on_if_no_other_can_compile(executable, empty_cache, monkeypatch):
-    monkeypatch.setattr(sys, "executable", executable)
-    ahead.compile_ahead([])
-    ahead.wait()
-    assert not ahead._processes
-    assert stored_files(empty_cache) == []
-
-
-def test_no_code_of_the_current_folder_runs(empty_cache, monkeypatch):
-    for place in ("installed", "here"):  # each would end the other process at its first import
-        (empty_cache / place).mkdir()
-        code = f"open({str(empty_cache / 'ran')!r}, 'a').write('{place}'); raise SystemExit"
-        (empty_cache / place / "numpy.py").write_text(code)
-    paths = [str(empty_cache / "installed"), str(Path(ahead.__file__).parents[2])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-    monkeypatch.chdir(empty_cache / "here")
-    ahead.compile_ahead([])
-    ahead.wait()
-    assert (empty_cache / "ran").read_text() == "installed"
-
-
-@pytest.mark.usefixtures("empty_cache")
-def test_no_process_is_started_on_one_core(monkeypatch):
-    monkeypatch.setattr(ahead, "available_cores", lambda: 1)
-    ahead.compile_ahead([])
-    assert not ahead._processes

@@ -216,7 +216,7 @@ def test_runs_end_the_same_beside_others_resumed_and_shared(tmp_path, monkeypatc
     rates = [1e-4 * 2**k for k in range(6)]
     beside = train_many(data, log, learning_rates=rates, seeds=[3], **options)
     for rate, one in zip(rates, beside, strict=True):
-        alone = train(data, log, learning_rate=rate, rng=3, workers=2, **options)
+        alone = train(data, log, learning_rate=rate, rng=3, **options)
         assert alone.coef.tobytes() == one.coef.tobytes()
 
     from countersample.training import runs

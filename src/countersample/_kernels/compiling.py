@@ -1,48 +1,60 @@
-"""The two decorators of compiled code: `kernel` for what Python calls, `part` for its pieces.
+"""The two decorators of compiled code, `kernel` and `part`, and the folder that stores it.
 
-Whoever runs a command for the first time waits for the compiler, so it gets as little as possible:
+Python calls kernels; kernels call parts. Whoever runs a command for the first time waits for the
+compiler, so it gets as little as possible:
 
-- A kernel is called with arrays of one type only, because each other type is compiled again. numba
-  stores it with all its parts, in the folder that `_kernels.cache` chooses.
+- A kernel is called with arrays of one type only, because each other type is compiled again.
 - A part is compiled for other compiled code alone, without the wrapper that a call from Python
   needs. Called from Python, it is the plain function that was written.
 - Slices that are assigned, array expressions, `np.searchsorted` and the like each bring more code
   than the loop they replace.
+
+numba stores a kernel with all its parts, and loads it in the next run. Its cache notices an edit of
+the file that holds a kernel, but not an edit of the parts that the kernel calls from other files.
+So each content of this package has its own folder, named by a hash of all kernel files. numba
+unpickles and runs what it reads there, so the folder must be private. Without such a folder,
+kernels are compiled in each run, and one warning gives the reason.
 """
 
+import os
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, TypeVar
 
-import llvmlite
 import numba
-from llvmlite import binding
 from numba import njit
 from numba.extending import register_jitable
 
-from countersample._kernels import cache
+from countersample._environment import cache_folder
+from countersample._version import __version__
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 config: Any = numba.config  # it has no types
 # A part inherits the options that it does not set from its caller: sums would lose their order.
 _BOTH: dict[str, Any] = {"fastmath": False, "no_cfunc_wrapper": True}
 _KERNEL: dict[str, Any] = _BOTH | {"nogil": True}
-
 # Settings that change compiled code, and that the index of numba's cache does not hold.
 _SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT")
+MAX_FOLDERS = 8  # the last used ones: of this release, of other releases and of former edits
 
 
 def kernel(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 (numba's)
     """Compile a function that Python calls, at its first call, or load it from the cache."""
 
     def decorate(function: Function) -> Function:
-        folder = _find_folder()
-        if folder is not None:
-            try:
-                return _compile_with_cache(function, _KERNEL | options, folder)
-            except RuntimeError as error:
-                cache.warn_once(folder, error)
-        return njit(**_KERNEL | options)(function)
+        folder = open_folder()
+        if folder is None:
+            return njit(**_KERNEL | options)(function)
+        previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)  # numba reads it right here
+        try:
+            return njit(cache=True, **_KERNEL | options)(function)
+        finally:
+            config.CACHE_DIR = previous
 
     return decorate
 
@@ -52,64 +64,60 @@ def part(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 (num
     return register_jitable(**_BOTH | options)
 
 
-def _find_folder() -> Path | None:
-    """Return the folder for compiled kernels, or None if they stay in memory."""
+@cache
+def open_folder() -> Path | None:
+    """Return the folder for compiled kernels, or None, with a warning, if there is none."""
     if config.DISABLE_JIT:
         return None
-    if cache.hash_files() != cache.FILES_HASH:
-        return None  # an upgrade since this process started: its kernels would be of both releases
-    # With the CPU in the name, only processes that compile the same code write to one index.
-    cpu = (binding.get_host_cpu_name(), config.CPU_NAME, config.CPU_FEATURES)
-    settings = [getattr(config, name, None) for name in _SETTINGS]
     try:
-        return cache.open_folder(repr((numba.__version__, llvmlite.__version__, cpu, settings)))
+        root = _find_root()
+        folder = root / hash_files()
+        for each in (root, folder):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_private(each)
+        os.utime(folder)  # used now
     except OSError as error:
-        cache.warn_once(error.filename, error.strerror)
+        warnings.warn(
+            "compiled code cannot be stored, so each run compiles again: "
+            f"{error.filename}: {error.strerror}; "
+            "set NUMBA_CACHE_DIR to a folder to which only you can write",
+            stacklevel=2,
+        )
         return None
+    with suppress(OSError):  # another process may remove them at the same time
+        folders = sorted(root.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in folders[MAX_FOLDERS:]:
+            rmtree(old, ignore_errors=True)
+    return folder
 
 
-def _compile_with_cache(function: Function, options: dict[str, Any], folder: Path) -> Function:
-    """Decorate a function such that numba stores its code below a folder.
-
-    Raises
-    ------
-    RuntimeError
-        If numba stores nothing, or elsewhere.
-    """
-    previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)  # numba reads it right here
-    try:
-        dispatcher: Any = njit(cache=True, **options)(function)
-    finally:
-        config.CACHE_DIR = previous
-    path = Path(dispatcher.stats.cache_path)
-    if path.parent != folder:  # numba's next choice, in which it would overlook an edit of parts
-        raise RuntimeError("numba cannot write to it")
-    _compile_despite_damage(dispatcher, path)
-    return dispatcher
+def hash_files() -> str:
+    """Return a hash of the version, of all files of this package, and of numba's settings."""
+    settings = [getattr(config, name, None) for name in _SETTINGS]
+    content = blake2b(f"{__version__} {settings}".encode(), digest_size=10)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        content.update(path.name.encode() + path.read_bytes())
+    return content.hexdigest()
 
 
-def _compile_despite_damage(dispatcher: Any, path: Path) -> None:  # noqa: ANN401 (numba's)
-    """Let a kernel survive a damaged file, which numba would run, and a full disk.
+def _find_root() -> Path:
+    """Return the folder that holds the folders of all releases, which may not exist yet."""
+    if not Path(__file__).is_file():  # numba could not check whether its code is current
+        reason = "the package is not installed as a folder of files"
+        raise FileNotFoundError(0, reason, str(Path(__file__).parent))
+    numba_folder = os.environ.get("NUMBA_CACHE_DIR")
+    if numba_folder:
+        return Path(numba_folder).absolute() / "countersample" / "kernels"
+    folder = cache_folder()
+    if folder is None:
+        raise FileNotFoundError(0, "there is no home folder", "~")
+    return folder / "kernels"
 
-    A file beside those that numba stored holds their checksum. If it differs, they are removed.
-    """
-    compile_or_load, function = dispatcher.compile, dispatcher.py_func
-    name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
-    checksum = path / f"{name}.sum"
 
-    def compile_for(signature: Any) -> Any:  # noqa: ANN401 (numba's)
-        try:
-            files = sorted(path.glob(f"{name}-*.nb[ic]"))
-            stored = cache.read_if_present(checksum)
-            if stored != cache.hash_content(files):
-                for file in files:
-                    file.unlink(missing_ok=True)
-            compile_or_load(signature)
-            content = cache.hash_content(sorted(path.glob(f"{name}-*.nb[ic]")))
-            if content != stored:
-                checksum.write_bytes(content)
-        except OSError as error:  # the code is compiled, and cannot be stored
-            cache.warn_once(error.filename or path, error.strerror)
-        return compile_or_load(signature)  # which is compiled or loaded by now
-
-    dispatcher.compile = compile_for
+def _check_private(folder: Path) -> None:
+    """Raise OSError if this process may not write to a folder, or if other users may."""
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(0, "you may not write to it", str(folder))
+    status = folder.stat()
+    if os.name != "nt" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
+        raise PermissionError(0, "other users may write to it", str(folder))

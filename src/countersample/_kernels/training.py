@@ -10,8 +10,8 @@ Scores are computed for two rows and four runs at a time. The gradient is summed
 few columns and four runs at a time. Meanwhile the rows of the next query are fetched into the
 cache. Arrays are indexed, never sliced, to keep reference counts out of the loops.
 
-A batch is cut into parts, and each part has its own gradient. Threads may share the parts
-(`_kernels.sharing`); the gradient of the batch is the sum over its parts, in order.
+A batch is cut into parts. Each part has its own gradient, and the gradient of the batch is the sum
+over its parts, in order: float32 loses fewer digits in short sums.
 
 The order of every sum is fixed (`_kernels.vectors`) and does not depend on the number of runs. So a
 run ends with the same bytes, alone or with others, and on every CPU that has fused multiply-add.
@@ -23,16 +23,6 @@ from numpy.typing import NDArray
 from countersample._arrays import Floats, Ints
 from countersample._kernels.compiling import kernel, part
 from countersample._kernels.objectives import add_coefficients, rank_bound, value_of
-from countersample._kernels.sharing import (
-    DONE,
-    OVER,
-    READY,
-    count,
-    read,
-    take_part,
-    wait_a_little,
-    write,
-)
 from countersample._kernels.updates import narrow, update
 from countersample._kernels.vectors import (
     LINE,
@@ -165,12 +155,6 @@ def _tilt(
     return np.float32(1.0 + tilts[run, 0] * (level * value - tilts[run, 1]))
 
 
-@part(error_model="numpy")
-def _first(number: int, batch_size: int, n_parts: int) -> int:
-    """Return the first draw of a part, of all parts of all batches."""
-    return number // n_parts * batch_size + number % n_parts * batch_size // n_parts
-
-
 @kernel(error_model="numpy")
 def take_steps(
     features: Matrix,
@@ -185,6 +169,7 @@ def take_steps(
     scale: Floats,
     draws: Ints,
     batch_size: int,
+    n_parts: int,
     objective: int,
     optimizer: int,
     settings: Floats,
@@ -198,11 +183,6 @@ def take_steps(
     record_at: Ints,
     weights_at: Floats,
     averages_at: Floats,
-    small: Matrix,
-    gradients: Matrix,
-    board: Ints,
-    n_threads: int,
-    leads: bool,
 ) -> None:
     """Take ``len(draws) / batch_size`` steps of K runs that share their draws.
 
@@ -222,6 +202,8 @@ def take_steps(
         The features are multiplied by it: scores use w · scale, without a copy of the features.
     draws : int64
         The examples drawn, `batch_size` for each step.
+    n_parts : int
+        Parts of a batch, each with a gradient of its own.
     objective, optimizer, settings
         Codes, and float64 (K, 8) as `_kernels.updates` takes them.
     step : int
@@ -235,121 +217,98 @@ def take_steps(
     record_at : int64 (n_records,)
         Increasing steps at which w and w̄ are recorded.
     weights_at, averages_at : float64 (K, n_records, width), out
-    small, gradients : float32 (K, width) and (P · K, width)
-        Scratch space that threads share. A batch is cut into P parts.
-    board : int64 (BOARD,)
-        Zeros, for `_kernels.sharing`.
-    n_threads : int
-        The number of threads that share the parts.
-    leads : bool
-        Whether this call takes the steps. Other calls, with the same arrays, only help it.
     """
     n_runs, width = w.shape
-    n_parts = len(gradients) // n_runs
-    most = 0
-    for position in range(len(offsets) - 1):
-        most = max(most, offsets[position + 1] - offsets[position])
+    most = _longest(offsets)
     scores = np.empty((n_runs, most), np.float32)
     coefficients = np.empty((n_runs, most), np.float32)
     rows = np.empty(most, np.int64)
     weighted = np.empty((most, n_runs), np.float32)
     examples = np.empty((AHEAD, 5), np.int64)
     factors = np.empty((AHEAD, 3), np.float32)
+    gradients = np.empty((n_parts * n_runs, width), np.float32)
+    small = np.empty((n_runs, width), np.float32)
+    for run in range(n_runs):
+        narrow(w, scale, small, run)
     factor = np.float32(1.0 / batch_size)
     lines_of_a_row = width * features.itemsize / LINE
     while_scoring, while_adding = (WHILE_SCORING, WHILE_ADDING) if n_runs >= 4 else (1.0, 0.0)
     following = line = n_lines = 0  # the next query: its first row, and the lines to fetch
-    looked_up = -AHEAD  # the first of the draws that are looked up
-    n_steps, n_done, record, waited = len(draws) // batch_size, 0, 0, 0
-    if leads:
-        while record < len(record_at) and record_at[record] <= step:
-            record += 1
-        for run in range(n_runs):
-            narrow(w, scale, small, run)
-        write(board, READY, min(n_steps, 1) * n_parts)
-    while True:
-        number = take_part(board)
-        if number >= 0:
-            begin = _first(number, batch_size, n_parts)
-            until = _first(number + 1, batch_size, n_parts)
-            for k in range(begin, until):
-                if not looked_up <= k < looked_up + AHEAD:
-                    _look_up(
-                        draws, k, query, offsets, starts, item, shares, multipliers, levels,
-                        examples, factors,
-                    )  # fmt: skip
-                    looked_up = k
-                ahead = k - looked_up
-                start, n_items = examples[ahead, 0], examples[ahead, 1] - examples[ahead, 0]
-                first_click, last_click = examples[ahead, 2], examples[ahead, 3]
-                line = n_lines = 0
-                next_one = (
-                    k + 1 if k + 1 < until else _first(number + n_threads, batch_size, n_parts)
-                )
-                if next_one < min(looked_up + AHEAD, len(draws)):
-                    following = examples[next_one - looked_up, 0]
-                    n_lines = int((examples[next_one - looked_up, 1] - following) * lines_of_a_row)
-                    line = int(n_lines * while_scoring)
-                score_rows(features, start, n_items, small, following, line, scores)
-                for run in range(n_runs):
-                    for i in range(n_items):
-                        coefficients[run, i] = 0.0
-                    tilt = np.float32(1.0)
-                    if len(levels) > 0:
-                        tilt = _tilt(
-                            scores, run, n_items, item, shares, first_click, last_click,
-                            factors[ahead, 2], objective, tilts,
-                        )  # fmt: skip
-                    for click in range(first_click, last_click):
-                        is_first = click == first_click  # looked up ahead
-                        clicked = examples[ahead, 4] if is_first else np.int64(item[click])
-                        share = factors[ahead, 1] if is_first else shares[click]
-                        add_coefficients(
-                            scores, run, n_items, clicked, tilt * share, objective, coefficients
-                        )
-                _add_gradient(
-                    features, start, n_items, coefficients, factor * factors[ahead, 0], rows,
-                    weighted, following, line, int(n_lines * while_adding), k == begin,
-                    number % n_parts * n_runs, gradients,
+    record = 0
+    while record < len(record_at) and record_at[record] <= step:
+        record += 1
+    for batch in range(0, len(draws), batch_size):
+        for k in range(batch, batch + batch_size):
+            # Part p starts at the draw ⌊p · batch_size / n_parts⌋ of the batch.
+            place = ((k - batch + 1) * n_parts - 1) // batch_size
+            begins = k - batch == place * batch_size // n_parts
+            ahead = k % AHEAD
+            if ahead == 0:
+                _look_up(
+                    draws, k, query, offsets, starts, item, shares, multipliers, levels, examples,
+                    factors,
                 )  # fmt: skip
-            line += int(n_lines * while_adding)
-            count(board, DONE)
-            waited = 0
-        elif not leads:
-            if read(board, OVER) == 1:
-                return
-            waited = wait_a_little(waited)
-        elif read(board, DONE) < (n_done + (n_done < n_steps)) * n_parts:
-            waited = wait_a_little(waited)
-        elif n_done == n_steps:
-            break
-        else:
-            step += 1
-            n_done += 1
-            n_running = 0
+            start, n_items = examples[ahead, 0], examples[ahead, 1] - examples[ahead, 0]
+            first_click, last_click = examples[ahead, 2], examples[ahead, 3]
+            line = n_lines = 0
+            if ahead + 1 < min(AHEAD, len(draws) - k + ahead):
+                following = examples[ahead + 1, 0]
+                n_lines = int((examples[ahead + 1, 1] - following) * lines_of_a_row)
+                line = int(n_lines * while_scoring)
+            score_rows(features, start, n_items, small, following, line, scores)
             for run in range(n_runs):
-                each = (n_lines - line + n_runs - 1) // n_runs
-                fetch(features, following, line + run * each, each)
-                if stopped[run] == 0:
-                    n_running += 1
-                    for position in range(1, n_parts):
-                        for column in range(width):
-                            gradients[run, column] += gradients[position * n_runs + run, column]
-                    if not update(
-                        w, total, small, gradients, first, second, numbers, scale, settings, run,
-                        step, optimizer,
-                    ):  # fmt: skip
-                        stopped[run] = step
-            if n_running == 0:
-                break
-            if record < len(record_at) and step == record_at[record]:
-                for run in range(n_runs):
+                for i in range(n_items):
+                    coefficients[run, i] = 0.0
+                tilt = np.float32(1.0)
+                if len(levels) > 0:
+                    tilt = _tilt(
+                        scores, run, n_items, item, shares, first_click, last_click,
+                        factors[ahead, 2], objective, tilts,
+                    )  # fmt: skip
+                for click in range(first_click, last_click):
+                    is_first = click == first_click  # looked up ahead
+                    clicked = examples[ahead, 4] if is_first else np.int64(item[click])
+                    share = factors[ahead, 1] if is_first else shares[click]
+                    add_coefficients(
+                        scores, run, n_items, clicked, tilt * share, objective, coefficients
+                    )
+            _add_gradient(
+                features, start, n_items, coefficients, factor * factors[ahead, 0], rows, weighted,
+                following, line, int(n_lines * while_adding), begins, place * n_runs, gradients,
+            )  # fmt: skip
+        line += int(n_lines * while_adding)
+        step += 1
+        n_running = 0
+        for run in range(n_runs):
+            each = (n_lines - line + n_runs - 1) // n_runs
+            fetch(features, following, line + run * each, each)
+            if stopped[run] == 0:
+                n_running += 1
+                for position in range(1, n_parts):
                     for column in range(width):
-                        weights_at[run, record, column] = w[run, column]
-                        averages_at[run, record, column] = total[run, column] / step
-                record += 1
-            write(board, READY, (n_done + (n_done < n_steps)) * n_parts)
-    write(board, OVER, 1)
+                        gradients[run, column] += gradients[position * n_runs + run, column]
+                if not update(
+                    w, total, small, gradients, first, second, numbers, scale, settings, run, step,
+                    optimizer,
+                ):  # fmt: skip
+                    stopped[run] = step
+        if n_running == 0:
+            break
+        if record < len(record_at) and step == record_at[record]:
+            for run in range(n_runs):
+                for column in range(width):
+                    weights_at[run, record, column] = w[run, column]
+                    averages_at[run, record, column] = total[run, column] / step
+            record += 1
+
+
+@part()
+def _longest(offsets: Ints) -> int:
+    """Return the largest number of items of a query."""
+    most = 0
+    for query in range(len(offsets) - 1):
+        most = max(most, offsets[query + 1] - offsets[query])
+    return most
 
 
 # -- the risk of single examples
@@ -396,10 +355,7 @@ def risk_moments(
     small = np.empty((n_runs, width), np.float32)
     for run in range(n_runs):
         narrow(w, scale, small, run)
-    most = 0
-    for position in range(len(offsets) - 1):
-        most = max(most, offsets[position + 1] - offsets[position])
-    scores = np.empty((n_runs, most), np.float32)
+    scores = np.empty((n_runs, _longest(offsets)), np.float32)
     values = np.empty((n_runs, len(query)))
     n_items = 0
     for k in range(len(query)):

@@ -236,23 +236,3 @@ def note_files(data: Path | str, fold: int | None) -> None:
     layout = layout_of(data)
     for text in [] if layout is None else layout.notes(fold):
         console.note(f"countersample: {text}")
-
-
-def compile_ahead() -> None:
-    """Compile the kernels of training in another process, at the first use on a machine."""
-    from countersample._kernels import ahead
-
-    ahead.compile_ahead((compile_small_kernels,))
-
-
-def compile_small_kernels() -> None:
-    """Compile small kernels that training needs, too, while the other process is at work."""
-    import numpy as np
-
-    from countersample import AliasTable, RankingDataset, simulate_clicks
-    from countersample.metrics import ranks_of
-
-    AliasTable([1.0, 2.0]).sample(1, np.random.default_rng(0))
-    ranks_of(np.zeros(2), np.array([0, 2]))
-    dataset = RankingDataset.from_arrays(X=[[0.0], [1.0]], y=[0, 1], qid=[0, 0])
-    simulate_clicks(dataset, dataset.labels, 1, rng=0)

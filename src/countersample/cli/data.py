@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from countersample.cli import console
 from countersample.cli import parameters as p
-from countersample.cli.app import compile_ahead, note_files
+from countersample.cli.app import note_files
 from countersample.errors import DataError, ParameterError
 from countersample.options import SimulationOptions  # noqa: TC001 (cyclopts reads it)
 
@@ -212,7 +212,6 @@ def simulate(
     out
         The click log to write (.parquet).
     """
-    compile_ahead()
     from countersample import PositionBias, simulate_clicks
     from countersample.clicks import diagnose, simulate_impressions
     from countersample.clicks.policies import arrange

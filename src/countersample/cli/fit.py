@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from countersample._files import check_writable
 from countersample.cli import console
 from countersample.cli import parameters as p
-from countersample.cli.app import command_line, compile_ahead
+from countersample.cli.app import command_line
 from countersample.errors import ParameterError
 from countersample.options import (  # noqa: TC001 (cyclopts reads them)
     EvaluationOptions,
@@ -57,7 +57,6 @@ def fit(
     half_life
         The time after which a day counts half in training, such as 14d.
     """
-    compile_ahead()
     from countersample._progress import share_progress
     from countersample.fitting import fit_from_impressions, write_page
     from countersample.fitting.models import make_ranker

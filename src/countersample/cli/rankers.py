@@ -13,7 +13,7 @@ from countersample import _text
 from countersample._files import check_writable
 from countersample.cli import console
 from countersample.cli import parameters as p
-from countersample.cli.app import compile_ahead, note_files
+from countersample.cli.app import note_files
 from countersample.errors import ParameterError
 from countersample.options import ExportOptions, RankerOptions  # noqa: TC001 (cyclopts reads them)
 
@@ -51,7 +51,6 @@ def train(
     evaluation
         Estimate the gain over the logging policy: trains once more per held-out fold.
     """
-    compile_ahead()
     from countersample import ClickLog
     from countersample._progress import share_progress
     from countersample.data.labelled_files import load_train

@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 
 from countersample.cli import console
 from countersample.cli import parameters as p
-from countersample.cli.app import command_line, compile_ahead
+from countersample.cli.app import command_line
 
 OneFold = Annotated[
     int | None,
@@ -72,7 +72,6 @@ def reproduce(
         studies, scale=scale, out=out, note=console.note, datasets=data, data_dir=data_dir,
         settings=reproduction.parse_settings(settings), fold=fold,
     )  # fmt: skip
-    compile_ahead()
     n_workers = workers or available_cores()
     if dry_run:
         console.show_result(plan.dry_run(command_line(), workers=n_workers), json=json)
@@ -111,7 +110,6 @@ def demo(
     out
         The folder for what the demo writes.
     """
-    compile_ahead()
     from countersample._environment import available_cores
     from countersample._progress import share_progress
     from countersample.study.demo import run_demo, write_demo

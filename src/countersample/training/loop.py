@@ -159,7 +159,6 @@ def train(
     learning_rate: float | None = None,
     rng: np.random.Generator | int | None = None,
     resume: str | PathLike[str] | None = None,
-    workers: int | None = None,
     progress: Progress | Show | None = None,
     options: TrainingOptions | None = None,
     **settings: Any,  # noqa: ANN401 (the fields of TrainingOptions)
@@ -177,9 +176,6 @@ def train(
     resume : path, optional
         Save the state of the run in this file, and continue from it if it exists. The result is the
         same to the byte as that of an uninterrupted run. Needs `rng`.
-    workers : int, optional
-        Threads that share a batch of ten or more examples; all cores by default. The result does
-        not depend on it.
     progress : function of (task, share that is done), optional
         Called from time to time.
     options : TrainingOptions, optional
@@ -200,7 +196,7 @@ def train(
     array([ 0.5, -0.5])
     """
     (setup,) = Setup.of(dataset, log, TrainingOptions.of(options, **settings))
-    run = Run(setup, [learning_rate], np.random.default_rng(rng), workers=_count_threads(workers))
+    run = Run(setup, [learning_rate], np.random.default_rng(rng))
     part = Progress.of(progress).part(1.0, "training")
     if resume is None:
         run.finish(part)
@@ -265,18 +261,13 @@ def train_many(
     for name in ("rng", "resume"):
         if name in settings:
             raise ParameterError(f"train_many takes no {name}, expected seeds")
-    n_threads = _count_threads(workers)
+    n_threads = available_cores() if workers is None else whole_number("workers", workers, least=1)
     setups = Setup.of(dataset, log, TrainingOptions.of(options, **settings), methods)
-    passes = [
-        (seed, setup, each, rates)
+    runs = [
+        (seed, Run(setup, rates, np.random.default_rng(seed), each))
         for setup in setups
         for seed in seeds
         for each, rates in _split_passes(setup.options, starts, learning_rates)
-    ]
-    threads_per_pass = max(1, n_threads // max(1, len(passes)))
-    runs = [
-        (seed, Run(setup, rates, np.random.default_rng(seed), each, threads_per_pass))
-        for seed, setup, each, rates in passes
     ]
     parts = Progress.of(progress).part(1.0, "training").side_by_side(len(runs))
 
@@ -331,10 +322,6 @@ def risk(
     code = get_objective(options.objective).code
     ((mean, square),) = spread.moments(features, dataset.offsets, factors, w, code)
     return Risk(float(mean), float(np.sqrt(square)), len(setup.examples))
-
-
-def _count_threads(workers: int | None) -> int:
-    return available_cores() if workers is None else whole_number("workers", workers, least=1)
 
 
 def _split_passes(

@@ -14,10 +14,8 @@ import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import methodcaller
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,10 +56,7 @@ _DAMAGE = (
 
 
 def count_parts(batch_size: int) -> int:
-    """Return into how many parts a batch is split for threads: a power of two.
-
-    The gradient of a batch is the sum over its parts, so it does not depend on the threads.
-    """
+    """Return into how many parts of at least two examples a batch is split: a power of two."""
     n_parts = 1
     while 2 * n_parts * MIN_PART <= batch_size and n_parts < MAX_PARTS:
         n_parts *= 2
@@ -139,8 +134,7 @@ def kernel_features(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any
 class Run:
     """K runs at once that differ in learning rate and start only.
 
-    `options` are those of each run, with its start; by default those of the setup. Up to `workers`
-    threads share the parts of a batch; the result does not depend on their number.
+    `options` are those of each run, with its start; by default those of the setup.
     """
 
     def __init__(
@@ -149,10 +143,8 @@ class Run:
         learning_rates: Sequence[float | None],
         rng: np.random.Generator,
         options: Sequence[TrainingOptions] | None = None,
-        workers: int = 1,
     ) -> None:
         self.setup = setup
-        self.n_threads = min(workers, count_parts(int(setup.options.batch_size)))
         self.options = options or [setup.options] * len(learning_rates)
         self.learning_rates = [setup.options.rate(rate) for rate in learning_rates]
         self.rng = rng
@@ -181,40 +173,22 @@ class Run:
 
     def advance(self) -> None:
         """Draw the examples of one kernel call, and take its steps."""
-        from countersample._kernels import ahead  # noqa: PLC0415 (as the lines below)
-        from countersample._kernels.sharing import BOARD, OVER  # noqa: PLC0415 (imports numba)
         from countersample._kernels.training import take_steps  # noqa: PLC0415 (imports numba)
 
-        ahead.wait()
-        setup = self.setup
+        setup, state = self.setup, self.state
+        options, examples = setup.options, setup.examples
         n_steps = min(setup.steps_at_once, setup.n_steps - self.step)
-        batch_size = int(setup.options.batch_size)
-        examples, state = setup.examples, self.state
-        n_runs, width = state["w"].shape
-        board = np.zeros(BOARD, np.int64)
-        take = partial(
-            take_steps, self._features, setup.dataset.offsets,
-            examples.query, examples.starts, examples.item, setup.shares, setup.multipliers,
-            np.zeros(0, np.float32) if setup.spread is None else setup.spread.levels, self._tilts(),
-            self._factors, setup.plan.draw(n_steps * batch_size, self.rng), batch_size,
-            get_objective(setup.options.objective).code,
-            OPTIMIZERS[setup.options.optimizer].code, self._settings,
-            self.step, state["w"], state["total"], state["first"], state["second"],
+        draws = setup.plan.draw(n_steps * options.batch_size, self.rng)
+        levels = np.zeros(0, np.float32) if setup.spread is None else setup.spread.levels
+        take_steps(
+            self._features, setup.dataset.offsets, examples.query, examples.starts, examples.item,
+            setup.shares, setup.multipliers, levels, self._tilts(), self._factors, draws,
+            int(options.batch_size), count_parts(options.batch_size),
+            get_objective(options.objective).code, OPTIMIZERS[options.optimizer].code,
+            self._settings, self.step, state["w"], state["total"], state["first"], state["second"],
             state["numbers"], state["stopped"], setup.record_at, state["weights_at"],
-            state["averages_at"], np.empty((n_runs, width), np.float32),
-            np.empty((count_parts(batch_size) * n_runs, width), np.float32), board,
-            self.n_threads,
+            state["averages_at"],
         )  # fmt: skip
-        helpers = [Thread(target=take, args=(False,)) for _ in range(self.n_threads - 1)]
-        try:
-            for helper in helpers:
-                helper.start()
-            take(True)
-        finally:
-            board[OVER] = 1  # otherwise helpers would wait forever
-            for helper in helpers:
-                if helper.ident is not None:
-                    helper.join()
         self.step += n_steps
 
     def _tilts(self) -> Floats:
