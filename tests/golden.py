@@ -85,7 +85,7 @@ from countersample.metrics import METRICS
 from countersample.objectives import OBJECTIVES
 from countersample.options import EvaluationOptions, PropensityOptions
 from countersample.plans import PLANS, UNITS, Examples, make_plan
-from countersample.propensity.support import needs_features
+from countersample.propensity.estimation import needs_features
 from countersample.scorers import LinearScorer
 from countersample.study.experiment import plan
 from countersample.study.results import write_results

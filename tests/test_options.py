@@ -26,7 +26,7 @@ from countersample.options import (
     RankerOptions,
 )
 from countersample.propensity import METHODS
-from countersample.propensity.support import AFFINE
+from countersample.propensity.curves import TRUST
 
 SOURCE = Path(countersample.__file__).parent
 
@@ -70,7 +70,7 @@ def test_choices_are_the_registries():
     assert choices(LogOptions, "reader") == list(READERS)
     assert choices(LogOptions, "engine") == list(ENGINES)
     assert choices(RankerOptions, "model") == list(MODELS)
-    assert choices(PropensityOptions, "method") == ["auto", "logged", *METHODS, *AFFINE]
+    assert choices(PropensityOptions, "method") == ["auto", "logged", *METHODS, TRUST]
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ class TestPropensities:
 
     def test_several_stand_beside_each_other_on_a_log_scale(self, ax):
         other = Propensities([1, 0.4, 0.1], low=[1, 0.3, 0.1], high=[1, 0.6, 0.3],
-                             n_impressions=[9, 9, 9], method="em", reference=1)  # fmt: skip
+                             n_impressions=[9, 9, 9], method="em")  # fmt: skip
         plot_propensities({"a": CURVE, "b": other}, log=True, ax=ax)
         a, b = (container.lines[0] for container in ax.containers)
         np.testing.assert_allclose(a.get_xdata(), [0.96, 1.96, 2.96])

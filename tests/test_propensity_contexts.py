@@ -16,7 +16,7 @@ from countersample.propensity import (
 )
 from countersample.propensity.cells import QueryDraws, cells_of
 from countersample.propensity.contexts import resample_by_context
-from countersample.propensity.support import needs_features
+from countersample.propensity.estimation import needs_features
 
 THETA = 1 / np.arange(1, 6)
 # Users of phones look at the first results, those of desktops further: 0.011 and 0.322 at 10.

@@ -1,29 +1,30 @@
-"""Every estimator of propensities, on logs whose truth is known: one suite over the registry."""
+"""Every estimator on logs whose truth is known, and which methods a log supports."""
 
 from functools import cache
 
 import numpy as np
 import pytest
 from conftest import SEED
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import expit
 from twins_propensity import curve, served, shuffled, swapped
 
-from countersample import PositionBias, synthetic
-from countersample.clicks import simulate_impressions
-from countersample.errors import DataError
+from countersample import PositionBias
+from countersample.errors import DataError, ParameterError
 from countersample.logs import PositionCounts
 from countersample.propensity import (
     METHODS,
     Propensities,
     Support,
+    cross_check,
     estimate,
     estimate_gamma,
     pair_ids,
     supported,
 )
 from countersample.propensity.cells import cells_of
-from countersample.propensity.estimation import resample
-from countersample.propensity.support import needs_features
+from countersample.propensity.estimation import needs_features, resample
 
 THETA = 1 / np.arange(1, 6)
 
@@ -116,15 +117,6 @@ class TestConformance:
         # The last two take one step from the whole log's maximum if that step is short.
         rtol = {"em": 0.03, "regression-em": 0.05}.get(method, 1e-9)
         np.testing.assert_allclose(drawn, written, rtol=rtol)
-
-    def test_the_reference_is_one(self, method):
-        counts, features = everything()
-        options = {"reference": 3, "n_bootstrap": 20, **options_of(method, features)}
-        result = estimate(counts, method=method, rng=0, **options)
-        assert result.value[2] == result.low[2] == result.high[2] == 1
-        assert result.reference == 3
-        assert (result.value[:2] > 1).all()
-        assert (result.value[3:] < 1).all()
 
     def test_logs_without_two_clicked_positions(self, method):
         for log, message in (
@@ -230,14 +222,13 @@ def test_gamma_is_found_with_coverage():
 def test_gamma_is_weighted_least_squares(rng):
     """By numpy's, with the points divided by their standard deviations over the same resamples."""
     counts, _ = served(rng, THETA, n_queries=60, sessions=60)
-    options = {"method": "pivot", "n_bootstrap": 50, "confidence": 0.9, "reference": 2}
+    options = {"method": "pivot", "n_bootstrap": 50, "confidence": 0.9}
     law = estimate_gamma(counts, offset=1, rng=1, **options)
     drawn, resamples = resample(counts, rng=1, **options)
-    others = [0, 2, 3, 4]
-    scale = np.log(resamples).std(axis=0)[others]
-    x = np.log((np.array([1, 3, 4, 5]) + 1) / (2 + 1)) / scale
+    scale = np.log(resamples).std(axis=0)[1:]
+    x = np.log((np.array([2, 3, 4, 5]) + 1) / (1 + 1)) / scale
     slopes = [
-        np.linalg.lstsq(x[:, None], -np.log(curve)[others] / scale)[0][0]
+        np.linalg.lstsq(x[:, None], -np.log(curve)[1:] / scale)[0][0]
         for curve in [drawn.value, *resamples]
     ]
     assert law.gamma == pytest.approx(slopes[0])
@@ -254,32 +245,6 @@ def test_curves_that_are_no_power_law(rng):
         _ = law.bias
 
 
-# -- through the package's own users
-
-
-def test_simulated_users_of_several_rankers():
-    data = synthetic("tiny", rng=SEED)
-    bias = PositionBias(gamma=0.8)
-    noise = np.random.default_rng(SEED)
-    tables = []
-    for seed in range(3):
-        scores = data.labels + 2 * noise.standard_normal(data.n_items)
-        tables.append(simulate_impressions(data, scores, 30_000, bias=bias, top=5, relevant=2,
-                                           noise=0.2, rng=[SEED, seed]))  # fmt: skip
-    columns = [
-        np.concatenate([table[name].to_numpy() for table in tables])
-        for name in ("query_id", "item_id", "position", "click")
-    ]
-    counts = PositionCounts.from_columns(*columns)
-    found = estimate(counts, rng=SEED)
-    assert found.method == "all-pairs"
-    np.testing.assert_allclose(found.value, bias.propensity(found.position), rtol=0.1)
-    # An estimate is a law to simulate with.
-    again = simulate_impressions(data, data.labels, 100, bias=found, top=5, rng=SEED)
-    same = simulate_impressions(data, data.labels, 100, bias=found.bias, top=5, rng=SEED)
-    assert again.equals(same)
-
-
 def test_auto_takes_the_best_that_is_supported(rng):
     counts, features = everything()
     assert estimate(counts, n_bootstrap=20).method == "randomized"
@@ -289,3 +254,208 @@ def test_auto_takes_the_best_that_is_supported(rng):
     assert estimate(alone, n_bootstrap=20, features=features).method == "regression-em"
     with pytest.raises(DataError, match="no query-item pair was shown both in position 1 and"):
         estimate(alone)
+
+
+# -- which methods a log supports
+
+
+def small_log(rng):
+    """A log of a few queries, whose items move, stay, are clicked or not as it happens."""
+    n_queries, depth = rng.integers(1, 7), rng.integers(2, 6)
+    contexts = np.array(["", "phone"][: rng.integers(1, 3)])
+    n = int(rng.integers(3, 60))
+    shown = rng.integers(1, 4, n)
+    # Positions are likelier at the top, and one item in three stays at its own.
+    item = rng.integers(0, depth, n)
+    position = np.minimum(rng.geometric(0.4, n), depth)
+    position = np.where(item % 3 == 0, item + 1, position)
+    return PositionCounts.from_columns(
+        rng.integers(0, n_queries, n), item, position,
+        rng.binomial(shown, rng.choice([0.1, 0.5, 1.0])), shown, context=rng.choice(contexts, n),
+    )  # fmt: skip
+
+
+def estimated(counts, method, features, **options):
+    """Return the number of positions that `estimate` returns, 0 if it rejects the log."""
+    options |= {"n_bootstrap": 20, "rng": 0, **options_of(method, features)}
+    try:
+        return len(estimate(counts, method=method, **options).value)
+    except (DataError, ParameterError):
+        return 0
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_supported_is_what_estimate_does(seed):
+    rng = np.random.default_rng([SEED, seed])
+    counts = small_log(rng)
+    features = rng.standard_normal((len(pair_ids(counts)[0]), 2))
+    last = max(2, int(counts.position.max()))
+    found = supported(counts, features=features)
+    assert list(found) == [*METHODS, "trust"]
+    assert not found["trust"].is_supported  # which asks for more than so small a log has
+    for method in METHODS:
+        support = found[method]
+        assert support.is_supported == bool(estimated(counts, method, features)), support
+        assert support.is_supported == (support.reason is None)
+        deepest = max(estimated(counts, method, features, depth=d) for d in range(2, last + 1))
+        assert (support.depth or 0) == deepest, support
+        if not support.is_supported and deepest:
+            assert f"estimate down to depth={support.depth}" in support.reason
+
+
+def test_an_advice_that_names_a_method_is_right():
+    """Two rankers: not shuffled, but positions are connected."""
+    counts, _ = served(np.random.default_rng(SEED), THETA, n_queries=60, sessions=60)
+    found = supported(counts)
+    assert found["randomized"].reason.endswith(", or by method='all-pairs'")
+    assert found["all-pairs"] == Support("all-pairs", is_supported=True, reason=None, depth=5)
+    with pytest.raises(DataError, match="shuffled share of the traffic, or by method='all-pairs'"):
+        estimate(counts, method="randomized")
+
+
+def test_a_shuffled_top_is_found():
+    """The first three positions are shuffled, what is below keeps its place."""
+    rng = np.random.default_rng(SEED)
+    top = shuffled(rng, THETA[:3], n_queries=60, sessions=60)
+    below = [np.repeat(np.arange(60), 2), np.tile([3, 4], 60), np.tile([4, 5], 60)]
+    columns = [
+        np.concatenate([mine, more])
+        for mine, more in zip((top.query, top.item, top.position), below, strict=True)
+    ]
+    clicks = np.concatenate([top.clicks, np.full(120, 5)])
+    shown = np.concatenate([top.impressions, np.full(120, 60)])
+    found = supported(PositionCounts.from_columns(*columns, clicks, shown))
+    assert (found["randomized"].is_supported, found["randomized"].depth) == (False, 3)
+
+
+def test_what_is_said_to_be_shuffled_is_supported_as_it_is_estimated():
+    """Each item was shown once for its query."""
+    rows = [(q, k, k, int((q + k) % 3 == 0)) for q in range(60) for k in (1, 2, 3)]
+    counts = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+    assert not supported(counts)["randomized"].is_supported
+    assert supported(counts, declared=True)["randomized"].is_supported
+    for method in ("auto", "randomized"):
+        found = estimate(counts, method=method, declared=True, rng=0)
+        assert (found.method, len(found.value)) == ("randomized", 3)
+        with pytest.raises(DataError):
+            estimate(counts, method=method)
+    moved, _ = served(np.random.default_rng(SEED), THETA, n_queries=60, sessions=60)
+    assert not supported(moved, declared=True)["randomized"].is_supported
+    assert estimate(moved, declared=True, rng=0).method == "all-pairs"
+
+
+def test_a_depth_that_would_fail_again_is_not_named():
+    """Position 4 is without clicks, so depth 3; but there nothing joins position 3, so depth 2."""
+    rows = [(q, 0, k, 3, 10) for q in range(3) for k in (1, 2)]
+    rows += [(q, 1, 3, 3, 10) for q in range(3)]
+    rows += [(q, 1, 4, 0, 10) for q in range(3)]
+    counts = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+    for method in ("pivot", "adjacent-chain", "all-pairs", "em"):
+        with pytest.raises(DataError, match=r"position 4 has no click.* down to depth=2$"):
+            estimate(counts, method=method)
+        assert len(estimate(counts, method=method, depth=2, rng=0).value) == 2
+    assert supported(counts, features=np.ones((6, 1)))["regression-em"].depth == 3
+
+
+def test_resamples_that_lose_a_position_are_foreseen():
+    """Each of two positions hangs on one query of its own: 1 − (1 − 1/e)² or so lose one."""
+    rows = [(q, 0, k, 4, 10) for q in range(30) for k in (1, 2)]
+    rows += [(0, 1, k, 4, 10) for k in (2, 3)] + [(1, 1, k, 4, 10) for k in (3, 4)]
+    counts = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+    found = supported(counts)["all-pairs"]
+    assert (found.is_supported, found.depth) == (False, 3)
+    assert "of resampled logs leave a position without connection" in found.reason
+    assert estimate(counts, method="all-pairs", depth=3, rng=SEED).value.shape == (3,)
+    with pytest.raises(DataError, match=r"too many for intervals.* down to depth=3$"):
+        estimate(counts, method="all-pairs", rng=SEED)
+
+
+# -- errors
+
+
+def cells(*items, queries=3, clicks=3, impressions=10):
+    """Count a log in which each query shows its i-th item at these positions, clicked or not.
+
+    ``"12"`` is an item that was shown and clicked at positions 1 and 2; ``"1-2"`` is one that was
+    not clicked at 2.
+    """
+    rows = [
+        (query, item, int(text[k]), clicks * (text[k - 1 : k] != "-"), impressions)
+        for query in range(queries)
+        for item, text in enumerate(items)
+        for k in range(len(text))
+        if text[k] != "-"
+    ]
+    return PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("methods", "log", "message"),
+    [
+        ("all-pairs em", cells("12", "34"),
+         "no query-item pair was shown both in positions 1–2 and in positions 3–4.* to depth=2"),
+        ("adjacent-chain", cells("12", "34"), "both in positions 1–2 and in positions 3–4"),
+        ("swaps", cells("12", "34"), "among items that changed places, no query-item pair"),
+        ("all-pairs", cells("12", "2-3", "34"), "1–2 and in positions 3–4 was clicked in each"),
+        ("all-pairs", cells("12-3"), "position 3 has no click, so its propensity would be 0.*=2"),
+        ("all-pairs em", cells("12-3", "3"), "shown elsewhere was clicked at position 3, so its"),
+        ("pivot", cells("12-3", "3"), "positions 3 and 1 was clicked at position 3, so its"),
+        ("pivot", cells("12", "-123", "23"), "positions 1 and 3 was clicked at position 1, so how"),
+        ("auto", cells("13"), "at position 3 but none at position 2.* without gaps$"),
+        ("auto", cells("124"), "at position 4 but none at position 3.*depth=2"),
+        ("auto", cells("12", queries=1), "has one query, expected at least two"),
+        ("randomized", cells("1", "2", queries=30, impressions=1, clicks=1), "was shown twice"),
+        ("randomized", cells("1", "2", queries=30), "results were not shuffled uniformly"),
+    ],
+)  # fmt: skip
+def test_logs_that_do_not_support_a_method(methods, log, message):
+    for method in methods.split():
+        with pytest.raises(DataError, match=message):
+            estimate(log, method=method)
+
+
+def test_a_log_that_supports_nothing():
+    with pytest.raises(DataError, match="supports no estimator of propensities: no query-item"):
+        cross_check(cells("1", "2", queries=30))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "guess"}, "method is 'guess', expected one of auto, randomized, swaps"),
+        ({"n_bootstrap": 19}, "n_bootstrap is 19"),
+        ({"confidence": 1}, "confidence is 1"),
+        ({"depth": 1}, "depth is 1"),
+        ({"method": "pivot", "weighting": "fair"}, "weighting is 'fair'"),
+        ({"method": "pivot", "rounds": 3}, "method 'pivot' has no such option: .*rounds"),
+        ({"method": "regression-em"}, "regression-em needs features="),
+        ({"method": "regression-em", "features": np.ones((3, 2))}, r"shape \(3, 2\), expected a"),
+        ({"method": "regression-em", "features": np.ones(300)}, r"shape \(300,\)"),
+        ({"method": "regression-em", "features": np.full((300, 1), np.inf)}, "inf in row 0"),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises((ParameterError, DataError), match=message):
+        estimate(everything()[0], **options)
+
+
+def test_uniform_shuffles_are_supported():
+    for seed in np.random.SeedSequence(SEED).spawn(30):
+        rng = np.random.default_rng(seed)
+        lengths = rng.integers(1, 6, 40)
+        lengths[0] = 5
+        log = shuffled(rng, THETA, n_queries=40, sessions=30, lengths=lengths)
+        assert supported(log)["randomized"].is_supported
+
+
+def test_resamples_that_lose_a_position_are_noted():
+    """One query in three has the only link to position 3, so 8 in 27 resamples lack it."""
+    rows = [(q, 0, k, 4, 10) for q in range(3) for k in (1, 2)]
+    rows += [(0, 1, 2, 4, 10), (0, 1, 3, 4, 10), (1, 2, 3, 1, 10)]
+    log = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+    result = estimate(log, method="all-pairs", n_bootstrap=500, rng=SEED)
+    note = next(note for note in result.notes if "without connection" in note)
+    assert abs(int(note.split()[0]) / 500 - 8 / 27) < 4 * np.sqrt(0.3 * 0.7 / 500)
+    assert any("3 queries only" in note for note in result.notes)

@@ -6,19 +6,12 @@ from conftest import SEED
 from scipy.optimize import minimize
 from twins_propensity import counted
 
-from countersample.clicks import PositionBias, TableBias, TrustBias
+from countersample.clicks import TrustBias
 from countersample.errors import DataError
 from countersample.logs import PositionCounts
-from countersample.propensity import (
-    TrustPropensities,
-    estimate_trust,
-    supported,
-    trust_correct,
-)
-from countersample.propensity.affine import Affine, level_of_irrelevance
+from countersample.propensity import TrustPropensities, estimate_trust, supported
 from countersample.propensity.cells import cells_of
-
-THETA = 1 / np.arange(1, 6)
+from countersample.propensity.trust import Affine, level_of_irrelevance
 
 
 def streams(n):
@@ -82,16 +75,6 @@ def test_bias_and_coverage(has_trust, sessions):
         assert max(p_values) < 1e-6
     else:
         assert np.mean(np.array(p_values) < 0.05) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / n_logs)
-
-
-def test_another_reference_is_another_scale(rng):
-    counts = moved(rng, *users_of(4), n_queries=300, sessions=60)
-    one = estimate_trust(counts, n_bootstrap=20, rng=0)
-    other = estimate_trust(counts, n_bootstrap=20, reference=3, rng=0)
-    np.testing.assert_allclose(other.alpha, one.alpha / one.alpha[2], rtol=1e-4)
-    np.testing.assert_allclose(other.beta, one.beta, atol=1e-4)
-    assert other.alpha[2] == other.alpha_low[2] == other.alpha_high[2] == 1
-    assert other.beta[3] == other.beta_low[3] == other.beta_high[3] == 0
 
 
 def by_definition(counts, state, depth):
@@ -266,43 +249,3 @@ def test_the_sentence():
     assert trust().sentence == "Users trust high ranks: β is above 0 at position 1."
     assert trust(p_value=0.3).sentence.startswith("No trust bias is seen")
     assert "none is surely above it" in trust(beta_low=[-0.1, 0]).sentence
-
-
-# -- the correction of known trust bias
-
-
-def trust_of(depth):
-    rank = np.arange(1, depth + 1)
-    return 1 - (np.minimum(rank, 20) + 1) / 100, 0.65 / np.minimum(rank, 10)
-
-
-@pytest.mark.parametrize("bias", [PositionBias(0.3, offset=1), TableBias(THETA)])
-def test_the_correction_is_unbiased_by_enumeration(bias):
-    """P(click)·v(click) + P(none)·v(none) is 1 for relevant items and 0 for others."""
-    labels = np.array([0, 4, 0, 3, 4])
-    chance = TrustBias(bias=bias, relevant=3).click_probabilities(labels)
-    right, wrong = trust_of(5)
-    rank = np.arange(1, 6)
-    of_click = trust_correct(np.ones(5), rank, bias, right, wrong)
-    of_none = trust_correct(np.zeros(5), rank, bias, right, wrong)
-    mean = chance * of_click + (1 - chance) * of_none
-    np.testing.assert_allclose(mean, labels >= 3, atol=1e-12)
-    # Plain weights are not: an item that is not relevant gets 0.65 at the top.
-    assert (chance / bias.propensity(rank))[0] == pytest.approx(0.65)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"eps_plus": [0.9, 0.1]}, "at position 2 eps_plus is 0.1 and eps_minus 0.2"),
-        ({"eps_minus": [-0.1, 0.2]}, "at position 1 eps_plus is 0.9 and eps_minus -0.1"),
-        ({"eps_minus": [0.1]}, r"eps_minus \(1,\), expected one number per position"),
-        ({"position": [1, 3]}, "position 3 has no eps_plus, expected positions from 1 to 2"),
-        ({"theta": TableBias([1.0, 0.0])}, "the propensity of position 2 is 0, expected above 0"),
-    ],
-)
-def test_bad_corrections(change, message):
-    given = {"clicks": [1, 0], "position": [1, 2], "theta": PositionBias()}
-    given |= {"eps_plus": [0.9, 0.8], "eps_minus": [0.1, 0.2]}
-    with pytest.raises(DataError, match=message):
-        trust_correct(**(given | change))

@@ -72,7 +72,6 @@ def plot_propensities(
     """
     ax = _new_axes() if ax is None else ax
     by_name = curves if isinstance(curves, Mapping) else {curves.method: curves}
-    first = next(iter(by_name.values()))
     for at, (name, curve) in enumerate(by_name.items()):
         colour, marker = MARKED[at % len(MARKED)] if len(by_name) > 1 else (MAIN, "o")
         shift = 0.08 * (at - (len(by_name) - 1) / 2)
@@ -87,7 +86,7 @@ def plot_propensities(
     if len(by_name) > 1:
         ax.legend()
     _position_axis(ax)
-    ax.set_ylabel(f"propensity, position {first.reference} = 1")
+    ax.set_ylabel("propensity, position 1 = 1")
     return ax
 
 

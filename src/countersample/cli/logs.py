@@ -76,7 +76,7 @@ def check(
         console.show_result(diagnose(clicks), json=json)
         return None
     from countersample.logs import read_impressions
-    from countersample.propensity.support import summarize_support, support_of_log
+    from countersample.propensity.estimation import summarize_support, support_of_log
 
     with read_impressions(log, log_options) as impressions:
         result = impressions.check(randomized=randomized)

@@ -295,7 +295,7 @@ def _tabulate_curve(curve: Propensities, source: PropensitySource, axes: Axes) -
     axes.legend()
     thin = "; thin lines are other methods" if others else ""
     text = (
-        f"The probability to be examined, relative to position {curve.reference}: "
+        "The probability to be examined, relative to position 1: "
         f"{curve.method}, {source.source}, with {curve.confidence:.0%} intervals{thin}. "
         f"{'' if check is None else check.sentence}"
     )
@@ -337,7 +337,7 @@ def _tabulate_trust(trust: TrustPropensities, axes: Axes) -> Table:
     axes.legend()
     text = (
         "P(click) = β + α·relevance at each position, estimated from items that moved, with "
-        f"{trust.confidence:.0%} intervals; α is 1 at position {trust.reference}, β 0 at the last. "
+        f"{trust.confidence:.0%} intervals; α is 1 at position 1, β 0 at the last. "
         f"{trust.sentence}"
     )
     rows = []

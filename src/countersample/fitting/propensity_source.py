@@ -25,11 +25,12 @@ from countersample.propensity import (
     cross_check,
     estimate_trust,
     load_propensities,
+    supported,
 )
 from countersample.propensity.cells import QueryDraws
 from countersample.propensity.contexts import resample_by_context
-from countersample.propensity.estimation import resample
-from countersample.propensity.support import AFFINE, needs_features, supported
+from countersample.propensity.curves import TRUST
+from countersample.propensity.estimation import needs_features, resample
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -184,7 +185,7 @@ def find_propensities(
         contexts = known if isinstance(known, ContextPropensities) else None
         return PropensitySource(known, KNOWN, curve, contexts)
     method, randomized = options.method, options.randomized
-    if method in AFFINE and impressions.half_life is not None:
+    if method == TRUST and impressions.half_life is not None:
         raise ParameterError(
             f"method is {method!r}, which needs whole numbers of clicks, and half_life "
             "(--half-life) weights them: name another method, or leave the half-life out"
@@ -222,7 +223,7 @@ class _Estimation:
     def from_counts(self, counts: PositionCounts, *, is_whole: bool) -> PropensitySource:
         """Estimate from the counts of the whole log, or of its randomized share."""
         method, depth = self.options.method, self.options.depth
-        if method in AFFINE:
+        if method == TRUST:
             return self._with_trust(counts)
         # The share is declared shuffled: the method randomized accepts it unless the data disagree.
         declared: dict[str, Any] = {}

@@ -8,10 +8,15 @@ from countersample.propensity.curves import (
     TrustPropensities,
     load_propensities,
 )
-from countersample.propensity.estimation import PowerLaw, estimate, estimate_gamma
+from countersample.propensity.estimation import (
+    PowerLaw,
+    Support,
+    estimate,
+    estimate_gamma,
+    estimate_trust,
+    supported,
+)
 from countersample.propensity.estimators import METHODS, pair_ids
-from countersample.propensity.support import Support, supported
-from countersample.propensity.trust import estimate_trust, trust_correct
 
 __all__ = [
     "METHODS",
@@ -29,5 +34,4 @@ __all__ = [
     "load_propensities",
     "pair_ids",
     "supported",
-    "trust_correct",
 ]

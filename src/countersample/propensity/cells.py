@@ -1,9 +1,9 @@
 """The data of every estimator: clicks and impressions per query, item and position.
 
-All estimators compare positions, and items that were shown at several positions are what makes a
-fair comparison possible. `Cells` has the counts, `SharedPairs` sums them over the items that two
-positions share, and the checks below raise `UnsupportedError` if the log does not connect every
-position to the reference position.
+All estimators compare positions, and items that were shown at several positions make a fair
+comparison possible. `Cells` has the counts, `SharedPairs` sums them over the items that two
+positions share, and the checks raise `UnsupportedError` if the log does not connect every position
+to the first. Positions count from 0 here.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ _BLOCK_NUMBERS = 4_000_000  # in an array of resamples
 
 
 class UnsupportedError(DataError):
-    """A log does not support a method.
-
-    `deepest` is an upper bound of the depths at which the log might still support it.
-    """
+    """A log does not support a method; `deepest` bounds the depths at which it might."""
 
     def __init__(self, reason: str, deepest: int) -> None:
         super().__init__(reason)
@@ -49,7 +46,7 @@ class Cells(NamedTuple):
     """One row per query, item, context and position that was shown, sorted in this order.
 
     A *pair* is an item as an answer to a query in a context: it is compared with itself at another
-    position. A *page* is a query in a context. Positions count from 0 here.
+    position. A *page* is a query in a context.
     """
 
     query: Ints
@@ -63,7 +60,6 @@ class Cells(NamedTuple):
     is_drawn: Bools  # per query: whether the log shows it, at whatever depth
     n_feature_rows: int
     n_positions: int
-    reference: int  # the position whose propensity is 1
 
     @property
     def n_queries(self) -> int:
@@ -109,7 +105,7 @@ class QueryDraws:
             yield weights if self.index is None else weights[:, self.index]
 
 
-def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = None) -> Cells:
+def cells_of(counts: PositionCounts, depth: int | None = None) -> Cells:
     """Return the cells of a log down to a depth; reject a log without two clicked positions."""
     if depth is not None:
         whole_number("depth", depth, least=2, or_else="None")
@@ -129,8 +125,7 @@ def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = 
             "expected all positions from 1: count positions without gaps",
             deepest=last,
         )
-    whole_number("reference", reference, least=1, most=len(positions))
-    cells = _make_cells(counts, len(positions), reference - 1)
+    cells = _make_cells(counts, len(positions))
     clicks = cells.by_position(cells.clicks)
     if not clicks.any():
         raise UnsupportedError("the log has no click: nothing can be learned from it", deepest=0)
@@ -144,23 +139,24 @@ def cells_of(counts: PositionCounts, *, reference: int = 1, depth: int | None = 
     return cells
 
 
-def _make_cells(counts: PositionCounts, n_positions: int, reference: int) -> Cells:
+def _make_cells(counts: PositionCounts, n_positions: int) -> Cells:
     starts = counts.pair_starts
     feature_row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     n_contexts = len(counts.context_ids)
     rows = np.flatnonzero(counts.position <= n_positions)
+    pair = feature_row[rows]
     if n_contexts > 1:  # rows are sorted by pair and position, and by context only then
-        pair = feature_row[rows] * n_contexts + counts.context[rows]
+        pair = pair * n_contexts + counts.context[rows]
         order = np.argsort(pair, kind="stable")
         rows, pair = rows[order], pair[order]
-    query, feature_row = counts.query[rows].astype(np.int64), feature_row[rows]
+    query = counts.query[rows].astype(np.int64)
     is_drawn = np.zeros(len(counts.query_ids), np.bool_)
     is_drawn[counts.query] = True
     return Cells(
         query=query,
         page=query if n_contexts == 1 else query * n_contexts + counts.context[rows],
-        pair=feature_row if n_contexts == 1 else pair,
-        feature_row=feature_row,
+        pair=pair,
+        feature_row=feature_row[rows],
         position=counts.position[rows].astype(np.int64) - 1,
         clicks=counts.clicks[rows].astype(np.float64),
         impressions=counts.impressions[rows].astype(np.float64),
@@ -168,7 +164,6 @@ def _make_cells(counts: PositionCounts, n_positions: int, reference: int) -> Cel
         is_drawn=is_drawn,
         n_feature_rows=len(starts) - 1,
         n_positions=n_positions,
-        reference=reference,
     )
 
 
@@ -186,17 +181,10 @@ class SharedPairs:
     so that E clicks[j, k] = p_j · Σ_s w_s·r_s and E clicks[k, j] = p_k · Σ_s w_s·r_s: their ratio
     is p_j/p_k, whatever the relevance r_s of the strata. The harmonic weight gives the ratio of
     Mantel and Haenszel (1959), whose variance is near the smallest for few large strata and for
-    many small ones; the weight 1 gives that of Agarwal et al. (WSDM 2019).
+    many small ones; the weight 1 (``"equal"``) gives that of Agarwal et al. (WSDM 2019). With
+    `exchanged`, only pairs that exchanged positions with another pair of their page are used.
 
     The sums are stored per query, (n_queries, K²), so that a resample of queries is one product.
-
-    Parameters
-    ----------
-    cells : Cells
-    weighting : {"harmonic", "equal"}
-        The first weight, or 1.
-    exchanged : bool
-        Use only pairs that exchanged positions with another pair of their page.
     """
 
     def __init__(
@@ -272,23 +260,18 @@ def reject_zero(index: int, reason: str) -> None:
     )
 
 
-def check_gaps(weight: Floats, reference: int) -> None:
-    """Reject positions that no pair connects to the reference.
+def check_gaps(weight: Floats) -> None:
+    """Reject positions that no pair connects to the first.
 
     The weight is that of `SharedPairs`, (K, K), and 0 for positions that the method does not
     compare.
     """
-    check_connected(
-        weight > 0,
-        reference,
-        "no query-item pair was shown both in {0} and in {1}",
-        "shuffle or swap results for a share of the traffic",
-        "weak",
-    )
+    gap = "no query-item pair was shown both in {0} and in {1}"
+    check_connected(weight > 0, gap, "shuffle or swap results for a share of the traffic", "weak")
 
 
-def check_clicks(pairs: SharedPairs, reference: int) -> None:
-    """Reject gaps, and positions whose clicks do not lead to the reference and back.
+def check_clicks(pairs: SharedPairs) -> None:
+    """Reject gaps, and positions whose clicks do not lead to the first and back.
 
     If no pair shown inside and outside of a group of positions was clicked on one of the two
     sides, the likelihood grows for ever as that side goes to 0. There is a maximum if and only if
@@ -296,31 +279,25 @@ def check_clicks(pairs: SharedPairs, reference: int) -> None:
     paired comparisons, 1957).
     """
     clicks, weight = pairs.totals()
-    check_gaps(weight, reference)
+    check_gaps(weight)
     is_unclicked = clicks.sum(axis=1) == 0
     if is_unclicked.any():
         reject_zero(
             int(is_unclicked.argmax()),
             "no query-item pair that was also shown elsewhere was clicked at position {0}",
         )
-    check_connected(
-        clicks > 0,
-        reference,
-        "no query-item pair that was shown both in {0} and in {1} was clicked in each",
-        "take a longer log",
-        "strong",
-    )
+    gap = "no query-item pair that was shown both in {0} and in {1} was clicked in each"
+    check_connected(clicks > 0, gap, "take a longer log", "strong")
 
 
 def check_connected(
-    edges: Bools, reference: int, gap: str, advice: str, connection: Literal["weak", "strong"]
+    edges: Bools, gap: str, advice: str, connection: Literal["weak", "strong"]
 ) -> None:
-    """Reject positions that edges, (K, K), do not connect to the reference."""
+    """Reject positions that edges, (K, K), do not connect to the first."""
     group = csgraph.connected_components(sparse.csr_array(edges), connection=connection)[1]
-    is_inside = group == group[reference]
-    if is_inside.all():
+    inside, outside = np.flatnonzero(group == group[0]), np.flatnonzero(group != group[0])
+    if not len(outside):
         return
-    inside, outside = np.flatnonzero(is_inside), np.flatnonzero(~is_inside)
     raise UnsupportedError(
         f"{gap.format(positions_text(inside), positions_text(outside))}, so how their propensities "
         f"compare is not known: {advice}",
@@ -329,18 +306,18 @@ def check_connected(
     )
 
 
-def find_connected(clicks: Floats, reference: int) -> Bools:
-    """Return which positions clicks connect to the reference, there and back, (n_resamples, K).
+def find_connected(clicks: Floats) -> Bools:
+    """Return which positions clicks connect to the first, there and back, (n_resamples, K).
 
     As in `check_clicks`, for many resamples at once; clicks are (n_resamples, K, K).
     """
     edges = clicks > 0
-    return _find_reachable(edges, reference) & _find_reachable(edges.transpose(0, 2, 1), reference)
+    return _find_reachable(edges) & _find_reachable(edges.transpose(0, 2, 1))
 
 
-def _find_reachable(edges: Bools, reference: int) -> Bools:
+def _find_reachable(edges: Bools) -> Bools:
     reachable = np.zeros(edges.shape[:2], np.bool_)
-    reachable[:, reference] = True
+    reachable[:, 0] = True
     while True:
         more = reachable | (reachable[:, :, None] & edges).any(axis=1)
         if (more == reachable).all():
@@ -348,7 +325,7 @@ def _find_reachable(edges: Bools, reference: int) -> Bools:
         reachable = more
 
 
-def mask_unknown(curves: Floats, clicks: Floats, weight: Floats, reference: int) -> Floats:
+def mask_unknown(curves: Floats, clicks: Floats, weight: Floats) -> Floats:
     """Return the curves with 0 where no shared pair was clicked, NaN where nothing is known.
 
     Curves are (n_resamples, K); clicks and weight are of `SharedPairs`, (n_resamples, K, K).
@@ -356,8 +333,8 @@ def mask_unknown(curves: Floats, clicks: Floats, weight: Floats, reference: int)
     is_clicked = clicks.sum(axis=2) > 0
     is_shared = (weight * is_clicked[:, None, :]).any(axis=2)  # with a position that was clicked
     rest = np.where(~is_clicked & is_shared, 0.0, np.nan)
-    masked = np.where(find_connected(clicks, reference), curves, rest)
-    masked[~is_clicked[:, reference]] = np.nan
+    masked = np.where(find_connected(clicks), curves, rest)
+    masked[~is_clicked[:, 0]] = np.nan
     return masked
 
 

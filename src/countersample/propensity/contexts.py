@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from countersample.errors import DataError
 from countersample.options import CONFIDENCE
@@ -18,8 +19,6 @@ from countersample.propensity.curves import ContextPropensities, Propensities
 from countersample.propensity.estimation import find_deepest, resample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import ArrayLike
 
     from countersample._arrays import Floats
@@ -40,7 +39,6 @@ def estimate_by_context(
     confidence: float = CONFIDENCE,
     rng: np.random.Generator | int | None = None,
     depth: int | None = None,
-    features: ArrayLike | None = None,
     **options: Any,  # noqa: ANN401 (those of the method)
 ) -> ContextPropensities:
     """Estimate P(examine k) / P(examine 1) in each context, from its own rows alone.
@@ -50,18 +48,8 @@ def estimate_by_context(
     pooled one; so does a context whose intervals are wider than a factor of 4, which keeps its
     intervals. Without a pooled curve, a context keeps its own, however wide; one that does not
     support all its positions is estimated down to the depth that it supports, or is listed in
-    `unsupported` with the reason. `notes` has what was done.
-
-    Parameters
-    ----------
-    counts : PositionCounts
-    method, n_bootstrap, confidence, rng, depth, features, **options
-        As in `estimate`.
-
-    Raises
-    ------
-    DataError
-        If no context has a curve.
+    `unsupported` with the reason. `notes` has what was done. If no context has a curve, a
+    `DataError` is raised. The parameters are those of `estimate`.
 
     Examples
     --------
@@ -77,15 +65,15 @@ def estimate_by_context(
     {'desktop': [1.0, 0.5], 'phone': [1.0, 0.2]}
     """
     return resample_by_context(
-        counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, depth=depth,
-        features=features, **options,
+        counts, method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, depth=depth,
+        **options,
     )[0]  # fmt: skip
 
 
 def resample_by_context(
     counts: PositionCounts,
-    *,
     method: str,
+    *,
     n_bootstrap: int,
     confidence: float,
     rng: np.random.Generator | int | None,
@@ -112,8 +100,12 @@ def resample_by_context(
         except DataError as error:
             reasons[name] = str(error)
     pooled = None
-    poor = [name for name in logs if name in reasons or _is_wide(single[name][0])]
-    if poor and len(single) > 1 and _agree(curve for curve, _ in single.values()):
+
+    def is_wide(name: str) -> bool:
+        return bool((_log_width(single[name][0]) > np.log(_MAX_WIDTH)).any())
+
+    poor = [name for name in logs if name in reasons or is_wide(name)]
+    if poor and len(single) > 1 and _agree([curve for curve, _ in single.values()]):
         enough = [code for code in codes if counts.context_ids[code] in single]
         log, columns = _select_log(counts, enough, features)
         with suppress(DataError):  # a method may need more of all contexts than of each
@@ -126,7 +118,7 @@ def resample_by_context(
             results[name] = single[name]
         elif pooled is not None:
             results[name] = _from_pooled(pooled, single.get(name), log, reason)
-        elif below := find_deepest(log, method, depth=depth, **columns, **options):
+        elif below := find_deepest(log, method, depth, **columns, **options):
             curve, again = resample(log, method=below[0], depth=below[1], **columns, **settings)
             note = f"positions beyond {below[1]} have no estimate: {reason}"
             results[name] = replace(curve, notes=(*curve.notes, note)), again
@@ -153,32 +145,25 @@ def _select_log(
     return log, {"features": np.asarray(features)[np.unique(pair[rows])]}
 
 
-def _log_ends(curve: Propensities) -> tuple[Floats, Floats]:
+def _log_width(curve: Propensities) -> Floats:
+    """Return the width of each interval as a logarithm, (K,)."""
     with np.errstate(divide="ignore"):
-        return np.log(curve.low), np.log(curve.high)
+        width: Floats = np.log(curve.high) - np.log(curve.low)
+    return width
 
 
-def _is_wide(curve: Propensities) -> bool:
-    low, high = _log_ends(curve)
-    return bool((high - low > np.log(_MAX_WIDTH)).any())
-
-
-def _agree(curves: Iterable[Propensities]) -> bool:
+def _agree(curves: list[Propensities]) -> bool:
     """Return whether one curve is within 3.3 standard errors of each, at the shared positions.
 
     The standard error of log p is that of a normal distribution with the same interval.
     """
-    from scipy.special import ndtri  # noqa: PLC0415 (heavy, only where used)
-
-    curves = list(curves)
-    floors, ceilings = [], []
     n_shared = min(len(curve.value) for curve in curves)
-    for curve in curves:
-        low, high = _log_ends(curve)
-        half = _MAX_DISTANCE * (high - low) / (2 * ndtri((1 + curve.confidence) / 2))
-        floors.append((np.log(curve.value) - half)[:n_shared])
-        ceilings.append((np.log(curve.value) + half)[:n_shared])
-    return bool((np.max(floors, axis=0) <= np.min(ceilings, axis=0) + 1e-9).all())
+    values = np.log([curve.value[:n_shared] for curve in curves])
+    halves = np.array([
+        _MAX_DISTANCE * _log_width(curve)[:n_shared] / (2 * ndtri((1 + curve.confidence) / 2))
+        for curve in curves
+    ])  # fmt: skip
+    return bool(((values - halves).max(axis=0) <= (values + halves).min(axis=0) + 1e-9).all())
 
 
 def _from_pooled(

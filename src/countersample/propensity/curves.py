@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -18,8 +19,8 @@ from msgspec import Meta
 from countersample import _text
 from countersample._files import atomic_path, read_at_most
 from countersample._frames import Tabular
-from countersample._json import PositiveCount, check_schema, parse_json
-from countersample._params import number, whole_number
+from countersample._json import check_schema, parse_json
+from countersample._params import number
 from countersample.clicks.bias import TableBias, check_weightable
 from countersample.data.sources import reading
 from countersample.errors import DataError
@@ -27,7 +28,7 @@ from countersample.options import CONFIDENCE
 from countersample.propensity.cells import positions_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -40,6 +41,7 @@ SHOWN_POSITIONS = 20  # in a summary; files and JSON have all
 TRUST = "trust"  # the method of `estimate_trust`
 _MAX_P_VALUE = 0.05  # at which trust bias is considered present
 _OWNER = "a file of propensities"
+_TRUST_COLUMNS = ("alpha", "alpha_low", "alpha_high", "beta", "beta_low", "beta_high")
 
 
 class SavedPropensities(Tabular):
@@ -52,32 +54,10 @@ class SavedPropensities(Tabular):
         values = {each.name: _plain_value(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]
         return {"schema_version": SCHEMA_VERSION, "kind": self.kind, **values}
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the estimate that `to_dict` wrote."""
-        header = check_schema(values, _Header, _OWNER)
-        if header.schema_version != SCHEMA_VERSION:
-            raise DataError(
-                f"propensities of schema version {header.schema_version}, expected "
-                f"{SCHEMA_VERSION}: read them with the release that wrote them"
-            )
-        if header.kind != cls.kind:
-            raise DataError(
-                f"propensities of the kind {header.kind!r}, expected {cls.kind!r}: read them with "
-                "load_propensities"
-            )
-        return cls(**msgspec.structs.asdict(check_schema(values, _file_schema(cls), _OWNER)))
-
     def save(self, path: str | PathLike[str]) -> None:
-        """Write JSON, atomically."""
+        """Write JSON, atomically; `load_propensities` reads it."""
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read what `save` wrote."""
-        with reading(path, "not propensities in JSON ({})", ValueError):
-            return cls.from_dict(parse_json(read_at_most(Path(path), MAX_BYTES)))
 
     def _set_columns(self, *names: str) -> None:
         """Make fields read-only arrays (K,), all as long as the first; check the other fields."""
@@ -98,7 +78,6 @@ class SavedPropensities(Tabular):
             if kind is np.int64 and (column < 0).any():
                 raise DataError(f"{name} has {column.min()}, expected numbers of at least 0")
         number("confidence", self.confidence, above=0, below=1)  # type: ignore[attr-defined]
-        whole_number("reference", self.reference, least=1)  # type: ignore[attr-defined]
         object.__setattr__(self, "notes", tuple(self.notes))  # type: ignore[attr-defined]
 
 
@@ -121,44 +100,20 @@ def stack_columns(label: str, curves: dict[str, Propensities]) -> dict[str, Arra
     }
 
 
-# -- schemas of files
-
-
-class _Header(msgspec.Struct):
-    schema_version: int
-    kind: str
-
-
-_FILE_TYPES = {  # by the annotation of a field; the constructors check the values
-    "Floats": list[float],
-    "NDArray[np.int64]": list[Annotated[int, Meta(ge=0, le=2**63 - 1)]],
-    "float": float,
-    "int": PositiveCount,
-    "str": str,
-    "tuple[str, ...]": list[str],
-    "dict[str, str]": dict[str, str],
-    "dict[str, Propensities]": Annotated[dict[str, dict[str, Any]], Meta(min_length=1)],
-}
-
-
-def _file_schema(kind: type[SavedPropensities]) -> type[msgspec.Struct]:
-    """Return the schema of a file, which follows from the fields of the class."""
-    columns = [(each.name, _FILE_TYPES[str(each.type)]) for each in fields(kind)]  # type: ignore[arg-type]
-    return msgspec.defstruct(kind.__name__, columns)
-
-
-# -- estimates
+def _table(headers: list[str], rows: Iterable[list[str]], n_positions: int) -> str:
+    """Return a table of the first positions for a terminal."""
+    text = _text.table(headers, list(islice(rows, SHOWN_POSITIONS)))
+    more = n_positions - SHOWN_POSITIONS
+    return f"{text}\nand {more:,} more positions" if more > 0 else text
 
 
 @dataclass(frozen=True, eq=False)
 class Propensities(SavedPropensities):
-    """value[k − 1] = P(examine position k) / P(examine the reference position), k = 1..K.
+    """value[k − 1] = P(examine position k) / P(examine position 1), k = 1..K.
 
-    Clicks determine propensities up to a common factor, so they are relative to one position, by
-    default the first. A factor does not change what a ranker learns.
-
-    An object of this class is a position-bias curve: it can be passed as ``bias=`` wherever
-    `PositionBias` can.
+    Clicks determine propensities up to a common factor, so they are relative to the first position.
+    A factor does not change what a ranker learns. An object of this class is a position-bias curve:
+    it can be passed as ``bias=`` wherever `PositionBias` can.
 
     Parameters
     ----------
@@ -171,8 +126,6 @@ class Propensities(SavedPropensities):
         The name of the estimator.
     confidence : float
         The share of logs whose intervals should contain the truth, position by position.
-    reference : int
-        The position whose value is 1.
     notes : tuple of str
         What a reader should know about this estimate.
 
@@ -197,7 +150,6 @@ class Propensities(SavedPropensities):
     n_impressions: NDArray[np.int64]
     method: str
     confidence: float = CONFIDENCE
-    reference: int = 1
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -253,27 +205,21 @@ class Propensities(SavedPropensities):
     def summary(self, context: str = "", others: Mapping[str, Propensities] | None = None) -> str:
         """Return a table of the first positions, beside the estimates of other methods."""
         beside = {name: each for name, each in (others or {}).items() if name != self.method}
-        rows = [
+        rows = (
             [f"{k + 1}", f"{self.value[k]:.4g}", f"{self.low[k]:.4g} to {self.high[k]:.4g}",
              f"{self.n_impressions[k]:,}",
              *(f"{each.value[k]:.4g}" if k < len(each.value) else "" for each in beside.values())]
-            for k in range(min(len(self.value), SHOWN_POSITIONS))
-        ]  # fmt: skip
+            for k in range(len(self.value))
+        )  # fmt: skip
         first = f"{context}: position" if context else "position"
         interval = f"{self.confidence:.0%} interval"
-        text = _text.table([first, self.method, interval, "impressions", *beside], rows)
-        return f"{text}{_more_positions(len(self.value))}"
+        headers = [first, self.method, interval, "impressions", *beside]
+        return _table(headers, rows, len(self.value))
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return position, value, the ends of the interval, and impressions."""
         names = ("position", "value", "low", "high", "n_impressions")
         return {name: getattr(self, name) for name in names}
-
-
-def _more_positions(n_positions: int) -> str:
-    """Return the line below a table that leaves positions out, or nothing."""
-    more = n_positions - SHOWN_POSITIONS
-    return f"\nand {more:,} more positions" if more > 0 else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,8 +253,8 @@ class ContextPropensities(SavedPropensities):
     unsupported: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        curves = {
-            name: curve if isinstance(curve, Propensities) else Propensities.from_dict(curve)
+        curves: dict[str, Any] = {
+            name: _from_dict(curve, Propensities.kind) if isinstance(curve, dict) else curve
             for name, curve in self.curves.items()
         }
         object.__setattr__(self, "curves", curves)
@@ -349,9 +295,9 @@ class TrustPropensities(SavedPropensities):
     """P(click at position k) = beta[k − 1] + alpha[k − 1]·r, with an interval of each.
 
     Items that moved determine α and β up to r → a·r + b, which does not change the order of items.
-    The scale is fixed by α = 1 at the reference; the origin by β = 0 at the last position, where
-    users have the least reason to click an item for its rank. `origin` is the r of irrelevant
-    items; `examination_of` returns β shifted by it.
+    The scale is fixed by α = 1 at the first position; the origin by β = 0 at the last, where users
+    have the least reason to click an item for its rank. `origin` is the r of irrelevant items;
+    `examination_of` returns β shifted by it.
 
     Parameters
     ----------
@@ -364,8 +310,6 @@ class TrustPropensities(SavedPropensities):
         The r of irrelevant items, where r is 0 for items that are not clicked at the last position.
     confidence : float
         Of the intervals.
-    reference : int
-        The position where α is 1.
     notes : tuple of str
 
     Examples
@@ -394,13 +338,11 @@ class TrustPropensities(SavedPropensities):
     p_value: float
     origin: float = 0.0
     confidence: float = CONFIDENCE
-    reference: int = 1
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        names = ("alpha", "alpha_low", "alpha_high", "beta", "beta_low", "beta_high")
-        self._set_columns(*names)
-        for name in names:
+        self._set_columns(*_TRUST_COLUMNS)
+        for name in _TRUST_COLUMNS:
             if not np.isfinite(getattr(self, name)).all():
                 raise DataError(f"{name} has a value that is not finite, expected numbers")
         number("p_value", self.p_value, least=0, most=1)
@@ -450,26 +392,42 @@ class TrustPropensities(SavedPropensities):
 
     def summary(self) -> str:
         """Return a table of α and β at the first positions, for a terminal."""
-        rows = [
+        rows = (
             [f"{k + 1}", f"{self.alpha[k]:.4g}",
              f"{self.alpha_low[k]:.4g} to {self.alpha_high[k]:.4g}", f"{self.beta[k]:.4g}",
              f"{self.beta_low[k]:.4g} to {self.beta_high[k]:.4g}", f"{self.n_impressions[k]:,}"]
-            for k in range(min(len(self.alpha), SHOWN_POSITIONS))
-        ]  # fmt: skip
+            for k in range(len(self.alpha))
+        )  # fmt: skip
         interval = f"{self.confidence:.0%} interval"
-        text = _text.table(["position", "α", interval, "β", interval, "impressions"], rows)
-        text = f"{text}{_more_positions(len(self.alpha))}\n"
+        headers = ["position", "α", interval, "β", interval, "impressions"]
+        text = f"{_table(headers, rows, len(self.alpha))}\n"
         # That there is no trust bias is a note of the estimate, and so among the warnings.
         return f"{text}\n{_text.paragraph(self.sentence)}" if self.has_trust_bias else text
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return position, α and β with the ends of their intervals, and impressions."""
-        names = ("alpha", "alpha_low", "alpha_high", "beta", "beta_low", "beta_high")
-        return {name: getattr(self, name) for name in ("position", *names, "n_impressions")}
+        names = ("position", *_TRUST_COLUMNS, "n_impressions")
+        return {name: getattr(self, name) for name in names}
 
+
+# -- files
 
 AnyPropensities = Propensities | ContextPropensities | TrustPropensities
 _KINDS = {each.kind: each for each in (Propensities, ContextPropensities, TrustPropensities)}
+_FILE_TYPES = {  # by the annotation of a field; the constructors check the values
+    "Floats": list[float],
+    "NDArray[np.int64]": list[Annotated[int, Meta(ge=0, le=2**63 - 1)]],
+    "float": float,
+    "str": str,
+    "tuple[str, ...]": list[str],
+    "dict[str, str]": dict[str, str],
+    "dict[str, Propensities]": Annotated[dict[str, dict[str, Any]], Meta(min_length=1)],
+}
+
+
+class _Header(msgspec.Struct):
+    schema_version: int
+    kind: str
 
 
 def load_propensities(path: str | PathLike[str]) -> AnyPropensities:
@@ -486,11 +444,20 @@ def load_propensities(path: str | PathLike[str]) -> AnyPropensities:
     array([1. , 0.5])
     """
     with reading(path, "not propensities in JSON ({})", ValueError):
-        values = parse_json(read_at_most(Path(path), MAX_BYTES))
-        kind = check_schema(values, _Header, _OWNER).kind
-        if kind not in _KINDS:
-            raise DataError(
-                f"propensities of the kind {kind!r}, expected one of {', '.join(_KINDS)}: read "
-                "them with the release that wrote them"
-            )
-        return _KINDS[kind].from_dict(values)
+        return _from_dict(parse_json(read_at_most(Path(path), MAX_BYTES)), *_KINDS)
+
+
+def _from_dict(values: dict[str, Any], *kinds: str) -> AnyPropensities:
+    """Return the estimate that `to_dict` wrote, of one of these kinds."""
+    header = check_schema(values, _Header, _OWNER)
+    if header.schema_version != SCHEMA_VERSION or header.kind not in kinds:
+        raise DataError(
+            f"propensities of schema version {header.schema_version} and of the kind "
+            f"{header.kind!r}, expected {SCHEMA_VERSION} and one of {', '.join(kinds)}: read them "
+            "with the release that wrote them"
+        )
+    cls: Any = _KINDS[header.kind]
+    columns = [(each.name, _FILE_TYPES[str(each.type)]) for each in fields(cls)]
+    schema = msgspec.defstruct(cls.__name__, columns)
+    estimate: AnyPropensities = cls(**msgspec.structs.asdict(check_schema(values, schema, _OWNER)))
+    return estimate

@@ -1,35 +1,44 @@
-"""Estimate propensities from a log: `estimate` for each position, `estimate_gamma` for a power law.
+"""Estimate propensities from a log, and report which methods the log supports.
 
-Intervals are quantiles over resampled logs: queries are drawn with replacement, each with all its
-impressions, and the estimate is repeated.
+`estimate` returns one value per position, `estimate_trust` adds trust bias, `estimate_gamma` fits a
+power law. Intervals are quantiles over resampled logs: queries are drawn with replacement, each
+with all its impressions, and the estimate is repeated. `supported` tests every method without
+estimating. Both go through the same `Request`, so they always agree.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+import textwrap
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample._params import choice, number, whole_number
 from countersample.clicks.bias import PositionBias
-from countersample.errors import DataError
+from countersample.errors import DataError, ParameterError
+from countersample.logs.tally import tally
 from countersample.options import CONFIDENCE
-from countersample.propensity.cells import Cells, UnsupportedError
-from countersample.propensity.curves import Propensities
+from countersample.propensity.cells import Cells, UnsupportedError, cells_of
+from countersample.propensity.curves import TRUST, Propensities, TrustPropensities
 from countersample.propensity.estimators import METHODS, Estimator
-from countersample.propensity.support import Request, needs_features, select_options
+from countersample.propensity.trust import Affine, level_of_irrelevance, no_trust_p_value
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike
 
     from countersample._arrays import Floats
-    from countersample.logs import PositionCounts
+    from countersample.logs import Impressions, LogCheck, PositionCounts
     from countersample.propensity.cells import QueryDraws
 
+_ESTIMATORS = METHODS | {TRUST: Affine}  # the curves of the last have α and β side by side
 _AUTO = ("randomized", "all-pairs", "regression-em")  # the first that the log supports
+_ALTERNATIVE = "all-pairs"  # the method to suggest instead
 _MIN_BOOTSTRAP = 20
 _FEW_QUERIES = 50
+_SUPPORT_DRAWS = 200  # resamples for the share that loses a position
 
 
 def estimate(
@@ -39,17 +48,14 @@ def estimate(
     n_bootstrap: int = 200,
     confidence: float = CONFIDENCE,
     rng: np.random.Generator | int | None = None,
-    reference: int = 1,
     depth: int | None = None,
     **options: Any,  # noqa: ANN401 (those of the method)
 ) -> Propensities:
-    """Estimate P(examine k) / P(examine the reference) for each position k, with intervals.
+    """Estimate P(examine k) / P(examine 1) for each position k, with intervals.
 
     All estimators assume the position-based model: P(click) = p_position · r, with r the relevance
-    of the item to the query.
-
-    In a log with contexts, positions are compared within each context, and the result is one curve
-    for all of them. `estimate_by_context` returns one curve per context.
+    of the item to the query. In a log with contexts, positions are compared within each context,
+    and the result is one curve for all of them; `estimate_by_context` returns one per context.
 
     Parameters
     ----------
@@ -61,15 +67,12 @@ def estimate(
         The number of resampled logs for the intervals, at least 20.
     confidence : float
     rng : numpy Generator or seed
-    reference : int
-        The position whose propensity is 1; also the pivot of ``"pivot"``.
     depth : int, optional
         The last position to estimate; by default the last one in the log.
     **options
         Options of the method: ``declared`` (whether results were shuffled, if the log cannot show
         it) of randomized; ``weighting`` ("harmonic" or "equal") of pivot, adjacent-chain and
-        all-pairs; ``max_rounds`` and ``tolerance`` of em; ``features``, ``model`` ("logistic" or
-        "boosting") and ``n_trees`` of regression-em.
+        all-pairs; ``features`` of regression-em, one row per pair in the order of `pair_ids`.
 
     Raises
     ------
@@ -90,85 +93,55 @@ def estimate(
     array([1. , 0.5])
     """
     curve, _ = resample(
-        counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng,
-        reference=reference, depth=depth, **options,
+        counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, depth=depth,
+        **options,
     )  # fmt: skip
-    if several := contexts_note(counts):
-        note = f"{several}: estimate_by_context gives each its own"
-        curve = replace(curve, notes=(*curve.notes, note))
-    return curve
+    notes = [f"{note}: estimate_by_context gives each its own" for note in _contexts_note(counts)]
+    return replace(curve, notes=(*curve.notes, *notes))
 
 
-def contexts_note(counts: PositionCounts) -> str:
+def _contexts_note(counts: PositionCounts) -> list[str]:
     """Return a note if a log has several contexts, which one curve is between; else nothing."""
     n_contexts = len(np.unique(counts.context))
-    if n_contexts < 2:
-        return ""
-    return f"the log has {n_contexts} contexts, and this curve is between theirs"
+    note = f"the log has {n_contexts} contexts, and this curve is between theirs"
+    return [note] if n_contexts > 1 else []
 
 
 def resample(
     counts: PositionCounts,
     *,
     method: str = "auto",
-    confidence: float = CONFIDENCE,
-    reference: int = 1,
     **settings: Any,  # noqa: ANN401 (those of bootstrap)
 ) -> tuple[Propensities, Floats]:
     """Return the curve of `estimate`, and the curve of each resampled log, (n_bootstrap, K).
 
-    A resample has NaN where it does not connect a position to the reference. The settings are those
-    of `bootstrap`.
+    A resample has NaN where it does not connect a position to the first. The settings are those of
+    `bootstrap`.
     """
     choice("method", method, ("auto", *METHODS))
-    result = bootstrap(
-        counts, method=method, confidence=confidence, reference=reference, **settings
-    )
-    curve = Propensities(
-        value=result.curve,
-        low=result.low,
-        high=result.high,
-        n_impressions=result.n_impressions,
-        method=result.method,
-        confidence=confidence,
-        reference=reference,
-        notes=result.notes,
-    )
-    return curve, result.resamples
-
-
-class Bootstrap(NamedTuple):
-    """The estimate of a method for a log, and for each of its resamples."""
-
-    method: str
-    curve: Floats
-    low: Floats
-    high: Floats
-    resamples: Floats  # (n_bootstrap, K), or for both α and β (n_bootstrap, 2K)
-    n_impressions: NDArray[np.int64]
-    notes: tuple[str, ...]
+    fields, resamples = bootstrap(counts, method=method, **settings)
+    return Propensities(**fields), resamples
 
 
 def bootstrap(
     counts: PositionCounts,
     *,
     method: str,
-    n_bootstrap: int,
-    confidence: float,
-    rng: np.random.Generator | int | None,
-    reference: int,
+    n_bootstrap: int = 200,
+    confidence: float = CONFIDENCE,
+    rng: np.random.Generator | int | None = None,
     depth: int | None = None,
     draws: QueryDraws | None = None,
     **options: Any,  # noqa: ANN401 (those of the method)
-) -> Bootstrap:
-    """Return the estimate of any method, also of trust bias, with intervals.
+) -> tuple[dict[str, Any], Floats]:
+    """Return the fields of `Propensities`, and the curve of each resampled log, by any method.
 
-    The parameters are those of `estimate`; `draws` are resampled logs that something else is
-    estimated from as well.
+    With trust bias, curves have α and β side by side, 2K numbers. The parameters are those of
+    `estimate`; `draws` are resampled logs that something else is estimated from as well.
     """
     whole_number("n_bootstrap", n_bootstrap, least=_MIN_BOOTSTRAP)
     number("confidence", confidence, above=0, below=1)
-    name, cells, estimator = _fit_first(_requests(counts, method, reference, depth, options))
+    name, cells, estimator = _fit_first(_requests(counts, method, depth, options))
     curve = estimator.curves(np.ones((1, cells.n_queries)))[0]
     if draws is None:
         draws = cells.draws(n_bootstrap, np.random.default_rng(rng))
@@ -186,63 +159,81 @@ def bootstrap(
         )
     tail = (1 - confidence) / 2
     low, high = np.nanquantile(resamples, [tail, 1 - tail], axis=0)
-    return Bootstrap(
-        method=name,
-        curve=curve,
-        low=np.minimum(low, curve),
-        high=np.maximum(high, curve),
-        resamples=resamples,
-        n_impressions=cells.by_position(cells.impressions).astype(np.int64),
-        notes=tuple(notes),
-    )
+    fields = {
+        "value": curve,
+        "low": np.minimum(low, curve),
+        "high": np.maximum(high, curve),
+        "n_impressions": cells.by_position(cells.impressions).astype(np.int64),
+        "method": name,
+        "confidence": confidence,
+        "notes": tuple(notes),
+    }
+    return fields, resamples
 
 
-def _requests(
+def estimate_trust(
     counts: PositionCounts,
-    method: str,
-    reference: int,
-    depth: int | None,
-    options: dict[str, Any],
-) -> list[Request]:
-    """Return the methods to be tried in turn, each with its options."""
-    if method != "auto":
-        return [Request(counts, method, reference, depth, options)]
-    return [
-        Request(counts, name, reference, depth, select_options(name, options))
-        for name in _AUTO
-        if "features" in options or not needs_features(name)
-    ]
-
-
-def _fit_first(requests: list[Request]) -> tuple[str, Cells, Estimator]:
-    """Return the first method that the log supports, fitted; raise the error of the last one."""
-    for request in requests:
-        try:
-            return request.method, *request.fit()
-        except UnsupportedError as error:
-            if request is requests[-1]:
-                raise DataError(request.explain(error).reason) from None
-    raise AssertionError  # the loop returns or raises
-
-
-def find_deepest(
-    counts: PositionCounts,
-    method: str,
     *,
-    reference: int = 1,
+    n_bootstrap: int = 200,
+    confidence: float = CONFIDENCE,
+    rng: np.random.Generator | int | None = None,
     depth: int | None = None,
-    **options: Any,  # noqa: ANN401 (those of the method)
-) -> tuple[str, int] | None:
-    """Return the method and the largest depth at which it accepts a log that it rejects now."""
-    supports = [
-        each.find_support() for each in _requests(counts, method, reference, depth, options)
-    ]
-    depths = [(each.depth, each.method) for each in supports
-              if each.depth is not None and not each.is_supported]  # fmt: skip
-    if not depths:
-        return None
-    last, name = max(depths, key=lambda each: each[0])
-    return name, last
+) -> TrustPropensities:
+    """Estimate α and β of P(click at k) = β_k + α_k·r from items shown at several positions.
+
+    For each two positions, the click rates of the same items lie on a line, rate at k = β_k +
+    (α_k/α_j)·(rate at j − β_j), with noise of known size in both: α and β solve the equations of
+    all these lines (`countersample.propensity.trust`). The origin of r is the r of irrelevant
+    items, assuming that items are either relevant or not.
+
+    This needs more than propensities alone: items must have been shown at least twice at each of
+    two positions, in 20 queries or more, and must differ in relevance. A log that does not support
+    it raises `DataError`, with the reason and the largest depth at which it does.
+
+    Parameters
+    ----------
+    counts : PositionCounts
+    n_bootstrap, confidence, rng
+        As in `estimate`.
+    depth : int, optional
+        The last position to estimate, where β is 0; by default the last one in the log.
+
+    Examples
+    --------
+    Half of the items are relevant. At position 1 they are clicked 8 times in 10 and others 3
+    times; at position 2 they are clicked 4 times and others never.
+
+    >>> import numpy as np
+    >>> from countersample.logs import PositionCounts
+    >>> from countersample.propensity import estimate_trust
+    >>> query = np.repeat(np.arange(40), 4)
+    >>> counts = PositionCounts.from_columns(
+    ...     query, item_id=np.tile([0, 0, 1, 1], 40), position=np.tile([1, 2], 80),
+    ...     click=np.tile([800, 400, 300, 0], 40), impressions=np.full(160, 1000),
+    ... )
+    >>> trust = estimate_trust(counts, rng=0)
+    >>> trust.alpha.round(2), trust.beta.round(2)
+    (array([1. , 0.8]), array([0.3, 0. ]))
+    """
+    result, resamples = bootstrap(
+        counts, method=TRUST, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, depth=depth
+    )
+    (alpha, beta), (alpha_low, beta_low), (alpha_high, beta_high) = (
+        np.split(result[name], 2) for name in ("value", "low", "high")
+    )
+    return TrustPropensities(
+        alpha=alpha,
+        alpha_low=alpha_low,
+        alpha_high=alpha_high,
+        beta=beta,
+        beta_low=beta_low,
+        beta_high=beta_high,
+        n_impressions=result["n_impressions"],
+        p_value=no_trust_p_value(beta[:-1], resamples[:, len(alpha) : -1]),
+        origin=level_of_irrelevance(cells_of(counts, depth), alpha, beta),
+        confidence=confidence,
+        notes=(*result["notes"], *_contexts_note(counts)),
+    )
 
 
 # -- a power law
@@ -301,7 +292,7 @@ def estimate_gamma(
 ) -> PowerLaw:
     """γ = Σ_k u_k·x_k·y_k / Σ_k u_k·x_k², the least squares of y on x through 0, where ::
 
-        y_k = −log(p_k / p_reference)       x_k = log((k + offset) / (reference + offset))
+        y_k = −log(p_k / p_1)       x_k = log((k + offset) / (1 + offset))
 
     p is the curve of any estimator and u_k = 1/variance of log p_k over resampled logs. The
     interval has the quantiles of gamma over the same resampled logs.
@@ -334,8 +325,7 @@ def estimate_gamma(
     curve, resamples = resample(
         counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, **options
     )
-    reference = options.get("reference", 1)
-    x = np.log((curve.position + offset) / (reference + offset))
+    x = np.log((curve.position + offset) / (1 + offset))
     with np.errstate(divide="ignore"):
         logs = np.log(resamples)
     logs = logs[np.isfinite(logs).all(axis=1)]  # without those that had no click at a position
@@ -345,7 +335,7 @@ def estimate_gamma(
             "too many for a law: take a longer log"
         )
     spread = logs.var(axis=0)
-    spread[reference - 1] = 1.0  # x is 0 there
+    spread[0] = 1.0  # x is 0 there
     weights = 1 / np.maximum(spread, 1e-12)
     slopes = _slope(x, -logs, weights)
     gamma = float(_slope(x, -np.log(curve.value), weights))
@@ -369,3 +359,235 @@ def estimate_gamma(
 def _slope(x: Floats, y: Floats, weights: Floats) -> Floats:
     slope: Floats = (y * weights * x).sum(axis=-1) / (weights * x**2).sum()
     return slope
+
+
+# -- which methods a log supports
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether a log supports a method, as returned by `supported`.
+
+    Attributes
+    ----------
+    method : str
+    is_supported : bool
+        Whether `estimate` returns a curve down to the requested depth.
+    reason : str, optional
+        Why not, and the remedy, in one sentence; None if it is supported.
+    depth : int, optional
+        The largest depth at which `estimate` returns a curve, if any.
+    """
+
+    method: str
+    is_supported: bool
+    reason: str | None
+    depth: int | None
+
+
+def supported(
+    counts: PositionCounts,
+    *,
+    features: ArrayLike | None = None,
+    depth: int | None = None,
+    declared: bool = False,
+) -> dict[str, Support]:
+    """Return for each method whether this log supports it, why not, and down to which depth.
+
+    The methods are those of `METHODS` and ``"trust"``, which is `estimate_trust`. A method is
+    supported if the log connects the positions as the method needs it, and if at least half of the
+    resampled logs do so, too. The parameters are those of `estimate`; without features, methods
+    that need them are not supported.
+
+    Examples
+    --------
+    Item 7 was clicked at positions 1 and 2, in two queries; position 3 has no click.
+
+    >>> from countersample.logs import PositionCounts
+    >>> from countersample.propensity import supported
+    >>> counts = PositionCounts.from_columns(
+    ...     query_id=["a", "a", "a", "b", "b"], item_id=[7] * 5, position=[1, 2, 3, 1, 2],
+    ...     click=[1, 1, 0, 1, 1],
+    ... )
+    >>> pivot = supported(counts)["pivot"]
+    >>> pivot.is_supported, pivot.depth
+    (False, 2)
+    >>> pivot.reason[:59]
+    'position 3 has no click, so its propensity would be 0, whic'
+    """
+    options = {"features": features, "declared": declared}
+    return {
+        name: _Request(counts, name, depth, _select_options(name, options)).find_support()
+        for name in _ESTIMATORS
+    }
+
+
+def needs_features(method: str) -> bool:
+    """Return whether a method needs the features of query-item pairs."""
+    return _ESTIMATORS[method].needs_features
+
+
+def find_deepest(
+    counts: PositionCounts,
+    method: str,
+    depth: int | None = None,
+    **options: Any,  # noqa: ANN401 (those of the method)
+) -> tuple[str, int] | None:
+    """Return the method and the largest depth at which it accepts a log that it rejects now."""
+    supports = [each.find_support() for each in _requests(counts, method, depth, options)]
+    depths = [
+        (each.method, each.depth) for each in supports if each.depth and not each.is_supported
+    ]
+    return max(depths, key=lambda each: each[1], default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    """One method, to be applied to one log."""
+
+    counts: PositionCounts
+    method: str
+    depth: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def fit(self) -> tuple[Cells, Estimator]:
+        """Return the cells of the log and the estimator; or raise `UnsupportedError`."""
+        cells = cells_of(self._select_items(), self.depth)
+        try:
+            estimator = _ESTIMATORS[self.method](cells, **self.options)
+        except TypeError as error:
+            if "unexpected keyword" not in str(error):
+                raise
+            reason = f"method {self.method!r} has no such option: {error}"
+            raise ParameterError(reason) from error
+        _check_resamples(estimator, cells)
+        return cells, estimator
+
+    def _select_items(self) -> PositionCounts:
+        """Return what the method needs of a log that counts all unclicked items together.
+
+        Pages are compared as a whole. If an item is compared with itself at another position, items
+        without a click contain no information; a model of clicks needs each of them.
+        """
+        counts, estimator = self.counts, _ESTIMATORS[self.method]
+        if counts.rest is None or estimator.compares_pages:
+            return counts
+        if estimator.needs_all_items:
+            raise UnsupportedError(
+                f"{self.method} needs each item that was shown, and the log has so many that those "
+                "without a click are counted together: take a part of the log",
+                deepest=0,
+            )
+        return counts.take(counts.item != counts.rest)
+
+    def find_support(self) -> Support:
+        """Return whether the log supports the method."""
+        try:
+            cells, _ = self.fit()
+        except UnsupportedError as error:
+            return self.explain(error)
+        except (DataError, ParameterError) as error:  # the features, which may be missing
+            if not needs_features(self.method):
+                raise
+            return Support(self.method, False, str(error), None)
+        return Support(self.method, True, None, cells.n_positions)
+
+    def explain(self, error: UnsupportedError) -> Support:
+        """Return the reason of an error, with a remedy that was tried and works."""
+        advice, depth, bound = "", None, error.deepest
+        while depth is None and bound >= 2:
+            try:
+                replace(self, depth=bound).fit()
+                depth, advice = bound, f", or estimate down to depth={bound}"
+            except UnsupportedError as deeper:
+                bound = min(deeper.deepest, bound - 1)
+            except (DataError, ParameterError):  # features that are missing, at every depth
+                break
+        if self.method not in {_ALTERNATIVE, TRUST}:
+            try:
+                replace(self, method=_ALTERNATIVE, options={}).fit()
+                advice += f", or by method='{_ALTERNATIVE}'"
+            except UnsupportedError:
+                pass
+        return Support(self.method, False, f"{error}{advice}", depth)
+
+
+def _requests(
+    counts: PositionCounts, method: str, depth: int | None, options: dict[str, Any]
+) -> list[_Request]:
+    """Return the methods to be tried in turn, each with its options."""
+    if method != "auto":
+        return [_Request(counts, method, depth, options)]
+    return [
+        _Request(counts, name, depth, _select_options(name, options))
+        for name in _AUTO
+        if "features" in options or not needs_features(name)
+    ]
+
+
+def _select_options(method: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that a method has, if options are given for several methods at once."""
+    if method == "randomized":
+        return {name: value for name, value in options.items() if name == "declared"}
+    if needs_features(method):
+        return {name: value for name, value in options.items() if name != "declared"}
+    return {}
+
+
+def _fit_first(requests: list[_Request]) -> tuple[str, Cells, Estimator]:
+    """Return the first method that the log supports, fitted; raise the error of the last one."""
+    for request in requests[:-1]:
+        try:
+            return request.method, *request.fit()
+        except UnsupportedError:
+            continue
+    try:
+        return requests[-1].method, *requests[-1].fit()
+    except UnsupportedError as error:
+        raise DataError(requests[-1].explain(error).reason) from None
+
+
+def _check_resamples(estimator: Estimator, cells: Cells) -> None:
+    """Reject a log if more than half of the resamples lose a position.
+
+    The resamples are always the same, so that the result is, too.
+    """
+    if estimator.is_always_known():
+        return
+    draws = cells.draws(_SUPPORT_DRAWS, np.random.default_rng(0)).blocks(cells.n_positions**2)
+    is_unknown = np.concatenate([estimator.find_unknown(weights) for weights in draws])
+    share = float(is_unknown.any(axis=1).mean())
+    if share > 0.5:
+        raise UnsupportedError(
+            f"{share:.0%} of resampled logs leave a position without connection, too many for "
+            "intervals: take a longer log",
+            deepest=cells.n_positions - 1,
+        )
+
+
+def support_of_log(
+    log: Impressions, check: LogCheck, *, declared: bool = False
+) -> dict[str, Support]:
+    """Return what `supported` does; randomized is tested on the rows that were shuffled, if any."""
+    answers = supported(check.counts)
+    if check.shuffled:
+        counts = tally(log.of_policy(*check.shuffled)).counts
+        if counts is not None:
+            answers["randomized"] = supported(counts, declared=declared)["randomized"]
+    return answers
+
+
+def summarize_support(supports: Iterable[Support], shuffled: Sequence[str] = ()) -> str:
+    """Return which methods a log supports and why, for a terminal."""
+    lines = ["  propensities that this log can give"]
+    for support in supports:
+        lines.append(f"    {'yes' if support.is_supported else 'no '}  {support.method}")
+        reason = f"down to position {support.depth}"
+        if support.reason is not None:
+            is_blind = needs_features(support.method)
+            reason = "it needs the features of items (--features)" if is_blind else support.reason
+        elif support.method == "randomized" and shuffled:
+            reason += f", from the rows of {' and '.join(shuffled)}"
+        lines.append(textwrap.fill(f"{reason}.", 92, initial_indent=" " * 9,
+                                   subsequent_indent=" " * 9))  # fmt: skip
+    return "\n".join(lines)

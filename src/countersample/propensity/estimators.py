@@ -12,7 +12,7 @@ pair (a query and an item). There are two families.
   pair, or with relevance as a function of features.
 
 To add an estimator, write a subclass of `Estimator` and add one line to `METHODS`.
-`affine.py` has the estimator of another model, with trust bias.
+`trust.py` has the estimator of another model, with trust bias.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from countersample._params import choice, whole_number
 from countersample.data.matrices import check_features
 from countersample.data.preprocessing import fill_missing_matrix
 from countersample.errors import DataError, ParameterError
@@ -55,13 +54,14 @@ _TOLERANCE = 1e-10  # of a step in log p
 _MAX_CLICK = 1 - 1e-12  # the largest P(click)
 _MAX_CLICK_SHARE = 1 - 1e-6  # if every impression is clicked, there is no slope to follow
 _EDGE = 1e-9  # probabilities stay this far from 0 and 1
-_BLOCK_NUMBERS = 100_000  # in one array of a block of resamples
-_RESAMPLE_TOLERANCE = 10  # times the tolerance: the spread is within 2 % of the exact one
+_EM_ROUNDS = 2000  # of EM, three updates each, for the whole log
+_EM_TOLERANCE = 1e-6  # of the change of log p in a round
 _RESAMPLE_ROUNDS = 100  # of EM, starting from the solution of the whole log
+_RESAMPLE_TOLERANCE = 1e-5  # the spread over resamples is within 2 % of the exact one
+_BLOCK_NUMBERS = 100_000  # in one array of a block of resamples
 _MAX_NEWTON_STEP = 0.2  # in log p: beyond, one step from the whole log's maximum is inaccurate
 _FEW_IMPRESSIONS = 5  # per pair and position: below, the relevance of a pair is too uncertain
 _RIDGE = 1e-6  # so that features that separate clicks from no clicks have a maximum
-_SHRINKAGE = 0.1  # of each boosted tree
 
 
 class Estimator:
@@ -80,44 +80,59 @@ class Estimator:
         self.notes: list[str] = []
 
     def curves(self, weights: Floats) -> Floats:
-        """Return propensities relative to the reference, (n_resamples, K).
+        """Return propensities relative to the first position, (n_resamples, K).
 
         Weights, (n_resamples, n_queries), are how often each query is in the resampled log. A
-        position that a resample does not connect to the reference is NaN.
+        position that a resample does not connect to the first is NaN.
         """
         raise NotImplementedError
 
     def find_unknown(self, weights: Floats) -> Bools:
         """Return where `curves` has NaN, (n_resamples, K)."""
-        return np.isnan(self.curves(weights))
+        raise NotImplementedError
 
     def is_always_known(self) -> bool:
         """Return whether enough queries connect the positions that no resample loses one."""
-        return False
+        raise NotImplementedError
+
+
+class _PairEstimator(Estimator):
+    """Base of estimators that compare pairs with themselves at another position."""
+
+    def __init__(self, cells: Cells, pairs: SharedPairs) -> None:
+        super().__init__(cells)
+        self._pairs = pairs
+
+    def _mask(self, clicks: Floats, weight: Floats) -> Floats:
+        """Return numbers with NaN where sums of `SharedPairs` leave a position unknown."""
+        return mask_unknown(np.ones(clicks.shape[:2]), clicks, weight)
+
+    def find_unknown(self, weights: Floats) -> Bools:
+        return np.isnan(self._mask(*self._pairs.sums(weights)))
+
+    def is_always_known(self) -> bool:
+        edges = self._pairs.frequent_edges()[None]
+        return not np.isnan(self._mask(edges, edges)).any()
 
 
 # -- ratios of the same items
 
 
-class _Ratios(Estimator):
-    """p_k = p_parent(k) · clicks[k, parent(k)] / clicks[parent(k), k], starting at the reference.
+class _Ratios(_PairEstimator):
+    """p_k = p_parent(k) · clicks[k, parent(k)] / clicks[parent(k), k], starting at the top.
 
-    The parent is the reference itself, or along a chain the next position towards it.
+    The parent is the first position or, along a chain, the position above.
     """
 
     def __init__(self, cells: Cells, pairs: SharedPairs, *, is_chain: bool = False) -> None:
-        super().__init__(cells)
-        self._pairs, self._reference = pairs, cells.reference
-        away = np.arange(cells.n_positions) - cells.reference
-        self._others = np.flatnonzero(away)
-        self._parent = cells.reference + (away - np.sign(away) if is_chain else 0 * away)
+        super().__init__(cells, pairs)
+        others = np.arange(1, cells.n_positions)
+        self._parents = dict(zip(others, others - 1 if is_chain else 0 * others, strict=True))
         clicks, weight = pairs.totals()
         is_used = np.zeros(clicks.shape, np.bool_)
-        is_used[self._others, self._parent[self._others]] = True
-        is_used |= is_used.T
-        check_gaps(weight * is_used, self._reference)
-        for k in self._others:
-            j = self._parent[k]
+        is_used[others, list(self._parents.values())] = True
+        check_gaps(weight * (is_used | is_used.T))
+        for k, j in self._parents.items():
             if not clicks[k, j]:
                 reject_zero(int(k), f"no query-item pair shown at positions {{0}} and {j + 1} was "
                             "clicked at position {0}")  # fmt: skip
@@ -129,15 +144,11 @@ class _Ratios(Estimator):
                 )
 
     def curves(self, weights: Floats) -> Floats:
-        return self._from_clicks(self._pairs.sums(weights)[0])
+        return self._mask(*self._pairs.sums(weights))
 
-    def is_always_known(self) -> bool:
-        return not np.isnan(self._from_clicks(self._pairs.frequent_edges()[None])).any()
-
-    def _from_clicks(self, clicks: Floats) -> Floats:
-        curves = np.ones((len(clicks), len(self._parent)))
-        for k in sorted(self._others, key=lambda index: abs(index - self._reference)):
-            j = self._parent[k]
+    def _mask(self, clicks: Floats, weight: Floats) -> Floats:  # noqa: ARG002 (clicks suffice)
+        curves = np.ones(clicks.shape[:2])
+        for k, j in self._parents.items():
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratio = clicks[:, k, j] / clicks[:, j, k]
             curves[:, k] = curves[:, j] * np.where(np.isfinite(ratio), ratio, np.nan)
@@ -166,7 +177,7 @@ class Randomized(_Ratios):
 
 
 class Pivot(_Ratios):
-    """p_k / p_pivot from the pairs shown both at k and at the reference, the pivot.
+    """p_k / p_1 from the pairs shown both at k and at the first position, the pivot.
 
     Agarwal et al., WSDM 2019, section 4.
     """
@@ -176,7 +187,7 @@ class Pivot(_Ratios):
 
 
 class AdjacentChain(_Ratios):
-    """p_k = p_{k−1} · (ratio from the pairs shown both at k − 1 and at k), from the reference on.
+    """p_k = p_{k−1} · (ratio from the pairs shown both at k − 1 and at k), from the top down.
 
     Agarwal et al., WSDM 2019, section 4. Errors add up along the chain.
     """
@@ -190,19 +201,19 @@ class Swaps(_Ratios):
 
     For traffic in which two results are swapped at random: the first with one below (Joachims et
     al., WSDM 2017) or neighbours (Radlinski and Joachims, AAAI 2006). Each position is compared
-    with the reference if there are such swaps for all of them, and else with its neighbour. Pairs
+    with the first if there are such swaps for all of them, and else with its neighbour. Pairs
     that moved alone are not used: only in a swap is the rest of the page the same.
     """
 
     def __init__(self, cells: Cells) -> None:
         pairs = SharedPairs(cells, exchanged=True)
         clicks, _ = pairs.totals()
-        is_compared = (clicks[:, cells.reference] > 0) & (clicks[cells.reference] > 0)
-        is_chain = not np.delete(is_compared, cells.reference).all()
+        is_compared = (clicks[:, 0] > 0) & (clicks[0] > 0)
+        is_compared[0] = True
+        is_chain = not is_compared.all()
         try:
             super().__init__(cells, pairs, is_chain=is_chain)
         except UnsupportedError as error:
-            is_compared[cells.reference] = True
             raise UnsupportedError(
                 f"among items that changed places, {error}",
                 deepest=max(error.deepest, int(is_compared.argmin())),
@@ -258,24 +269,6 @@ def _check_shuffled(cells: Cells, *, declared: bool) -> bool:
     return True
 
 
-class _PairEstimator(Estimator):
-    """Base of estimators whose likelihood has a maximum if clicks connect positions both ways."""
-
-    def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
-        super().__init__(cells)
-        self._pairs = SharedPairs(cells, weighting=weighting)
-        check_clicks(self._pairs, cells.reference)
-
-    def find_unknown(self, weights: Floats) -> Bools:
-        clicks, weight = self._pairs.sums(weights)
-        ones = np.ones(clicks.shape[:2])
-        return np.isnan(mask_unknown(ones, clicks, weight, self._cells.reference))
-
-    def is_always_known(self) -> bool:
-        edges = self._pairs.frequent_edges()[None]
-        return bool(find_connected(edges, self._cells.reference).all())
-
-
 class AllPairs(_PairEstimator):
     """p maximises Σ_{j≠k} clicks[j,k]·log(p_j·r_jk) + (weight − clicks)[j,k]·log(1 − p_j·r_jk).
 
@@ -284,12 +277,16 @@ class AllPairs(_PairEstimator):
     WSDM 2019, section 4.
     """
 
+    def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
+        super().__init__(cells, SharedPairs(cells, weighting=weighting))
+        check_clicks(self._pairs)
+
     def curves(self, weights: Floats) -> Floats:
         """Return the curve of each resample, by Newton's method."""
-        return all_pairs_curves(*self._pairs.sums(weights), self._cells.reference)
+        return all_pairs_curves(*self._pairs.sums(weights))
 
 
-def all_pairs_curves(clicks: Floats, weight: Floats, reference: int) -> Floats:
+def all_pairs_curves(clicks: Floats, weight: Floats) -> Floats:
     """Return argmax_p max_r Σ_{j≠k} c_jk·log(p_j·r_jk) + (w_jk − c_jk)·log(1 − p_j·r_jk).
 
     With φ = log p and ρ = log r each term is concave in φ_j + ρ_jk, so there is one maximum.
@@ -300,9 +297,9 @@ def all_pairs_curves(clicks: Floats, weight: Floats, reference: int) -> Floats:
     The rest is a function of φ alone, whose gradient is Σ_k c_jk − (w − c_jk)·μ/(1 − μ), with
     μ = p_j·r_jk, and whose second derivative is minus the Laplacian of the graph of positions with
     edges a_jk·a_kj / (a_jk + a_kj), a = (w − c)·μ/(1 − μ)². Newton's steps solve with it. It has an
-    inverse, once the reference is fixed, because the positions are connected.
+    inverse, once the first position is fixed, because the positions are connected.
 
-    Clicks and weight are of `SharedPairs`, (n_resamples, K, K); p of the reference is 1. The
+    Clicks and weight are of `SharedPairs`, (n_resamples, K, K); p of the first position is 1. The
     result, (n_resamples, K), is masked by `mask_unknown`.
 
     Examples
@@ -310,12 +307,12 @@ def all_pairs_curves(clicks: Floats, weight: Floats, reference: int) -> Floats:
     With two positions, the result is the ratio of their clicks:
 
     >>> from countersample.propensity.estimators import all_pairs_curves
-    >>> all_pairs_curves(np.array([[[0, 6], [3, 0]]]), np.array([[[0, 20], [20, 0]]]), 0)
+    >>> all_pairs_curves(np.array([[[0, 6], [3, 0]]]), np.array([[[0, 20], [20, 0]]]))
     array([[1. , 0.5]])
     """
     sums_of_log = clicks, weight = np.asarray(clicks, np.float64), np.asarray(weight, np.float64)
     clicks = np.minimum(clicks, _MAX_CLICK_SHARE * weight)
-    is_known = find_connected(clicks, reference)
+    is_known = find_connected(clicks)
     within = is_known[:, :, None] & is_known[:, None, :]
     clicks, weight = np.where(within, clicks, 0.0), np.where(within, weight, 0.0)
     log_p = np.zeros(is_known.shape)
@@ -325,7 +322,7 @@ def all_pairs_curves(clicks: Floats, weight: Floats, reference: int) -> Floats:
         if not len(running):
             break
         before, data = log_p[running], (clicks[running], weight[running])
-        step = _newton_step(*data, before, is_known[running], reference)
+        step = _newton_step(*data, before, is_known[running])
         after = _log_likelihood(*data, before + step)
         for _ in range(30):  # the function is concave: a short enough step goes up
             is_worse = after < value - 1e-12 * np.abs(value)
@@ -337,7 +334,7 @@ def all_pairs_curves(clicks: Floats, weight: Floats, reference: int) -> Floats:
         log_p[running] = before + step
         is_running = np.abs(step).max(axis=1) > _TOLERANCE
         running, value = running[is_running], after[is_running]
-    return mask_unknown(np.exp(log_p), *sums_of_log, reference)
+    return mask_unknown(np.exp(log_p), *sums_of_log)
 
 
 def _click_probabilities(clicks: Floats, weight: Floats, log_p: Floats) -> Floats:
@@ -363,9 +360,7 @@ def _log_likelihood(clicks: Floats, weight: Floats, log_p: Floats) -> Floats:
     return total
 
 
-def _newton_step(
-    clicks: Floats, weight: Floats, log_p: Floats, is_known: Bools, reference: int
-) -> Floats:
+def _newton_step(clicks: Floats, weight: Floats, log_p: Floats, is_known: Bools) -> Floats:
     means = _click_probabilities(clicks, weight, log_p)
     misses = weight - clicks
     gradient = (clicks - misses * means / (1 - means)).sum(axis=2)
@@ -377,7 +372,7 @@ def _newton_step(
     diagonal = np.arange(clicks.shape[1])
     laplacian[:, diagonal, diagonal] += edges.sum(axis=2)
     is_fixed = ~is_known
-    is_fixed[:, reference] = True
+    is_fixed[:, 0] = True
     gradient[is_fixed] = 0.0
     laplacian[is_fixed] = 0.0
     laplacian.transpose(0, 2, 1)[is_fixed] = 0.0
@@ -408,23 +403,14 @@ class TabularEM(_PairEstimator):
 
     There is no prior on r. A prior would assume that pairs shown low are as relevant as those shown
     high, and so mistake a good ranking for position bias.
-
-    Parameters
-    ----------
-    cells : Cells
-    max_rounds : int
-        One round is three updates.
-    tolerance : float
-        Of the change of log p in a round, for the whole log.
     """  # noqa: D400 (the formula is the summary)
 
-    def __init__(self, cells: Cells, *, max_rounds: int = 2000, tolerance: float = 1e-6) -> None:
-        super().__init__(cells)
-        self._rounds, self._tolerance = max_rounds, tolerance
+    def __init__(self, cells: Cells) -> None:
+        super().__init__(cells, SharedPairs(cells))
+        check_clicks(self._pairs)
         _, member = np.unique(cells.pair, return_inverse=True)
-        is_used = (np.bincount(member)[member] > 1) & (
-            np.bincount(member, cells.clicks)[member] > 0
-        )
+        n_clicks = np.bincount(member, cells.clicks)[member]
+        is_used = (np.bincount(member)[member] > 1) & (n_clicks > 0)
         self._cells = cells = cells._replace(
             query=cells.query[is_used],
             pair=np.unique(member[is_used], return_inverse=True)[1],
@@ -432,10 +418,10 @@ class TabularEM(_PairEstimator):
             clicks=cells.clicks[is_used],
             impressions=cells.impressions[is_used],
         )
+        n_cells = len(cells.query)
         self._starts = np.flatnonzero(np.diff(cells.pair, prepend=-1))
         self._positions = sparse.csr_array(
-            (np.ones(len(cells.position)), (cells.position, np.arange(len(cells.position)))),
-            (cells.n_positions, len(cells.position)),
+            (np.ones(n_cells), (cells.position, np.arange(n_cells))), (cells.n_positions, n_cells)
         )
         self._shown = np.add.reduceat(cells.impressions, self._starts)
         typical = float(np.median(cells.impressions))
@@ -451,14 +437,14 @@ class TabularEM(_PairEstimator):
         log_curves = self._log_curve(self._solution[None]) + steps
         far = np.flatnonzero(np.abs(steps).max(axis=1) > _MAX_NEWTON_STEP)
         block = max(1, _BLOCK_NUMBERS // len(self._cells.query))
-        rounds = min(_RESAMPLE_ROUNDS, self._rounds)
-        tolerance = _RESAMPLE_TOLERANCE * self._tolerance
         for start in range(0, len(far), block):
             rows = far[start : start + block]
             cell_weights = weights[np.ix_(rows, self._cells.query)]
-            states, _ = self._solve(cell_weights, self._solution, rounds, tolerance)
+            states, _ = self._solve(
+                cell_weights, self._solution, _RESAMPLE_ROUNDS, _RESAMPLE_TOLERANCE
+            )
             log_curves[rows] = self._log_curve(states)
-        return mask_unknown(np.exp(log_curves), *self._pairs.sums(weights), self._cells.reference)
+        return mask_unknown(np.exp(log_curves), *self._pairs.sums(weights))
 
     def _steps(self, weights: Floats) -> Floats:
         """Return how far log p of each resample is from the whole log's, to first order, (n, K).
@@ -478,7 +464,7 @@ class TabularEM(_PairEstimator):
         system[:, diagonal, diagonal] += 1e-9 * largest  # for a position that a resample lacks
         steps = np.zeros((len(weights), n_positions))
         steps[:, free] = np.linalg.solve(system, slope[free].T[:, :, None])[:, :, 0]
-        return steps - steps[:, [self._cells.reference]]
+        return steps - steps[:, :1]
 
     @cached_property
     def _derivatives(self) -> tuple[sparse.csr_array, sparse.csr_array]:
@@ -513,9 +499,9 @@ class TabularEM(_PairEstimator):
         examination = np.maximum(rates / rates.max() * 0.9, 0.01)
         start = np.concatenate([examination, np.full(len(self._starts), 0.5)])
         once = np.ones((1, len(cells.query)))
-        states, has_converged = self._solve(once, start, self._rounds, self._tolerance)
+        states, has_converged = self._solve(once, start, _EM_ROUNDS, _EM_TOLERANCE)
         if not has_converged:
-            self.notes.append(f"em had not settled after {self._rounds} rounds")
+            self.notes.append(f"em had not settled after {_EM_ROUNDS} rounds")
         solution: Floats = states[0]
         return solution
 
@@ -538,7 +524,7 @@ class TabularEM(_PairEstimator):
 
     def _log_curve(self, state: Floats) -> Floats:
         examination = np.log(state[:, : self._cells.n_positions])
-        return examination - examination[:, [self._cells.reference]]
+        return examination - examination[:, :1]
 
     def _split(self, state: Floats) -> tuple[Floats, Floats]:
         """Return p and r of each cell, each (n_resamples, n_cells)."""
@@ -588,98 +574,65 @@ class TabularEM(_PairEstimator):
 
 
 class RegressionEM(Estimator):
-    """p, f maximise Σ_cells c·log(p_k·r_i) + (n − c)·log(1 − p_k·r_i), r_i = f(features of i).
+    """p, w maximise Σ_cells c·log(p_k·r_i) + (n − c)·log(1 − p_k·r_i), r_i = 1/(1 + exp(−w·x_i)).
 
-    Wang et al., WSDM 2018. As in `TabularEM`, with a regression of P(relevant) on features instead
-    of a relevance per pair. So items need not be shown at several positions; instead, features must
-    predict relevance, and must not predict the position.
-
-    With ``model="logistic"`` the likelihood is smooth: L-BFGS finds the maximum that the
-    alternation of expectation and maximisation would reach. With ``model="boosting"`` each round
-    adds a small regression tree, and sets p to its exact maximum given r (Liu and Rubin, 1994).
+    Wang et al., WSDM 2018. As in `TabularEM`, with a logistic regression of P(relevant) on the
+    features x_i of pair i instead of a relevance per pair. So items need not be shown at several
+    positions; instead, features must predict relevance, and must not predict the position. The
+    likelihood is smooth: L-BFGS finds the maximum that the alternation of expectation and
+    maximisation would reach.
 
     Parameters
     ----------
     cells : Cells
     features : float array (n_pairs, n_features)
         One row per query-item pair, in the order of `pair_ids`.
-    model : {"logistic", "boosting"}
-    n_trees : int
-        The rounds of boosting.
     """
 
     needs_features = True
     needs_all_items = True
 
-    def __init__(
-        self,
-        cells: Cells,
-        *,
-        features: ArrayLike | None = None,
-        model: str = "logistic",
-        n_trees: int = 200,
-    ) -> None:
+    def __init__(self, cells: Cells, *, features: ArrayLike | None = None) -> None:
         super().__init__(cells)
-        self._is_boosted = choice("model", model, ("logistic", "boosting")) == "boosting"
-        self._n_trees = whole_number("n_trees", n_trees, least=1)
         table = _check_table(features, cells.n_feature_rows)
         pairs, self._pair = np.unique(cells.feature_row, return_inverse=True)
-        self._columns = columns = table[pairs]
+        columns = table[pairs]
         spread = columns.std(axis=0)
         scaled = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1)
         self._design = np.column_stack([scaled, np.ones(len(scaled))])
-        if self._is_boosted:
-            self.notes.append(
-                "all resamples share one relevance model, so the intervals leave out its error"
-            )
+        places, shape = (cells.query, cells.position), (cells.n_queries, cells.n_positions)
+        self._by_query = [
+            sparse.coo_array((column, places), shape).tocsr()
+            for column in (cells.impressions, cells.clicks)
+        ]
 
     def curves(self, weights: Floats) -> Floats:
-        """Return the curve of each resample of queries, (n_resamples, K)."""
-        cells = self._cells
-        if self._is_boosted:
-            examination = np.array(
-                [self._examination(row[cells.query], self._relevance) for row in weights]
-            )
-        else:
-            examination = self._resampled_logistic(weights)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            curves = examination / examination[:, [cells.reference]]
-        return np.where(self.find_unknown(weights), np.nan, curves)
-
-    def _resampled_logistic(self, weights: Floats) -> Floats:
-        """Return p: one step from the whole log's maximum if it is short, and else climb again.
+        """Return one step from the whole log's maximum if it is short, and else climb again.
 
         The step is the score bootstrap of Kline and Santos (2012).
         """
         cells = self._cells
         logits = self._solution[: cells.n_positions] + (weights - 1) @ self._influence
         change = log_expit(logits) - log_expit(self._solution[: cells.n_positions])
-        change -= change[:, [cells.reference]]
+        change -= change[:, :1]
         for row in np.flatnonzero(np.abs(change).max(axis=1) > _MAX_NEWTON_STEP):
             state = self._climb(weights[row, cells.query], self._solution)
             logits[row] = state[: cells.n_positions]
-        examination: Floats = expit(logits)
-        return examination
+        examination = expit(logits)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            curves = examination / examination[:, :1]
+        return np.where(self.find_unknown(weights), np.nan, curves)
 
     def find_unknown(self, weights: Floats) -> Bools:
-        """Return the positions that are not shown, or all if the reference has no click."""
+        """Return the positions that are not shown, or all if the first has no click."""
         shown, clicked = ((by_query.T @ weights.T).T for by_query in self._by_query)
-        is_unknown: Bools = (shown == 0) | (clicked[:, [self._cells.reference]] == 0)
+        is_unknown: Bools = (shown == 0) | (clicked[:, :1] == 0)
         return is_unknown
 
     def is_always_known(self) -> bool:
-        """Return whether many queries show every position and click the reference."""
+        """Return whether many queries show every position and click the first."""
         shown, clicked = ((by_query > 0).sum(axis=0) for by_query in self._by_query)
-        return bool(min(shown.min(), clicked[self._cells.reference]) >= MANY_QUERIES)
-
-    @cached_property
-    def _by_query(self) -> tuple[sparse.csr_array, sparse.csr_array]:
-        """Impressions and clicks, each (n_queries, K)."""
-        cells = self._cells
-        where = (cells.query, cells.position)
-        shape = (cells.n_queries, cells.n_positions)
-        shown = sparse.coo_array((cells.impressions, where), shape).tocsr()
-        return shown, sparse.coo_array((cells.clicks, where), shape).tocsr()
+        return bool(min(shown.min(), clicked[0]) >= MANY_QUERIES)
 
     @cached_property
     def _solution(self) -> Floats:
@@ -745,52 +698,6 @@ class RegressionEM(Estimator):
         )  # fmt: skip
         solution: Floats = result.x
         return solution
-
-    @cached_property
-    def _relevance(self) -> Floats:
-        """The relevance of each pair by boosted trees, (n_pairs,).
-
-        Each tree is a Newton step in the score z, r = 1/(1 + e^−z), with the slope and the expected
-        curvature of the likelihood: with μ = p·r, Σ_k (c − n·μ)/(1 − μ)·(1 − r) and
-        Σ_k n·μ/(1 − μ)·(1 − r)².
-        """
-        from sklearn.tree import DecisionTreeRegressor  # noqa: PLC0415 (heavy, only used here)
-
-        cells = self._cells
-        ones = np.ones(len(cells.query))
-        n_pairs = len(self._columns)
-        tree = DecisionTreeRegressor(max_leaf_nodes=8, min_samples_leaf=20, random_state=0)
-        score = np.zeros(n_pairs)
-        for _ in range(self._n_trees):
-            relevance = np.clip(expit(score), _EDGE, 1 - _EDGE)
-            click = self._examination(ones, relevance)[cells.position] * relevance[self._pair]
-            excess = (cells.clicks - cells.impressions * click) / (1 - click)
-            spread = cells.impressions * click / (1 - click)
-            slope = sums(self._pair, excess, n_pairs) * (1 - relevance)
-            curvature = sums(self._pair, spread, n_pairs) * (1 - relevance) ** 2
-            tree.fit(self._columns, slope / curvature, sample_weight=curvature)
-            score += _SHRINKAGE * tree.predict(self._columns)
-        fitted: Floats = np.clip(expit(score), _EDGE, 1 - _EDGE)
-        return fitted
-
-    def _examination(self, weights: Floats, relevance: Floats) -> Floats:
-        """Return the p that solve Σ c/p = Σ (n − c)·r/(1 − p·r) at each position, (K,)."""
-        cells = self._cells
-        by_cell = relevance[self._pair]
-        misses = weights * (cells.impressions - cells.clicks)
-        hits = cells.by_position(weights * cells.clicks)
-        examination = np.full(cells.n_positions, 0.5)
-        for _ in range(100):  # Newton steps on a concave function, restricted to (0, 1)
-            rest = 1 - examination[cells.position] * by_cell
-            slope = hits / examination - cells.by_position(misses * by_cell / rest)
-            curvature = hits / examination**2 + cells.by_position(misses * (by_cell / rest) ** 2)
-            step = slope / np.maximum(curvature, 1e-300)
-            following = np.clip(examination + step, examination / 4, (examination + 1 - _EDGE) / 2)
-            change = np.abs(following - examination).max()
-            examination = following
-            if change <= 1e-10:
-                break
-        return np.where(hits > 0, examination, 0.0)
 
 
 def _check_table(features: ArrayLike | None, n_pairs: int) -> Floats:
