@@ -233,7 +233,6 @@ def test_crafted_normalizers(change):
         {"kind": ["by context"]},
         {"value": [1, 10**400]},
         {"n_impressions": [1, 10**40]},
-        {"reference": 1.5},
     ],
     ids=str,
 )
