@@ -102,15 +102,13 @@ def test_rows_of_a_log():
 
 
 def test_merge_adds_up_weights_and_clicks():
-    merged = small(fingerprint="f", session=[7, 3, 7, 9], n_sessions=20).merge("pair")
+    merged = small(fingerprint="f", session=[7, 3, 7, 9], n_sessions=20).merge()
     # (0, 0), (0, 1) twice with 4 + 2, (1, 2); a propensity is then clicks over weight
     assert columns_of(merged) == [[0, 0, 1], [0, 1, 2], [1.0, 2 / 6, 0.5], [1, 2, 1]]
     assert merged.weights.tolist() == [1, 6, 2]
     assert (merged.fingerprint, merged.n_sessions, merged.session) == ("f", 20, None)
     assert merged.max_weight == 3  # the mean of 4 and 2: no row has a weight of 4 any more
     assert len(small(count=[0, 1, 0, 1]).merge()) == 2
-    with pytest.raises(ParameterError, match="unit is 'session'"):
-        small().merge("session")
 
 
 def test_merge_keeps_the_objective(rng):

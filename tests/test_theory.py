@@ -143,7 +143,7 @@ def descend(plan, gradient, n_weights, *, eta, steps, rng):
 
 def rank_minimiser(data, log):
     """Return w* of the risk with λ(x) = x, exactly: a linear programme, one slack a hinge."""
-    pairs = log.merge("pair")
+    pairs = log.merge()
     rows, cost = [], []
     for query, item, weight in zip(pairs.query, pairs.item, pairs.weights, strict=True):
         x = features_of(data, query)

@@ -232,7 +232,7 @@ def _by_click(log: ClickLog) -> Examples:
 
 
 def _by_query(log: ClickLog) -> Examples:
-    pairs = log.merge("pair").weighted()  # sorted by query
+    pairs = log.merge().weighted()  # sorted by query
     query, first = np.unique(pairs.query, return_index=True)
     return Examples(query, pairs.item, pairs.weights, pairs.clicks, first.astype(np.int64))
 
@@ -244,7 +244,7 @@ def _repeat(value: float, n: int) -> Floats:
 
 UNITS: dict[str, Callable[[ClickLog], Examples]] = {
     "click": _by_click,
-    "pair": lambda log: _by_click(log.merge("pair")),
+    "pair": lambda log: _by_click(log.merge()),
     "query": _by_query,
 }
 

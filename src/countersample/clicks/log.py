@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,21 +34,18 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from countersample._arrays import Floats
+
+    Column = NDArray[Any]  # of any numbers; stored as int32, int64 (session) or float64
     from countersample.logs import Impressions, PositionCounts
     from countersample.logs.joins import Examinable
 
-_COLUMNS = (
-    "query", "item", "propensity", "count", "by_chance", "events", "session", "position",
-    "impressions", "examination", "sessions",
-)  # fmt: skip
-_FACTS = ("n_sessions", "fingerprint")
-_SHOWN_COLUMNS = ("events", "session", "position", "impressions", "examination", "sessions")
 SCHEMA_VERSION = 1
 _METADATA = b"countersample"
 # What pyarrow raises for strange files, beside errors of its own.
 _ARROW_ERRORS = (ValueError, LookupError, TypeError, OverflowError, NotImplementedError)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ClickLog(Tabular):
     """Clicks on the items of a dataset, one row per click (or per group of equal clicks).
 
@@ -103,51 +101,40 @@ class ClickLog(Tabular):
     2.0
     """
 
-    def __init__(
-        self,
-        query: ArrayLike,
-        item: ArrayLike,
-        propensity: ArrayLike,
-        count: ArrayLike | None = None,
-        *,
-        by_chance: ArrayLike | None = None,
-        events: ArrayLike | None = None,
-        session: ArrayLike | None = None,
-        position: ArrayLike | None = None,
-        impressions: ArrayLike | None = None,
-        examination: ArrayLike | None = None,
-        sessions: ArrayLike | None = None,
-        n_sessions: float | None = None,
-        fingerprint: str | None = None,
-    ) -> None:
-        self.query = as_indices(query, "query")
-        self.item = as_indices(item, "item")
-        self.propensity = as_numbers(propensity, "propensity")
-        self.count = _optional(count, "count")
-        self.by_chance = _optional(by_chance, "by_chance")
-        self.events = _optional(events, "events")
-        self.session = None if session is None else as_codes(session, "session")
-        self.position = None if position is None else as_indices(position, "position")
-        self.impressions = _optional(impressions, "impressions")
-        self.examination = _optional(examination, "examination")
-        self.sessions = _optional(sessions, "sessions")
-        self.n_sessions = None if n_sessions is None else float(n_sessions)
-        self.fingerprint = fingerprint
+    query: Column
+    item: Column
+    propensity: Column
+    count: Column | None = None
+    _: KW_ONLY
+    by_chance: Column | None = None
+    events: Column | None = None
+    session: Column | None = None
+    position: Column | None = None
+    impressions: Column | None = None
+    examination: Column | None = None
+    sessions: Column | None = None
+    n_sessions: float | None = None
+    fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        readers = {"query": as_indices, "item": as_indices, "position": as_indices,
+                   "session": as_codes}  # fmt: skip
         for name in _COLUMNS:
-            column = getattr(self, name)
-            if column is not None and column.shape != (len(self.query),):
+            column: Any = getattr(self, name)
+            if column is None:
+                continue
+            column = readers.get(name, as_numbers)(column, name)
+            if column.shape != (len(self.query),):
                 raise DataError(
                     f"{name} has shape {column.shape}, expected ({len(self.query)},): one per row"
                 )
+            object.__setattr__(self, name, column)
         if not len(self.query):
             raise DataError("the click log is empty, expected at least one click")
         self._check_numbers()
-        if self.count is not None and not self.count.any():
-            raise DataError("every count is 0, expected at least one click")
-        if self.position is not None:
-            check_rows(self.position, "position", "a rank, counted from 1", self.position >= 1)
         if self.n_sessions is None:
             return
+        object.__setattr__(self, "n_sessions", float(self.n_sessions))
         least = 1 if self.session is None else len(np.unique(self.session))
         if not least <= self.n_sessions < np.inf:
             raise DataError(
@@ -161,11 +148,15 @@ class ClickLog(Tabular):
         if self.examination is not None:
             is_valid = (self.examination >= 0) & (self.examination <= 1)
             check_rows(self.examination, "examination", "a number from 0 to 1", is_valid)
+        if self.position is not None:
+            check_rows(self.position, "position", "a rank, counted from 1", self.position >= 1)
         for name in ("count", "by_chance", "events", "impressions", "sessions"):
             column = getattr(self, name)
             if column is not None:
                 is_valid = (column >= 0) & np.isfinite(column)
                 check_rows(column, name, "a number of at least 0", is_valid)
+        if self.count is not None and not self.count.any():
+            raise DataError("every count is 0, expected at least one click")
 
     @classmethod
     def from_labels(
@@ -173,15 +164,9 @@ class ClickLog(Tabular):
     ) -> ClickLog:
         """Return the log of a user who examines everything and clicks an item gain(label) times.
 
-        Training on it is full supervision: the objective becomes Σ gain(label) · λ(rank).
-
-        Parameters
-        ----------
-        dataset : RankingDataset
-        relevant : float
-            The smallest label that is clicked.
-        gain : {"linear", "exponential"}
-            The label, or 2^label − 1, as in nDCG.
+        Training on it is full supervision: the objective becomes Σ gain(label) · λ(rank). The
+        smallest label that is clicked is `relevant`. The gain is the label (``"linear"``), or
+        2^label − 1 as in nDCG (``"exponential"``).
 
         Examples
         --------
@@ -219,13 +204,9 @@ class ClickLog(Tabular):
     ) -> ClickLog:
         """Return the log of impressions and clicks, joined to the features of the items.
 
-        Parameters
-        ----------
-        impressions : Impressions or PositionCounts
-            The result of `countersample.logs.read_impressions`, or its counts.
-        propensities, dataset, item_ids, exposure, missing, keep
-            As for `countersample.logs.join_features`, which also returns a report.
-            Rows that ``missing="skip"`` leaves out raise a warning.
+        `impressions` is the result of `countersample.logs.read_impressions`, or its counts. The
+        other parameters are those of `countersample.logs.join_features`, which also returns a
+        report. Rows that ``missing="skip"`` leaves out raise a warning.
 
         Examples
         --------
@@ -252,13 +233,8 @@ class ClickLog(Tabular):
 
         Sessions of different logs stay separate, whatever their numbers, and each row keeps its
         propensity. The fingerprint is kept if all logs have it, and the number of sessions is the
-        sum if all logs have one.
-
-        Raises
-        ------
-        DataError
-            For logs of different datasets, and if only some logs have a column ``session``,
-            ``position`` or ``impressions``. Without ``count`` a row is one click.
+        sum if all logs have one. Logs of different datasets raise `DataError`, and so do logs of
+        which only some have a column ``session``, ``position`` or ``impressions``.
 
         Examples
         --------
@@ -363,7 +339,7 @@ class ClickLog(Tabular):
         """
         return self.take(np.isin(self.query, queries, invert=exclude))
 
-    def merge(self, unit: str = "pair") -> ClickLog:
+    def merge(self) -> ClickLog:
         """Return the log with one row for each query and item that was clicked.
 
         Counts are added up and the propensity becomes count / Σ(count/propensity), so that the
@@ -372,11 +348,6 @@ class ClickLog(Tabular):
         propensities. Positions, sessions and impressions are dropped. Rows with clicks by chance
         only are merged by these.
 
-        Parameters
-        ----------
-        unit : {"pair"}
-            Merge clicks on the same query and item.
-
         Examples
         --------
         >>> from countersample import ClickLog
@@ -384,21 +355,12 @@ class ClickLog(Tabular):
         >>> merged.weights, merged.max_weight  # 4 + 2, and a mean of 3 per click
         (array([6.]), 3.0)
         """
-        choice("unit", unit, ("pair",))
-        return self.replace(**_merge_pairs(self), **dict.fromkeys(_SHOWN_COLUMNS))
+        return self.replace(**_merge_pairs(self), **dict.fromkeys(_COLUMNS[5:]))
 
     def detached(self) -> ClickLog:
         """Return queries, items, propensities and counts, without the dataset's fingerprint.
 
         For the same items with other features, which have another fingerprint.
-
-        Examples
-        --------
-        >>> from countersample import ClickLog, synthetic
-        >>> data = synthetic("tiny", rng=0)
-        >>> log = ClickLog.from_labels(data)
-        >>> log.fingerprint == data.fingerprint, log.detached().fingerprint
-        (True, None)
         """
         return ClickLog(
             self.query, self.item, self.propensity, self.count, by_chance=self.by_chance
@@ -406,8 +368,7 @@ class ClickLog(Tabular):
 
     def replace(self, **columns: Any) -> ClickLog:  # noqa: ANN401 (the columns)
         """Return the log with other columns; None removes a column."""
-        present = {name: getattr(self, name) for name in (*_COLUMNS, *_FACTS)}
-        return ClickLog(**(present | columns))
+        return replace(self, **columns)
 
     # -- with its dataset
 
@@ -468,8 +429,7 @@ class ClickLog(Tabular):
         )
 
 
-def _optional(values: ArrayLike | None, name: str) -> NDArray[np.float64] | None:
-    return None if values is None else as_numbers(values, name)
+_COLUMNS = tuple(each.name for each in fields(ClickLog))[:-2]
 
 
 # -- files
@@ -524,7 +484,7 @@ def _read_columns(path: str | PathLike[str]) -> dict[str, Any]:
 # -- rows of several logs, and rows on the same item
 
 
-def _merge_pairs(log: ClickLog) -> dict[str, ArrayLike | None]:
+def _merge_pairs(log: ClickLog) -> dict[str, Any]:
     """Return the columns of a log with one row per pair, whose weight is the sum of its rows'.
 
     The propensity is the harmonic mean, weighted by clicks and clicks by chance.
@@ -628,17 +588,8 @@ def only_shown(dataset: RankingDataset, log: ClickLog) -> tuple[RankingDataset, 
     the items shown beside it. A log without impressions has no such information, and everything is
     kept.
 
-    Parameters
-    ----------
-    dataset : RankingDataset
-    log : ClickLog
-
-    Returns
-    -------
-    dataset : RankingDataset
-        The shown items of queries that have any; the same dataset if all were shown.
-    log : ClickLog
-        Without a fingerprint.
+    The dataset has the shown items of queries that have any; it is the same one if all were shown.
+    The log has no fingerprint.
 
     Examples
     --------

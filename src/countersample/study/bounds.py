@@ -133,7 +133,7 @@ class Hinges(NamedTuple):
 
 def hinges(dataset: RankingDataset, log: ClickLog) -> Hinges:
     """Return the hinges of all clicks of a log; clicks on the same item of a query are one."""
-    pairs = log.merge("pair")
+    pairs = log.merge()
     differences, cost = [], []
     for query, item, weight in zip(pairs.query, pairs.item, pairs.weights, strict=True):
         rows = slice(dataset.offsets[query], dataset.offsets[query + 1])
