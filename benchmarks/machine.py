@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from countersample import __version__
-from countersample._environment import available_cores, cpu_name
+from countersample._environment import available_cores
 
+CPU_INFO = Path("/proc/cpuinfo")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -32,10 +33,14 @@ def machine() -> dict[str, Any]:
 
 def cpu_model() -> str:
     """Return the name that a CPU gives itself, or else its architecture."""
-    told = None
+    name: str | None = ""
     if platform.system() == "Darwin":
-        told = said("sysctl", "-n", "machdep.cpu.brand_string")
-    return told or cpu_name()
+        name = said("sysctl", "-n", "machdep.cpu.brand_string")
+    elif CPU_INFO.is_file():
+        lines = CPU_INFO.read_text().splitlines()
+        models = (line for line in lines if line.startswith("model name"))
+        name = next(models, "").partition(":")[2].strip()
+    return name or platform.processor() or platform.machine() or "an unknown CPU"
 
 
 def commit() -> str | None:

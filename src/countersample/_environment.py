@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
@@ -14,6 +12,8 @@ import platformdirs
 from countersample.errors import CounterSampleError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
     from types import ModuleType
 
 # The extra of this package that installs a library.
@@ -29,7 +29,6 @@ EXTRAS = {
     "torch": "torch",
     "xgboost": "gbdt",
 }
-CPU_INFO = Path("/proc/cpuinfo")
 
 
 class MissingExtraError(CounterSampleError, ImportError):
@@ -69,30 +68,18 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def cpu_name() -> str:
-    """Return the name of the CPU (Linux), or else its architecture."""
-    name = ""
-    with suppress(OSError, UnicodeDecodeError):
-        lines = CPU_INFO.read_text().splitlines()
-        models = (line for line in lines if line.startswith("model name"))
-        name = next(models, "").partition(":")[2].strip()
-    return name or platform.processor() or platform.machine() or "an unknown CPU"
-
-
 def cache_folder() -> Path | None:
     """Return the user's folder for files that can be made again; None without a home folder."""
-    with suppress(RuntimeError):  # there is no home folder
-        return _absolute(platformdirs.user_cache_path("countersample", appauthor=False))
-    return None
+    return _user_folder(platformdirs.user_cache_path)
 
 
 def data_folder() -> Path | None:
     """Return the user's folder for data, which may not exist yet; None without a home folder."""
-    with suppress(RuntimeError):
-        return _absolute(platformdirs.user_data_path("countersample", appauthor=False))
+    return _user_folder(platformdirs.user_data_path)
+
+
+def _user_folder(find: Callable[..., Path]) -> Path | None:
+    with suppress(RuntimeError):  # there is no home folder; older releases then return "~"
+        path = find("countersample", appauthor=False)
+        return path if path.is_absolute() else None
     return None
-
-
-def _absolute(path: Path) -> Path | None:
-    """Return None for "~": older releases of platformdirs return it if there is no home folder."""
-    return path if path.is_absolute() else None

@@ -17,8 +17,6 @@ from countersample.errors import CounterSampleError, DataError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ATTEMPTS = 5
-
 
 @contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
@@ -28,14 +26,15 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(target)
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    with _cleanup.noted(partial(_abandon, temporary, target)):
+    clean_up = partial(_clean_up, temporary, target)
+    with _cleanup.noted(clean_up):
         try:
             yield temporary
             _replace(temporary, target)
         except OSError as error:
             raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
         finally:
-            remove(temporary)
+            clean_up()
 
 
 @contextmanager
@@ -82,13 +81,10 @@ def read_at_most(path: Path, most: int) -> bytes:
 
 def check_writable(path: Path) -> None:
     """Raise an error if a file could not be written: before the work, not after it."""
-    try:
-        if not path.parent.is_dir():
-            raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
-        if path.is_dir():
-            raise ParameterError(f"{path} is a folder, expected the name of a file")
-    except OSError as error:
-        raise ParameterError(f"{path}: cannot be written: {error.strerror}") from error
+    if not is_folder(path.parent):
+        raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
+    if is_folder(path):
+        raise ParameterError(f"{path} is a folder, expected the name of a file")
 
 
 def remove(path: Path) -> None:
@@ -100,31 +96,18 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _abandon(temporary: Path, target: Path) -> None:
-    """Remove a temporary file at any stage of the writing; an old folder comes back."""
+def _replace(temporary: Path, target: Path) -> None:
+    """Rename. A folder cannot replace one that has files, so the old one is moved aside first."""
+    if temporary.is_dir() and target.is_dir():
+        target.replace(temporary.with_suffix(".old"))
+    temporary.replace(target)
+
+
+def _clean_up(temporary: Path, target: Path) -> None:
+    """Remove temporary files at any stage of the writing; an old folder comes back if needed."""
     aside = temporary.with_suffix(".old")
-    if aside.is_dir() and not target.is_dir():
-        aside.replace(target)
+    with suppress(OSError):
+        if aside.is_dir() and not target.is_dir():
+            aside.replace(target)
     remove(aside)
     remove(temporary)
-
-
-def _replace(temporary: Path, target: Path) -> None:
-    """Rename; if other processes do the same at the same time, the last one wins."""
-    aside = temporary.with_suffix(".old")
-    for attempt in range(_ATTEMPTS):
-        # A folder cannot be renamed over one that has files, so the old one is moved aside first.
-        if temporary.is_dir() and target.is_dir():
-            remove(aside)
-            with suppress(FileNotFoundError):
-                target.replace(aside)
-        try:
-            temporary.replace(target)
-        except OSError:
-            with suppress(OSError):
-                aside.rename(target)  # fails if there is another folder by now
-            if attempt == _ATTEMPTS - 1 or not (temporary.is_dir() and target.is_dir()):
-                raise
-        else:
-            break
-    remove(aside)

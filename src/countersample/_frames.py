@@ -18,17 +18,8 @@ _MAX_ROWS = 10  # in a notebook
 
 
 def make_frame(columns: Mapping[str, ArrayLike], backend: str | None = None) -> Any:  # noqa: ANN401 (a frame)
-    """Return a data frame of columns.
+    """Return a data frame of columns, each (n_rows,); `backend` as in `Tabular.to_frame`.
 
-    Parameters
-    ----------
-    columns : mapping of str to array-like (n_rows,)
-    backend : {"pandas", "polars", "pyarrow"}, optional
-        The library of the frame; pandas if it is installed, else pyarrow.
-
-    Examples
-    --------
-    >>> from countersample._frames import make_frame
     >>> make_frame({"position": [1, 2], "value": [1.0, 0.5]}, backend="pyarrow").to_pylist()
     [{'position': 1, 'value': 1.0}, {'position': 2, 'value': 0.5}]
     """
@@ -65,7 +56,7 @@ class Tabular:
 
         columns = self._shown()
         n_rows = len(next(iter(columns.values())))  # type: ignore[arg-type]
-        cells = [[_cell(value) for value in column[:_MAX_ROWS]] for column in columns.values()]  # type: ignore[index,union-attr]
+        cells = [[_format(value) for value in column[:_MAX_ROWS]] for column in columns.values()]  # type: ignore[index,union-attr]
         caption = type(self).__name__
         if n_rows > _MAX_ROWS:
             caption += f": the first {_MAX_ROWS} of {n_rows:,} rows"
@@ -75,9 +66,6 @@ class Tabular:
 def statistics(values: Mapping[str, Any]) -> dict[str, ArrayLike]:
     """Return the values that are numbers as columns: ``statistic``, ``value``.
 
-    Examples
-    --------
-    >>> from countersample._frames import statistics
     >>> statistics({"n_clicks": 3.0, "verdict": "all is well"})
     {'statistic': ['n_clicks'], 'value': [3.0]}
     """
@@ -85,5 +73,5 @@ def statistics(values: Mapping[str, Any]) -> dict[str, ArrayLike]:
     return {"statistic": list(numbers), "value": list(numbers.values())}
 
 
-def _cell(value: object) -> str:
+def _format(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)

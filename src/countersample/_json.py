@@ -47,9 +47,6 @@ def parse_json(data: bytes | str) -> Any:  # noqa: ANN401 (whatever JSON has)
     a key twice (readers differ in which value they take), and half of a character. Numbers may be
     infinite or NaN (1e999 is infinite): readers of numbers check that anyway.
 
-    Examples
-    --------
-    >>> from countersample._json import parse_json
     >>> parse_json(b'{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
     """
@@ -98,9 +95,6 @@ def _too_deep() -> DataError:
 def check_schema(values: Any, schema: type[Schema], owner: str) -> Schema:  # noqa: ANN401 (JSON)
     """Return the values as the schema has them; other values raise an error that names the field.
 
-    Examples
-    --------
-    >>> from countersample._json import Finite, check_schema
     >>> check_schema({"a": [1, 2.5]}, dict[str, list[Finite]], "a test")
     {'a': [1.0, 2.5]}
     >>> class Weights(msgspec.Struct):

@@ -36,9 +36,6 @@ def get_logger(name: str) -> logging.Logger:
     A message has counts, seconds and settings, and the same in fields (``extra=``). It never has an
     id of a user, a session, a query or an item.
 
-    Examples
-    --------
-    >>> from countersample._progress import get_logger
     >>> get_logger("countersample.fitting").parent.handlers
     [<NullHandler (NOTSET)>]
     """
@@ -54,12 +51,8 @@ logger = get_logger("countersample.progress")
 def printable(text: str) -> str:
     r"""Escape the characters that a terminal would obey instead of showing.
 
-    Names, ids and lines of a stranger's file could move the cursor, change what was printed, or set
-    the title of the window.
+    Names, ids and lines of a stranger's file could move the cursor or change what was printed.
 
-    Examples
-    --------
-    >>> from countersample._progress import printable
     >>> print(printable("item \x1b[2J, naïve"))
     item \u001b[2J, naïve
     """
@@ -70,16 +63,8 @@ class Progress:
     """The task at hand, and the share of all work that is done; each part is one of these.
 
     Functions take ``progress=``, a function of (task, share that is done) or one of these, and
-    begin with ``progress = Progress.of(progress)``.
+    begin with ``progress = Progress.of(progress)``. Without a function nothing is shown.
 
-    Parameters
-    ----------
-    show : function of (task, share that is done), optional
-        By default nothing is shown.
-
-    Examples
-    --------
-    >>> from countersample._progress import Progress
     >>> whole = Progress(lambda what, share: print(f"{what}: {share:.0%}"))
     >>> tuning = whole.part(0.8, "tuning")
     >>> tuning.update(0.5)
@@ -146,13 +131,11 @@ def share_progress(what: str, *, show: bool = True) -> Iterator[Show]:
     """
     if not show:
         yield lambda _what, _share: None
-    elif _is_logged:
-        yield _lines(what, _log)
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and not _is_logged:
         with _bar(what) as update:
             yield update
     else:
-        yield _lines(what, _print)
+        yield _lines(what)
 
 
 @contextmanager
@@ -200,16 +183,7 @@ def _bar(what: str) -> Iterator[Show]:
         bar.stop()
 
 
-def _print(line: str, _share: float) -> None:
-    with suppress(OSError):  # a line may get lost, the work may not
-        print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
-
-
-def _log(line: str, share: float) -> None:
-    logger.info("%s", line, extra={"share": share})
-
-
-def _lines(what: str, say: Show) -> Show:
+def _lines(what: str) -> Show:
     """Report from time to time the task, the share that is done, and the time left."""
     begin = time.monotonic()
     due = begin + PATIENCE
@@ -224,7 +198,11 @@ def _lines(what: str, say: Show) -> Show:
         if share > 0:
             left = duration((moment - begin) * (1 - share) / share)
             line += f", {100 * share:.0f} % done, {left} left"
-        say(line, share)
+        if _is_logged:
+            logger.info("%s", line, extra={"share": share})
+        else:
+            with suppress(OSError):  # a line may get lost, the work may not
+                print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 (the display)
 
     return update
 
@@ -232,9 +210,6 @@ def _lines(what: str, say: Show) -> Show:
 def duration(seconds: float) -> str:
     """Return a duration in words, to two units.
 
-    Examples
-    --------
-    >>> from countersample._progress import duration
     >>> duration(8), duration(150), duration(9000), duration(200_000)
     ('8 s', '2 min 30 s', '2 h 30 min', '2 d 7 h')
     """

@@ -54,6 +54,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample._arrays import as_column, as_numbers
 from countersample._params import choice, number, whole_number
 from countersample.data.dataset import scores_of
 from countersample.errors import DataError, ParameterError
@@ -107,16 +108,9 @@ REWARDS: dict[str, Callable[[Floats, int | None], Floats]] = {
 
 
 def dcg(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    offsets: ArrayLike,
-    k: int | None = None,
-    *,
-    gain: str = "exponential",
-    discount: str = "log2",
-    ties: str = TIES,
-    no_relevant: str = "zero",
-) -> Floats:
+    labels: ArrayLike, scores: ArrayLike, offsets: ArrayLike, k: int | None = None, *,
+    gain: str = "exponential", discount: str = "log2", ties: str = TIES, no_relevant: str = "zero",
+) -> Floats:  # fmt: skip
     """DCG@k = Σ_{r≤k} discount(r) · gain(label at rank r).
 
     Discounted cumulative gain (Järvelin and Kekäläinen, TOIS 2002). Arguments and options: see
@@ -134,22 +128,15 @@ def dcg(
         raise ParameterError(
             "no_relevant is 'one', expected 'zero' or 'skip' for dcg, where 1 is no perfect score"
         )
-    lists = RankedLists(labels, scores, offsets, k=k, ties=ties, no_relevant=no_relevant)
+    lists = RankedLists(labels, scores, offsets, k, ties=ties, no_relevant=no_relevant)
     gains = lists.gains(gain)
     return lists.settle(lists.measure("additive", gains, lists.discounts(discount)), gains)
 
 
 def ndcg(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    offsets: ArrayLike,
-    k: int | None = None,
-    *,
-    gain: str = "exponential",
-    discount: str = "log2",
-    ties: str = TIES,
-    no_relevant: str = "zero",
-) -> Floats:
+    labels: ArrayLike, scores: ArrayLike, offsets: ArrayLike, k: int | None = None, *,
+    gain: str = "exponential", discount: str = "log2", ties: str = TIES, no_relevant: str = "zero",
+) -> Floats:  # fmt: skip
     """nDCG@k = DCG@k / (DCG@k of the items ranked by label).
 
     Arguments and options: see `countersample.metrics`; `dcg` is the sum above the line.
@@ -163,7 +150,7 @@ def ndcg(
     >>> ndcg([1, 2], [0.9, 0.5], [0, 2], gain="linear").round(4)
     array([0.8597])
     """
-    lists = RankedLists(labels, scores, offsets, k=k, ties=ties, no_relevant=no_relevant)
+    lists = RankedLists(labels, scores, offsets, k, ties=ties, no_relevant=no_relevant)
     gains, discounts = lists.gains(gain), lists.discounts(discount)
     result = lists.measure("additive", gains, discounts)
     ideal = lists.measure("additive", gains, discounts, ideal=True)
@@ -171,14 +158,9 @@ def ndcg(
 
 
 def arp(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    offsets: ArrayLike,
-    k: None = None,
-    *,
-    ties: str = TIES,
+    labels: ArrayLike, scores: ArrayLike, offsets: ArrayLike, k: None = None, *, ties: str = TIES,
     no_relevant: str = "skip",
-) -> Floats:
+) -> Floats:  # fmt: skip
     """ARP = Σ_r r · (label at rank r) / Σ labels; smaller is better.
 
     Average relevant position: the mean rank of the relevant items, each weighted by its label. It
@@ -200,22 +182,16 @@ def arp(
             f"no_relevant is {no_relevant!r}, expected 'skip' for arp: there is no position to "
             "average"
         )
-    lists = RankedLists(labels, scores, offsets, k=k, ties=ties, no_relevant=no_relevant)
+    lists = RankedLists(labels, scores, offsets, k, ties=ties, no_relevant=no_relevant)
     weights = lists.gains("linear")
     positions = lists.measure("additive", weights, lists.ranks)
     return lists.settle(ratio(positions, lists.total(weights)), weights)
 
 
 def precision(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    offsets: ArrayLike,
-    k: int | None = None,
-    *,
-    relevant: float = 1,
-    ties: str = TIES,
-    no_relevant: str = "zero",
-) -> Floats:
+    labels: ArrayLike, scores: ArrayLike, offsets: ArrayLike, k: int | None = None, *,
+    relevant: float = 1, ties: str = TIES, no_relevant: str = "zero",
+) -> Floats:  # fmt: skip
     """P@k = (number of relevant items at ranks 1..k) / k.
 
     The divisor is k even if a query has fewer than k items, and the number of items without k.
@@ -229,22 +205,16 @@ def precision(
     >>> precision([1, 0, 2], [0.9, 0.5, 0.1], [0, 3], k=2)
     array([0.5])
     """
-    lists = RankedLists(labels, scores, offsets, k=k, ties=ties, no_relevant=no_relevant)
+    lists = RankedLists(labels, scores, offsets, k, ties=ties, no_relevant=no_relevant)
     relevance = lists.relevance(relevant)
     count = lists.measure("additive", relevance, np.ones_like(lists.ranks))
     return lists.settle(count / (k or np.diff(lists.offsets)), relevance)
 
 
 def average_precision(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    offsets: ArrayLike,
-    k: int | None = None,
-    *,
-    relevant: float = 1,
-    ties: str = TIES,
-    no_relevant: str = "zero",
-) -> Floats:
+    labels: ArrayLike, scores: ArrayLike, offsets: ArrayLike, k: int | None = None, *,
+    relevant: float = 1, ties: str = TIES, no_relevant: str = "zero",
+) -> Floats:  # fmt: skip
     """AP@k = (1/R) · Σ_{r≤k, item at r relevant} P@r, with R all relevant items of the query.
 
     Its mean over queries is known as MAP. With k it is still divided by R, as in trec_eval.
@@ -258,22 +228,16 @@ def average_precision(
     >>> average_precision([1, 0, 2], [0.9, 0.5, 0.1], [0, 3]).round(4)
     array([0.8333])
     """
-    lists = RankedLists(labels, scores, offsets, k=k, ties=ties, no_relevant=no_relevant)
+    lists = RankedLists(labels, scores, offsets, k, ties=ties, no_relevant=no_relevant)
     relevance = lists.relevance(relevant)
     precisions = lists.measure("precision_sum", relevance, 1 / lists.ranks)
     return lists.settle(ratio(precisions, lists.total(relevance)), relevance)
 
 
 def mrr(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    offsets: ArrayLike,
-    k: int | None = None,
-    *,
-    relevant: float = 1,
-    ties: str = TIES,
-    no_relevant: str = "zero",
-) -> Floats:
+    labels: ArrayLike, scores: ArrayLike, offsets: ArrayLike, k: int | None = None, *,
+    relevant: float = 1, ties: str = TIES, no_relevant: str = "zero",
+) -> Floats:  # fmt: skip
     """RR@k = 1 / (rank of the first relevant item), or 0 if that rank is beyond k.
 
     Its mean over queries is the mean reciprocal rank. Arguments and options: see
@@ -287,21 +251,15 @@ def mrr(
     >>> mrr([0, 1, 2], [0.9, 0.5, 0.1], [0, 3])
     array([0.5])
     """
-    lists = RankedLists(labels, scores, offsets, k=k, ties=ties, no_relevant=no_relevant)
+    lists = RankedLists(labels, scores, offsets, k, ties=ties, no_relevant=no_relevant)
     relevance = lists.relevance(relevant)
     return lists.settle(lists.measure("cascade", relevance, 1 / lists.ranks), relevance)
 
 
 def err(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    offsets: ArrayLike,
-    k: int | None = None,
-    *,
-    max_label: float | None = None,
-    ties: str = TIES,
-    no_relevant: str = "zero",
-) -> Floats:
+    labels: ArrayLike, scores: ArrayLike, offsets: ArrayLike, k: int | None = None, *,
+    max_label: float | None = None, ties: str = TIES, no_relevant: str = "zero",
+) -> Floats:  # fmt: skip
     """ERR@k = Σ_{r≤k} (1/r) · p_r · Π_{i<r} (1 − p_i), where p = (2^label − 1) / 2^max_label.
 
     Expected reciprocal rank (Chapelle et al., CIKM 2009): the mean of 1/r over the rank r at which
@@ -317,7 +275,7 @@ def err(
     >>> err([1, 2], [0.9, 0.5], [0, 2])
     array([0.53125])
     """
-    lists = RankedLists(labels, scores, offsets, k=k, ties=ties, no_relevant=no_relevant)
+    lists = RankedLists(labels, scores, offsets, k, ties=ties, no_relevant=no_relevant)
     satisfaction = lists.satisfaction(max_label)
     return lists.settle(lists.measure("cascade", satisfaction, 1 / lists.ranks), satisfaction)
 
@@ -385,9 +343,7 @@ def ranks_of(scores: Floats, offsets: Ints) -> Ints:
 def item_ranks(ranker_or_scores: ArrayLike | Ranker, dataset: RankingDataset) -> Ints:
     """Return the rank of each item of a dataset by a ranker or by scores, (n_items,)."""
     scores = scores_of(ranker_or_scores, dataset)
-    lists = RankedLists(
-        dataset.labels, scores, dataset.offsets, k=None, ties="file", no_relevant="zero"
-    )
+    lists = RankedLists(dataset.labels, scores, dataset.offsets)
     return ranks_of(lists.scores, lists.offsets)
 
 
@@ -445,19 +401,13 @@ class RankedLists:
     """
 
     def __init__(
-        self,
-        labels: ArrayLike,
-        scores: ArrayLike,
-        offsets: ArrayLike,
-        *,
-        k: int | None,
-        ties: str,
-        no_relevant: str,
-    ) -> None:
+        self, labels: ArrayLike, scores: ArrayLike, offsets: ArrayLike, k: int | None = None, *,
+        ties: str = TIES, no_relevant: str = "zero",
+    ) -> None:  # fmt: skip
         self._favour, self._average = TIE_RULES[choice("ties", ties, TIE_RULES)]
         self._without_relevant = NO_RELEVANT[choice("no_relevant", no_relevant, NO_RELEVANT)]
-        self.labels = _vector("labels", labels)
-        self.scores = _vector("scores", scores)
+        self.labels = np.ascontiguousarray(as_numbers(labels, "labels"))
+        self.scores = np.ascontiguousarray(as_numbers(scores, "scores"))
         if self.scores.shape != self.labels.shape:
             raise DataError(
                 f"scores have shape {self.scores.shape}, expected {self.labels.shape}: one for "
@@ -502,10 +452,8 @@ class RankedLists:
         satisfaction: Floats = self.gains("exponential") / np.exp2(max_label)
         return satisfaction
 
-    def measure(
-        self, kernel: str, values: Floats, weights: Floats, *, ideal: bool = False
-    ) -> Floats:
-        """Rank by score (ideal: by value) and add up with this kernel, (n_queries,)."""
+    def measure(self, kind: str, values: Floats, weights: Floats, *, ideal: bool = False) -> Floats:
+        """Rank by score (ideal: by value) and return this kind of sum per query, (n_queries,)."""
         from countersample._kernels import metrics as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
         scores = values if ideal else self.scores
@@ -514,8 +462,13 @@ class RankedLists:
         order = np.empty(len(scores), np.int64)
         kernels.rank(values, scores, self.offsets, depth, self._favour, order)
         result = np.empty(len(self.offsets) - 1)
-        add_up: Callable[..., None] = getattr(kernels, kernel)
-        add_up(values, scores, self.offsets, order, weights, average, result)
+        if kind == "cascade":
+            kernels.cascade(values, scores, self.offsets, order, weights, average, result)
+        else:
+            is_cumulative = kind == "precision_sum"
+            kernels.add_up(
+                values, scores, self.offsets, order, weights, average, is_cumulative, result
+            )
         return result
 
     def total(self, values: Floats) -> Floats:
@@ -546,17 +499,13 @@ def ratio(above: Floats, below: Floats) -> Floats:
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
-def _vector(name: str, values: ArrayLike) -> Floats:
-    array = _as_array(name, values, kinds="fiub", expected="numbers")
-    if array.ndim != 1:
-        raise DataError(f"{name} have shape {array.shape}, expected a vector (n_items,)")
-    return np.ascontiguousarray(array, dtype=np.float64)
-
-
 def _checked_offsets(values: ArrayLike, n_items: int) -> Ints:
-    array = _as_array("offsets", values, kinds="iu", expected="integers")
-    if array.ndim != 1 or len(array) == 0:
-        raise DataError(f"offsets have shape {array.shape}, expected a vector (n_queries + 1,)")
+    array = as_column(values, "offsets")
+    if array.dtype.kind not in "iu" or not array.size:
+        raise DataError(
+            f"offsets are {len(array)} numbers of type {array.dtype}, expected integers, one more "
+            "than there are queries"
+        )
     offsets = np.ascontiguousarray(array, dtype=np.int64)
     if offsets[0] != 0 or offsets[-1] != n_items:
         raise DataError(
@@ -567,16 +516,6 @@ def _checked_offsets(values: ArrayLike, n_items: int) -> Ints:
         query = int(np.diff(offsets).argmin())
         raise DataError(
             f"offsets give query {query} the rows {offsets[query]}:{offsets[query + 1]}, expected "
-            "at least one row a query"
+            "at least one row per query"
         )
     return offsets
-
-
-def _as_array(name: str, values: ArrayLike, *, kinds: str, expected: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # rows of different lengths
-        raise DataError(f"{name} must be an array of {expected} ({error})") from error
-    if array.dtype.kind not in kinds:
-        raise DataError(f"{name} are of type {array.dtype}, expected an array of {expected}")
-    return array

@@ -73,14 +73,9 @@ def reach(
 
 @kernel()
 def clicks_until(
-    source: Source,
-    offsets: Ints,
-    click: Floats,
-    after_click: Floats,
-    after_skip: Floats,
-    queries: NDArray[np.int32],
-    rows: Ints,
-) -> None:
+    source: Source, offsets: Ints, click: Floats, after_click: Floats, after_skip: Floats,
+    queries: NDArray[np.int32], rows: Ints,
+) -> None:  # fmt: skip
     """Write query and row of as many clicks as fit, in sessions of queries drawn uniformly.
 
     The last session is cut. Some item must have a positive click probability, or this never ends.
@@ -100,14 +95,9 @@ def clicks_until(
 
 @kernel()
 def clicks_shown(
-    source: Source,
-    offsets: Ints,
-    click: Floats,
-    after_click: Floats,
-    after_skip: Floats,
-    queries: Ints,
-    clicked: NDArray[np.int8],
-) -> None:
+    source: Source, offsets: Ints, click: Floats, after_click: Floats, after_skip: Floats,
+    queries: Ints, clicked: NDArray[np.int8],
+) -> None:  # fmt: skip
     """Write whether each item shown is clicked, in a session for each of ``queries``, (n_shown,).
 
     The items of the first session come first, then those of the second, and so on. The array is
@@ -141,16 +131,9 @@ def _pass(offsets: Ints, click: Floats, after_skip: Floats, passed: Floats, to_e
 
 @part()
 def _walk(
-    source: Source,
-    start: int,
-    end: int,
-    click: Floats,
-    after_click: Floats,
-    passed: Floats,
-    to_end: Floats,
-    rows: Ints,
-    n_clicks: int,
-) -> int:
+    source: Source, start: int, end: int, click: Floats, after_click: Floats, passed: Floats,
+    to_end: Floats, rows: Ints, n_clicks: int,
+) -> int:  # fmt: skip
     """Write the clicked rows of one walk to ``rows[n_clicks:]`` while they fit; return the end."""
     row = start
     while row < end and n_clicks < len(rows):

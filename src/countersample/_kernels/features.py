@@ -40,16 +40,10 @@ def query_minmax(
 
 @kernel()
 def add_up_trees(
-    features: NDArray[np.float32],
-    roots: NDArray[np.int64],
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.float32],
-    missing_left: NDArray[np.bool_],
-    left: NDArray[np.int32],
-    right: NDArray[np.int32],
-    value: NDArray[np.float64],
-    out: NDArray[np.float64],
-) -> None:
+    features: NDArray[np.float32], roots: NDArray[np.int64], feature: NDArray[np.int32],
+    threshold: NDArray[np.float32], missing_left: NDArray[np.bool_], left: NDArray[np.int32],
+    right: NDArray[np.int32], value: NDArray[np.float64], out: NDArray[np.float64],
+) -> None:  # fmt: skip
     """``out[row] += Σ_trees value of the leaf``; left if x[feature] ≤ threshold.
 
     NaN goes left if missing_left is set.

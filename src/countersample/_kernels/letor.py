@@ -1,4 +1,4 @@
-"""Read LETOR text: bytes in, rows of a matrix out.
+"""Read and write LETOR text: bytes to rows of a matrix, and back.
 
 ``label qid:ID index:value index:value … # comment``, one row per line. A number is
 ``[+-] digits [. digits] [e [+-] digits]`` with a digit on at least one side of the point.
@@ -8,6 +8,9 @@ one uint64, in which arithmetic on all bytes at once finds the first byte that i
 three multiplications join the digits. It is exact if mantissa and power of ten are exact in
 float64. `_any_number` reads all others. `float32_of` bounds the error of their float64 product; if
 float32 does not follow from the bound, the row is listed as uncertain, and Python parses it again.
+
+A number is written with the fewest digits that read back as the same float32: one digit is tried,
+then two, and so on, each with the arithmetic of the reader.
 """
 
 import numpy as np
@@ -20,20 +23,14 @@ Matrix = NDArray[np.float32]
 Table = NDArray[np.int64]
 
 # The reasons why a parse ended. `letor_error` in countersample.data.letor_reader words each.
-OK = 0
-BAD_LABEL = 1
-BAD_QID = 2
-UNEXPECTED_QID = 3
-BAD_FEATURE = 4
-BAD_VALUE = 5
-NOT_FINITE = 6
-WRONG_ORDER = 7
-REPEATED = 8
-TOO_MANY_FEATURES = 9
+OK, BAD_LABEL, BAD_QID, UNEXPECTED_QID, BAD_FEATURE = range(5)
+BAD_VALUE, NOT_FINITE, WRONG_ORDER, REPEATED, TOO_MANY_FEATURES = range(5, 10)
 
+LONGEST_NUMBER = 24  # bytes to write: sign, 17 digits, point, e, sign, 2 digits, and one spare
 MAX_INDEX = 1_000_000  # a dense row of this width takes 4 MB; wider data is not meant to be dense
 
 _TAB, _LF, _CR, _SPACE, _HASH, _COLON = 9, 10, 13, 32, 35, 58
+_QID = np.frombuffer(b" qid:", np.uint8)
 _PLUS, _MINUS, _POINT, _ZERO, _LOWER_E, _UPPER_E = 43, 45, 46, 48, 101, 69
 
 _POWERS = np.array([float(f"1e{k}") for k in range(23)])  # each exact in float64
@@ -103,20 +100,17 @@ def _long_number(text: Text, at: int) -> tuple[np.uint64, int, bool, int]:
     The end is −1 if there is no number.
     """
     mantissa = np.uint64(0)
-    kept = 0
-    digits = 0
-    power = 0
-    cut = False
-    after_point = False
+    significant = digits = power = 0
+    cut = after_point = False
     while True:
         byte = _byte(text, at)
         digit = np.uint64(byte) - np.uint64(_ZERO)
         if digit <= np.uint64(9):
             digits += 1
-            if kept < 19:
+            if significant < 19:
                 mantissa = mantissa * np.uint64(10) + digit
                 if mantissa > 0:
-                    kept += 1
+                    significant += 1
                 if after_point:
                     power -= 1
             else:
@@ -221,8 +215,7 @@ def _short_number(text: Text, at: int) -> tuple[np.float32, bool, int]:
         at += 1
         digit = np.uint64(_byte(text, at)) - np.uint64(_ZERO)
     whole = at - start
-    count = 0
-    places = 0
+    count = places = 0
     if _byte(text, at) == _POINT:
         decimals, count = _decimals(text, at + 1)
         mantissa = mantissa * _EIGHT_DIGITS + decimals
@@ -264,8 +257,7 @@ def count_rows(text: Text, start: int, stop: int) -> tuple[int, int]:
     It takes the lines that are neither blank nor a comment. As there, ``text[stop - 1]`` must be a
     line feed, and the text must continue for eight bytes.
     """
-    n_lines = 0
-    n_rows = 0
+    n_lines = n_rows = 0
     at = start
     while at < stop:
         n_lines += 1
@@ -291,17 +283,9 @@ def count_rows(text: Text, start: int, stop: int) -> tuple[int, int]:
 
 @kernel()
 def parse_rows(
-    text: Text,
-    start: int,
-    stop: int,
-    with_qid: bool,
-    base: int,
-    clip: bool,
-    features: Matrix,
-    labels: Matrix,
-    runs: Table,
-    uncertain: Table,
-) -> tuple[int, int, int, int, int, int]:
+    text: Text, start: int, stop: int, with_qid: bool, base: int, clip: bool, features: Matrix,
+    labels: Matrix, runs: Table, uncertain: Table,
+) -> tuple[int, int, int, int, int, int]:  # fmt: skip
     """Parse the lines ``text[start:stop]`` into rows; ``text[stop - 1]`` must be a line feed.
 
     The text must continue for eight bytes of any content after `stop`.
@@ -331,13 +315,8 @@ def parse_rows(
         `status` is OK or the code of the error at byte `at`.
     """
     width = features.shape[1]
-    row = 0
-    n_runs = 0
-    n_uncertain = 0
-    min_index = MAX_INDEX
-    max_index = -1
-    id_at = 0
-    id_length = -1
+    row = n_runs = n_uncertain = id_at = 0
+    min_index, max_index, id_length = MAX_INDEX, -1, -1
     at = start
     while at < stop:
         while _byte(text, at) == _SPACE or _byte(text, at) == _TAB:
@@ -384,11 +363,8 @@ def parse_rows(
             if end == first or not _is_end(_byte(text, end)):  # an id has no control characters
                 return n_runs, n_uncertain, min_index, max_index, BAD_QID, at
             if end - first != id_length or not _same_bytes(text, first, id_at, id_length):
-                id_at = first
-                id_length = end - first
-                runs[n_runs, 0] = row
-                runs[n_runs, 1] = id_at
-                runs[n_runs, 2] = id_length
+                id_at, id_length = first, end - first
+                runs[n_runs, 0], runs[n_runs, 1], runs[n_runs, 2] = row, id_at, id_length
                 n_runs += 1
             at = end
 
@@ -443,8 +419,7 @@ def parse_rows(
                 features[np.uintp(row), column] = value
         max_index = max(max_index, last)
         if not row_certain:
-            uncertain[n_uncertain, 0] = row
-            uncertain[n_uncertain, 1] = line
+            uncertain[n_uncertain, 0], uncertain[n_uncertain, 1] = row, line
             n_uncertain += 1
         row += 1
         at += 1
@@ -490,3 +465,118 @@ def permute_rows(matrix: Matrix, order: Table) -> None:
         for column in range(width):
             matrix[row, column] = kept[column]
         order[row] = -1
+
+
+# -- writing
+
+
+@part()
+def _shortest(value: np.float32) -> tuple[np.uint64, int]:
+    """Return (mantissa, power) with the fewest digits such that float32(mantissa·10^power) = value.
+
+    `value` is positive.
+    """
+    wide = np.float64(value)
+    leading = np.int64(np.floor(np.log10(wide)))  # −45 … 38
+    for digits in range(1, 18):
+        power = leading - digits + 1
+        factor = _WIDE_POWERS[abs(power) - _SMALLEST_POWER]
+        scaled = wide / factor if power > 0 else wide * factor
+        mantissa = np.uint64(np.rint(scaled))
+        back, certain = float32_of(mantissa, power, False)
+        if certain and back == value:
+            break
+    while mantissa % np.uint64(10) == 0:
+        mantissa //= np.uint64(10)
+        power += 1
+    return mantissa, power
+
+
+@part()
+def _write_integer(out: Text, at: int, number: np.uint64) -> int:
+    """Write a number that is not negative; return its end."""
+    length = 1
+    rest = number // np.uint64(10)
+    while rest > 0:
+        length += 1
+        rest //= np.uint64(10)
+    for k in range(length):
+        out[at + length - 1 - k] = _ZERO + number % np.uint64(10)
+        number //= np.uint64(10)
+    return at + length
+
+
+@part()
+def write_number(out: Text, at: int, value: np.float32) -> int:
+    """Write a finite float32 at ``out[at:]``; return its end."""
+    if value == 0.0:
+        out[at] = _ZERO
+        return at + 1
+    if value < 0.0:
+        out[at] = _MINUS
+        at += 1
+        value = -value
+    mantissa, power = _shortest(value)
+    end = _write_integer(out, at, mantissa)
+    digits = end - at
+    if power == 0:
+        return end
+    if power > 0 and digits + power <= 9:  # 12000
+        for k in range(end, end + power):
+            out[k] = _ZERO
+        return end + power
+    whole = digits + power  # digits before the point
+    if power < 0 and whole > 0:  # 12.5
+        for k in range(end, at + whole, -1):
+            out[k] = out[k - 1]
+        out[at + whole] = _POINT
+        return end + 1
+    if power < 0 and whole > -5:  # 0.00125
+        shift = 2 - whole
+        for k in range(end - 1, at - 1, -1):
+            out[k + shift] = out[k]
+        for k in range(at, at + shift):
+            out[k] = _ZERO
+        out[at + 1] = _POINT
+        return end + shift
+    out[end] = _LOWER_E  # 125e-9
+    end += 1
+    if power < 0:
+        out[end] = _MINUS
+        end += 1
+        power = -power
+    return _write_integer(out, end, np.uint64(power))
+
+
+@kernel()
+def write_rows(
+    out: Text, features: Matrix, labels: Matrix, ids: Text, id_starts: Table, query_of_row: Table,
+    keep_last: bool,
+) -> int:  # fmt: skip
+    """Write rows as ``label qid:ID index:value …`` lines; return the number of bytes.
+
+    `out` is long enough for the longest rows. The id of query q is ``ids[id_starts[q] :
+    id_starts[q + 1]]``. With `keep_last` the first row contains the last feature even if it is 0,
+    so that a reader finds the width.
+    """
+    at, width = 0, features.shape[1]
+    for row in range(len(labels)):
+        at = write_number(out, at, labels[row])
+        for k in range(len(_QID)):
+            out[at + k] = _QID[k]
+        at += len(_QID)
+        query = query_of_row[row]
+        for k in range(id_starts[query], id_starts[query + 1]):
+            out[at] = ids[k]
+            at += 1
+        always = width - 1 if keep_last and row == 0 else -1  # the column to write even if 0
+        for column in range(width):
+            value = features[row, column]
+            if value != 0.0 or column == always:
+                out[at] = _SPACE
+                at = _write_integer(out, at + 1, np.uint64(column + 1))
+                out[at] = _COLON
+                at = write_number(out, at + 1, value)
+        out[at] = 10
+        at += 1
+    return at

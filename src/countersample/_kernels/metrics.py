@@ -1,9 +1,8 @@
-"""The ranking of items, and the three sums over ranks from which every metric is computed.
+"""The ranking of items, and the sums over ranks from which every metric is computed.
 
-`rank` sorts the items of each query. `additive`, `cascade` and `precision_sum` then sum, over the
-ranks, the *value* of the item (a gain, a relevance of 0 or 1, a probability to stop) times the
-*weight* of the rank; the weights end at the cut-off of the metric. The items of a query are the
-rows ``start:end``.
+`rank` sorts the items of each query. `add_up` and `cascade` then sum, over the ranks, the *value*
+of the item (a gain, a relevance of 0 or 1, a probability to stop) times the *weight* of the rank;
+the weights end at the cut-off of the metric. The items of a query are the rows ``start:end``.
 
 Items of equal score are *tied*. ``favour`` orders them: +1 the largest value first, -1 the smallest
 value first, 0 as in the data. With ``average`` a sum is instead the exact mean over all orders of
@@ -41,34 +40,16 @@ def rank(
 
 
 @kernel()
-def additive(
-    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
-    result: Floats,
-) -> None:  # fmt: skip
-    """Write Σ_r weight(r) · value of the item at rank r, for each query, (n_queries,).
-
-    The order is that of `rank`; with ``average`` it has to be complete.
-    """
-    _add_up(values, scores, offsets, order, weights, average, False, result)
-
-
-@kernel()
-def precision_sum(
-    values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
-    result: Floats,
-) -> None:  # fmt: skip
-    """Write Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for each query; values are 0 or 1.
-
-    With weight(r) = 1/r it is the sum of the precisions at the ranks of the relevant items.
-    """
-    _add_up(values, scores, offsets, order, weights, average, True, result)
-
-
-@part()
-def _add_up(
+def add_up(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
     is_cumulative: bool, result: Floats,
 ) -> None:  # fmt: skip
+    """Write Σ_r weight(r) · value(r) for each query, with value(r) that of the item at rank r.
+
+    If it is cumulative, Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for values of 0 or 1: with
+    weight(r) = 1/r, the sum of the precisions at the ranks of the relevant items. The order is that
+    of `rank`; with ``average`` it has to be complete.
+    """
     for query in range(len(result)):
         start, end = offsets[query], offsets[query + 1]
         last = min(end, start + len(weights))
@@ -98,9 +79,7 @@ def cascade(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
     result: Floats,
 ) -> None:  # fmt: skip
-    """Write Σ_r weight(r) · value(r) · Π_{i<r} (1 − value(i)), for each query.
-
-    Values are in [0, 1].
+    """Write Σ_r weight(r) · value(r) · Π_{i<r} (1 − value(i)) for each query, values in [0, 1].
 
     A user goes down the list, and stops at an item with its value as the probability.
     """

@@ -178,19 +178,9 @@ def _add_lambda(
 
 @kernel(error_model="numpy")
 def evaluate(
-    scores: Floats,
-    offsets: Ints,
-    starts: Ints,
-    item: Ints,
-    weight: Floats,
-    code: int,
-    loss: int,
-    first: int,
-    last: int,
-    values: Floats,
-    gradient: Floats,
-    curvature: Floats,
-) -> None:
+    scores: Floats, offsets: Ints, starts: Ints, item: Ints, weight: Floats, code: int, loss: int,
+    first: int, last: int, values: Floats, gradient: Floats, curvature: Floats,
+) -> None:  # fmt: skip
     """Write value, gradient and curvature of the lists first … last − 1.
 
     Arguments and results are those of `countersample.objectives.score_space`; code and loss are λ

@@ -157,33 +157,12 @@ def _tilt(
 
 @kernel(error_model="numpy")
 def take_steps(
-    features: Matrix,
-    offsets: Ints,
-    query: NDArray[np.int32],
-    starts: Ints,
-    item: NDArray[np.int32],
-    shares: Vector,
-    multipliers: Vector,
-    levels: Vector,
-    tilts: Floats,
-    scale: Floats,
-    draws: Ints,
-    batch_size: int,
-    n_parts: int,
-    objective: int,
-    optimizer: int,
-    settings: Floats,
-    step: int,
-    w: Floats,
-    total: Floats,
-    first: Floats,
-    second: Floats,
-    numbers: Floats,
-    stopped: Ints,
-    record_at: Ints,
-    weights_at: Floats,
-    averages_at: Floats,
-) -> None:
+    features: Matrix, offsets: Ints, query: NDArray[np.int32], starts: Ints,
+    item: NDArray[np.int32], shares: Vector, multipliers: Vector, levels: Vector, tilts: Floats,
+    scale: Floats, draws: Ints, batch_size: int, n_parts: int, objective: int, optimizer: int,
+    settings: Floats, step: int, w: Floats, total: Floats, first: Floats, second: Floats,
+    numbers: Floats, stopped: Ints, record_at: Ints, weights_at: Floats, averages_at: Floats,
+) -> None:  # fmt: skip
     """Take ``len(draws) / batch_size`` steps of K runs that share their draws.
 
     Parameters
@@ -316,19 +295,10 @@ def _longest(offsets: Ints) -> int:
 
 @kernel(error_model="numpy")
 def risk_moments(
-    features: Matrix,
-    offsets: Ints,
-    query: NDArray[np.int32],
-    item: NDArray[np.int32],
-    pair: Ints,
-    starts: Ints,
-    shares: Vector,
-    levels: Vector,
-    scale: Floats,
-    w: Floats,
-    objective: int,
+    features: Matrix, offsets: Ints, query: NDArray[np.int32], item: NDArray[np.int32], pair: Ints,
+    starts: Ints, shares: Vector, levels: Vector, scale: Floats, w: Floats, objective: int,
     moments: Floats,
-) -> None:
+) -> None:  # fmt: skip
     """Write ū = (1/n) Σ u_i and Σ (u_i − ū)² / (n − 1) of each run: the risk of single examples.
 
     u_i = level_i Σ_j share_j λ(bound_j), over the clicked items j of example i. One pass over the

@@ -356,7 +356,7 @@ def save_letor(dataset: RankingDataset, target: str | os.PathLike[str]) -> None:
 
 
 def _written(dataset: RankingDataset) -> Iterator[NDArray[np.uint8]]:
-    from countersample._kernels import letor_write as kernel  # noqa: PLC0415 (imports numba)
+    from countersample._kernels import letor as kernel  # noqa: PLC0415 (imports numba)
 
     if dataset.has_missing:
         row, column = first_nan(dataset.features)
