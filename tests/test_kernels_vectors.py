@@ -34,15 +34,13 @@ def eight_dots(a, i, b, j):
     return vectors.eight_dots(a, i, b, j)
 
 
-@njit
-def multiply_add(a, b, c):
-    return vectors.multiply_add(a, b, c)
-
-
 def rounds_once():
     """Whether a product is not rounded before it is added: (1 + ε)² − (1 + 2ε) = ε², else 0."""
     epsilon = 2.0**-30
-    return multiply_add(1 + epsilon, 1 + epsilon, -(1 + 2 * epsilon)) == epsilon**2
+    a, b = np.zeros((1, 17)), np.zeros((1, 17))
+    a[0, 0], b[0, 0] = 1 + 2 * epsilon, -1  # added first
+    a[0, 16] = b[0, 16] = 1 + epsilon  # added last
+    return dot(a, 0, b, 0) == epsilon**2
 
 
 FUSED = pytest.mark.skipif(not rounds_once(), reason="the CPU has no fused multiply-add")

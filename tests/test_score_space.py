@@ -9,17 +9,10 @@ import twins_objectives as twin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from countersample import objectives
 from countersample._kernels import codes
 from countersample.errors import ParameterError
-from countersample.objectives import (
-    LOSSES,
-    OBJECTIVES,
-    Loss,
-    coefficients,
-    get_loss,
-    losses,
-    score_space,
-)
+from countersample.objectives import LOSSES, OBJECTIVES, Loss, coefficients, get_loss, score_space
 
 NAMES = [*sorted(LOSSES), "precision@2", "smooth-precision@2"]
 # Their curvature is that of the value itself.
@@ -135,10 +128,10 @@ def test_several_threads_give_what_one_gives(name, monkeypatch, rng):
         "item": rng.integers(0, 3, clicked.sum()),
         "weight": rng.random(clicked.sum()),
     }
-    monkeypatch.setattr(losses, "available_cores", lambda: 1)
+    monkeypatch.setattr(objectives, "available_cores", lambda: 1)
     one = score_space(**lists, objective=name)
-    monkeypatch.setattr(losses, "available_cores", lambda: 3)
-    monkeypatch.setattr(losses, "MIN_CLICKS_PER_THREAD", 2)
+    monkeypatch.setattr(objectives, "available_cores", lambda: 3)
+    monkeypatch.setattr(objectives, "MIN_CLICKS_PER_THREAD", 2)
     three = score_space(**lists, objective=name)
     for part in ("values", "gradient", "curvature"):
         np.testing.assert_array_equal(getattr(three, part), getattr(one, part))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.objectives.additive import AnyObjective
+    from countersample.objectives import AnyObjective
     from countersample.plans import Examples, Plan
 
 __all__ = [

@@ -37,16 +37,6 @@ NUMBERS = {ir.FloatType(): ("f32", 4), ir.DoubleType(): ("f64", 8)}  # name and 
 
 
 @intrinsic
-def multiply_add(_: Value, a: Value, b: Value, c: Value) -> Value:
-    """Return a · b + c, rounded once, of three numbers of one type."""
-
-    def generate(_: Value, builder: Value, __: Value, args: Value) -> Value:
-        return multiplied_and_added(builder, *args)
-
-    return (a(a, b, c), generate) if a == b == c else None
-
-
-@intrinsic
 def total(_: Value, a: Value) -> Value:
     """Σ_k a[k]."""
 

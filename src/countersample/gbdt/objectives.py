@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.objectives import ScoreSpace
-    from countersample.objectives.losses import AnyLoss
+    from countersample.objectives import AnyLoss, ScoreSpace
 
     Derivatives = tuple[NDArray[np.float32], NDArray[np.float32]]
     BoostingObjective = Callable[[ArrayLike, Any], Derivatives]

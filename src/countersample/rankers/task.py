@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.data.preprocessing import Normalizer
     from countersample.evaluation.holdout import Fold
-    from countersample.objectives.losses import AnyLoss
+    from countersample.objectives import AnyLoss
     from countersample.rankers.logging_policy import PolicyImitation
     from countersample.scorers import Scorer
 

@@ -1,6 +1,6 @@
 """`click_loss`: the objectives of `countersample.objectives`, differentiable in PyTorch.
 
-A new loss is added to `countersample.objectives.losses`, and works here, and in boosting, at once.
+A new loss is added to `countersample.objectives`, and works here, and in boosting, at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from countersample.errors import ParameterError
 from countersample.objectives import get_loss, score_space
 
 if TYPE_CHECKING:
-    from countersample.objectives.losses import AnyLoss
+    from countersample.objectives import AnyLoss
     from countersample.torch.data import ClickBatch
 
 

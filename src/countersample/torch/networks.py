@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.objectives.losses import AnyLoss
+    from countersample.objectives import AnyLoss
     from countersample.torch.data import ClickBatch
     from countersample.torch.neural_ranker import NeuralRanker
     from countersample.training import TrainingOptions
