@@ -52,7 +52,7 @@ class Diagnosis(Tabular):
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the names and values of the statistics."""
-        return statistics(self.to_dict())
+        return statistics(asdict(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the statistics as plain values for JSON."""
@@ -97,6 +97,11 @@ def diagnose(log: ClickLog) -> Diagnosis:
     largest, mean = log.max_weight, log.mean_weight
     ratio = largest / mean
     pairs = (log.query.astype(np.int64) << 32) | log.item
+    # Clicks among the heaviest 1 %, row by row.
+    order = np.argsort(-weight, kind="stable")
+    top = np.diff(np.minimum(np.cumsum(clicks[order]), 0.01 * clicks.sum()), prepend=0.0)
+    edges = 2.0 ** np.arange(int(np.floor(np.log2(weight.max()))) + 2)
+    bins = np.histogram(weight, edges, weights=clicks)[0]
     return Diagnosis(
         n_clicks=log.n_clicks,
         n_rows=len(log),
@@ -106,26 +111,10 @@ def diagnose(log: ClickLog) -> Diagnosis:
         mean_weight=mean,
         effective_clicks=float((clicks @ weight) ** 2 / (clicks @ weight**2)),
         predicted_gain=ratio**2,
-        top_share=_top_share(weight, clicks),
-        histogram=_histogram(weight, clicks),
+        top_share=float(top @ weight[order] / (clicks @ weight)),
+        histogram=tuple(zip(edges.tolist(), edges[1:].tolist(), bins.tolist(), strict=False)),
         verdict=_verdict(ratio),
     )
-
-
-def _top_share(weight: np.ndarray[Any, Any], clicks: np.ndarray[Any, Any]) -> float:
-    order = np.argsort(-weight, kind="stable")
-    total = np.minimum(np.cumsum(clicks[order]), 0.01 * clicks.sum())
-    top = np.diff(total, prepend=0.0)
-    return float(top @ weight[order] / (clicks @ weight))
-
-
-def _histogram(
-    weight: np.ndarray[Any, Any], clicks: np.ndarray[Any, Any]
-) -> tuple[tuple[float, float, float], ...]:
-    n_bins = int(np.floor(np.log2(weight.max()))) + 1
-    edges = 2.0 ** np.arange(n_bins + 1)
-    counts, _ = np.histogram(weight, edges, weights=clicks)
-    return tuple(zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True))
 
 
 def _verdict(ratio: float) -> str:

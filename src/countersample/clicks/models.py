@@ -113,6 +113,11 @@ class ClickModel(ABC):
         steps = self.steps(array, np.arange(1, len(array) + 1))
         return steps, np.array([0, len(array)])
 
+    def _without_stop(self, examine: Floats, attract: Floats) -> Steps:
+        """Return the steps of a user who always continues: items are independent."""
+        on = np.ones(len(examine))
+        return Steps(examine, attract, on, on)
+
     def _examination(self, ranks: Ints) -> Floats:
         """Return bias(rank), checked: the curve may be a user's own class."""
         table = self.bias.propensity(np.arange(1, ranks.max(initial=1) + 1))
@@ -136,9 +141,8 @@ class ClickModel(ABC):
 class PositionBased(ClickModel):
     """P(click) = bias(rank) · (1 if relevant, else noise): the position-based model (PBM).
 
-    It is the click model of the paper, and of most counterfactual learning to rank.
-
-    Each item is examined, and clicked, independently of the others. The propensity is bias(rank).
+    The click model of the paper, and of most counterfactual learning to rank. Each item is
+    examined, and clicked, independently of the others. The propensity is bias(rank).
 
     Examples
     --------
@@ -149,8 +153,8 @@ class PositionBased(ClickModel):
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
         """Return examine = bias(rank), attract = 1 or noise; always continues."""
-        on = np.ones(len(labels))
-        return Steps(self._examination(ranks), self._by_relevance(labels, 1, self.noise), on, on)
+        attract = self._by_relevance(labels, 1, self.noise)
+        return self._without_stop(self._examination(ranks), attract)
 
 
 @dataclass(frozen=True)
@@ -168,8 +172,7 @@ class Perfect(ClickModel):
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:  # noqa: ARG002 (not used)
         """Return examine = 1, attract = 1 or 0; always continues."""
-        on = np.ones(len(labels))
-        return Steps(on, self._by_relevance(labels, 1, 0), on, on)
+        return self._without_stop(np.ones(len(labels)), self._by_relevance(labels, 1, 0))
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,7 @@ class NearRandom(ClickModel):
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
         """Return examine = bias(rank), attract = 0.6 or 0.4; always continues."""
-        on = np.ones(len(labels))
-        return Steps(self._examination(ranks), self._by_relevance(labels, 0.6, 0.4), on, on)
+        return self._without_stop(self._examination(ranks), self._by_relevance(labels, 0.6, 0.4))
 
 
 @dataclass(frozen=True)
@@ -305,9 +307,8 @@ class TrustBias(ClickModel):
 
     def steps(self, labels: NDArray[np.float32], ranks: Ints) -> Steps:
         """Return examine = bias(rank), attract = ε⁺ or ε⁻ of the rank; always continues."""
-        on = np.ones(len(labels))
-        plus, minus = self._trust(ranks)
-        return Steps(self._examination(ranks), self._by_relevance(labels, plus, minus), on, on)
+        attract = self._by_relevance(labels, *self._trust(ranks))
+        return self._without_stop(self._examination(ranks), attract)
 
     def relevance(self, labels: ArrayLike) -> Floats:
         """Return 1 for each relevant label, else 0: P(click at r) = β_r + α_r · relevance."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from countersample.data import RankingDataset
 
@@ -26,28 +26,12 @@ class FewRelevantWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Relevance:
-    """The share of items of a dataset that are relevant, returned by `relevance_of`.
+    """The share of items of a dataset that are relevant, returned by `relevance_of`."""
 
-    Attributes
-    ----------
-    relevant : float
-        The smallest label that is relevant.
-    share : float
-        The share of the items that are relevant.
-    grades : dict of float to float, or None
-        The share of the items with each label; None if there are more than 20 labels.
-    largest : float
-        The largest label.
-    advice : float or None
-        A label from which on at least 3 % of the items are relevant: that of `smallest_relevant`,
-        or else the largest such label above 0, if any.
-    """
-
-    relevant: float
+    relevant: float  # the smallest label that is relevant
     share: float
-    grades: Mapping[float, float] | None
-    largest: float
-    advice: float | None
+    grades: dict[float, float]  # the share of the items with each label, in ascending order
+    advice: float | None  # a label from which on at least 3 % of the items are relevant
 
     def warnings(self, option: str = "relevant=") -> list[str]:
         """Return a warning with a remedy if too few items are relevant; else nothing.
@@ -71,38 +55,31 @@ class Relevance:
         problem = "no item is relevant, every click is noise"
         if self.share:
             problem = f"only {_percent(self.share)} of the items are relevant, clicks teach little"
+        *some, last = (f"{grade:g} ({_percent(share)})" for grade, share in self.grades.items())
+        labels = f"are {', '.join(some)} and {last}" if some else f"are all {last}"
+        if len(self.grades) > _MAX_GRADES:
+            labels = f"go up to {max(self.grades):g}"
         advice = "" if self.advice is None else f": give {option}{self.advice:g}"
-        return [f"{problem}: {option}{self.relevant:g}, and labels {self._labels()}{advice}"]
+        return [f"{problem}: {option}{self.relevant:g}, and labels {labels}{advice}"]
 
     def sentence(self) -> str:
-        """Return a sentence with the smallest relevant label and the share of relevant items.
-
-        Examples
-        --------
-        >>> from countersample import synthetic
-        >>> from countersample.clicks.relevance import relevance_of
-        >>> relevance_of(synthetic("tiny", rng=0), 3).sentence()
-        'Items count as relevant from label 3 on: 14.1 % of them.'
-        """
-        return (
-            f"Items count as relevant from label {self.relevant:g} on: {_percent(self.share)} of "
-            "them."
-        )
-
-    def _labels(self) -> str:
-        if self.grades is None:
-            return f"go up to {self.largest:g}"
-        *some, last = (f"{grade:g} ({_percent(share)})" for grade, share in self.grades.items())
-        return f"are {', '.join(some)} and {last}" if some else f"are all {last}"
+        """Return a sentence with the smallest relevant label and the share of relevant items."""
+        grade = f"Items count as relevant from label {self.relevant:g} on"
+        return f"{grade}: {_percent(self.share)} of them."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; the keys of grades become strings."""
-        shares = None if self.grades is None else {f"{g:g}": s for g, s in self.grades.items()}
-        return {"relevant": self.relevant, "share": self.share, "grades": shares}
+        """Return plain values for JSON; more than 20 grades are left out."""
+        shares = {f"{grade:g}": share for grade, share in self.grades.items()}
+        grades = shares if len(shares) <= _MAX_GRADES else None
+        return {"relevant": self.relevant, "share": self.share, "grades": grades}
 
 
 def relevance_of(dataset: RankingDataset, relevant: float) -> Relevance:
-    """Return the share of items whose label is at least `relevant`."""
+    """Return the share of items whose label is at least `relevant`.
+
+    The advice is the label of `smallest_relevant` if at least 3 % of the items reach it, or else
+    the largest such label above 0, if any.
+    """
     labels, counts = np.unique(dataset.labels, return_counts=True)
     n_items = max(1, dataset.n_items)
     at_least = counts[::-1].cumsum()[::-1] / n_items  # of items with this label or a higher one
@@ -113,10 +90,7 @@ def relevance_of(dataset: RankingDataset, relevant: float) -> Relevance:
     return Relevance(
         relevant=float(relevant),
         share=int(counts[labels >= np.float32(relevant)].sum()) / n_items,
-        grades=dict(zip(labels.tolist(), (counts / n_items).tolist(), strict=True))
-        if len(labels) <= _MAX_GRADES
-        else None,
-        largest=float(labels[-1]) if len(labels) else 0.0,
+        grades=dict(zip(labels.tolist(), (counts / n_items).tolist(), strict=True)),
         advice=candidates[-1] if candidates else None,
     )
 

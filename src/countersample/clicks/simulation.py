@@ -125,19 +125,15 @@ def simulate_clicks(
     ClickLog(n_clicks=1_000, max_weight=4, mean_weight=4)
     """
     n_clicks = whole_number("n_clicks", n_clicks, least=1)
-    world = _make_world(dataset, policy, bias, relevant, noise, click_model, top, shares, contexts)
-    rng = np.random.default_rng(rng)
-    draw = _draw_plain_clicks if _is_plain(world) else _draw_clicks
-    clicks = draw(world, n_clicks, rng)
+    world = _make_world(
+        dataset, policy, top, bias=bias, relevant=relevant, noise=noise, click_model=click_model,
+        shares=shares, contexts=contexts,
+    )  # fmt: skip
+    draw = _draw_plain_clicks if world.is_plain else _draw_clicks
+    row, columns = draw(world, n_clicks, np.random.default_rng(rng))
     warn_if_few(dataset, world.users[0].relevant, stacklevel=2)
-    return ClickLog(
-        query=clicks.query,
-        item=clicks.row - dataset.offsets[clicks.query],
-        propensity=clicks.propensity,
-        position=clicks.position,
-        examination=clicks.examination,
-        fingerprint=dataset.fingerprint,
-    )
+    item = row - dataset.offsets[columns["query"]]
+    return ClickLog(item=item, fingerprint=dataset.fingerprint, **columns)
 
 
 def simulate_impressions(
@@ -145,38 +141,26 @@ def simulate_impressions(
     policy: Policy | Mapping[str, Policy],
     n_sessions: int = 100_000,
     *,
-    bias: PositionBiasCurve = PAPER_BIAS,
-    relevant: float | None = None,
-    noise: float = 0.1,
-    click_model: str | Callable[..., ClickModel] = "position-based",
     top: int | None = 10,
-    shares: Shares | None = None,
-    contexts: Contexts | None = None,
     rng: np.random.Generator | int | None = None,
+    **settings: Any,  # noqa: ANN401 (those of simulate_clicks)
 ) -> pa.Table:
     """Simulate the log of a search engine: every item shown, its position, and whether clicked.
 
-    Sessions and parameters are those of `simulate_clicks`; sessions without a click are included.
+    Sessions and parameters are those of `simulate_clicks` (``bias``, ``relevant``, ``noise``,
+    ``click_model``, ``shares``, ``contexts``), with `top` items per session, or all if it is None.
+    Sessions without a click are included.
 
-    Parameters
-    ----------
-    n_sessions : int
-    top : int or None
-        The number of items shown per session; None shows all.
+    The table has one row per shown item, with columns
 
-    Returns
-    -------
-    pyarrow.Table
-        One row per shown item, with columns
-
-        - ``session``: int64, from 0
-        - ``query_id``: the dataset's id of the query
-        - ``item_id``: int32, the position of the item in its query, from 0
-        - ``position``: int32, the rank at which it was shown, from 1
-        - ``click``: int8, 1 or 0
-        - ``policy``, if there are several: its name; for interleaved rankers, the one that picked
-          the item
-        - ``context``, if there are several: its name
+    - ``session``: int64, from 0
+    - ``query_id``: the dataset's id of the query
+    - ``item_id``: int32, the position of the item in its query, from 0
+    - ``position``: int32, the rank at which it was shown, from 1
+    - ``click``: int8, 1 or 0
+    - ``policy``, if there are several: its name; for interleaved rankers, the one that picked the
+      item
+    - ``context``, if there are several: its name
 
     Examples
     --------
@@ -194,14 +178,15 @@ def simulate_impressions(
     n_sessions = whole_number("n_sessions", n_sessions, least=1)
     if not dataset.n_queries:
         raise DataError("the dataset has no queries, expected at least one")
-    world = _make_world(dataset, policy, bias, relevant, noise, click_model, top, shares, contexts)
+    world = _make_world(dataset, policy, top, **settings)
     rng = np.random.default_rng(rng)
     warn_if_few(dataset, world.users[0].relevant, stacklevel=2)
-    if _is_plain(world):
+    if world.is_plain:
         return _draw_plain_impressions(world, n_sessions, rng)
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     blocks = []
+    contexts = settings.get("contexts") or ()
     for first in range(0, n_sessions, world.block):
         drawn = world.draw(rng, min(world.block, n_sessions - first))
         columns = _columns(
@@ -209,7 +194,7 @@ def simulate_impressions(
         )
         if drawn.policy is not None and len(world.policy.names) > 1:
             columns["policy"] = pa.array(world.policy.names).take(pa.array(drawn.policy))
-        if contexts is not None and len(contexts) > 1:
+        if len(contexts) > 1:
             columns["context"] = pa.array(map(str, contexts)).take(pa.array(drawn.context))
         blocks.append(pa.table(columns))
     return pa.concat_tables(blocks)
@@ -218,13 +203,14 @@ def simulate_impressions(
 def _make_world(
     dataset: RankingDataset,
     policy: Policy | Mapping[str, Policy],
-    bias: PositionBiasCurve,
-    relevant: float | None,
-    noise: float,
-    click_model: str | Callable[..., ClickModel],
     top: int | None,
-    shares: Shares | None,
-    contexts: Contexts | None,
+    *,
+    bias: PositionBiasCurve = PAPER_BIAS,
+    relevant: float | None = None,
+    noise: float = 0.1,
+    click_model: str | Callable[..., ClickModel] = "position-based",
+    shares: Shares | None = None,
+    contexts: Contexts | None = None,
 ) -> World:
     if top is not None:
         top = whole_number("top", top, least=1, or_else="None")
@@ -238,13 +224,9 @@ def _make_world(
         make_click_model(click_model, bias=curve, relevant=grade, noise=noise)
         for _, curve in curves.values()
     )
-    return World(
-        dataset,
-        as_policy(policy, shares),
-        users,
-        as_shares("the share of a context", curves, [share for share, _ in curves.values()]),
-        top,
-    )
+    user_shares = [share for share, _ in curves.values()]
+    user_shares = as_shares("the share of a context", curves, user_shares)
+    return World(dataset, as_policy(policy, shares), users, user_shares, top)
 
 
 def _is_context(value: object) -> bool:
@@ -290,16 +272,15 @@ class World:
         sessions = np.arange(n_sessions)
         kernels.clicks_shown(kernels.source_of(rng), offsets, *steps.walk, sessions, click)
         policy = None if shown.policy is None else shown.policy[shown.rows >= 0]
+        examination = steps.propensity(offsets)
         return Drawn(
-            session,
-            queries[session],
-            row,
-            position,
-            policy,
-            contexts[session],
-            steps.propensity(offsets),
-            click,
+            session, queries[session], row, position, policy, contexts[session], examination, click
         )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every session of a query shows the same list to the same users."""
+        return isinstance(self.policy, Ranked) and len(self.users) == 1
 
     @property
     def block(self) -> int:
@@ -405,16 +386,10 @@ def _compute_scores(dataset: RankingDataset, policy: Any) -> Floats:  # noqa: AN
 # -- clicks and impressions
 
 
-class _Clicks(NamedTuple):
-    query: NDArray[Any]
-    row: Ints
-    propensity: Floats
-    position: Ints  # from 1
-    examination: Floats | None  # None: the propensity
-
-
-def _draw_clicks(world: World, n_clicks: int, rng: np.random.Generator) -> _Clicks:
-    """Draw sessions in blocks, and return their clicks."""
+def _draw_clicks(
+    world: World, n_clicks: int, rng: np.random.Generator
+) -> tuple[Ints, dict[str, Any]]:
+    """Draw sessions in blocks; return the clicked rows of the dataset, and columns of a log."""
     examined, clicked = world.expected()
     _check_clicks(world, float(clicked.sum()))
     blocks, n_drawn = [], 0
@@ -427,11 +402,14 @@ def _draw_clicks(world: World, n_clicks: int, rng: np.random.Generator) -> _Clic
     query, row, position, examination = (
         np.concatenate(part)[:n_clicks] for part in zip(*blocks, strict=True)
     )
-    return _Clicks(query, row, examined[row], position, examination)
+    columns = {"query": query, "propensity": examined[row], "position": position}
+    return row, columns | {"examination": examination}
 
 
-def _draw_plain_clicks(world: World, n_clicks: int, rng: np.random.Generator) -> _Clicks:
-    """Draw clicks if every session of a query shows the same list."""
+def _draw_plain_clicks(
+    world: World, n_clicks: int, rng: np.random.Generator
+) -> tuple[Ints, dict[str, Any]]:
+    """Draw clicks if every session of a query shows the same list: as `_draw_clicks`, faster."""
     order, offsets, steps = _plain_lists(world)
     propensity = steps.propensity(offsets)
     _check_clicks(world, float(propensity @ steps.attract))
@@ -440,7 +418,7 @@ def _draw_plain_clicks(world: World, n_clicks: int, rng: np.random.Generator) ->
     queries, rows = np.empty(n_clicks, np.int32), np.empty(n_clicks, np.int64)
     kernels.clicks_until(kernels.source_of(rng), offsets, *steps.walk, queries, rows)
     position = rows - offsets[queries] + 1
-    return _Clicks(queries, order[rows], propensity[rows], position, None)
+    return order[rows], {"query": queries, "propensity": propensity[rows], "position": position}
 
 
 def _check_clicks(world: World, n_expected: float) -> None:
@@ -506,8 +484,3 @@ def _plain_lists(world: World) -> tuple[Ints, Ints, Steps]:
         order, ranks = order[ranks <= top], ranks[ranks <= top]
         offsets = np.append(0, np.cumsum(np.minimum(dataset.query_sizes, top)))
     return order, offsets, world.users[0].steps(dataset.labels[order], ranks)
-
-
-def _is_plain(world: World) -> bool:
-    """Return whether every session of a query shows the same list to the same users."""
-    return isinstance(world.policy, Ranked) and len(world.users) == 1
