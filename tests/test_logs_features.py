@@ -333,8 +333,8 @@ def test_a_ranker_is_not_written_under_the_name_of_something_else(run, command):
     given = ["log.parquet", "--features", "features.parquet"] if command == "fit" else ["x", "y"]
     said = run(command, *given, "-o", "model.onnx", fails=True)
     assert said == (
-        "model.onnx: a ranker is written as JSON, and .onnx is what export writes: write it to "
-        "model.json, then: countersample export model.json --to onnx -o model.onnx"
+        "model.onnx: a ranker is written as JSON, expected a name such as model.json; from it, "
+        "countersample export writes other formats"
     )
     said = run(command, *given, "-o", "model.PARQUET", fails=True)
     assert "a ranker is written as JSON, expected a name such as model.json" in said

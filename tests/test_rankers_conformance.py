@@ -24,28 +24,21 @@ from every_ranker import (
     make,
     table,
     tiny,
-)
+)  # fmt: skip
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from countersample import (
-    ClickLog,
-    RankingDataset,
-    estimate,
-    evaluate,
-    simulate_clicks,
-    synthetic,
-)
+from countersample import ClickLog, RankingDataset, estimate, evaluate, simulate_clicks, synthetic
 from countersample._environment import MissingExtraError
 from countersample.data.preprocessing import Imputer
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting.models import MODELS
 from countersample.rankers import OneQueryWarning, UnfittedRankerError
+from countersample.rankers.checks import CHECKS
 from countersample.rankers.files import KINDS, load_ranker, load_scorer
-from countersample.rankers.parameters import CHECKS
 
 
 def without_holdout(kind, **params):
@@ -144,19 +137,11 @@ def test_fitted_attributes(kind):
     assert (type(ranker)().start, type(ranker)().safety) == ("auto", 0.95)
 
 
-@every
-def test_the_propensity_of_rows_without_clicks_does_not_matter(kind):
-    X, y, qid, propensity = table()
-    other = np.where(y > 0, propensity, np.nan)
-    a, b = (fit(make(kind), (X, y, qid, each)).predict(X) for each in (propensity, other))
-    np.testing.assert_array_equal(a, b)
-
-
 # -- ranking
 
 
 @every
-def test_ranks_and_score(kind, rng):
+def test_ranks_and_score(kind):
     X, y, qid, propensity = table()
     ranker, weights = fitted(kind), y / propensity
     ranks, scores = ranker.rank(X, qid), ranker.predict(X, qid)
@@ -166,9 +151,11 @@ def test_ranks_and_score(kind, rng):
         assert ranks[best_first].tolist() == list(range(1, len(rows) + 1))
     score = ranker.score(X, y, qid=qid, propensity=propensity)
     assert score == pytest.approx(weights @ (1 / np.log2(1 + ranks)) / weights.sum())
-    times = rng.integers(1, 4, len(y))
+    times = 1 + np.arange(len(y)) % 3
     score = ranker.score(X, y, qid=qid, propensity=propensity, sample_weight=times)
     assert score == pytest.approx(ranker.score(X, y * times, qid=qid, propensity=propensity))
+    with pytest.raises(DataError, match="sample_weight is -1 in row 0, expected a finite number"):
+        ranker.score(X, y, qid=qid, sample_weight=-times)
 
 
 @every
@@ -196,11 +183,10 @@ def test_evaluation_passes_the_dataset(kind):
 @every
 def test_features_of_training_are_selected_by_name(kind):
     data, log = tiny()
-    log = ClickLog(log.query, log.item, log.propensity)
     wide = RankingDataset(data.features, data.labels, data.offsets, data.query_ids, tuple("abcde"))
-    ranker = make(kind).fit_log(wide.select_features(["d", "a"]), log)
+    ranker = make(kind).fit_log(wide.select_features(["d", "a"]), log.detached())
     scores = ranker.predict(wide.select_features(["d", "a"]))
-    assert (ranker.predict(wide) == scores).all()
+    np.testing.assert_array_equal(ranker.predict(wide), scores)
     with pytest.raises(DataError, match="no feature 'd'"):
         ranker.predict(wide.select_features(drop=["d"]))
 
@@ -529,19 +515,6 @@ GOOD_TABLE = {"X": [[0.0], [1.0], [0.5]], "y": [0, 2, 0], "qid": [1, 1, 1], "pro
 def test_bad_tables(changed, match):
     with pytest.raises(DataError, match=match):
         make("linear").fit(**GOOD_TABLE | changed)
-
-
-@pytest.mark.parametrize(
-    ("weights", "match"),
-    [
-        ([1, -1, 1], "sample_weight is -1 in row 1, expected a finite number of at least 0"),
-        ([1, 1], r"sample_weight has shape \(2,\), expected \(3,\)"),
-        ([1, 0, 1], "sample_weight is 0 for all rows with clicks"),
-    ],
-)
-def test_bad_sample_weights(weights, match):
-    with pytest.raises(DataError, match=match):
-        fitted("linear").score(np.zeros((3, 5)), [0, 2, 0], qid=[1, 1, 1], sample_weight=weights)
 
 
 @every

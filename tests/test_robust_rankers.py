@@ -20,7 +20,7 @@ from countersample.evaluation.doubly_robust import default_clip
 from countersample.gbdt import GBDTRanker
 from countersample.logs import PositionCounts
 from countersample.rankers import load_ranker
-from countersample.rankers.task import Robust, Task
+from countersample.rankers.task import Robust, Tasks
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +41,9 @@ def log(tiny):
 
 def test_a_run_is_that_on_the_doubly_robust_log(tiny, log):
     ranker = CounterSampleRanker(
-        doubly_robust=True,
-        clip=0.3,
-        learning_rate=0.01,
-        steps=50,
-        normalize=None,
+        doubly_robust=True, clip=0.3, learning_rate=0.01, steps=50, normalize=None,
         random_state=SEED,
-    ).fit_log(tiny, log)
+    ).fit_log(tiny, log)  # fmt: skip
     rng = np.random.default_rng(SEED)
     robust = doubly_robust_log(tiny, log, clip=0.3, rng=int(rng.integers(2**63)))
     alone = train(tiny, robust, learning_rate=0.01, steps=50, unit="query", rng=rng)
@@ -57,21 +53,19 @@ def test_a_run_is_that_on_the_doubly_robust_log(tiny, log):
 
 def test_what_is_learned_without_a_fold_has_not_seen_its_clicks(tiny, log):
     """Neither does the model of relevance: other clicks of the fold leave it as it is."""
-    task = Task.of(tiny, log, robust=Robust(0.3, 1))
-    held_out, logs = task.held_out("dcg@10", holdout=0.5, rng=np.random.default_rng(0))
+    task = Tasks(tiny, log, robust=Robust(0.3, 1)).of(None)
+    held_out, logs = task.held_out("dcg@10", 0.5, np.random.default_rng(0))
     queries = held_out.folds[0].queries
     assert not np.isin(logs[0].query, queries).any()
     changed = np.where(np.isin(log.query, queries), log.impressions, log.clicks)
-    other = Task.of(tiny, log.replace(count=changed), robust=Robust(0.3, 1))
+    other = Tasks(tiny, log.replace(count=changed), robust=Robust(0.3, 1)).of(None)
     rows = ~np.isin(log.query, queries)
     assert other._training_clicks(rows).weights.tolist() == logs[0].weights.tolist()
 
 
 def test_held_out_clicks_judge_as_they_are(tiny, log):
     plain, robust = (
-        Task.of(tiny, log, robust=each).held_out(
-            "dcg@10", holdout=0.2, rng=np.random.default_rng(0)
-        )[0]
+        Tasks(tiny, log, robust=each).of(None).held_out("dcg@10", 0.2, np.random.default_rng(0))[0]
         for each in (None, Robust(0.3, 1))
     )
     assert [fold.weights.tolist() for fold in robust.folds] == [

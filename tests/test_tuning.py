@@ -10,16 +10,13 @@ from countersample import (
     ClickLog,
     CounterSampleRanker,
     RankingDataset,
-    choose_path,
     evaluate,
 )
-from countersample.errors import ParameterError
 from countersample.evaluation import HeldOut
 from countersample.evaluation.estimators import logged_values
 from countersample.metrics import ranks_of
 from countersample.rankers.logging_policy import imitate
-from countersample.rankers.task import Task
-from countersample.training import TrainingOptions
+from countersample.rankers.task import Tasks
 from countersample.tuning import Candidate, PathChoice, number_of_steps, paths
 from countersample.tuning.paths import place_checkpoints
 from countersample.tuning.safety import choose_safely
@@ -200,7 +197,7 @@ def test_what_was_logged_does_not_beat_itself_on_a_short_page(world):
     scores = (dataset.features @ good).astype(float)
     log = log_of(dataset, scores, 30, top=4)
     for baseline in (None, scores):
-        task = Task.of(dataset, log, baseline)
+        task = Tasks(dataset, log, baseline).of(None)
         held_out, _ = task.held_out("dcg@10", holdout=0.2, rng=np.random.default_rng(SEED))
         assert held_out.metric == ("dcg@4" if baseline is None else "dcg@10")
         rows = [np.isin(np.repeat(np.arange(150), 12), fold.queries) for fold in held_out.folds]
@@ -225,7 +222,7 @@ def test_nothing_is_judged_by_what_it_learned_from(world, holdout):
     """Nine clicked queries: fewer than there are parts of a twentieth."""
     dataset, good = world
     log = log_of(dataset, dataset.features @ good, 20).of_queries(np.arange(9))
-    task = Task.of(dataset, log)
+    task = Tasks(dataset, log).of(None)
     held_out, learned = task.held_out("dcg@10", holdout=holdout, rng=np.random.default_rng(0))
     assert len(held_out.folds) == min(9, round(1 / holdout))
     for fold, clicks in zip(held_out.folds, learned, strict=True):
@@ -285,19 +282,6 @@ def test_paths_are_brought_to_a_deviation_of_1_within_queries(world, rng, is_sca
     np.testing.assert_allclose(factors, factors[:, :1] * np.ones_like(weights), rtol=1e-9)
 
 
-def test_the_same_seed_gives_the_same_choice(world):
-    dataset, _ = world
-    log = log_of(dataset, dataset.features[:, 0], 5)
-    logged = logged_values(log, dataset, "dcg@10")
-    a, b, c = (
-        choose_path(dataset, log, logged=logged, options=options, rng=rng)
-        for options, rng in zip([TrainingOptions(unit="query", optimizer="dog", steps=100)] * 3,
-                                (SEED, SEED, SEED + 1), strict=True)
-    )  # fmt: skip
-    assert replace(a, seconds=0) == replace(b, seconds=0)
-    assert a.candidates != c.candidates
-
-
 @pytest.mark.parametrize(
     ("n_queries", "batch_size", "steps"),
     [(2, 1, 5000), (2, 7, 715), (1001, 1, 5005), (1001, 10, 501), (2, 5000, 1), (2, 5001, 1)],
@@ -325,12 +309,3 @@ def test_sentences():
     naive = replace(found, reference="naive", kept=0.0, safety=0)
     assert naive.sentence.startswith("The best on held-out queries")
     assert found.to_dict()["candidates"][0]["share"] == 0.5
-
-
-def test_what_choose_path_refuses(world):
-    dataset, _ = world
-    log = log_of(dataset, dataset.features[:, 0], 5)
-    with pytest.raises(ParameterError, match="safety is 1, expected 0 or a number"):
-        choose_path(dataset, log, safety=1)
-    with pytest.raises(ParameterError, match="metric is 'arp'"):
-        choose_path(dataset, log, metric="arp")

@@ -13,7 +13,7 @@ from countersample.data import synthetic
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import evaluate_training
 from countersample.rankers import CounterSampleRanker
-from countersample.rankers.warm_start import WarmStart, make_successor, make_untrained
+from countersample.rankers.task import WarmStart, make_successor, make_untrained
 from countersample.scorers import LinearScorer, TreesScorer
 
 

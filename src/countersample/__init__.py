@@ -40,7 +40,6 @@ The method and its study
 `plans`                 how examples are sampled and weighted: the one formula (`AliasTable`)
 `theory`                the paper's theorems for a log
 `train`                 the paper's algorithms (`train_many` for grids, `TrainingOptions`)
-`choose_path`           how far to follow which path, chosen without labels
 ======================  ======================================================================
 
 Every error of this package is a `CounterSampleError`: `DataError`, `ParameterError`,
@@ -87,7 +86,6 @@ if TYPE_CHECKING:
         train,
         train_many,
     )
-    from countersample.tuning import choose_path
 
 _NAMES = {  # by the module that has them
     "clicks": ("ClickLog", "PositionBias", "simulate_clicks"),
@@ -104,7 +102,6 @@ _NAMES = {  # by the module that has them
     "rankers": ("CounterSampleRanker", "UnfittedRankerError", "load_ranker"),
     "torch": ("NeuralRanker",),
     "training": ("DivergedError", "TrainingOptions", "TrainingResult", "train", "train_many"),
-    "tuning": ("choose_path",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -113,7 +110,7 @@ __all__ = [
     "DivergedError", "EvaluationOptions", "FeatureOptions", "GBDTRanker", "LogOptions",
     "NeuralRanker", "ParameterError", "PositionBias", "PropensityOptions", "RankerOptions",
     "RankingDataset", "TrainingOptions", "TrainingResult", "UnfittedRankerError", "__version__",
-    "choose_path", "estimate", "estimate_gain", "evaluate", "export", "fit_from_impressions",
+    "estimate", "estimate_gain", "evaluate", "export", "fit_from_impressions",
     "gbdt", "learning_curve", "load_letor", "load_ranker", "metrics", "plans", "plotting",
     "propensity", "read_features", "read_impressions", "save_letor", "simulate_clicks", "synthetic",
     "theory", "torch", "train", "train_many",

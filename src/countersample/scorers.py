@@ -58,12 +58,8 @@ class LinearSchema(msgspec.Struct):
 class LinearScorer:
     """score(x) = w·x, in float64.
 
-    Attributes
-    ----------
-    weights : float64 (n_features,)
-    missing : float64 (n_features,), optional
-        What a missing feature (NaN) adds in place of w·x, if trees are boosted from this scorer;
-        None if features are filled in before.
+    If trees are boosted from this scorer, `missing` has what a missing feature (NaN) adds in place
+    of w·x; None if features are filled in before.
 
     Examples
     --------
@@ -73,8 +69,8 @@ class LinearScorer:
     array([1.])
     """
 
-    weights: NDArray[np.float64]
-    missing: NDArray[np.float64] | None = None
+    weights: NDArray[np.float64]  # (n_features,)
+    missing: NDArray[np.float64] | None = None  # (n_features,)
 
     @property
     def n_features(self) -> int:
@@ -119,26 +115,21 @@ class NetworkSchema(msgspec.Struct):
 class NetworkScorer:
     """h₀ = x, h_k = max(0, W_k·h_{k−1} + b_k), score = W_K·h_{K−1} + b_K.
 
-    Attributes
-    ----------
-    weights : tuple of float32 (n_out, n_in)
-        W of each layer; the last has one row.
-    biases : tuple of float32 (n_out,)
-
     Examples
     --------
-    max(0, x₀ − x₁) + max(0, x₁ − x₀), which is |x₀ − x₁|:
+    max(0, x₀ − x₁) + max(0, x₁ − x₀), which is |x₀ − x₁|, and 10·x₀ more:
 
     >>> import numpy as np
     >>> from countersample.scorers import NetworkScorer
     >>> first, last = np.array([[1, -1], [-1, 1]], np.float32), np.array([[1, 1]], np.float32)
     >>> scorer = NetworkScorer((first, last), (np.zeros(2, np.float32), np.zeros(1, np.float32)))
-    >>> scorer.predict(np.array([[3.0, 1.0], [1.0, 1.5]], np.float32))
-    array([2. , 0.5])
+    >>> rows = np.array([[3.0, 1.0], [1.0, 1.5]], np.float32)
+    >>> scorer.predict(rows), scorer.add_linear(np.array([10.0, 0.0])).predict(rows)
+    (array([2. , 0.5]), array([32. , 10.5]))
     """
 
-    weights: tuple[Matrix, ...]
-    biases: tuple[Matrix, ...]
+    weights: tuple[Matrix, ...]  # W of each layer, (n_out, n_in); the last has one row
+    biases: tuple[Matrix, ...]  # b of each layer, (n_out,)
 
     def __post_init__(self) -> None:
         widths = [self.weights[0].shape[1], *(len(bias) for bias in self.biases)]
@@ -169,18 +160,6 @@ class NetworkScorer:
         """Return the network whose score is base·x more, up to float32; `base` is (n_features,).
 
         max(0, z) − max(0, −z) = z: two more units per hidden layer carry base·x to the output.
-
-        Examples
-        --------
-        |x₀ − x₁| + 10·x₀:
-
-        >>> import numpy as np
-        >>> from countersample.scorers import NetworkScorer
-        >>> first, last = np.array([[1, -1], [-1, 1]], np.float32), np.array([[1, 1]], np.float32)
-        >>> biases = np.zeros(2, np.float32), np.zeros(1, np.float32)
-        >>> scorer = NetworkScorer((first, last), biases).add_linear(np.array([10.0, 0.0]))
-        >>> scorer.weights[0].shape, scorer.predict(np.array([[3.0, 1.0]], np.float32))
-        ((4, 2), array([32.]))
         """
         row = np.asarray(base, np.float32)[None]
         *hidden, last = self.weights
@@ -251,27 +230,12 @@ class TreesScorer:
     value (NaN) goes left if ``missing_left[i]`` is set, and right if not. Nodes are numbered over
     all trees, and children have larger numbers than their parent.
 
-    Attributes
-    ----------
-    n_features : int
-    roots : int64 (n_trees,)
-        The first node of each tree.
-    feature : int32 (n_nodes,)
-    threshold : float32 (n_nodes,)
-    left, right : int32 (n_nodes,)
-    value : float64 (n_nodes,)
-        The values of leaves; 0 for other nodes.
-    base : float64 (n_features,), optional
-        The weights of the linear scorer that the trees were boosted from; None if that is 0.
-    missing_left : bool (n_nodes,), optional
-        None if nothing was missing in training: the trees do not know where to send it.
-    base_missing : float64 (n_features,), optional
-        What a missing feature adds to the linear part, in place of base·x; present if both base
-        and missing_left are.
+    A linear scorer that the trees were boosted from is `base`; a missing feature adds
+    `base_missing` in place of base·x.
 
     Examples
     --------
-    One tree: 2 if x₁ ≤ 0.5, else 7.
+    One tree: 2 if x₁ ≤ 0.5, else 7; and the same, boosted from 10·x₀.
 
     >>> import numpy as np
     >>> from countersample.scorers import TreesScorer
@@ -279,27 +243,23 @@ class TreesScorer:
     ...     "n_features": 2, "roots": [0], "feature": [1, -1, -1], "threshold": [0.5, 0, 0],
     ...     "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 2, 7],
     ... })
-    >>> scorer.predict(np.array([[9.0, 0.5], [9.0, 0.6]], np.float32))
+    >>> rows = np.array([[9.0, 0.5], [9.0, 0.6]], np.float32)
+    >>> scorer.predict(rows)
     array([2., 7.])
-
-    The same, boosted from 10·x₀:
-
-    >>> TreesScorer.from_dict(scorer.to_dict() | {"base": [10.0, 0.0]}).predict(
-    ...     np.array([[9.0, 0.5], [9.0, 0.6]], np.float32)
-    ... )
+    >>> TreesScorer.from_dict(scorer.to_dict() | {"base": [10.0, 0.0]}).predict(rows)
     array([92., 97.])
     """
 
     n_features: int
-    roots: NDArray[np.int64]
-    feature: NDArray[np.int32]
+    roots: NDArray[np.int64]  # (n_trees,), the first node of each tree
+    feature: NDArray[np.int32]  # (n_nodes,), as the next four
     threshold: NDArray[np.float32]
     left: NDArray[np.int32]
     right: NDArray[np.int32]
-    value: NDArray[np.float64]
-    base: NDArray[np.float64] | None = None
-    missing_left: NDArray[np.bool_] | None = None
-    base_missing: NDArray[np.float64] | None = None
+    value: NDArray[np.float64]  # of leaves; 0 for other nodes
+    base: NDArray[np.float64] | None = None  # (n_features,)
+    missing_left: NDArray[np.bool_] | None = None  # (n_nodes,); None if training missed nothing
+    base_missing: NDArray[np.float64] | None = None  # (n_features,), with base and missing_left
 
     def __post_init__(self) -> None:
         """Reject arrays that would lead the compiled loop out of bounds, or in circles."""
@@ -372,20 +332,6 @@ class TreesScorer:
 
         It takes missing values if this scorer does, or if this one has no linear part and `other`
         does.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from countersample.scorers import TreesScorer
-        >>> one, two = (
-        ...     TreesScorer.from_dict({
-        ...         "n_features": 1, "roots": [0], "feature": [0, -1, -1], "threshold": [at, 0, 0],
-        ...         "left": [1, 0, 0], "right": [2, 0, 0], "value": [0, 0, 1],
-        ...     })
-        ...     for at in (1.5, 2.5)
-        ... )
-        >>> one.add_trees(two).predict(np.array([[1], [2], [3]], np.float32))
-        array([0., 1., 2.])
         """
         n_nodes = len(self.feature)
         shifted = {

@@ -37,7 +37,7 @@ from countersample.logs.days import effective_impressions
 from countersample.logs.joins import clicked
 from countersample.options import METRIC, EvaluationOptions, PropensityOptions, RankerOptions
 from countersample.rankers import ClickRanker
-from countersample.rankers.warm_start import make_successor
+from countersample.rankers.task import make_successor
 
 if TYPE_CHECKING:
     from datetime import date

@@ -26,7 +26,7 @@ from countersample.logs.days import weighted
 from countersample.logs.joins import Matched, RowPropensities
 from countersample.logs.tally import tally
 from countersample.propensity.cells import QueryDraws
-from countersample.rankers.warm_start import make_untrained
+from countersample.rankers.task import make_untrained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

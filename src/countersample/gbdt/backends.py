@@ -80,17 +80,8 @@ def translate_errors(backend: str) -> Iterator[None]:
 class Boosting:
     """Trees that are boosted from a base, one per step: see `countersample.rankers.rounds.Rounds`.
 
-    Parameters
-    ----------
-    dataset : RankingDataset
-    objective : function
-        See `boosting_objective`.
-    settings : mapping
-        The parameters of `GBDTRanker`, with all numbers decided and a seed.
-    held_out : RankingDataset, optional
-        Items that are scored after each step.
-    base : LinearScorer or TreesScorer, optional
-        The scores to start from; 0 by default.
+    `settings` are the parameters of `GBDTRanker`, with all numbers decided and a seed. Items that
+    are `held_out` are scored after each step. Scores start from those of the `base`, or from 0.
     """
 
     name: ClassVar[str]

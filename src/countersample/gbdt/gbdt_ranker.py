@@ -15,22 +15,22 @@ from countersample.errors import ParameterError
 from countersample.gbdt.backends import BACKENDS, check_backend_params, translate_errors
 from countersample.gbdt.objectives import boosting_objective, check_method
 from countersample.options import CONFIDENCE, HOLDOUT, METRIC
+from countersample.rankers.checks import COUNT, MIN_PROPENSITY, either
 from countersample.rankers.linear_ranker import CounterSampleRanker
-from countersample.rankers.parameters import COUNT, MIN_PROPENSITY, either
 from countersample.rankers.rounds import RoundsRanker
 from countersample.rankers.task import scale_base, weigh_clicks
 from countersample.scorers import LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.gbdt.backends import Boosting
     from countersample.objectives import Loss, Objective
-    from countersample.rankers.parameters import Check
-    from countersample.rankers.task import Task
+    from countersample.rankers.checks import Check
+    from countersample.rankers.task import Task, Tasks
     from countersample.scorers import Scorer
 
 # "auto" requires a tenth of the items that a tree is grown on per leaf, up to 50
@@ -64,16 +64,15 @@ class GBDTRanker(RoundsRanker):
         f, one of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
         (`countersample.objectives.additive_objective`).
     start : {"auto", "served", "linear", "zero"}
-        The base of the trees: a linear scorer that ranks like the logging policy
-        (`countersample.rankers.logging_policy.imitate`), the default `CounterSampleRanker` trained
-        on the same clicks, or nothing. "auto" tries the policy, if known, and nothing. The training
-        clicks decide how far apart the scores of a base are: see `countersample.rankers.task`.
+        The base of the trees: the imitation of the logging policy, the default
+        `CounterSampleRanker` trained on the same clicks, or nothing. "auto" tries the policy, if
+        known, and nothing. See `countersample.rankers.task` for the scale of a base.
     n_trees : int
         The maximum number of trees; with ``patience=None``, their number.
     learning_rate : float
         The factor of the leaves.
     num_leaves : int
-        The maximum number of leaves per tree.
+        The maximum per tree.
     min_items_in_leaf : "auto" or int
         "auto" is a tenth of the items that a tree is grown on, at least 1 and at most 50. For
         XGBoost, the least second-order term of a leaf, which is 1 per item on average at first.
@@ -89,16 +88,13 @@ class GBDTRanker(RoundsRanker):
     holdout : float in (0, 0.5]
         The share of the clicked queries per fold, as the nearest of 1/2, 1/3, …. Enough folds are
         held out in turn to reach 1,000 queries.
-    doubly_robust : bool
-        See `CounterSampleRanker`.
     backend_params : dict, optional
-        Parameters of the library under its names or their aliases, which replace those set here;
-        the objective is not among them.
+        Other parameters of the library, which replace those set here; not the objective.
     warm_start : bool
         Whether `fit` of a fitted ranker continues from it, whatever `start` is: its trees stay, and
         up to `n_trees` more are boosted from their scores. With none it is a candidate.
-    metric, clip, temper, safety, normalize, random_state
-        See `ClickRanker`.
+    doubly_robust, metric, clip, temper, safety, normalize, random_state
+        See `ClickRanker` and `CounterSampleRanker`.
 
     Attributes
     ----------
@@ -108,9 +104,7 @@ class GBDTRanker(RoundsRanker):
     start_ : {"served", "linear", "zero", "previous"}
     history_ : RoundHistory or None
         The estimate by the number of trees; None without patience, and in a loaded ranker.
-    clip_, feature_names_in_, fingerprint_, n_features_in_, n_queries_, path_, preprocessing_,
-    served_
-        See `ClickRanker`.
+    and those of `ClickRanker`
 
     Examples
     --------
@@ -173,24 +167,15 @@ class GBDTRanker(RoundsRanker):
     def _max_rounds(self) -> int:
         return self.n_trees
 
-    def _train(
-        self,
-        make_task: Callable[[str | None], Task],
-        transforms: Sequence[str | None],
-        rng: np.random.Generator,
-        progress: Progress,
-    ) -> Task:
+    def _train(self, tasks: Tasks, rng: np.random.Generator, progress: Progress) -> Task:
         check_backend_params(self.backend, self.backend_params or {})
         self._settings = self.get_params() | {"seed": int(rng.integers(MAX_SEED))}
-        task = make_task(transforms[0])
         if self.method == "naive":
-            ones = np.ones(task.log.n_rows)
-            logs = [
-                log.replace(propensity=ones, examination=None) for log in (task.log, task.full_log)
-            ]
-            task = replace(task, log=logs[0], full_log=logs[1])
+            ones = np.ones(tasks.log.n_rows)
+            log = tasks.log.replace(propensity=ones, examination=None)
+            tasks = replace(tasks, log=log, _latest=None)
         with translate_errors(self.backend):
-            task, n_trees = self._train_rounds(lambda _: task, (task.transform,), rng, progress)
+            task, n_trees = self._train_rounds(tasks, rng, progress)
         scorer = cast("TreesScorer", self.scorer_)
         previous = task.previous if self.start_ == "previous" else None
         if task.imputer is None and getattr(previous, "missing_left", None) is None:
@@ -250,11 +235,7 @@ class GBDTRanker(RoundsRanker):
         return weigh_clicks(task.clicks, clip=clip, temper=self.temper)
 
     def _base(self, task: Task, start: str) -> LinearScorer | TreesScorer | None:
-        """Return the scorer that trees are boosted from; None for zero.
-
-        A linear base is linear in features that are filled in and their indicators. `unfolded`
-        rewrites it as one sum over the features themselves, missing or not.
-        """
+        """Return the scorer that trees are boosted from; None for zero."""
         if start == "previous" and isinstance(task.previous, TreesScorer):
             return task.previous
         if start == "linear":
@@ -264,8 +245,7 @@ class GBDTRanker(RoundsRanker):
         else:
             return None
         weights = scale_base(weights, task.filled, self._weigh(task), objective=self.objective)
-        parts = (weights,) if task.imputer is None else task.imputer.unfold(weights)
-        return LinearScorer(*parts)
+        return task.linear_scorer(weights)
 
     def _linear_weights(self, task: Task) -> Floats:
         linear = CounterSampleRanker(

@@ -12,16 +12,9 @@ if TYPE_CHECKING:
     from countersample.rankers.linear_ranker import CounterSampleRanker
 
 __all__ = [
-    "ClickRanker",
-    "CounterSampleRanker",
-    "OneQueryWarning",
-    "UnfittedRankerError",
-    "load_ranker",
-]
-_MODULES = {
-    "CounterSampleRanker": "linear_ranker",
-    "load_ranker": "files",
-}
+    "ClickRanker", "CounterSampleRanker", "OneQueryWarning", "UnfittedRankerError", "load_ranker",
+]  # fmt: skip
+_MODULES = {"CounterSampleRanker": "linear_ranker", "load_ranker": "files"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the public names)

@@ -1,6 +1,6 @@
 """The base of all rankers: `ClickRanker`, a scikit-learn estimator that learns from clicks.
 
-`fit` (or `fit_log`) checks the parameters, fits the preprocessing, and hands a task (`task.py`) to
+`fit` (or `fit_log`) checks the parameters, fits the preprocessing, and hands tasks (`task.py`) to
 the kind of ranker, which trains a scorer. `predict` and `rank` apply preprocessing and scorer;
 `save` and `load` store them (`files.py`); `rank_frame` ranks data frames (`serving.py`).
 """
@@ -11,40 +11,38 @@ from __future__ import annotations
 import reprlib
 import time
 import warnings
-from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countersample._progress import Progress, get_logger
 from countersample.data import RankingDataset
 from countersample.data.dataset import take_rows
-from countersample.data.preprocessing import REJECT_MISSING, Imputer, Normalizer, Preprocessing
+from countersample.data.preprocessing import REJECT_MISSING, Imputer, Preprocessing
 from countersample.data.transforms import CANDIDATES
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.doubly_robust import default_clip
 from countersample.metrics import rank_values, ranks_of
-from countersample.rankers import tables
+from countersample.rankers import checks
+from countersample.rankers.checks import as_generator, check_parameters
 from countersample.rankers.files import SavedScorer, read_ranker, readable, versions, write_ranker
-from countersample.rankers.parameters import as_generator, check_parameters
-from countersample.rankers.task import Robust, Task
-from countersample.rankers.warm_start import WarmStart
+from countersample.rankers.task import Robust, Tasks, WarmStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping
     from os import PathLike
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from countersample._arrays import Floats, Ints
     from countersample._progress import Show
     from countersample.clicks import ClickLog
+    from countersample.rankers.checks import Check
     from countersample.rankers.logging_policy import PolicyImitation
-    from countersample.rankers.parameters import Check
+    from countersample.rankers.task import Task
     from countersample.scorers import Scorer
     from countersample.tuning import PathChoice
 
@@ -73,8 +71,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
     score = scorer(preprocessing(table)), where any step of the preprocessing may be absent. A kind
     of ranker is a dataclass of its parameters. It trains a scorer (`_train`), and names its checks
-    (`_checks`, beside those of `countersample.rankers.parameters`) and the attributes that a file
-    stores (`_learned`).
+    (`_checks`, beside those of all rankers) and the attributes that a file stores (`_learned`).
 
     Parameters
     ----------
@@ -104,13 +101,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     Attributes
     ----------
     scorer_ : Scorer
-        See `countersample.scorers`.
     preprocessing_ : Preprocessing
-        The steps before the scorer: the encoder of table columns, if any has categories or dates;
-        the imputer, if values were missing in training (trees take them as they are); the
-        normalizer.
-    feature_transform_ : str or None
-        The transform before scaling: log, root or quantile.
+        The steps before the scorer. Trees need no imputer.
     clip_ : float or None
         The smallest propensity in training.
     served_ : PolicyImitation or None
@@ -119,13 +111,11 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         The choice by held-out clicks, and whether the logging policy is kept. None if the policy is
         unknown or nothing was held out, and in a loaded ranker.
     n_queries_, n_features_in_ : int
-    feature_names_in_ : array of str (n_features,)
-        Present if the features have names.
+    feature_names_in_ : array of str (n_features,), if the features have names
     fingerprint_ : str
         The fingerprint of the training data.
     provenance_ : dict
-        The training data in plain values, for the model card: clicks, weights and, if known, the
-        log, the propensities and the expected gain.
+        The training data in plain values, for the model card.
     """
 
     kind: ClassVar[str]
@@ -154,13 +144,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     history_: Any = None
     _warm_start: WarmStart | None = None  # the start of the last training, or of the next
 
-    def _train(
-        self,
-        make_task: Callable[[str | None], Task],
-        transforms: Sequence[str | None],
-        rng: np.random.Generator,
-        progress: Progress,
-    ) -> Task:
+    def _train(self, tasks: Tasks, rng: np.random.Generator, progress: Progress) -> Task:
         """Set `scorer_` and the attributes of the kind of ranker; the parameters are checked.
 
         Held-out clicks choose among the transforms, if there are several. The task of the chosen
@@ -206,7 +190,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         DataError
             For other input, and for a table from which nothing can be learned.
         """
-        return self._fit_table(X, y, qid, propensity, baseline, warm=WarmStart.next_of(self))
+        warm = WarmStart.next_of(self)
+        return self._fit_table(X, y, qid, propensity, baseline, warm, is_update=False)
 
     def partial_fit(
         self,
@@ -236,7 +221,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         {'n_clicks': 5.0, 'updates': 1}
         """
         warm = WarmStart.of(self) if hasattr(self, "scorer_") else None
-        return self._fit_table(X, y, qid, propensity, baseline, warm=warm, reset=warm is None)
+        return self._fit_table(X, y, qid, propensity, baseline, warm, is_update=warm is not None)
 
     def _fit_table(
         self,
@@ -245,33 +230,23 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         qid: Column,
         propensity: Column,
         baseline: Column,
-        *,
         warm: WarmStart | None,
-        reset: bool = True,
+        *,
+        is_update: bool,
     ) -> Self:
-        with self._keep_features_on_error():
-            features, counts = self._check_table(X, y, reset=reset, is_training=True)
-            if qid is None:
-                _check_one_query(len(features))
-            propensities = tables.as_propensities(propensity, counts)
-            names = self._feature_names
-            dataset, log = tables.as_log(features, counts, propensities, qid, names=names)
-            if baseline is not None:
-                rows, *_ = tables.group_queries(qid, len(features))
-                baseline = tables.as_baseline(baseline, len(features))[rows]
-            return self._fit_log(dataset, log, baseline, None, warm)
-
-    @contextmanager
-    def _keep_features_on_error(self) -> Iterator[None]:
-        """Restore the feature names of a fitted ranker, if an update is rejected."""
-        is_fitted = hasattr(self, "scorer_")
-        n_features, names = getattr(self, "n_features_in_", 0), self._feature_names
-        try:
-            yield
-        except Exception:
-            if is_fitted:
-                self._remember_features(n_features, names)
-            raise
+        # Validation sets feature names. A table that is rejected must not change a fitted ranker.
+        checked: Self = self if is_update else clone(self)
+        features, counts = checked._validate(X, y, reset=not is_update)
+        names = checked._feature_names
+        checks.check_missing(features, names, is_allowed=True)
+        counts = checks.as_counts(counts)
+        if qid is None:
+            _check_one_query(len(features))
+        propensities = checks.as_propensities(propensity, counts)
+        dataset, log, rows = checks.as_log(features, counts, propensities, qid, names=names)
+        if baseline is not None:
+            baseline = checks.as_baseline(baseline, len(features))[rows]
+        return self._fit_log(dataset, log, baseline, None, warm)
 
     def fit_log(
         self,
@@ -311,25 +286,17 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         if warm is not None:
             warm.check(dataset, self)
         imputer = self._fit_imputer(dataset, warm)
-        filled = dataset if imputer is None else imputer(dataset)
-
-        @lru_cache(maxsize=1)  # one copy of the features at a time
-        def make_task(transform: str | None) -> Task:
-            normalizer = None if warm is None else warm.preprocessing.normalizer
-            if warm is None and (self.normalize is not None or transform is not None):
-                normalizer = Normalizer.fit(filled, self.normalize, transform)
-            return Task.of(
-                filled, log, baseline, normalizer, takes_scale=self._takes_scale,
-                keeps_missing=self._takes_missing and dataset.has_missing, robust=robust,
-                transform=transform, previous=None if warm is None else warm.scorer_for(dataset),
-            )  # fmt: skip
-
-        transforms: Sequence[str | None] = (self.feature_transform,)
+        transforms: tuple[str | None, ...] = (self.feature_transform,)
         if self.feature_transform == "auto":
             transforms = CANDIDATES if warm is None else (None,)  # a warm start keeps its own
-        task = make_task(transforms[0])
-        _check_differences(task.filled, task.clicks)
-        task = self._train(make_task, transforms, rng, Progress.of(progress))
+        tasks = Tasks(
+            dataset if imputer is None else imputer(dataset), log, baseline, self.normalize,
+            transforms, warm, robust, takes_scale=self._takes_scale,
+            keeps_missing=self._takes_missing and dataset.has_missing,
+        )  # fmt: skip
+        first = tasks.of(transforms[0])
+        _check_differences(first.filled, first.clicks)
+        task = self._train(tasks, rng, Progress.of(progress))
         self._warm_start = warm
         encoder = None if warm is None else self.preprocessing_.encoder
         self.preprocessing_ = Preprocessing(encoder, imputer, task.normalizer)
@@ -354,7 +321,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         if self._takes_missing:
             return None
         if dataset.has_missing and self.impute == REJECT_MISSING:
-            place = tables.describe_missing(dataset.features, dataset.feature_names)
+            place = checks.describe_missing(dataset.features, dataset.feature_names)
             raise DataError(
                 f"{place}, and impute is {REJECT_MISSING!r}: fill it in, or leave impute as it is"
             )
@@ -384,14 +351,12 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             "n_clicks": self.provenance_["n_clicks"],
             "n_queries": self.n_queries_,
             "n_features": self.n_features_in_,
-            "goes_on": is_update,
-            **chosen_settings(self),
-            **({} if self.path_ is None else {"kept": self.path_.kept}),
         }
+        choices = chosen_settings(self) | {"goes_on": is_update}
         logger.info(
             "%s ranker trained in %.1f s on %d clicks of %d queries with %d features%s",
-            *list(fields.values())[:5], ", going on from another" if is_update else "",
-            extra=fields,
+            *fields.values(), ", going on from another" if is_update else "",
+            extra=fields | choices,
         )  # fmt: skip
         if self.path_ is not None:
             logger.debug("%s", self.path_.sentence)
@@ -400,7 +365,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
     @property
     def feature_transform_(self) -> str | None:
-        """The transform before scaling; None if no feature has any."""
+        """The transform before scaling (log, root or quantile); None if no feature has any."""
         self._check_fitted()
         return self.preprocessing_.transform_name
 
@@ -418,19 +383,16 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         if not self.preprocessing_.is_by_query:
             return self._scores(features, np.array([0, len(features)]))
         rows, offsets = self._group_rows(X, qid)
-        return tables.restore_order(rows, self._scores(take_rows(features, rows), offsets))
+        return checks.restore_order(rows, self._scores(take_rows(features, rows), offsets))
 
     def rank(self, X: Table, qid: Column = None) -> Ints:
         """Return the rank of each row within its query, int64 (n_rows,), from 1; ties in row order.
 
-        Parameters
-        ----------
-        X, qid
-            As for `predict`; a ranker that was trained on several queries needs qid.
+        `X` and `qid` are as for `predict`; a ranker that was trained on several queries needs qid.
         """
         scores = self.predict(X, qid)
         rows, offsets = self._group_rows(X, qid)
-        return tables.restore_order(rows, ranks_of(scores[rows], offsets))
+        return checks.restore_order(rows, ranks_of(scores[rows], offsets))
 
     def rank_frame(
         self,
@@ -477,18 +439,15 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         The self-normalised estimate, from clicks, of the DCG of a relevant item: at most 1, larger
         is better. Propensities are not clipped, so that rankers of any `clip` can be compared.
 
-        Parameters
-        ----------
-        X, y, qid, propensity
-            As for `fit`; a ranker that was trained on several queries needs qid.
-        sample_weight : array-like (n_rows,), optional
-            Factors of v, at least 0.
+        Parameters are those of `fit`; a ranker that was trained on several queries needs qid.
+        `sample_weight` are factors of v, at least 0.
         """
         self._check_fitted()
-        _, counts = self._check_table(X, y, reset=False)
-        weights = counts / tables.as_propensities(propensity, counts)
+        _, counts = self._validate(X, y)
+        counts = checks.as_counts(counts)
+        weights = counts / checks.as_propensities(propensity, counts)
         if sample_weight is not None:
-            weights = weights * tables.as_sample_weights(sample_weight, counts)
+            weights = weights * checks.as_sample_weights(sample_weight, counts)
         return float(weights @ rank_values("dcg", self.rank(X, qid)) / weights.sum())
 
     @property
@@ -502,29 +461,26 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
     # -- checks
 
-    def _check_table(
-        self, X: ArrayLike, y: ArrayLike, *, reset: bool, is_training: bool = False
-    ) -> tuple[NDArray[np.float32], Floats]:
+    def _validate(self, X: ArrayLike, *y: ArrayLike, reset: bool = False) -> Any:  # noqa: ANN401 (scikit-learn has no types)
+        """Return X, and y if given, as scikit-learn checks them; `reset` remembers the features."""
         if isinstance(X, RankingDataset):
-            raise tables.WrongTypeError(
+            raise checks.WrongTypeError(
                 "X is a RankingDataset, expected a table of features with y beside it: fit_log "
                 "takes a dataset with its click log"
             )
-        with tables.translate_errors():
-            features, counts = validate_data(self, X, y, reset=reset, **tables.VALIDATION)
-        if is_training:
-            tables.check_missing(features, self._feature_names, is_allowed=True)
-        else:
-            self._saved_scorer.check_features(features)
-        return features, tables.as_counts(counts)
+        try:
+            with np.errstate(over="ignore"):  # a value that overflows is reported as infinite
+                return validate_data(self, X, *y, reset=reset, **checks.VALIDATION)
+        except (TypeError, ValueError) as error:
+            kind = checks.WrongTypeError if isinstance(error, TypeError) else DataError
+            raise kind(" ".join(str(error).split())) from error
 
     def _check_features(self, X: Table) -> Any:  # noqa: ANN401 (array or codes)
         self._check_fitted()
         if isinstance(X, RankingDataset):
-            features = tables.select_features(X, self.n_features_in_, self._feature_names)
+            features = checks.select_features(X, self.n_features_in_, self._feature_names)
         else:
-            with tables.translate_errors():
-                features = validate_data(self, X, reset=False, **tables.VALIDATION)
+            features = self._validate(X)
         self._saved_scorer.check_features(features)
         return features
 
@@ -538,7 +494,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
                 "queries: pass qid; in cross-validation, call sklearn.set_config("
                 "enable_metadata_routing=True) and request it with set_score_request(qid=True)"
             )
-        rows, offsets, _ = tables.group_queries(qid, len(X))  # type: ignore[arg-type] # checked
+        rows, offsets, _ = checks.group_queries(qid, len(X))  # type: ignore[arg-type] # checked
         return rows, offsets
 
     def _check_fitted(self) -> None:
@@ -659,7 +615,7 @@ def _check_one_query(n_rows: int) -> None:
     )
     if n_rows > MAX_ROWS_WITHOUT_QID:
         raise ParameterError(message)
-    warnings.warn(f"{message}, which is assumed", OneQueryWarning, stacklevel=3)
+    warnings.warn(f"{message}, which is assumed", OneQueryWarning, stacklevel=4)
 
 
 def _check_differences(dataset: RankingDataset, log: ClickLog) -> None:

@@ -29,7 +29,7 @@ from countersample.data.preprocessing import Preprocessing
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.metrics import ranks_of
 from countersample.objectives import Loss, Objective
-from countersample.rankers import tables
+from countersample.rankers import checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,10 +50,9 @@ KINDS: dict[str, tuple[str, str, type[Scorer]]] = {
     "boosted": ("gbdt.gbdt_ranker", "GBDTRanker", scorers.TreesScorer),
 }
 # Endings of other formats, which a ranker of such a name would be mistaken for
-EXPORT_ENDINGS = (".onnx",)
 OTHER_ENDINGS = (
-    ".csv", ".feather", ".gz", ".html", ".joblib", ".jsonl", ".md", ".ndjson", ".parquet",
-    ".pickle", ".pkl", ".pq", ".pt", ".pth", ".safetensors", ".sql", ".tsv", ".ubj", ".xml", ".zip",
+    ".csv", ".gz", ".html", ".joblib", ".jsonl", ".md", ".onnx", ".parquet", ".pickle", ".pkl",
+    ".pt", ".safetensors", ".sql", ".tsv", ".xml", ".zip",
 )  # fmt: skip
 OptionalText = str | UnsetType
 
@@ -174,11 +173,11 @@ class SavedScorer:
     def check_features(self, features: Any) -> None:  # noqa: ANN401 (array or codes)
         """Reject infinite values, and missing ones if training had none."""
         is_allowed = takes_missing(self.scorer, self.preprocessing)
-        tables.check_missing(features, self.feature_names, is_allowed=is_allowed)
+        checks.check_missing(features, self.feature_names, is_allowed=is_allowed)
 
     def predict(self, dataset: RankingDataset) -> Floats:
         """Return the score of each item, float64 (n_items,)."""
-        features = tables.select_features(dataset, self.n_features, self.feature_names)
+        features = checks.select_features(dataset, self.n_features, self.feature_names)
         self.check_features(features)
         return self.scores(features, dataset.offsets)
 
@@ -213,10 +212,7 @@ def takes_missing(scorer: Scorer, preprocessing: Preprocessing) -> bool:
 def load_ranker(path: str | PathLike[str]) -> ClickRanker:
     """Read a ranker of any kind that ``save`` wrote; it gives the same scores, to the bit.
 
-    Raises
-    ------
-    DataError
-        For a file that is missing, not a ranker, of another version, or damaged.
+    A file that is missing, not a ranker, of another version, or damaged raises DataError.
 
     Examples
     --------
@@ -226,8 +222,7 @@ def load_ranker(path: str | PathLike[str]) -> ClickRanker:
     >>> ranker = CounterSampleRanker(random_state=0).fit([[0.2], [0.9]], [0, 3], qid=[1, 1])
     >>> with TemporaryDirectory() as folder:
     ...     ranker.save(f"{folder}/ranker.json")
-    ...     loaded = load_ranker(f"{folder}/ranker.json")
-    >>> loaded.rank([[0.5], [0.7]])
+    ...     load_ranker(f"{folder}/ranker.json").rank([[0.5], [0.7]])
     array([2, 1])
     """
     kind, content = _read_kind(path)
@@ -259,23 +254,12 @@ def _read_kind(path: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
 
 
 def check_name(path: str | PathLike[str]) -> None:
-    """Reject a name with the ending of another format than JSON.
-
-    Examples
-    --------
-    >>> from countersample.rankers.files import check_name
-    >>> check_name("ranker.json")
-    """
+    """Reject a name with the ending of another format than JSON."""
     path = Path(path)
-    ending, target = path.suffix.lower(), path.with_suffix(".json")
-    if ending in EXPORT_ENDINGS:
+    if path.suffix.lower() in OTHER_ENDINGS:
         raise ParameterError(
-            f"{path}: a ranker is written as JSON, and {ending} is what export writes: write it to "
-            f"{target}, then: countersample export {target} --to {ending[1:]} -o {path}"
-        )
-    if ending in OTHER_ENDINGS:
-        raise ParameterError(
-            f"{path}: a ranker is written as JSON, expected a name such as {target}"
+            f"{path}: a ranker is written as JSON, expected a name such as "
+            f"{path.with_suffix('.json')}; from it, countersample export writes other formats"
         )
 
 

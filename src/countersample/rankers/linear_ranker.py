@@ -14,7 +14,7 @@ from countersample.data.compact import linear_scores
 from countersample.errors import DataError, ParameterError
 from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.rankers.base import ClickRanker
-from countersample.rankers.parameters import COUNT, MIN_PROPENSITY, check_flag, either
+from countersample.rankers.checks import COUNT, MIN_PROPENSITY, check_flag, either
 from countersample.rankers.task import list_starts
 from countersample.scorers import LinearScorer
 from countersample.training import TrainingOptions, train
@@ -22,7 +22,7 @@ from countersample.tuning import TEMPERS, Contender, choose_contender, follow_pa
 from countersample.tuning.paths import FIRST_DISTANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.evaluation.holdout import HeldOut
     from countersample.objectives import Objective
-    from countersample.rankers.parameters import Check
-    from countersample.rankers.task import Task
+    from countersample.rankers.checks import Check
+    from countersample.rankers.task import Task, Tasks
     from countersample.scorers import Scorer
 
 CHECKPOINTS = 10
@@ -74,18 +74,15 @@ class CounterSampleRanker(ClickRanker):
     batch_size : int
         Examples per step.
     steps : int, optional
-        The maximum of a path. By default five draws per example, but at least 5,000 and at most
-        1,000,000 draws.
+        The maximum of a path; by default from five draws per example (`number_of_steps`).
     start : {"auto", "zero", "served"}
         The start of paths; "auto" is both, if the log or a baseline contains the logging policy.
     temper : "auto" or float in [0, 1]
         α of the weights 1/p^α, from 0 (naive) to 1 (IPS); "auto" tries 0, ½ and 1.
     average : bool
         Whether to rank by the mean of the weights over all steps, or by the last ones.
-    l2 : float
-        Weight decay: adds (l2/2)·‖w‖² to R.
-    radius : float, optional
-        Keeps ‖w‖ ≤ radius.
+    l2, radius : float
+        Weight decay, which adds (l2/2)·‖w‖² to R; and a bound, ‖w‖ ≤ radius.
     doubly_robust : bool
         Whether a relevance model corrects for clipping, and for items that were never shown: see
         `countersample.evaluation.doubly_robust_log`. `clip` is its τ then, by default 10/√S with S
@@ -110,9 +107,7 @@ class CounterSampleRanker(ClickRanker):
     learning_rate_ : float or None
     n_steps_ : int
         The steps of the longest path that was chosen.
-    scorer_ : LinearScorer
-    clip_, feature_names_in_, fingerprint_, n_features_in_, n_queries_, path_, preprocessing_
-        See `ClickRanker`.
+    and those of `ClickRanker`
 
     Examples
     --------
@@ -124,8 +119,6 @@ class CounterSampleRanker(ClickRanker):
     CounterSampleRanker(random_state=0)
     >>> ranker.rank(X, qid)
     array([3, 1, 2, 1, 2])
-    >>> ranker.score(X, y, qid=qid)  # every click is on a rank of 1
-    1.0
     """
 
     kind: ClassVar[str] = "linear"
@@ -171,18 +164,12 @@ class CounterSampleRanker(ClickRanker):
     warm_start: bool = False
     random_state: int | np.random.Generator | None = None
 
-    def _train(
-        self,
-        make_task: Callable[[str | None], Task],
-        transforms: Sequence[str | None],
-        rng: np.random.Generator,
-        progress: Progress,
-    ) -> Task:
-        task = make_task(transforms[0])
+    def _train(self, tasks: Tasks, rng: np.random.Generator, progress: Progress) -> Task:
+        task = tasks.of(tasks.transforms[0])
         self.learning_rate_: float | None = None
         if self._is_path:
-            task = self._train_paths(make_task, transforms, rng, progress)
-        elif len(transforms) > 1:
+            task = self._train_paths(tasks, rng, progress)
+        elif len(tasks.transforms) > 1:
             raise ParameterError(
                 "feature_transform is 'auto' with a learning rate, expected one of them: with a "
                 "learning rate it is trained as asked, and nothing is held out that could choose"
@@ -213,42 +200,36 @@ class CounterSampleRanker(ClickRanker):
             temper=1.0 if isinstance(self.temper, str) else self.temper,
             rng=rng, checkpoints=CHECKPOINTS, progress=progress, options=options,
         )  # fmt: skip
-        self.coef_, self.average_coef_ = result.coef, result.average_coef
-        self.weights_ = result.weights
-        self.history_ = result.history
+        self.coef_, self.average_coef_, self.weights_ = (
+            result.coef, result.average_coef, result.weights
+        )  # fmt: skip
+        self.history_, self.n_steps_ = result.history, result.n_steps
         self.learning_rate_ = result.learning_rate
-        self.n_steps_ = result.n_steps
 
-    def _train_paths(
-        self,
-        make_task: Callable[[str | None], Task],
-        transforms: Sequence[str | None],
-        rng: np.random.Generator,
-        progress: Progress,
-    ) -> Task:
+    def _train_paths(self, tasks: Tasks, rng: np.random.Generator, progress: Progress) -> Task:
         """Choose among paths, and follow the chosen ones on everything; return their task.
 
         The queries to hold out are drawn once, so that they are the same for all transforms.
         """
-        task = make_task(transforms[0])
+        task = tasks.of(tasks.transforms[0])
         list_starts(self.start, task, has_holdout=True)  # raises an error for an unknown start
-        held_out, logs = task.held_out(self.metric, holdout=self.holdout, rng=rng)
+        held_out, logs = task.held_out(self.metric, self.holdout, rng)
 
         def list_contenders() -> Iterator[Contender]:
             yield self._contender(task, held_out, logs)
-            for name in transforms[1:]:
-                other = make_task(name)
+            for name in tasks.transforms[1:]:
+                other = tasks.of(name)
                 yield self._contender(
                     other, held_out.with_features(other.full), other.clicks_without(held_out)
                 )
 
         self.path_ = choose_contender(
-            list_contenders(), n_contenders=len(transforms), tempers=self._tempers,
+            list_contenders(), n_contenders=len(tasks.transforms), tempers=self._tempers,
             safety=self.safety, rng=rng, progress=progress.part(CHOOSING_SHARE),
             has_positions=task.has_positions
             and (task.served is not None or task.previous is not None),
         )  # fmt: skip
-        task = make_task(self.path_.transform)
+        task = tasks.of(self.path_.transform)
         self.served_, options = task.served, self._training_options(task)
         self.history_ = follow_paths(
             task.dataset, task.clicks, self.path_, starts=self._starts(task, options),
@@ -290,21 +271,7 @@ class CounterSampleRanker(ClickRanker):
         return (self.temper,)
 
     def staged_predict(self, dataset: RankingDataset) -> list[tuple[int, Floats]]:
-        """Return the scores of items in the course of training: (steps, scores), in turn.
-
-        Parameters
-        ----------
-        dataset : RankingDataset
-
-        Examples
-        --------
-        >>> from countersample import CounterSampleRanker, simulate_clicks, synthetic
-        >>> data = synthetic("tiny", rng=0)
-        >>> log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=1000, rng=0)
-        >>> ranker = CounterSampleRanker(learning_rate=0.01, steps=100, random_state=0)
-        >>> [steps for steps, _ in ranker.fit_log(data, log).staged_predict(data)]
-        [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
-        """
+        """Return the scores of items in the course of training: (steps, scores), in turn."""
         features = self._check_features(dataset)
         features = self.preprocessing_.features(features, dataset.offsets)
         history = self.history_

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from countersample.data.compact import linear_scores
-from countersample.errors import DataError
 from countersample.evaluation.bootstrap import add_up
 from countersample.metrics import ranks_of, ratio
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from countersample._arrays import Floats, Ints
     from countersample.clicks import ClickLog
@@ -39,19 +38,13 @@ MAX_ITERATIONS = 100
 class PolicyImitation:
     """A linear scorer that ranks like the logging policy, as far as features allow.
 
-    Attributes
-    ----------
-    weights : float64 (n_features,)
-        Scaled so that the scores within a query have a standard deviation of about 1.
-    agreement : float
-        The share of pairs of items, of queries that it was not fitted on, that it puts in the order
-        in which they were shown. By chance it is ½.
-    source : {"baseline", "impressions", "clicks"}
-        The source of the rankings: scores of a baseline, the positions of all items shown, or the
-        positions of clicked items, which contain less.
+    `agreement` is the share of pairs of items, of queries that it was not fitted on, that it puts
+    in the order in which they were shown; by chance it is ½. The `source` of the rankings is
+    "baseline" (scores), "impressions" (the positions of all items shown), or "clicks" (the
+    positions of clicked items, which contain less).
     """
 
-    weights: Floats
+    weights: Floats  # (n_features,); scores within a query have a standard deviation of about 1
     agreement: float
     source: str
 
@@ -67,22 +60,6 @@ class _Pairs(NamedTuple):
     weight: Floats
 
 
-def check_baseline(baseline: ArrayLike | None, dataset: RankingDataset) -> Floats | None:
-    """Return the scores of the current ranker, float64 (n_items,), checked."""
-    if baseline is None:
-        return None
-    scores = np.asarray(baseline)
-    if scores.dtype.kind not in "fiub" or scores.shape != (dataset.n_items,):
-        raise DataError(
-            f"baseline is of type {scores.dtype} and shape {scores.shape}, expected the score of "
-            f"each item by your current ranker, numbers of shape ({dataset.n_items},)"
-        )
-    if not np.isfinite(scores).all():
-        row = int(np.isfinite(scores).argmin())
-        raise DataError(f"baseline is {scores[row]} in row {row}, expected a finite number")
-    return scores.astype(np.float64)
-
-
 def imitate(
     dataset: RankingDataset,
     log: ClickLog,
@@ -93,17 +70,8 @@ def imitate(
 ) -> PolicyImitation | None:
     """Return the imitation of the logging policy; None if neither positions nor scores are known.
 
-    Parameters
-    ----------
-    dataset : RankingDataset
-    log : ClickLog
-        With positions, unless there is a baseline.
-    baseline : float array (n_items,), optional
-        Scores by the current ranker.
-    scale : float array (n_features,), optional
-        Factors of the features.
-    seed : int
-        Chooses the pairs.
+    `baseline` are scores by the current ranker, (n_items,), `scale` factors of the features,
+    (n_features,). The seed chooses the pairs.
 
     Examples
     --------

@@ -23,12 +23,11 @@ from countersample.evaluation.holdout import VALIDATION_QUERIES
 from countersample.metrics import parse_additive
 from countersample.rankers.base import ClickRanker
 from countersample.rankers.task import list_starts
-from countersample.scorers import LinearScorer
 from countersample.tuning.choice import Candidate, PathChoice, best_imitation
 from countersample.tuning.safety import MIN_QUERIES, choose_simplest, simultaneous_lower_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.evaluation.holdout import HeldOut
-    from countersample.rankers.task import Task
+    from countersample.rankers.task import Task, Tasks
     from countersample.scorers import Scorer
 
 CHOOSING_SHARE = 0.7  # of the time, about, if the number of rounds is chosen
@@ -90,23 +89,17 @@ class Way(NamedTuple):
     start: str
     transform: str | None = None
 
+    @property
+    def first_round(self) -> int:
+        """The first round that is a candidate: 0, before training, if it starts from a ranker."""
+        return int(self.start == "zero")
 
-@dataclass(frozen=True, eq=False)
-class RoundValues:
-    """Held-out values of the rounds of one way.
 
-    Attributes
-    ----------
-    rounds : int64 (n,)
-        The rounds that were evaluated, in turn.
-    sums : float64 (n, n_groups)
-        See `HeldOut.sums`.
-    history : RoundHistory
-    """
+class RoundValues(NamedTuple):
+    """Held-out values of the rounds of one way; `sums` are (n, n_groups), see `HeldOut.sums`."""
 
-    rounds: NDArray[np.int64]
-    sums: Floats
     history: RoundHistory
+    sums: Floats
 
 
 def evaluate_rounds(
@@ -118,10 +111,7 @@ def evaluate_rounds(
     patience: int,
     progress: Progress,
 ) -> RoundValues:
-    """Train each fold's ranker until `patience` rounds bring no better value, or `max_rounds`.
-
-    Rounds are evaluated from the `first` on: 0, before any training, if it starts from a ranker.
-    """
+    """Train each fold's ranker until `patience` rounds bring no better value, or `max_rounds`."""
     sums: list[Floats] = []
     values: list[float] = []
     n_rounds, last, share = 0, max_rounds, 0.0
@@ -139,9 +129,10 @@ def evaluate_rounds(
         for each in trainings:
             each.advance()
         n_rounds += 1
-    rounds = np.arange(first, n_rounds + 1)
-    steps, losses = np.array(trainings[0].steps)[rounds], np.array(trainings[0].losses)[rounds]
-    return RoundValues(rounds, np.array(sums), RoundHistory(steps, losses, np.array(values)))
+    steps, losses = np.array(trainings[0].steps), np.array(trainings[0].losses)
+    return RoundValues(
+        RoundHistory(steps[first:], losses[first:], np.array(values)), np.array(sums)
+    )
 
 
 def choose_round(
@@ -158,20 +149,10 @@ def choose_round(
 
     Candidates are compared with the logging policy, if it is known, or else with the ranker of a
     warm start, before any round. Without either there is no PathChoice: the best value is chosen.
-
-    Parameters
-    ----------
-    held_out : HeldOut
-    evaluated : mapping of Way to RoundValues
-    task : Task
-    safety, temper : float
-        See `ClickRanker`.
-    kept_transform : str or None
-        The transform to keep the imitation with, if nothing is better.
-    rng : numpy Generator
+    If nothing is better, the imitation of the policy is kept with `kept_transform`.
     """
     begin, sign = time.perf_counter(), _sign(held_out.metric)
-    rounds = [(way, k) for way, values in evaluated.items() for k in range(len(values.rounds))]
+    rounds = [(way, k) for way, values in evaluated.items() for k in range(len(values.sums))]
     values = [float(evaluated[way].history.value[k]) for way, k in rounds]
     sums = [sign * evaluated[way].sums[k] for way, k in rounds]
     transforms = [way.transform for way, _ in rounds]
@@ -190,15 +171,14 @@ def choose_round(
     is_better = is_shown or not safety
     candidates = tuple(
         Candidate(
-            way.start, temper, int(evaluated[way].rounds[k]), values[index], gains[index],
+            way.start, temper, way.first_round + k, values[index], gains[index],
             float(lows[index]), float(is_better and index == best), way.transform,
         )
         for index, (way, k) in enumerate(rounds)
     )  # fmt: skip
     transform = rounds[best][0].transform if is_better else kept_transform
-    kept_value, kept_start = _choose_kept(
-        held_out, task, evaluated.get(Way("served", transform)), previous
-    )
+    served = evaluated.get(Way("served", transform))
+    kept_value, kept_start = _choose_kept(held_out, task, served, previous)
     choice = PathChoice(
         candidates=candidates,
         kept=float(not is_better),
@@ -229,9 +209,7 @@ def _choose_kept(
         return value, "served"
     previous_value, sign = float(previous.history.value[0]), _sign(held_out.metric)
     if value is None and task.served is not None:
-        weights = task.served.weights
-        parts = (weights,) if task.imputer is None else task.imputer.unfold(weights)
-        scorer = LinearScorer(*parts)
+        scorer = task.linear_scorer(task.served.weights)
         features = [fold.validation.features for fold in held_out.folds]
         value = held_out.value(held_out.sums([scorer.predict(each) for each in features]))
     if value is None or sign * previous_value >= sign * value:
@@ -277,24 +255,20 @@ class RoundsRanker(ClickRanker):
         """Decide settings that depend on the task, before any training begins."""
 
     def _train_rounds(
-        self,
-        make_task: Callable[[str | None], Task],
-        transforms: Sequence[str | None],
-        rng: np.random.Generator,
-        progress: Progress,
+        self, tasks: Tasks, rng: np.random.Generator, progress: Progress
     ) -> tuple[Task, int]:
         """Choose start, transform and steps, and train on everything; return task and steps."""
-        task = make_task(transforms[0])
-        self.served_, self.path_, self.history_ = task.served, None, None
+        task = tasks.of(tasks.transforms[0])
+        self.path_, self.history_ = None, None
         starts = list_starts(self.start, task, has_holdout=self.patience is not None)
         start, n_steps = starts[0], None
         if self.patience is None:
             self._prepare(task, ())
         else:
             part = progress.part(CHOOSING_SHARE, f"choosing the number of {self._round_name}")
-            start, n_steps, transform = self._choose(make_task, transforms, starts, rng, part)
-            task = make_task(transform)
-            self.served_ = task.served
+            start, n_steps, transform = self._choose(tasks, starts, rng, part)
+            task = tasks.of(transform)
+        self.served_ = task.served
         progress = progress.part(1.0 if n_steps is None else 1 - CHOOSING_SHARE, "training")
         training = self._begin(task, start, rng)
         if n_steps is None:
@@ -307,26 +281,19 @@ class RoundsRanker(ClickRanker):
         return task, n_steps
 
     def _choose(
-        self,
-        make_task: Callable[[str | None], Task],
-        transforms: Sequence[str | None],
-        starts: Sequence[str],
-        rng: np.random.Generator,
-        progress: Progress,
+        self, tasks: Tasks, starts: Sequence[str], rng: np.random.Generator, progress: Progress
     ) -> tuple[str, int, str | None]:
         """Return the start, the steps and the transform to train with on everything.
 
         The queries to hold out are drawn once, so that they are the same for all transforms.
         """
-        task = make_task(transforms[0])
-        held_out, fold_clicks = task.held_out(
-            self.metric, holdout=self.holdout, least_queries=self._least_queries, rng=rng
-        )
+        task = tasks.of(tasks.transforms[0])
+        held_out, fold_clicks = task.held_out(self.metric, self.holdout, rng, self._least_queries)
         self._prepare(task, fold_clicks)
         evaluated, agreements = {}, {}
-        for transform in transforms:
+        for transform in tasks.transforms:
             if transform != task.transform:
-                task = make_task(transform)
+                task = tasks.of(transform)
                 held_out = held_out.with_features(task.full)
                 fold_clicks = task.clicks_without(held_out)
             agreements[transform] = 0.0 if task.served is None else task.served.agreement
@@ -334,22 +301,20 @@ class RoundsRanker(ClickRanker):
                 (task.without_fold(fold, clicks), fold.validation)
                 for fold, clicks in zip(held_out.folds, fold_clicks, strict=True)
             ]
-            for start in starts:
-                evaluated[Way(start, transform)] = evaluate_rounds(
+            for way in (Way(start, transform) for start in starts):
+                evaluated[way] = evaluate_rounds(
                     held_out,
-                    [self._begin(fold, start, rng, items) for fold, items in folds],
-                    first=int(start == "zero"),
+                    [self._begin(fold, way.start, rng, items) for fold, items in folds],
+                    first=way.first_round,
                     max_rounds=self._max_rounds,
                     patience=self.patience or 0,
-                    progress=progress.part(1 / (len(transforms) * len(starts))),
+                    progress=progress.part(1 / (len(tasks.transforms) * len(starts))),
                 )
         way, k, self.path_ = choose_round(
             held_out, evaluated, task, safety=self.safety, temper=self.temper,
             kept_transform=best_imitation(agreements), rng=rng,
         )  # fmt: skip
         self.history_ = evaluated[way].history
-        if self.path_ is None:
-            return way.start, int(self.history_.steps[k]), way.transform
-        if self.path_.kept == 1:
+        if self.path_ is not None and self.path_.kept == 1:
             return self.path_.keeps, 0, self.path_.transform
-        return way.start, int(self.history_.steps[k]), self.path_.transform
+        return way.start, int(self.history_.steps[k]), way.transform

@@ -28,6 +28,7 @@ from countersample.data.tables import as_floats, as_narwhals, check_column, kind
 from countersample.errors import DataError, ParameterError
 from countersample.logs.files import open_tables
 from countersample.metrics import ranks_of
+from countersample.rankers.checks import restore_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,18 +44,7 @@ QUERY_COLUMNS = ("query_id", "qid")  # names of the query column; the first that
 ITEM_COLUMN, LABEL_COLUMN = "item_id", "label"
 NUMBER_COLUMN = "item"  # of items without ids: their number in the query, from 0
 # Endings of formats that scores are not written in
-OTHER_ENDINGS = (
-    ".onnx",
-    ".html",
-    ".xlsx",
-    ".xls",
-    ".feather",
-    ".gz",
-    ".bz2",
-    ".xz",
-    ".zst",
-    ".zip",
-)
+OTHER_ENDINGS = (".onnx", ".html", ".xlsx", ".xls", ".feather", ".gz", ".bz2", ".xz", ".zip")
 PART_BYTES = 1 << 24  # of the files per part, when rows are grouped: several times that in memory
 MIN_PARTS, MAX_PARTS = 8, 256  # each is an open file
 _NAME_IDS = "; name it with query= and item= (--columns query_id=…,item_id=…)"
@@ -69,20 +59,10 @@ class SplitQueryError(Exception):
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The columns of a table that a ranker reads.
-
-    Attributes
-    ----------
-    query : str
-        The column of query ids.
-    item : str or None
-        The column of item ids; None if the table has none, and items are numbered.
-    encoder : FeatureEncoder
-        Turns the other columns into features.
-    """
+    """The columns of a table that a ranker reads; the encoder turns them into features."""
 
     query: str
-    item: str | None
+    item: str | None  # None if the table has no item ids, and items are numbered
     encoder: FeatureEncoder
 
     @classmethod
@@ -117,11 +97,6 @@ class TableColumns:
         """The columns to read, each once."""
         ids = [self.query] if self.item is None else [self.query, self.item]
         return list(dict.fromkeys([*ids, *self.encoder.column_names]))
-
-    @property
-    def output_names(self) -> list[str]:
-        """The columns of the result."""
-        return [self.query, self.item or NUMBER_COLUMN, "score", "rank"]
 
     def check_ids(self, table: pa.Table) -> None:
         """Reject ids that are missing, or are neither integers nor text."""
@@ -176,19 +151,21 @@ def rank_dataset(
     serving: SavedScorer, dataset: RankingDataset, target: Path, *, top: int | None = None
 ) -> int:
     """Score and rank the items of a dataset into a file; return the number of rows written."""
-    scores, offsets, sizes = serving.predict(dataset), dataset.offsets, dataset.query_sizes
-    columns = {
-        "query": np.repeat(dataset.query_ids, sizes),
-        "item": _number_items(offsets),
-        "score": scores,
-        "rank": ranks_of(scores, offsets),
-    }
-    if top is not None:
-        rows = _best_rows(columns["rank"], np.repeat(np.arange(dataset.n_queries), sizes), top)
-        columns = {name: values[rows] for name, values in columns.items()}
-    table = pa.table({name: make_column(values) for name, values in columns.items()})
+    offsets, scores = dataset.offsets, serving.predict(dataset)
+    query = make_column(np.repeat(dataset.query_ids, dataset.query_sizes))
+    ids = {"query": query, "item": make_column(_number_items(offsets))}
     with atomic_path(target) as temporary:
-        return _write(iter([table]), temporary, target)
+        return _write(iter([_make_ranked(ids, scores, offsets, top)]), temporary, target)
+
+
+def _make_ranked(ids: dict[str, Any], scores: Floats, offsets: Ints, top: int | None) -> pa.Table:
+    """Return ids, score and rank of rows that are in the order of their queries."""
+    ranks = ranks_of(scores, offsets)
+    ranked = pa.table({**ids, "score": make_column(scores), "rank": make_column(ranks)})
+    if top is None:
+        return ranked
+    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return ranked.take(make_column(_best_rows(ranks, query, top)))
 
 
 def read_labelled(serving: SavedScorer, path: str | PathLike[str]) -> RankingDataset:
@@ -212,17 +189,13 @@ def read_labelled(serving: SavedScorer, path: str | PathLike[str]) -> RankingDat
         )
 
 
-def _rank_table(
+def _score_table(
     serving: SavedScorer, columns: TableColumns, table: pa.Table, order: Ints, offsets: Ints
-) -> tuple[Floats, Ints]:
-    """Return score and rank of each row; `order` lists the rows query by query."""
+) -> Floats:
+    """Return the scores query by query; `order` lists the rows in that order."""
     features = columns.encoder.transform(table)
     serving.check_features(features)
-    scores = serving.scores(features[order], offsets)
-    ranks = ranks_of(scores, offsets)
-    row_scores, row_ranks = np.empty_like(scores), np.empty_like(ranks)
-    row_scores[order], row_ranks[order] = scores, ranks
-    return row_scores, row_ranks
+    return serving.scores(features[order], offsets)
 
 
 # -- Streams ---------------------------------------------------------------------------------------
@@ -255,19 +228,15 @@ def rank_batches(
             raise SplitQueryError
         offsets = np.append(starts, len(table))
         try:
-            scores, ranks = _rank_table(serving, columns, table, np.arange(len(table)), offsets)
+            scores = _score_table(serving, columns, table, np.arange(len(table)), offsets)
         except DataError as error:
             raise DataError(
                 f"of rows {n_rows - len(table):,} to {n_rows - 1:,}: {error}"
             ) from error
         numbers = make_column(_number_items(offsets))
         items = numbers if columns.item is None else table[columns.item]
-        arrays = [table[columns.query], items, make_column(scores), make_column(ranks)]
-        ranked = pa.table(arrays, names=columns.output_names)
-        if top is None:
-            return ranked
-        query = np.repeat(np.arange(len(starts)), np.diff(offsets))
-        return ranked.take(make_column(_best_rows(ranks, query, top)))
+        ids = {columns.query: table[columns.query], columns.item or NUMBER_COLUMN: items}
+        return _make_ranked(ids, scores, offsets, top)
 
     for batch in batches:
         if not batch.num_rows:
@@ -310,10 +279,8 @@ def rank_file(
         Parquet, CSV, TSV, JSON lines or Feather: a file, a folder, a glob.
     target : Path
         The file to write: ``.parquet``, ``.csv``, ``.jsonl``; any other name is text with tabs.
-    query, item : str, optional
-        The id columns; by default query_id, or qid, and item_id.
-    top : int, optional
-        The number of items to write per query, the best first; by default all, in their order.
+    query, item, top
+        As for `ClickRanker.rank_frame`.
     """
     with open_tables(source) as files, ExitStack() as cleanup:
         names = files.format.column_names(files)
@@ -377,13 +344,25 @@ def _open_writer(
 def _group_rows(files: Files, columns: TableColumns, folder: Path) -> Iterator[pa.RecordBatch]:
     """Yield the rows of each query together, in their order.
 
-    The table is written to `folder` in parts, all rows of a query to the same one. One part at a
-    time is read back and sorted.
+    The table is written to `folder` in parts, all rows of a query to the same one: by a hash that
+    is the same in every process. One part at a time is read back and sorted.
     """
     n_bytes = 0 if files.is_remote else sum(Path(path).stat().st_size for path in files.paths)
     n_parts = int(np.clip(n_bytes // PART_BYTES, MIN_PARTS, MAX_PARTS))
     paths = [folder / str(part) for part in range(n_parts)]
-    _write_parts(files, columns, paths)
+    schema = None
+    writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+    with ExitStack() as cleanup:
+        for batch in files.format.batches(files, columns.names):
+            table = _unify_numbers(pa.Table.from_batches([batch]), columns)
+            schema = schema or table.schema
+            table = table.cast(schema)
+            codes, ids = _encode_ids(table[columns.query])
+            parts = np.array([zlib.crc32(str(each).encode()) % n_parts for each in ids])[codes]
+            for part in np.unique(parts).tolist():
+                if part not in writers:
+                    writers[part] = cleanup.enter_context(pa.ipc.new_stream(paths[part], schema))
+                writers[part].write_table(table.take(make_column(np.flatnonzero(parts == part))))
     for path in filter(Path.exists, paths):
         with pa.memory_map(str(path)) as file:
             table = pa.ipc.open_stream(file).read_all()
@@ -392,33 +371,14 @@ def _group_rows(files: Files, columns: TableColumns, folder: Path) -> Iterator[p
         path.unlink()
 
 
-def _write_parts(files: Files, columns: TableColumns, paths: list[Path]) -> None:
-    """Write each row to the part of its query: a hash that is the same in every process."""
-    kinds = {column.name: column.kind for column in columns.encoder.columns}
-    kinds |= dict.fromkeys(filter(None, (columns.query, columns.item)), "id")
-
-    def convert(table: pa.Table, name: str) -> pa.ChunkedArray:
-        """Turn number features into floats: JSON has integers in one batch, fractions in others."""
-        column = table[name]
-        is_number = kind_of(column.type) in {"number", "boolean", "nothing"}
-        return (
-            column.cast("float64", safe=False) if kinds[name] == "number" and is_number else column
-        )
-
-    schema = None
-    writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
-    with ExitStack() as cleanup:
-        for batch in files.format.batches(files, columns.names):
-            table = pa.Table.from_batches([batch])
-            table = pa.table({name: convert(table, name) for name in columns.names})
-            schema = schema or table.schema
-            table = table.cast(schema)
-            codes, ids = _encode_ids(table[columns.query])
-            parts = np.array([zlib.crc32(str(each).encode()) % len(paths) for each in ids])[codes]
-            for part in np.unique(parts).tolist():
-                if part not in writers:
-                    writers[part] = cleanup.enter_context(pa.ipc.new_stream(paths[part], schema))
-                writers[part].write_table(table.take(make_column(np.flatnonzero(parts == part))))
+def _unify_numbers(table: pa.Table, columns: TableColumns) -> pa.Table:
+    """Turn number features into floats: JSON has integers in one batch, fractions in others."""
+    numbers = {column.name for column in columns.encoder.columns if column.kind == "number"}
+    for name in numbers - {columns.query, columns.item}:
+        if kind_of(table[name].type) in {"number", "boolean", "nothing"}:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, table[name].cast("float64", safe=False))
+    return table
 
 
 # -- Data frames -----------------------------------------------------------------------------------
@@ -460,13 +420,12 @@ def _rank_eager(
     codes, _ = _encode_ids(table[columns.query])
     order, offsets, _ = group_rows(codes)
     rows = np.arange(len(codes)) if order is None else order
-    scores, ranks = _rank_table(serving, columns, table, rows, offsets)
-    arrays: dict[str, Any] = {"score": scores, "rank": ranks}
-    ids = frame.select(columns.query, *filter(None, [columns.item]))
+    scores = _score_table(serving, columns, table, rows, offsets)
+    arrays: dict[str, Any] = {"score": scores, "rank": ranks_of(scores, offsets)}
     if columns.item is None:
-        numbers = np.empty_like(ranks)
-        numbers[rows] = _number_items(offsets)
-        arrays = {NUMBER_COLUMN: numbers, **arrays}
+        arrays = {NUMBER_COLUMN: _number_items(offsets), **arrays}
+    arrays = {name: restore_order(rows, each) for name, each in arrays.items()}
+    ids = frame.select(columns.query, *filter(None, [columns.item]))
     series = [
         nw.new_series(name, each, backend=frame.implementation) for name, each in arrays.items()
     ]
@@ -476,7 +435,7 @@ def _rank_eager(
         series = [nw.from_native(each, series_only=True) for each in natives]
     ranked = ids.with_columns(*series)
     if top is not None:
-        ranked = ranked[_best_rows(ranks, codes, top).tolist()]
+        ranked = ranked[_best_rows(arrays["rank"], codes, top).tolist()]
     return ranked
 
 

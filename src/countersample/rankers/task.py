@@ -1,25 +1,30 @@
 """The task of a ranker: items and clicks to learn from, and how candidates are evaluated.
 
 Items that were never shown are left out of training (unless it is doubly robust), and kept for the
-evaluation: a candidate ranks all items. Training starts from zero or from a linear base, mostly the
-imitation of the logging policy. Of that policy only the order of items is known. How far apart
-their scores are decides how much training has to do to change that order, and the training clicks
-decide it (`scale_base`): if the base explains them well, its scores are far apart; if it explains
-nothing, they are nearly equal, and training starts almost from zero.
+evaluation: a candidate ranks all items. Training starts from zero, from a linear base (mostly the
+imitation of the logging policy) or from an earlier ranker (`WarmStart`). The weights of an earlier
+ranker mean something only together with its preprocessing, so both are kept, and the features have
+to be the same.
+
+Of the logging policy only the order of items is known. How far apart their scores are decides how
+much training has to do to change that order, and the training clicks decide it (`scale_base`): if
+the base explains them well, its scores are far apart; if it explains nothing, they are nearly
+equal, and training starts almost from zero.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
+from sklearn.base import clone
 
 from countersample.clicks import ClickLog
 from countersample.clicks.log import only_shown
-from countersample.data.preprocessing import Imputer
-from countersample.errors import DataError
+from countersample.data.preprocessing import IMPUTATIONS, Imputer, Normalizer, check_scaling
+from countersample.errors import DataError, ParameterError
 from countersample.evaluation.bootstrap import Clusters
 from countersample.evaluation.doubly_robust import (
     doubly_robust_log,
@@ -31,21 +36,143 @@ from countersample.evaluation.holdout import VALIDATION_QUERIES, HeldOut
 from countersample.metrics import parse_additive, rank_values, ranks_of
 from countersample.objectives import score_space
 from countersample.plans import Examples
-from countersample.rankers.logging_policy import check_baseline, imitate
-from countersample.scorers import LinearScorer
+from countersample.rankers.checks import as_baseline
+from countersample.rankers.logging_policy import imitate
+from countersample.scorers import LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from countersample._arrays import Floats, Ints
     from countersample.data import RankingDataset
-    from countersample.data.preprocessing import Normalizer
+    from countersample.data.preprocessing import Preprocessing
     from countersample.evaluation.holdout import Fold
     from countersample.objectives import AnyLoss
+    from countersample.rankers.base import ClickRanker
     from countersample.rankers.logging_policy import PolicyImitation
     from countersample.scorers import Scorer
 
+    R = TypeVar("R", bound=ClickRanker)
+
 BASE_SPREADS = np.geomspace(0.03, 10, 18)  # standard deviations of scores within a query
+MAX_NAMES = 5  # of features in a message
+
+
+# -- Warm starts -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WarmStart:
+    """The state that training continues from, and the history of that ranker."""
+
+    scorer: Scorer
+    preprocessing: Preprocessing
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    n_clicks: float  # of all trainings so far
+    updates: int  # the number of earlier updates
+    last_day: str | None = None  # of the log that it learned from, if known
+
+    @classmethod
+    def of(cls, ranker: ClickRanker) -> WarmStart:
+        """Return the state of a fitted ranker."""
+        names = getattr(ranker, "feature_names_in_", None)
+        provenance = ranker.provenance_
+        previous = provenance.get("previous", {"n_clicks": 0, "updates": 0})
+        return cls(
+            ranker.scorer_,
+            ranker.preprocessing_,
+            ranker.n_features_in_,
+            None if names is None else tuple(map(str, names)),
+            n_clicks=previous["n_clicks"] + provenance["n_clicks"],
+            updates=int(previous["updates"]),
+            last_day=provenance.get("log", {}).get("last_day"),
+        )
+
+    @classmethod
+    def next_of(cls, ranker: ClickRanker) -> WarmStart | None:
+        """Return the start of the ranker's next training; None if it starts from scratch."""
+        if not ranker.warm_start:
+            return None
+        return cls.of(ranker) if hasattr(ranker, "scorer_") else ranker._warm_start  # noqa: SLF001
+
+    def to_dict(self) -> dict[str, float]:
+        """Return plain values for the provenance."""
+        return {"n_clicks": self.n_clicks, "updates": self.updates + 1}
+
+    def check(self, dataset: RankingDataset, ranker: ClickRanker) -> None:
+        """Reject other features, and parameters that would preprocess them in another way."""
+        names, new_names = self.feature_names, dataset.feature_names
+        if dataset.n_features != self.n_features or (
+            names is not None and new_names is not None and names != new_names
+        ):
+            raise DataError(
+                f"the data has {_describe_features(dataset.n_features, new_names)}, expected "
+                f"{_describe_features(self.n_features, names)}, as the ranker of the warm start: "
+                "give it the same features in the same order, or train from scratch"
+            )
+        imputer, normalizer = self.preprocessing.imputer, self.preprocessing.normalizer
+        old_how = None if normalizer is None or normalizer.how == "none" else normalizer.how
+        old_transform = self.preprocessing.transform_name
+        how, transform = ranker.normalize, ranker.feature_transform
+        if transform == "auto":
+            transform = old_transform
+        if how is not None:
+            how, transform = check_scaling(how, transform)
+        has_no_root = transform == "root" and old_how == "root-minmax"  # no feature needed any
+        old_impute = IMPUTATIONS[0] if imputer is not None and imputer.indicators else None
+        for name, old, is_same in (
+            ("feature_transform", old_transform, transform == old_transform or has_no_root),
+            ("normalize", old_how, how == old_how),
+            ("impute", old_impute, old_impute in {None, getattr(ranker, "impute", None)}),
+        ):
+            if not is_same:
+                raise ParameterError(
+                    f"{name} is {getattr(ranker, name)!r} where the ranker of the warm start has "
+                    f"{old!r}, expected the same: its weights are for such features"
+                )
+
+    def imputer_for(self, dataset: RankingDataset, how: str) -> Imputer | None:
+        """Return the imputer of the ranker, or one without indicators for new missing values."""
+        if self.preprocessing.imputer is not None or not dataset.has_missing:
+            return self.preprocessing.imputer
+        return Imputer.fit(dataset, "median" if how == IMPUTATIONS[0] else how)
+
+    def scorer_for(self, dataset: RankingDataset) -> Scorer:
+        """Return the scorer; trees that know no missing values score them as the median."""
+        scorer = self.scorer
+        if isinstance(scorer, TreesScorer) and dataset.has_missing and scorer.missing_left is None:
+            normalizer = self.preprocessing.normalizer
+            scaled = dataset if normalizer is None else normalizer(dataset)
+            return scorer.fill_missing(np.array(Imputer.fit(scaled, "median").fill))
+        return scorer
+
+
+def make_successor(ranker: R) -> R:
+    """Return an untrained copy, which continues from the ranker if `warm_start` is set."""
+    return _copy(ranker, WarmStart.next_of(ranker))
+
+
+def make_untrained(ranker: R) -> R:
+    """Return the ranker before its last training: a copy that starts where it started."""
+    return _copy(ranker, ranker._warm_start)  # noqa: SLF001 (of this package)
+
+
+def _copy(ranker: R, warm_start: WarmStart | None) -> R:
+    copied: R = clone(ranker)
+    copied._warm_start = warm_start  # noqa: SLF001 (of this package)
+    return copied
+
+
+def _describe_features(n_features: int, names: tuple[str, ...] | None) -> str:
+    if names is None:
+        return f"{n_features} features"
+    n_others = n_features - MAX_NAMES
+    more = f" and {n_others} more" if n_others > 0 else ""
+    return f"the features {', '.join(names[:MAX_NAMES])}{more}"
+
+
+# -- Tasks -----------------------------------------------------------------------------------------
 
 
 class Robust(NamedTuple):
@@ -55,79 +182,70 @@ class Robust(NamedTuple):
     seed: int  # of the relevance model
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """Items and clicks that a ranker learns from and is evaluated by.
+@dataclass(eq=False)
+class Tasks:
+    """The tasks of one training: the same clicks, with each of several feature transforms.
 
-    Attributes
-    ----------
-    dataset : RankingDataset
-        The items that were shown, as far as the log contains it, with features as trained on.
-    log : ClickLog
-        The clicks on them.
-    full, full_log : RankingDataset, ClickLog
-        All items, and the same rows of the log for them.
-    baseline : float64 (n_items,) or None
-        Scores of all items by the current ranker.
-    scale : float64 (n_features,) or None
-        Factors that training still has to multiply features by.
-    robust : Robust or None
-        Set if training is doubly robust: it learns from all items, by the weights of
-        `countersample.evaluation.doubly_robust_log`. The evaluation is the same.
-    imputer : Imputer or None
-        Fills in missing features for the linear scorer that trees are boosted from. Only trees are
-        trained on missing features.
-    normalizer : Normalizer or None
-        Scales features, before or in training.
-    transform : str or None
-        The feature transform of the normalizer.
-    previous : Scorer or None
-        The scorer of a warm start, for features as trained on and scaled.
+    `dataset`, `log` and `baseline` are as for `ClickRanker.fit_log`, with missing values filled in,
+    unless trees take them. Only one task, with its copy of the features, is kept at a time.
     """
 
     dataset: RankingDataset
     log: ClickLog
-    full: RankingDataset
-    full_log: ClickLog
-    baseline: Floats | None = None
-    scale: Floats | None = None
+    baseline: ArrayLike | None = None
+    normalize: str | None = None
+    transforms: tuple[str | None, ...] = (None,)  # to try; a warm start keeps its own
+    warm: WarmStart | None = None
     robust: Robust | None = None
-    imputer: Imputer | None = None
-    normalizer: Normalizer | None = None
-    transform: str | None = None
-    previous: Scorer | None = None
+    takes_scale: bool = False  # training multiplies features by a scale, and needs no scaled copy
+    keeps_missing: bool = False  # trees are trained on missing features
+    _latest: Task | None = None
 
-    @classmethod
-    def of(
-        cls,
-        dataset: RankingDataset,
-        log: ClickLog,
-        baseline: ArrayLike | None = None,
-        normalizer: Normalizer | None = None,
-        *,
-        takes_scale: bool = False,
-        keeps_missing: bool = False,
-        robust: Robust | None = None,
-        transform: str | None = None,
-        previous: Scorer | None = None,
-    ) -> Task:
-        """Leave out items that were never shown, and scale features.
+    def of(self, transform: str | None) -> Task:
+        """Return the task with a transform; items that were never shown are left out."""
+        if self._latest is None or self._latest.transform != transform:
+            self._latest = None
+            self._latest = self._make(transform)
+        return self._latest
 
-        Training that can multiply by a scale (`takes_scale`) needs no scaled copy of the features,
-        if that is exact. `keeps_missing` is for trees whose features are missing at times.
-        """
-        scores = check_baseline(baseline, dataset)
-        scale, full = None, dataset
+    def _make(self, transform: str | None) -> Task:
+        full, scale, normalizer = self.dataset, None, None
+        if self.warm is not None:
+            normalizer = self.warm.preprocessing.normalizer
+        elif self.normalize is not None or transform is not None:
+            normalizer = Normalizer.fit(full, self.normalize, transform)
         if normalizer is not None:
-            scale = normalizer.foldable_scale() if takes_scale else None
-            if scale is None:
-                full = normalizer(dataset)
-        shown, shown_log = (full, log) if robust is not None else only_shown(full, log)
-        return cls(
-            shown, shown_log.replace(fingerprint=None), full, log.replace(fingerprint=None),
-            scores, scale, robust, Imputer.fit(full) if keeps_missing else None, normalizer,
-            transform, previous,
+            scale = normalizer.foldable_scale() if self.takes_scale else None
+            full = full if scale is not None else normalizer(full)
+        items, log = (full, self.log) if self.robust is not None else only_shown(full, self.log)
+        baseline = self.baseline
+        return Task(
+            items, log.replace(fingerprint=None), full, self.log.replace(fingerprint=None),
+            baseline=None if baseline is None else as_baseline(baseline, full.n_items),
+            scale=scale,
+            robust=self.robust,
+            imputer=Imputer.fit(full) if self.keeps_missing else None,
+            normalizer=normalizer,
+            transform=transform,
+            previous=None if self.warm is None else self.warm.scorer_for(self.dataset),
         )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Items and clicks that a ranker learns from and is evaluated by."""
+
+    dataset: RankingDataset  # items that were shown, as far as the log contains it
+    log: ClickLog  # the clicks on them
+    full: RankingDataset  # all items
+    full_log: ClickLog
+    baseline: Floats | None = None  # scores of all items by the current ranker, (n_items,)
+    scale: Floats | None = None  # factors that training has to multiply features by, (n_features,)
+    robust: Robust | None = None  # learns from all items, by the weights of `doubly_robust_log`
+    imputer: Imputer | None = None  # for the linear scorer that trees are boosted from
+    normalizer: Normalizer | None = None
+    transform: str | None = None  # of the normalizer
+    previous: Scorer | None = None  # of a warm start, for features as trained on and scaled
 
     @cached_property
     def filled(self) -> RankingDataset:
@@ -151,6 +269,14 @@ class Task:
         full = self.full if self.imputer is None else self.imputer(self.full)
         return imitate(full, self.full_log, baseline=self.baseline, scale=self.scale)
 
+    def linear_scorer(self, weights: Floats) -> LinearScorer:
+        """Return the scorer of weights for filled-in features, on features that may be missing.
+
+        The weights are for features that are filled in and their indicators; the scorer has one
+        sum over the features themselves, missing or not.
+        """
+        return LinearScorer(*((weights,) if self.imputer is None else self.imputer.unfold(weights)))
+
     @property
     def has_positions(self) -> bool:
         """Whether the ranks of the logging policy are known."""
@@ -161,7 +287,6 @@ class Task:
     def held_out(
         self,
         metric: str,
-        *,
         holdout: float,
         rng: np.random.Generator,
         least_queries: int = VALIDATION_QUERIES,
@@ -295,18 +420,7 @@ def scale_base(
 ) -> Floats:
     """c·base, with c = argmin Σ_clicks f(c·base·x) / p over spreads of scores within queries.
 
-    Parameters
-    ----------
-    base : float64 (n_features,)
-    dataset : RankingDataset
-    clicks : ClickLog
-        The training clicks, with their training weights.
-    objective : str, Objective or Loss
-        f, as `countersample.objectives.score_space` takes it.
-
-    Returns
-    -------
-    float64 (n_features,)
+    `base` is (n_features,), `clicks` have their training weights, and f is the objective.
 
     Examples
     --------

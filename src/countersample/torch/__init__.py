@@ -20,31 +20,19 @@ from typing import TYPE_CHECKING, Any
 from countersample._environment import need
 
 if TYPE_CHECKING:
-    from countersample.torch.data import ClickBatch, ClickDataset, ClickSample, collate
-    from countersample.torch.loss import click_loss
+    from countersample.torch.data import ClickBatch, ClickDataset, ClickSample, click_loss, collate
     from countersample.torch.neural_ranker import NeuralRanker
     from countersample.torch.samplers import CounterSampler, ShardSampler
     from countersample.torch.shards import train_on_shards
 
-_MODULES = {
-    "CounterSampler": "samplers",
-    "NeuralRanker": "neural_ranker",
-    "ShardSampler": "samplers",
-    "click_loss": "loss",
-    "train_on_shards": "shards",
-}
-
 __all__ = [
-    "ClickBatch",
-    "ClickDataset",
-    "ClickSample",
-    "CounterSampler",
-    "NeuralRanker",
-    "ShardSampler",
-    "click_loss",
-    "collate",
-    "train_on_shards",
-]
+    "ClickBatch", "ClickDataset", "ClickSample", "CounterSampler", "NeuralRanker", "ShardSampler",
+    "click_loss", "collate", "train_on_shards",
+]  # fmt: skip
+_MODULES = {
+    "CounterSampler": "samplers", "NeuralRanker": "neural_ranker", "ShardSampler": "samplers",
+    "train_on_shards": "shards",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the public names)

@@ -1,4 +1,8 @@
-"""The examples of a click log as PyTorch takes them, and batches of them without padding."""
+"""The examples of a click log as PyTorch takes them, batches of them without padding, and the loss.
+
+The objectives of `countersample.objectives` are differentiable here (`click_loss`): a new loss is
+added there, and works in PyTorch and in boosting at once.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.autograd.function import once_differentiable
 from torch.utils.data import Dataset
 
 from countersample.errors import ParameterError
+from countersample.objectives import get_loss, score_space
 from countersample.plans import PLANS, Examples, Plan, make_plan
 
 if TYPE_CHECKING:
@@ -20,48 +26,30 @@ if TYPE_CHECKING:
     from countersample._arrays import Ints
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
+    from countersample.objectives import AnyLoss
 
 
 class ClickSample(NamedTuple):
     """One example: the items of a query, and the clicks on them that go together.
 
-    Attributes
-    ----------
-    features : float32 tensor (n_items, n_features)
-    item : int64 tensor (n_clicked,)
-        The clicked items, counted within the query.
-    weight : float64 tensor (n_clicked,)
-        m_i · share_j, the plan's multiplier of the example by the share of the clicked item in it.
+    The weight of clicked item j is m_i · share_j, the plan's multiplier of the example by the share
+    of the item in it.
     """
 
-    features: torch.Tensor
-    item: torch.Tensor
-    weight: torch.Tensor
+    features: torch.Tensor  # float32 (n_items, n_features)
+    item: torch.Tensor  # int64 (n_clicked,), the clicked items, counted within the query
+    weight: torch.Tensor  # float64 (n_clicked,)
 
 
 @dataclass(frozen=True, eq=False)
 class ClickBatch:
-    """Some examples, list after list: what `countersample.objectives.score_space` takes.
+    """Some examples, list after list: what `countersample.objectives.score_space` takes."""
 
-    Attributes
-    ----------
-    features : float32 tensor (n_rows, n_features)
-        The items of all lists.
-    offsets : int64 tensor (n_lists + 1,)
-        List k has the rows ``offsets[k]:offsets[k + 1]``.
-    starts : int64 tensor (n_lists + 1,)
-        The clicks on list k are ``starts[k]:starts[k + 1]``.
-    item : int64 tensor (n_clicked,)
-        The clicked items, counted within their lists.
-    weight : float64 tensor (n_clicked,)
-        m_i · share_j / n_lists.
-    """
-
-    features: torch.Tensor
-    offsets: torch.Tensor
-    starts: torch.Tensor
-    item: torch.Tensor
-    weight: torch.Tensor
+    features: torch.Tensor  # float32 (n_rows, n_features), the items of all lists
+    offsets: torch.Tensor  # int64 (n_lists + 1,): list k has the rows offsets[k]:offsets[k + 1]
+    starts: torch.Tensor  # int64 (n_lists + 1,): the clicks on list k are starts[k]:starts[k + 1]
+    item: torch.Tensor  # int64 (n_clicked,), the clicked items, counted within their lists
+    weight: torch.Tensor  # float64 (n_clicked,), m_i · share_j / n_lists
 
     def __len__(self) -> int:
         """Return the number of lists."""
@@ -94,11 +82,6 @@ class ClickDataset(Dataset[ClickSample]):
         The kind of example: see `countersample.plans.Examples.of`.
     plan : str or Plan
         The name of a plan, or a plan of these examples: the sampler's.
-
-    Attributes
-    ----------
-    examples : Examples
-    plan : Plan
 
     Examples
     --------
@@ -235,3 +218,73 @@ def _join_ranges(firsts: NDArray[Any], ends: NDArray[Any]) -> tuple[Ints, Ints]:
     """Return the numbers of all ranges first … end − 1 in turn, and the offset of each range."""
     offsets = np.concatenate([[0], np.cumsum(ends - firsts)]).astype(np.int64)
     return np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[-1]), offsets
+
+
+def click_loss(
+    scores: torch.Tensor, batch: ClickBatch, *, objective: AnyLoss = "rank"
+) -> torch.Tensor:
+    """Σ_lists Σ_clicks weight · f(scores of the list, clicked item), a number to differentiate.
+
+    The mean over a batch of `ClickDataset`, as its weights are divided by the number of lists. If
+    the batch was drawn by the plan, the loss and its gradient are unbiased estimates of R and ∇R.
+
+    Parameters
+    ----------
+    scores : tensor (n_rows,)
+        Scores of the items of the batch, on any device and of any floating type. The loss is
+        computed on the CPU in float64, and returned with the type and device of the scores. A
+        score that is not finite makes the loss and its gradient NaN.
+    batch : ClickBatch
+    objective : str, Objective or Loss
+        One of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
+        (`countersample.objectives.additive_objective`).
+
+    Examples
+    --------
+    Item 0 is clicked, 2 above item 1 and 0.5 above item 2: bound = 1 + 0 + (1 − 0.5).
+
+    >>> import torch
+    >>> from countersample.torch import ClickSample, click_loss, collate
+    >>> sample = ClickSample(torch.zeros(3, 1), torch.tensor([0]), torch.tensor([1.0]).double())
+    >>> scores = torch.tensor([2.0, 0.0, 1.5], requires_grad=True)
+    >>> loss = click_loss(scores, collate([sample]))
+    >>> loss.backward()
+    >>> loss.item(), scores.grad
+    (1.5, tensor([-1.,  0.,  1.]))
+    """
+    get_loss(objective)
+    n_rows = len(batch.features)
+    if not scores.is_floating_point():
+        raise ParameterError(f"scores are of type {scores.dtype}, expected a floating type")
+    if scores.shape != (n_rows,):
+        raise ParameterError(
+            f"scores have shape {tuple(scores.shape)}, expected ({n_rows},), one for each row of "
+            "the batch: take .squeeze(-1) of what a layer with one output gives"
+        )
+    loss: torch.Tensor = _ClickLoss.apply(scores, batch, objective)
+    return loss
+
+
+class _ClickLoss(torch.autograd.Function):
+    """The value of `score_space` forward, its gradient backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 (PyTorch's)
+        scores: torch.Tensor,
+        batch: ClickBatch,
+        objective: AnyLoss,
+    ) -> torch.Tensor:
+        parts = (batch.offsets, batch.starts, batch.item, batch.weight)
+        values = scores.detach().double().cpu().numpy()
+        losses = score_space(values, *(part.cpu().numpy() for part in parts), objective=objective)
+        # Scores that overflowed compare like any others: they must not pass for sound ones.
+        overflow = 0.0 if np.isfinite(values).all() else np.nan
+        ctx.save_for_backward(torch.from_numpy(losses.gradient + overflow).to(scores))
+        return scores.new_tensor(losses.values.sum() + overflow)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor, None, None]:  # noqa: ANN401 (PyTorch's)
+        (gradient,) = ctx.saved_tensors
+        return upstream * gradient, None, None

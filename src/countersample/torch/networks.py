@@ -20,8 +20,7 @@ from torch.nn.functional import linear
 from countersample.errors import ParameterError
 from countersample.objectives import score_space
 from countersample.scorers import NetworkScorer
-from countersample.torch.data import ClickDataset
-from countersample.torch.loss import click_loss
+from countersample.torch.data import ClickDataset, click_loss
 from countersample.torch.samplers import CounterSampler
 from countersample.training import DivergedError
 from countersample.training.runs import Setup
@@ -67,20 +66,9 @@ class NetworkTraining:
 
     Its rounds are epochs: see `countersample.rankers.rounds.Rounds`.
 
-    Parameters
-    ----------
-    ranker : NeuralRanker
-        The settings.
-    dataset, log
-        The training items and clicks.
-    rng : numpy Generator
-        Draws the first weights, unless there is a `previous` network, and the examples.
-    held_out : RankingDataset, optional
-        Items that are scored after each epoch.
-    base : float64 (n_features,), optional
-        The score is base·x more; the base does not change.
-    previous : NetworkScorer, optional
-        The weights to begin with.
+    `ranker` has the settings. Items that are `held_out` are scored after each epoch. The score is
+    base·x more, with a `base` that does not change. Weights begin with those of the `previous`
+    network, or are drawn.
     """
 
     def __init__(
@@ -202,19 +190,10 @@ def _check_device(name: str) -> torch.device:
 
 @dataclass(frozen=True, eq=False)
 class NetworkRun:
-    """One network at its checkpoints.
+    """One network at its checkpoints."""
 
-    Attributes
-    ----------
-    steps : int64 (n,)
-    scorers : tuple of NetworkScorer or None
-        With the weights w_t after each of these steps; None once they diverged.
-    diverged_at : int or None
-        The step at which they did.
-    """
-
-    steps: Ints
-    scorers: tuple[NetworkScorer | None, ...]
+    steps: Ints  # (n,)
+    scorers: tuple[NetworkScorer | None, ...]  # after each of these steps; None once it diverged
     diverged_at: int | None
 
 
@@ -234,22 +213,8 @@ def train_networks(
     b and a are 0, so that all scores are. Networks begin alike and draw the same examples: those
     that `countersample.train` draws for this seed.
 
-    Parameters
-    ----------
-    dataset, log
-        As for `countersample.train`.
-    learning_rates : sequence of float
-    hidden : int
-    seed : int
-        Same seed, same networks, whatever the number of threads.
-    options : TrainingOptions
-        Of plain SGD: plan, unit, objective, batch size, steps, clip and checkpoints are used.
-    progress : Progress
-
-    Returns
-    -------
-    list of NetworkRun
-        One per learning rate. One that diverges does not end the others.
+    `options` are those of plain SGD: plan, unit, objective, batch size, steps, clip and checkpoints
+    are used. The result has one run per learning rate; one that diverges does not end the others.
     """
     (setup,) = Setup.of(dataset, log, options)
     examples = ClickDataset(dataset, setup.log, unit=options.unit, plan=setup.plan)

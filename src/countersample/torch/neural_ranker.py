@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +11,7 @@ from countersample._environment import need
 from countersample._params import choice, whole_number
 from countersample.errors import ParameterError
 from countersample.options import CONFIDENCE, HOLDOUT, METRIC
-from countersample.rankers.parameters import COUNT, MIN_PROPENSITY
+from countersample.rankers.checks import COUNT, MIN_PROPENSITY
 from countersample.rankers.rounds import RoundsRanker
 from countersample.rankers.task import scale_base, weigh_clicks
 from countersample.scorers import NetworkScorer
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.objectives import Loss, Objective
-    from countersample.rankers.parameters import Check
-    from countersample.rankers.task import Task
+    from countersample.rankers.checks import Check
+    from countersample.rankers.task import Task, Tasks
     from countersample.scorers import Scorer
     from countersample.torch.networks import NetworkTraining
 
@@ -59,10 +59,9 @@ class NeuralRanker(RoundsRanker):
         f, one of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
         (`countersample.objectives.additive_objective`).
     start : {"auto", "served", "zero"}
-        The base that the network adds to: a linear scorer that ranks like the logging policy
-        (`countersample.rankers.logging_policy.imitate`), or nothing. "auto" tries both, if the
-        policy is known, and held-out clicks choose. The training clicks decide how far apart the
-        scores of a base are: see `countersample.rankers.task`.
+        The base that the network adds to: the imitation of the logging policy, or nothing. "auto"
+        tries both, if the policy is known, and held-out clicks choose. See
+        `countersample.rankers.task` for the scale of a base.
     learning_rate : float
         The learning rate of Adam.
     batch_size : int
@@ -81,10 +80,8 @@ class NeuralRanker(RoundsRanker):
     warm_start : bool
         Whether `fit` of a fitted ranker continues from its weights: it is a candidate as it is, and
         the only start, whatever `start` is. `hidden` has to be the same.
-    impute, feature_transform
-        See `CounterSampleRanker`.
-    metric, clip, temper, safety, normalize, random_state
-        See `ClickRanker`.
+    impute, feature_transform, metric, clip, temper, safety, normalize, random_state
+        See `CounterSampleRanker` and `ClickRanker`.
 
     Attributes
     ----------
@@ -95,10 +92,7 @@ class NeuralRanker(RoundsRanker):
     start_ : {"served", "zero", "previous"}
     history_ : RoundHistory or None
         None without patience, and in a loaded ranker.
-    path_ : PathChoice or None
-        As in every `ClickRanker`; its steps are epochs.
-    clip_, feature_names_in_, fingerprint_, n_features_in_, n_queries_, preprocessing_
-        See `ClickRanker`.
+    and those of `ClickRanker`; the steps of `path_` are epochs
 
     Examples
     --------
@@ -155,20 +149,14 @@ class NeuralRanker(RoundsRanker):
     def _max_rounds(self) -> int:
         return self.epochs
 
-    def _train(
-        self,
-        make_task: Callable[[str | None], Task],
-        transforms: Sequence[str | None],
-        rng: np.random.Generator,
-        progress: Progress,
-    ) -> Task:
-        if self.patience is None and len(transforms) > 1:
+    def _train(self, tasks: Tasks, rng: np.random.Generator, progress: Progress) -> Task:
+        if self.patience is None and len(tasks.transforms) > 1:
             raise ParameterError(
                 "feature_transform is 'auto' without patience, expected the name of a transform, "
                 "or patience: without it nothing is held out that could choose"
             )
         need("torch")
-        task, self.n_steps_ = self._train_rounds(make_task, transforms, rng, progress)
+        task, self.n_steps_ = self._train_rounds(tasks, rng, progress)
         return task
 
     def _begin(

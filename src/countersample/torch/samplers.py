@@ -53,22 +53,14 @@ SAFE_WEIGHTS = (1e-200, 1e300)
 
 
 def process_rank() -> tuple[int, int]:
-    """Return rank and number of the processes of `torch.distributed`; (0, 1) without a group.
-
-    >>> process_rank()
-    (0, 1)
-    """
+    """Return rank and number of the processes of `torch.distributed`; (0, 1) without a group."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return 0, 1
 
 
 def gather_ranks(values: Floats) -> Floats:
-    """Return the values of every rank, (world_size, n); of this process if it is the only one.
-
-    >>> gather_ranks(np.array([1.0, 2.0]))
-    array([[1., 2.]])
-    """
+    """Return the values of every rank, (world_size, n); of this process if it is the only one."""
     _, world_size = process_rank()
     if world_size == 1:
         return values[None]
@@ -85,14 +77,8 @@ class BlockTable:
     half is drawn by its sum, a half of that, and a row: from the weights themselves, so that no
     table of n is made. A draw costs the same for any n; the memory is a quarter of the weights.
 
-    Parameters
-    ----------
-    weights : array-like (n,)
-        As for `countersample.AliasTable`. Not copied, so they must not change.
-
-    Notes
-    -----
-    Probabilities are exact to a relative 10⁻¹², and compared with uniform numbers of 53 bits.
+    The weights are not copied, so they must not change. Probabilities are exact to a relative
+    10⁻¹², and compared with uniform numbers of 53 bits.
 
     Examples
     --------
@@ -137,13 +123,18 @@ class CounterSampler(Sampler[Any]):
     sums of weights that are computed once, in one pass. An index is one of
     ``Examples.of(log, unit)``, which is what `ClickDataset` takes.
 
+    The seed and the epoch make one stream of draws, whatever the number of ranks: rank r takes the
+    draws r, r + world_size, … of it. Each iteration is the next epoch with other draws, also after
+    an incomplete one; `set_epoch` chooses the epoch instead.
+
     Parameters
     ----------
     log : ClickLog
     unit : {"click", "pair", "query"}
         The kind of example: see `countersample.plans.Examples.of`.
     plan : str or Plan
-        The name of a plan, or a plan of these examples.
+        The name of a plan, or a plan of these examples; its multipliers are the factors of the
+        examples' gradients.
     batch_size : int, optional
         Indices per batch and rank. With it the sampler yields lists and is the `batch_sampler` of
         a `DataLoader`; without it it yields single indices, as its `sampler`.
@@ -156,42 +147,17 @@ class CounterSampler(Sampler[Any]):
         Rank and number of processes; by default those of `torch.distributed`, if it is
         initialised, or 0 and 1.
 
-    Attributes
-    ----------
-    examples : Examples
-    plan : Plan
-        Its `multipliers` are the factors of the examples' gradients.
-
-    Notes
-    -----
-    The seed and the epoch make one stream of draws, whatever the number of ranks: rank r takes the
-    draws r, r + world_size, … of it. So together the ranks take what a single process with batches
-    ``world_size`` times as large would take.
-
-    Each iteration is the next epoch with other draws, also after an incomplete one; `set_epoch`
-    chooses the epoch instead.
-
     Examples
     --------
     >>> from countersample import ClickLog
     >>> from countersample.torch import CounterSampler
     >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[0.5, 0.25])
-    >>> sampler = CounterSampler(log, unit="click", n_draws=10)
+    >>> sampler = CounterSampler(log, unit="click", n_draws=10, batch_size=4)
     >>> sampler.plan.probabilities.round(3)
     array([0.333, 0.667])
-    >>> list(sampler), list(sampler)
-    ([1, 0, 1, 1, 1, 1, 0, 0, 1, 1], [1, 1, 0, 0, 0, 0, 0, 1, 1, 1])
 
-    Two ranks share an epoch:
+    Resume in the middle of an epoch:
 
-    >>> for rank in (0, 1):
-    ...     print(list(CounterSampler(log, unit="click", n_draws=10, rank=rank, world_size=2)))
-    [1, 1, 1, 0, 1]
-    [0, 1, 1, 0, 1]
-
-    Batches, and resuming in the middle of an epoch:
-
-    >>> sampler = CounterSampler(log, unit="click", n_draws=10, batch_size=4)
     >>> batches = iter(sampler)
     >>> next(batches)
     [1, 0, 1, 1]
@@ -273,15 +239,8 @@ class CounterSampler(Sampler[Any]):
     def state_dict(self, *, used: int | None = None) -> dict[str, int | str]:
         """Return the position of the sampler: numbers and strings, the same on every rank.
 
-        Parameters
-        ----------
-        used : int, optional
-            The number of indices (or batches) of this iteration that were used. Needed with the
-            workers of a `DataLoader`, which fetch batches ahead; by default all that were yielded.
-
-        Notes
-        -----
-        After the last index of an epoch this is the beginning of the next.
+        `used` is the number of indices (or batches) of this iteration that were used, by default
+        all that were yielded: the workers of a `DataLoader` fetch batches ahead.
         """
         n_used = self._n_given
         if used is not None:
@@ -297,13 +256,8 @@ class CounterSampler(Sampler[Any]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the state of a sampler; the next iteration yields the rest of its epoch.
 
-        The log, unit, plan, n_draws and seed must be those of that sampler. The number of ranks and
-        the batch size may differ: the ranks continue in the same stream.
-
-        Raises
-        ------
-        DataError
-            If the state is from another log or other settings, or is no such state.
+        The log, unit, plan, n_draws and seed must be those of that sampler, or a DataError is
+        raised. The number of ranks and the batch size may differ: the ranks continue in the stream.
         """
         try:
             epoch, drawn = (whole_number(name, state[name], least=0) for name in ("epoch", "drawn"))
@@ -392,8 +346,6 @@ class ShardSampler(Sampler[list[int]]):
     ----------
     plan : Plan
         Its multipliers are M̄ = V/N, the same on every rank.
-    rank, world_size : int
-        Those of `torch.distributed` if it is initialised, else 0 and 1.
     totals : float64 (world_size,)
         V_r of each rank.
 

@@ -19,8 +19,8 @@ from countersample.metrics import parse_additive
 from countersample.objectives import OBJECTIVES
 from countersample.plans import Examples
 from countersample.rankers import CounterSampleRanker
+from countersample.rankers.checks import as_generator, check_parameters
 from countersample.rankers.files import versions
-from countersample.rankers.parameters import as_generator, check_parameters
 from countersample.rankers.task import weigh_clicks
 from countersample.scorers import LinearScorer
 from countersample.torch.data import ClickDataset

@@ -1,19 +1,13 @@
 """How far to follow which path: start, temper and steps, chosen from clicks alone.
 
 ===========  ==================================================================
-`choice`     `choose_path`, and its result `PathChoice`
+`choice`     `choose_contender`, and its result `PathChoice`
 `paths`      training paths: checkpoints on held-out queries, and the mean path
 `safety`     the rule by which held-out clicks replace your current ranker
 ===========  ==================================================================
 """
 
-from countersample.tuning.choice import (
-    Candidate,
-    Contender,
-    PathChoice,
-    choose_contender,
-    choose_path,
-)
+from countersample.tuning.choice import Candidate, Contender, PathChoice, choose_contender
 from countersample.tuning.paths import TEMPERS, follow_paths, number_of_steps
 
 __all__ = [
@@ -22,7 +16,6 @@ __all__ = [
     "Contender",
     "PathChoice",
     "choose_contender",
-    "choose_path",
     "follow_paths",
     "number_of_steps",
 ]

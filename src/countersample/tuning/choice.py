@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countersample._frames import Tabular
-from countersample._progress import Progress
 from countersample.data.compact import linear_scores
 from countersample.errors import ParameterError
-from countersample.evaluation.holdout import HeldOut
-from countersample.options import CONFIDENCE, HOLDOUT, METRIC
-from countersample.training import TrainingOptions
-from countersample.tuning.paths import (
-    FIRST_DISTANCE,
-    TEMPERS,
-    Checkpoint,
-    evaluate_paths,
-    number_of_steps,
-)
-from countersample.tuning.safety import (
-    MIN_QUERIES,
-    check_safety,
-    choose_safely,
-    choose_simplest,
-    gains_over,
-)
+from countersample.tuning.paths import Checkpoint, evaluate_paths
+from countersample.tuning.safety import MIN_QUERIES, choose_safely, choose_simplest, gains_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,9 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from countersample._arrays import Floats
-    from countersample._progress import Show
+    from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
+    from countersample.evaluation.holdout import HeldOut
+    from countersample.training import TrainingOptions
 
 AS_GOOD = 0.01  # of the share of pairs in order: imitations that differ by less are as good
 _REFERENCES = {
@@ -52,31 +38,18 @@ _REFERENCES = {
 class Candidate:
     """A checkpoint of a path, and its value by clicks that it was not trained on.
 
-    Attributes
-    ----------
-    start : {"zero", "served", "previous"}
-        The first weights of the path.
-    temper : float
-        α: clicks weigh 1/p^α.
-    steps : int
-    value : float
-        The estimate from held-out clicks.
-    gain, low : float
-        The difference from the reference, and its lower end at the confidence of `safety`.
-    share : float
-        The share of the draws of held-out queries that choose it: its weight in the ranker.
-    transform : {"log", "root", "quantile"} or None
-        The transform of the features.
+    `gain` is the difference from the reference, and `low` its lower end at the confidence of
+    `safety`.
     """
 
-    start: str
-    temper: float
+    start: str  # "zero", "served" or "previous": the first weights of the path
+    temper: float  # α: clicks weigh 1/p^α
     steps: int
-    value: float
+    value: float  # the estimate from held-out clicks
     gain: float
     low: float
-    share: float
-    transform: str | None = None
+    share: float  # of the draws of held-out queries that choose it: its weight in the ranker
+    transform: str | None = None  # of the features
 
 
 @dataclass(frozen=True)
@@ -107,8 +80,7 @@ class PathChoice(Tabular):
         The held-out queries with clicks.
     seconds : float
     transform : {"log", "root", "quantile"} or None
-        The transform of the features; if several were tried, the chosen one. Only its candidates
-        have a share.
+        The transform of the features; only its candidates have a share.
     keeps : {"served", "previous"}
         Which of the two is kept: the better one by held-out clicks.
 
@@ -213,114 +185,17 @@ class PathChoice(Tabular):
         return asdict(self) | {"candidates": candidates, "sentence": self.sentence}
 
 
-def choose_path(
-    dataset: RankingDataset,
-    log: ClickLog,
-    *,
-    starts: Mapping[str, Floats] | None = None,
-    tempers: Sequence[float] = TEMPERS,
-    logged: Floats | None = None,
-    safety: float = CONFIDENCE,
-    metric: str = METRIC,
-    holdout: float = HOLDOUT,
-    options: TrainingOptions | None = None,
-    rng: np.random.Generator | int | None = None,
-    progress: Progress | Show | None = None,
-) -> PathChoice:
-    """Choose starts, tempers and steps by the clicks of held-out queries: no labels, no rates.
-
-    The method is at the top of `countersample.tuning.safety`.
-
-    Parameters
-    ----------
-    dataset : RankingDataset
-    log : ClickLog
-    starts : mapping of names to float arrays (n_features,), optional
-        The first weights of paths; by default ``"zero"`` alone. ``"served"`` are those of the
-        ranker that is kept if nothing is better. ``"previous"`` are those of a ranker that is a
-        candidate itself, at 0 steps, and is kept instead if it is no worse.
-    tempers : sequence of float in [0, 1]
-        α, of weights 1/p^α.
-    logged : float array (n_rows,), optional
-        λ of the logged ranking per row of the log: see
-        `countersample.evaluation.estimators.logged_values`. Without it, candidates are compared
-        with the best naive one (α = 0).
-    safety : 0, or float in [0.5, 1)
-        The confidence with which a candidate has to be better than the logging policy (or than the
-        best naive one); 0 takes the best, whatever the logging policy.
-    metric : str
-        The metric that selects: see `countersample.evaluation.estimate`.
-    holdout : float in (0, 0.5]
-        The share of the clicked queries that is held out at a time, as the nearest of 1/2, 1/3, ….
-    options : TrainingOptions, optional
-        How rankers are trained, with the maximal number of steps; by default by query.
-    rng : numpy Generator or seed
-        Same seed, same choice.
-    progress : function of (task, share that is done), optional
-
-    Examples
-    --------
-    >>> from countersample import PositionBias, simulate_clicks, synthetic
-    >>> from countersample.evaluation.estimators import logged_values
-    >>> from countersample.tuning import choose_path
-    >>> data = synthetic("tiny", rng=0)
-    >>> log = simulate_clicks(data, -data.features[:, 0], 5000, bias=PositionBias(1.0), rng=0)
-    >>> choice = choose_path(data, log, logged=logged_values(log, data, "dcg@10"), rng=0)
-    >>> choice.kept, choice.best.low > 0
-    (0.0, True)
-    """
-    check_safety("safety", safety)
-    log.check(dataset)
-    options = options or TrainingOptions(
-        unit="query", optimizer="dog", first_distance=FIRST_DISTANCE
-    )
-    if options.epochs is not None:
-        options = replace(options, steps=options.n_steps(log.weighted().n_rows), epochs=None)
-    elif options.steps is None:
-        steps = number_of_steps(log.weighted(), unit=options.unit, batch_size=options.batch_size)
-        options = replace(options, steps=steps)
-    rng = np.random.default_rng(rng)
-    held_out = HeldOut(dataset, log, metric, holdout=holdout, logged=logged, rng=rng)
-    contender = Contender(
-        held_out, dataset, [fold.train.weighted() for fold in held_out.folds],
-        starts={"zero": np.zeros(dataset.n_features)} if starts is None else starts,
-        options=options,
-    )  # fmt: skip
-    return choose_contender(
-        [contender], tempers=tempers, safety=safety, has_positions=logged is not None, rng=rng,
-        progress=Progress.of(progress),
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A transform of the features, and the starts of paths on them.
+    """A transform of the features, and the starts of paths on them."""
 
-    Attributes
-    ----------
-    held_out : HeldOut
-        The held-out queries, with these features; training may use other features.
-    dataset : RankingDataset
-        The data for training.
-    logs : sequence of ClickLog
-        The logs of the dataset without the queries of each fold.
-    starts : mapping of names to float64 (n_features,)
-    options : TrainingOptions
-        With the maximal number of steps.
-    served : float64 (n_features,), optional
-        The weights that are kept if nothing is better; they need not be a start.
-    agreement : float
-        How well they imitate the logging policy.
-    transform : str, optional
-    """
-
-    held_out: HeldOut
-    dataset: RankingDataset
-    logs: Sequence[ClickLog]
-    starts: Mapping[str, Floats]
-    options: TrainingOptions
-    served: Floats | None = None
-    agreement: float = 0.0
+    held_out: HeldOut  # the held-out queries, with these features; training may use others
+    dataset: RankingDataset  # to train on
+    logs: Sequence[ClickLog]  # of the dataset, without the queries of each fold
+    starts: Mapping[str, Floats]  # names to weights, (n_features,)
+    options: TrainingOptions  # with the maximal number of steps
+    served: Floats | None = None  # the weights that are kept if nothing is better
+    agreement: float = 0.0  # how well they imitate the logging policy
     transform: str | None = None
 
     def start_sums(self, start: str) -> Floats | None:
@@ -345,17 +220,18 @@ def choose_contender(
     rng: np.random.Generator,
     progress: Progress,
 ) -> PathChoice:
-    """Choose a path as `choose_path` does, and the transform of features if there are several.
+    """Choose starts, tempers and steps by the clicks of held-out queries, and the transform.
+
+    The method is at the top of `countersample.tuning.safety`. Without positions, candidates are
+    compared with the best naive one (α = 0). The start ``"previous"``, which is a ranker, is a
+    candidate itself, at 0 steps; it is the reference if there are no positions, and kept if it is
+    no worse than the imitation (``"served"``).
 
     Contenders are evaluated by the same clicks, one after the other, so that one at a time is in
     memory. The mean of rankers with different transforms is not a ranker, so the transform is
     chosen first: that of the candidate with the highest lower end, or a simpler one that is as good
     (`choose_simplest`); if nothing is better than the logging policy, the one that imitates it
-    best. Then one of its candidates is chosen as if there were no other transform. `is_shown` holds
-    for all candidates that were tried.
-
-    The start ``"previous"``, which is a ranker, is a candidate itself, at 0 steps. If the log has
-    no positions, it is the reference. It is kept if it is no worse than the imitation.
+    best. `is_shown` holds for all candidates that were tried.
     """
     begin = time.perf_counter()
     seed = int(rng.integers(2**63))

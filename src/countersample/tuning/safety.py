@@ -73,21 +73,10 @@ def choose_safely(
 ) -> SafeChoice:
     """Compare candidates with the logging policy, all by their sums over held-out clicks.
 
-    Parameters
-    ----------
-    held_out : HeldOut
-    candidates : sequence of float64 (n_groups,)
-        As `HeldOut.sums` returns them.
-    logged : float64 (n_groups,)
-        As `HeldOut.logged_sums` returns them.
-    imitation : float64 (n_groups,), optional
-        The sums of the ranker that is written if the logging policy is kept; by default `logged`.
-    rejected : sequence of float64 (n_groups,)
-        Candidates that were tried before and cannot be chosen any more: `is_shown` holds for these
-        as well.
-    safety : 0, or float in [0.5, 1)
-        The confidence; with 0 every draw takes the candidate that is best in it.
-    rng : numpy Generator
+    Candidates, `logged` and `imitation` (the ranker that is written if the logging policy is kept;
+    by default the policy itself) are float64 (n_groups,), as `HeldOut.sums` returns them.
+    `rejected` are candidates that cannot be chosen any more: `is_shown` holds for these as well.
+    With a `safety` of 0 every draw takes the candidate that is best in it.
 
     Examples
     --------
