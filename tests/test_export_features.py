@@ -1,4 +1,4 @@
-"""The definition of features beside a model: it is valid, gives the model its values, and stays."""
+"""The definition of features beside a model is valid, gives the model its values, and stays."""
 
 import json
 import re
@@ -27,28 +27,23 @@ def documents(rows, names):
 
 @pytest.mark.parametrize("names", [NAMES, ODD], ids=["plain", "odd"])
 @pytest.mark.parametrize("kind", ["linear", "boosted"])
-class TestScores:
-    """From a document to its score, by the definition and the model as they are."""
-
-    @pytest.mark.parametrize("to", SEARCH)
-    def test_search(self, to, kind, names, rng, tmp_path):
-        ranker, rows = made(kind, "minmax", rng, names=names)
-        written = export(ranker, tmp_path / "shop.json", to=to)
-        assert written.features == tmp_path / "shop.features.json"
-        found, values = elasticsearch_features(written.features, documents(rows, names))
-        assert found == list(names)
-        scores = elasticsearch_scores(written.path, found, values.astype(np.float32))
-        expected = predict(ranker, rows)
-        assert np.allclose(scores, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-
-    @pytest.mark.parametrize("store", [None, "shop"])
-    def test_solr(self, store, kind, names, rng, tmp_path):
-        ranker, rows = made(kind, "minmax", rng, names=names)
-        written = export(ranker, tmp_path / "shop.json", to="solr", feature_store=store)
-        found, values = solr_features(written.features, store, documents(rows, names))
-        scores = solr_scores(written.path, found, values.astype(np.float32))
-        expected = predict(ranker, rows)
-        assert np.allclose(scores, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+@pytest.mark.parametrize(
+    ("to", "store"), [*((to, None) for to in (*SEARCH, "solr")), ("solr", "s")]
+)
+def test_from_a_document_to_its_score(to, store, kind, names, rng, tmp_path):
+    """By the definition and the model as they are."""
+    ranker, rows = made(kind, "minmax", rng, names=names)
+    written = export(ranker, tmp_path / "shop.json", to=to, feature_store=store)
+    assert written.features == tmp_path / "shop.features.json"
+    if to == "solr":
+        defined, values = solr_features(written.features, store, documents(rows, names))
+        scores = solr_scores(written.path, defined, values.astype(np.float32))
+    else:
+        defined, values = elasticsearch_features(written.features, documents(rows, names))
+        scores = elasticsearch_scores(written.path, defined, values.astype(np.float32))
+    assert defined == list(names)
+    expected = predict(ranker, rows)
+    assert np.allclose(scores, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("to", SEARCH)
@@ -103,7 +98,7 @@ def _read(text):
 
 
 class TestStays:
-    """What a person filled in is not written over."""
+    """A definition that a person filled in is not written over."""
 
     @pytest.mark.parametrize("to", [*SEARCH, "solr"])
     def test_filled_in(self, to, rng, tmp_path):
@@ -115,23 +110,19 @@ class TestStays:
         assert path.read_text() == filled
 
     @pytest.mark.parametrize(
-        ("content", "told"),
+        ("content", "problem"),
         [
             (b'[{"name": "feature 0"}]', "has no feature 'feature 1'"),
-            (b"[]", "is no definition of features"),
-            (b"{}", "is no definition of features"),
-            (b'{"featureset": []}', "is no definition of features"),
-            (b'{"featureset": {"features": {"name": 1}}}', "is no definition of features"),
-            (b'[{"name": {}}, 3]', "is no definition of features"),
-            (b"\xff", "is no definition of features"),
-            (b"", "is no definition of features"),
-            (b"[" * 100_000, "is no definition of features"),
+            *((content, "is no definition of features") for content in (
+                b"[]", b'{"featureset": []}', b'{"featureset": {"features": {"name": 1}}}',
+                b'[{"name": {}}, 3]', b"\xff", b"", b"[" * 100_000,
+            )),
         ],
-    )
-    def test_of_another_ranker(self, content, told, rng, tmp_path):
+    )  # fmt: skip
+    def test_of_another_ranker(self, content, problem, rng, tmp_path):
         ranker, _ = made("linear", None, rng)
         (tmp_path / "shop.features.json").write_bytes(content)
-        with pytest.raises(ParameterError, match=told):
+        with pytest.raises(ParameterError, match=problem):
             export(ranker, tmp_path / "shop.json", to="solr")
         assert [path.name for path in tmp_path.iterdir()] == ["shop.features.json"]
         assert (tmp_path / "shop.features.json").read_bytes() == content

@@ -1,5 +1,6 @@
-"""SQL views score as the ranker does: in DuckDB, PostgreSQL and Spark, and BigQuery's and
-Snowflake's after sqlglot has translated them for DuckDB.
+"""SQL views score as the ranker does, in every database.
+
+Views for BigQuery and Snowflake run in DuckDB, after sqlglot has translated them.
 """
 
 import re
@@ -25,7 +26,7 @@ from made_rankers import (
 
 from countersample.data.encoder import EncodedColumn, FeatureEncoder
 from countersample.data.transforms import TRANSFORMS
-from countersample.errors import DataError, ParameterError
+from countersample.errors import ParameterError
 from countersample.export import export
 from countersample.export.sql_dialects import DIALECTS
 from countersample.scorers import LinearScorer, TreesScorer
@@ -218,7 +219,7 @@ class TestScores:
         assert numbers(found["score"]).tolist() == [0.0, 0.0, 50.0, 99.0, 99.0, 100.0]
 
 
-# What float64 columns may have, and what `predict` makes of it: None where that is refused.
+# Values of float64 columns, and the float32 that `predict` reads; None if it rejects them.
 TOO_LARGE = (2 - 2.0**-24) * 2.0**127  # half way to 2^128, to which it is rounded
 VALUES = {
     0.1: np.float32(0.1), -0.0: 0, 1e-60: 0, -(2.0**-150): 0, 1.5 * 2.0**-150: 2.0**-149,
@@ -250,10 +251,22 @@ class TestValues:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("how", [None, "minmax", "query-minmax"])
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("kind", [*KINDS, "linear part", "linear part alone"])
     def test_missing(self, kind, how, dialect, database, rng, tmp_path):
-        """NULL and NaN both are missing: filled in, with an indicator, or a branch of trees."""
-        ranker, rows = made_missing(kind, how, rng)
+        """NULL and NaN both are missing: filled in, with an indicator, or a branch of trees.
+
+        The trees may add to a linear scorer, which has other weights for missing values.
+        """
+        is_plain = kind in KINDS
+        ranker, rows = made_missing(kind if is_plain else "boosted", how, rng)
+        if not is_plain:
+            trees = ranker.scorer_
+            if kind == "linear part alone":
+                trees = some_trees(rng, [[0]] * len(NAMES), n_trees=0)
+                trees = replace(trees, missing_left=np.zeros(0, bool))
+            base, missing = rng.standard_normal((2, len(NAMES)))
+            base[0] = 0  # counts only if it is missing
+            ranker.scorer_ = replace(trees, base=base, base_missing=missing)
         rows = rows[:60]
         view = written(ranker, dialect, tmp_path, query="query")
         is_null = np.isnan(rows) & (rng.random(rows.shape) < 0.5)
@@ -261,31 +274,9 @@ class TestValues:
         table = a_table(np.zeros((len(rows), 0)), ())
         for name, column in zip(NAMES, values.T, strict=True):
             table = table.append_column(name, pa.array(column, pa.float64(), from_pandas=False))
-        assert_same(kind, numbers(database.score(table, view)["score"]), predict(ranker, rows))
-        if how != "query-minmax":
-            infinite = table.slice(0, 2)
-            for place in range(2, 2 + len(NAMES)):
-                infinite = infinite.set_column(place, NAMES[place - 2], pa.array([np.inf, -np.inf]))
-            assert database.score(infinite, view)["score"].to_pylist() == [None, None]
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("n_trees", [0, 5])
-    @pytest.mark.parametrize("how", [None, "minmax", "query-minmax"])
-    def test_missing_where_trees_have_a_linear_part(
-        self, how, n_trees, dialect, database, rng, tmp_path
-    ):
-        ranker, rows = made_missing("boosted", how, rng)
-        trees = ranker.scorer_ if n_trees else some_trees(rng, [[0]] * len(NAMES), n_trees=0)
-        base, missing = rng.standard_normal((2, len(NAMES)))
-        base[0] = 0  # counts only where it is missing
-        ranker.scorer_ = replace(
-            trees, base=base, base_missing=missing,
-            missing_left=np.zeros(len(trees.feature), bool) if not n_trees else trees.missing_left,
-        )  # fmt: skip
-        view = written(ranker, dialect, tmp_path, query="query")
-        found = numbers(database.score(a_table(rows), view)["score"])
-        assert_same("linear", found, predict(ranker, rows))
-        if how != "query-minmax":  # infinity is refused, and not taken for a missing value
+        scores = numbers(database.score(table, view)["score"])
+        assert_same(kind if is_plain else "linear", scores, predict(ranker, rows))
+        if how != "query-minmax":  # infinity is rejected, and not taken for a missing value
             infinite = a_table(np.full((2, len(NAMES)), np.inf) * [[1], [-1]])
             assert database.score(infinite, view)["score"].to_pylist() == [None, None]
 
@@ -379,12 +370,6 @@ class TestWarehouses:
         found = duckdb.sql(f"{rounded} AS y FROM numbers").fetchnumpy()["y"]
         np.testing.assert_array_equal(found, values.astype(np.float32).astype(np.float64))
 
-    def test_a_view_that_is_too_long(self, rng, tmp_path):
-        scorer = some_trees(rng, [rng.random(5)] * 7, n_trees=500, depth=4)
-        ranker = ranker_of("boosted", scorer, names=NAMES)
-        with pytest.raises(ParameterError, match="expected at most 256,000, the longest view in"):
-            written(ranker, "bigquery", tmp_path)
-
 
 NASTY = (
     'a"b', "a`b", "a'b", "a\\b", "a;DROP TABLE features;--", "/* a */", "sélect ☃", "select", "a.b",
@@ -394,8 +379,7 @@ NASTY = (
 
 class TestNames:
     def test_any_is_read_as_it_is(self, dialect, database, rng, tmp_path):
-        forbidden = DIALECTS[dialect].forbidden
-        names = [name for name in NASTY if not any(text in name for text in forbidden)]
+        names = [name for name in NASTY if dialect != "bigquery" or name.isalnum()]
         rows = some_features(rng, 20)[:, [2] * len(names)] + np.arange(len(names), dtype=np.float32)
         ranker = ranker_of("linear", LinearScorer(rng.standard_normal(len(names))), names=names)
         found = database.score(a_table(rows, names), written(ranker, dialect, tmp_path))
@@ -418,10 +402,8 @@ class TestRefused:
             ("oracle", {}, "dialect is 'oracle', expected one of duckdb, postgres, spark"),
             ("duckdb", {"feature_names": ["a", "A", *"cdefg"]}, "'a' and 'A', which are the same"),
             ("spark", {"feature_names": ["Score", *"bcdefg"]}, "a feature is called 'Score'"),
-            ("spark", {"feature_names": ["${x}", *"bcdefg"]}, "has '${', expected none of that"),
-            ("duckdb", {"feature_names": ["a\0", *"bcdefg"]}, "has '\\x00', expected none of that"),
-            ("duckdb", {"feature_names": ["\ud800", *"bcdefg"]}, "is not valid Unicode"),
-            ("postgres", {"feature_names": [32 * "é", *"bcdefg"]}, "has 64 bytes, expected at"),
+            ("spark", {"feature_names": ["${x}", *"bcdefg"]}, "'${x}' cannot be quoted in Spark"),
+            ("duckdb", {"feature_names": ["a\0", *"bcdefg"]}, "cannot be quoted in DuckDB"),
             ("postgres", {"table": "a..b"}, "table is 'a..b', expected a name"),
             ("postgres", {"query": ""}, "query is '', expected the name of the column"),
         ],
@@ -437,17 +419,3 @@ class TestRefused:
         ranker = ranker_of("boosted", a_chain(101), names=("a",))
         with pytest.raises(ParameterError, match="a tree has 101 levels, expected at most 100"):
             written(ranker, "duckdb", tmp_path)
-
-    @pytest.mark.parametrize("size", [1e-200, 1e200])
-    def test_a_weight_that_leaves_float64(self, size, tmp_path):
-        ranker = ranker_of("linear", LinearScorer(np.array([1.0, size])), names=("a", "b"))
-        with pytest.raises(DataError, match=r"the ranker has a weight of size 1e[-+]200, expected"):
-            written(ranker, "postgres", tmp_path)
-
-    def test_more_columns_than_postgresql_has(self, tmp_path):
-        ranker = ranker_of(
-            "linear", LinearScorer(np.ones(1601)), names=[f"f{i}" for i in range(1601)]
-        )
-        with pytest.raises(ParameterError, match="would have 1,601 columns, expected at most"):
-            written(ranker, "postgres", tmp_path)
-        assert written(ranker, "duckdb", tmp_path)

@@ -6,15 +6,15 @@ The body of ``POST _ltr/_featureset/NAME/_createmodel``. Both plug-ins compute i
 from __future__ import annotations
 
 import json
-from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample import pages
 from countersample.errors import ParameterError
-from countersample.export.specification import Code, Translation, as_file, as_float32, link
-from countersample.export.trees import fold, on_raw_features
-from countersample.scorers import LEAF, LinearScorer, TreesScorer
+from countersample.export.specification import Translation, as_float32
+from countersample.export.trees import depths, fold, on_raw_features
+from countersample.scorers import LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 INDEX = "MY_INDEX"  # to be replaced by the user
 PARAM = "keywords"  # the name of the words of the query in requests
-FEATURE_SET = "my_features"  # in the card, where no other is named
+FEATURE_SET = "my_features"  # the default name
 _TREE_TYPES = ("xgboost+json", "ranklib")  # the first is the default
 
-# What becomes of a feature that a document does not have, in models of trees
+# What a missing feature does in models of trees
 _MISSING = {
     "Elasticsearch": "from v1.5.9-es8.11.4 of the plug-in on; before, it counts as 0.",
     "OpenSearch": (
@@ -34,36 +34,6 @@ _MISSING = {
         "on, it always takes the branch “no”."
     ),
 }
-
-_RELEASES = {
-    "Elasticsearch": (
-        "Meant for the plug-in elasticsearch-learning-to-rank of OpenSource Connections, 1.5 and "
-        "later. (Elastic's own rescorer `learning_to_rank` takes no such models.)"
-    ),
-    "OpenSearch": (
-        "Meant for the plug-in opensearch-learning-to-rank-base of OpenSearch 2.19 and later."
-    ),
-}
-_FILL = (
-    "{features} defines the features: each is the value of the field of its name. Put the name of "
-    "your index in place of `{index}`, and where a feature is something else, what computes it, "
-    "such as a match of the words of the query:"
-)
-_MATCH = """\
-"template": {"match": {"title": "{{keywords}}"}}
-"""
-_CREATE = """\
-curl -X PUT "localhost:9200/_ltr"   # once: the store of features and models
-curl -X POST "localhost:9200/_ltr/_featureset/{set}" \\
-  -H "Content-Type: application/json" -d @{features}
-curl -X POST "localhost:9200/_ltr/_featureset/{set}/_createmodel" \\
-  -H "Content-Type: application/json" -d @{file}
-"""
-_RESCORE = """\
-{{"query": {{"match": {{"title": "shoes"}}}},
- "rescore": {{"window_size": 100, "query": {{"query_weight": 0, "rescore_query":
-   {{"sltr": {{"model": "{name}", "params": {{"keywords": "shoes"}}}}}}}}}}}}
-"""
 
 
 def translate(
@@ -74,83 +44,69 @@ def translate(
     model_type = _check_type(model_type, spec)
     model: dict[str, Any] = {"type": f"model/{model_type}"}
     if isinstance(scorer, LinearScorer):
-        model["definition"] = _as_text(spec.weights_by_name(scorer))
+        model["definition"] = _to_json(spec.weights_by_name(scorer))
         norms = zip(names, spec.norms(_minmax, _standard), strict=True)
         model["feature_normalizers"] = {name: norm for name, norm in norms if norm is not None}
-    elif isinstance(scorer, TreesScorer):
+    else:
         trees = on_raw_features(spec.trees_alone, spec.normalizer)
         is_named = model_type == "xgboost+json"
         model["definition"] = _xgboost(trees, names) if is_named else _ranklib(trees)
-    body = {"model": {"name": spec.name, "model": model}}
     feature_set = feature_store or FEATURE_SET
     return Translation(
-        content=(_as_text(body) + "\n").encode(),
+        content=(_to_json({"model": {"name": spec.name, "model": model}}) + "\n").encode(),
         form=f"model/{model_type}",
-        loading=_loading(spec, feature_set),
+        loading=pages.render_markdown(
+            str(__package__), "elasticsearch.md", spec=spec, feature_set=feature_set, index=INDEX
+        ),
         limits=_limits(spec, model_type),
-        features=as_file(search_features(names)),
+        features=_feature_definition(names),
     )
 
 
-def search_features(names: Sequence[str]) -> dict[str, Any]:
-    """Return the body of ``POST _ltr/_featureset/NAME`` of Elasticsearch and OpenSearch.
+def _feature_definition(names: Sequence[str]) -> dict[str, Any]:
+    """Return the body of ``POST _ltr/_featureset/NAME``: each feature is the field of its name.
 
     The engine validates it with a query before it stores it, so a missing field is an error at
     once. A document without the field does not match, which leaves its feature missing.
     """
-    features = [
-        {
-            "name": name,
-            "params": [PARAM],
-            "template_language": "mustache",
-            "template": {
-                "function_score": {
-                    "query": {"exists": {"field": name}},
-                    "functions": [{"field_value_factor": {"field": name}}],
-                    "boost_mode": "replace",
-                }
-            },
+
+    def template(name: str) -> dict[str, Any]:
+        return {
+            "function_score": {
+                "query": {"exists": {"field": name}},
+                "functions": [{"field_value_factor": {"field": name}}],
+                "boost_mode": "replace",
+            }
         }
+
+    features = [
+        {"name": name, "params": [PARAM], "template_language": "mustache",
+         "template": template(name)}
         for name in names
-    ]
+    ]  # fmt: skip
     return {
         "validation": {"params": {PARAM: "shoes"}, "index": INDEX},
         "featureset": {"features": features},
     }
 
 
-def _loading(spec: ModelSpecification, feature_set: str) -> tuple[str | Code, ...]:
-    names = {"file": shell_quote(spec.file), "features": shell_quote(spec.features_file)}
-    return (
-        _RELEASES[spec.system],
-        _FILL.format(features=link(spec.features_file), index=INDEX),
-        Code("json", _MATCH),
-        f"Then create the feature set `{feature_set}`, and the model of it:",
-        Code("sh", _CREATE.format(set=feature_set, **names)),
-        f"And rescore the first 100 results of a query, with `POST {INDEX}/_search`:",
-        Code("json", _RESCORE.format(name=spec.name)),
-    )
-
-
 def _check_type(model_type: str | None, spec: ModelSpecification) -> str:
-    fits = ("linear",) if isinstance(spec.scorer, LinearScorer) else _TREE_TYPES
-    if spec.takes_missing and model_type == "ranklib" and fits is _TREE_TYPES:
+    types = ("linear",) if isinstance(spec.scorer, LinearScorer) else _TREE_TYPES
+    if spec.takes_missing and model_type == "ranklib" and types is _TREE_TYPES:
         raise ParameterError(
             "model_type is 'ranklib', which takes what is missing for 0, expected 'xgboost+json': "
             "the trees of this ranker have learned where to go with it"
         )
-    if model_type is None:
-        return fits[0]
-    if model_type not in fits:
+    if model_type is not None and model_type not in types:
         raise ParameterError(
-            f"model_type is {model_type!r}, expected {' or '.join(map(repr, fits))} for a "
+            f"model_type is {model_type!r}, expected {' or '.join(map(repr, types))} for a "
             f"{spec.kind} ranker in {spec.system}"
         )
-    return model_type
+    return model_type or types[0]
 
 
 def _minmax(low: float, high: float) -> dict[str, Any]:
-    # The minimum first: the plug-in compares what comes with what it has
+    # The minimum first: the plug-in compares each number with the one that it has
     return {"min_max": {"minimum": as_float32(low), "maximum": as_float32(high)}}
 
 
@@ -160,12 +116,9 @@ def _standard(mean: float, deviation: float) -> dict[str, Any]:
 
 
 def _xgboost(trees: TreesScorer, names: Sequence[str]) -> str:
-    """Return the trees as XGBoost dumps them: "yes" where x < split_condition, in float32."""
-    depth = np.zeros(len(trees.feature), np.int64)
-    for parent in np.flatnonzero(trees.feature != LEAF):
-        depth[[trees.left[parent], trees.right[parent]]] = depth[parent] + 1
-    most = np.finfo(np.float32).max
-    above = np.nextafter(trees.threshold, most)  # x ≤ t is x < the next number
+    """Return the trees as XGBoost dumps them: "yes" if x < split_condition, in float32."""
+    depth = depths(trees)
+    above = np.nextafter(trees.threshold, np.finfo(np.float32).max)  # x ≤ t is x < the next number
     missing_left = trees.missing_left
     if missing_left is None:
         missing_left = trees.threshold >= 0  # as for 0
@@ -183,13 +136,13 @@ def _xgboost(trees: TreesScorer, names: Sequence[str]) -> str:
             "children": [left, right],
         }
 
-    return _as_text(
+    return _to_json(
         fold(trees, lambda node: {"nodeid": node, "leaf": as_float32(trees.value[node])}, split)
     )
 
 
 def _ranklib(trees: TreesScorer) -> str:
-    """Return the trees as RankLib writes LambdaMART: left where x ≤ threshold; features from 1."""
+    """Return the trees as RankLib writes LambdaMART: left if x ≤ threshold; features from 1."""
 
     def leaf(node: int) -> str:
         return f"<output> {as_float32(trees.value[node])!r} </output>"
@@ -219,18 +172,15 @@ def _limits(spec: ModelSpecification, model_type: str) -> tuple[str, ...]:
             "A feature that a document does not have takes the branch “missing”, which "
             f"{branch}, {_MISSING[spec.system]}"
         )
-    limits = [
-        *spec.limits,
-        missing,
-        (
-            "Scores can be negative, and Lucene wants queries to score 0 or more: use the model "
-            "for rescoring only, and keep features at 0 or more."
-        ),
-    ]
+    negative = (
+        "Scores can be negative, and Lucene wants queries to score 0 or more: use the model for "
+        "rescoring only, and keep features at 0 or more."
+    )
+    limits = [*spec.limits, missing, negative]
     if model_type == "ranklib":
         limits.append("Features are known by position: the feature set must have this order.")
     return tuple(limits)
 
 
-def _as_text(value: Any) -> str:  # noqa: ANN401 (JSON)
+def _to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample import pages
 from countersample._environment import MissingExtraError, need
 from countersample._version import __version__
 from countersample.data.transforms import KnotTable
 from countersample.errors import CounterSampleError, ParameterError
-from countersample.export.specification import Code, Translation
-from countersample.export.trees import on_raw_features
+from countersample.export.specification import Translation
 from countersample.rankers.files import SavedScorer
 from countersample.scorers import LEAF, LinearScorer, NetworkScorer, TreesScorer
 
@@ -25,24 +25,8 @@ if TYPE_CHECKING:
 
 OPSET, TREE_OPSET, IR_VERSION = 17, 3, 8  # of 2022: read by every onnxruntime since 1.12
 TOLERANCE = 1e-5  # of the largest score
-_MISSING = 0.2  # of their values, where values may be
 _PROBES = 64  # rows that are scored before anything is written
-_MOST = float(np.finfo(np.float32).max)
-_LEAST = np.finfo(np.float32).smallest_normal  # what is smaller may count as 0
-
-_LOADING = """\
-import numpy as np
-import onnxruntime
-
-session = onnxruntime.InferenceSession({file})
-features = np.zeros((3, {n_features}), np.float32)  # {rows}, features in the order below
-(scores,) = session.run(["scores"], {{"features": features}})
-order = np.argsort(-scores, kind="stable")  # the best first
-"""
-_LIMITS = (
-    "Features have to be {values}, and in the order of training: a graph knows no names.",
-    "A call has all items of one query: features are normalised among them.",
-)
+_MISSING_SHARE = 0.2  # of the values of these rows, if values may be missing
 
 
 def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translation:
@@ -50,8 +34,8 @@ def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translati
     if spec.is_by_query and not one_query:
         raise ParameterError(
             "this ranker normalises by query (normalize='query-minmax'), so its graph has to be "
-            "called with all items of one query: say that you will with one_query=True "
-            "(--one-query), or train with normalize='minmax' or 'standard'"
+            "called with all items of one query: confirm it with one_query=True (--one-query), or "
+            "train with normalize='minmax' or 'standard'"
         )
     if one_query and not spec.is_by_query:
         raise ParameterError(
@@ -61,22 +45,17 @@ def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translati
     model = _model(spec)
     need("onnx").checker.check_model(model, full_check=True)
     content: bytes = model.SerializeToString()
-    rows = "the items of one query" if one_query else "three items"
-    file = json.dumps(spec.file, ensure_ascii=False)  # in quotes
-    loading = _LOADING.format(file=file, n_features=spec.n_features, rows=rows)
+    values = "finite, or NaN if they are missing" if spec.takes_missing else "finite"
+    limits = [f"Features have to be {values}, and in the order of training: a graph has no names."]
+    if spec.is_by_query:
+        limits.append("A call has all items of one query: features are normalised among them.")
     return Translation(
         content=content,
         form=f"opset {OPSET}" + ("" if spec.kind != "boosted" else f", ai.onnx.ml {TREE_OPSET}"),
-        loading=(Code("python", loading),),
-        limits=_limits(spec),
+        loading=pages.render_markdown(str(__package__), "onnx.md", spec=spec),
+        limits=tuple(limits),
         checked=_check_scores(content, spec),
     )
-
-
-def _limits(spec: ModelSpecification) -> tuple[str, ...]:
-    values = "finite, or NaN where they are missing" if spec.takes_missing else "finite"
-    first = _LIMITS[0].format(values=values)
-    return (first, *(_LIMITS[1:] if spec.is_by_query else ()))
 
 
 def _model(spec: ModelSpecification) -> Any:  # noqa: ANN401 (onnx has no types)
@@ -89,9 +68,9 @@ def _model(spec: ModelSpecification) -> Any:  # noqa: ANN401 (onnx has no types)
         scores = _network(graph, features, scorer)
     else:
         scores = _trees(graph, features, scorer)
-        if scorer.base is not None:
-            base = _linear(graph, features, LinearScorer(scorer.base, scorer.base_missing))
-            scores = graph.add("Add", base, graph.as_double(scores))
+        if scorer.linear_part is not None:
+            linear = _linear(graph, features, scorer.linear_part)
+            scores = graph.add("Add", linear, graph.as_double(scores))
     flat = graph.add("Squeeze", scores, graph.keep(np.array([1])))
     graph.as_float(flat, name="scores")
     return graph.model(spec)
@@ -152,7 +131,7 @@ def _metadata(spec: ModelSpecification) -> dict[str, str]:
         how += ": call it with all items of one query"
     metadata = {"kind": spec.kind, "normalization": how, "data_fingerprint": spec.fingerprint}
     if spec.takes_missing:
-        metadata["missing_values"] = "NaN, taken care of inside the graph"
+        metadata["missing_values"] = "NaN, handled inside the graph"
     if spec.feature_names is not None:
         metadata["feature_names"] = json.dumps(spec.feature_names, ensure_ascii=False)
     return metadata
@@ -183,7 +162,7 @@ def _normalised(graph: _Graph, spec: ModelSpecification, features: str) -> str:
         if normalizer.transform_name is not None:
             values = graph.as_double(graph.as_float(values))
         least = most = values
-        if spec.takes_missing and spec.imputer is None:  # what is missing is neither of both
+        if spec.takes_missing and spec.imputer is None:  # NaN is neither the least nor the most
             is_missing, most_of_all = graph.add("IsNaN", values), np.finfo(np.float64).max
             least = graph.add("Where", is_missing, graph.keep(np.array([most_of_all])), values)
             most = graph.add("Where", is_missing, graph.keep(np.array([-most_of_all])), values)
@@ -304,8 +283,8 @@ def _trees(graph: _Graph, features: str, trees: TreesScorer) -> str:
 
 
 def _check_scores(content: bytes, spec: ModelSpecification) -> str:
-    """Score a few rows with onnxruntime, where it is installed; return what came of it."""
-    # From 1.29 on it tells its maker of each model, unless this is set when it is imported.
+    """Score a few rows with onnxruntime, if it is installed; return the result in a sentence."""
+    # From 1.29 on it reports each model to its maker, unless this is set when it is imported.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         onnxruntime = need("onnxruntime")
@@ -316,9 +295,8 @@ def _check_scores(content: bytes, spec: ModelSpecification) -> str:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     (scores,) = session.run(["scores"], {"features": features})
-    ends = np.array([0, len(features)])
-    saved = SavedScorer(spec.scorer, spec.preprocessing, features.shape[1], None)
-    expected = saved.scores(features, ends)
+    ranker = SavedScorer(spec.scorer, spec.preprocessing, features.shape[1], None)
+    expected = ranker.scores(features, np.array([0, len(features)]))
     gap = float(np.abs(scores - expected).max() / max(np.abs(expected).max(), 1e-30))
     if not gap <= TOLERANCE:
         raise CounterSampleError(
@@ -330,41 +308,12 @@ def _check_scores(content: bytes, spec: ModelSpecification) -> str:
 
 
 def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
-    """Return rows within and around the range of training; of trees, at and beside thresholds."""
+    """Return random rows within and around shift and scale, with some values missing."""
     rng = np.random.default_rng(0)
-    probes = rng.uniform(-0.5, 1.5, (_PROBES, spec.n_features))
-    if spec.normalizer is not None and spec.normalizer.shift is not None:
-        n = spec.n_features  # the indicators come after
-        shift, scale = (
-            np.array(spec.normalizer.shift),
-            np.array(spec.normalizer.scale),
-        )
-        whole = np.zeros((_PROBES, len(shift)))
-        whole[:, :n] = probes
-        with np.errstate(over="ignore"):  # far out on a scale that grows slowly
-            probes = spec.normalizer.apply_transform(shift + scale * whole, invert=True)[:, :n]
-        probes = np.clip(probes, -_MOST, _MOST)
-    features = probes.astype(np.float32)
-    if isinstance(spec.scorer, TreesScorer):
-        by_item = None if spec.is_by_query else spec.normalizer
-        trees = on_raw_features(spec.scorer, by_item)
-        for feature in np.unique(trees.feature[trees.feature != LEAF]):
-            values = _around(trees.threshold[trees.feature == feature])
-            features[:, feature] = rng.choice(values, _PROBES)
-        if spec.is_by_query:  # values within [0, 1] are then normalised to themselves
-            features[:2] = [[0], [1]]
+    n, normalizer = spec.n_features, spec.normalizer
+    rows = rng.uniform(-0.5, 1.5, (_PROBES, n))
+    if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
+        rows = np.array(normalizer.shift)[:n] + np.array(normalizer.scale)[:n] * rows
     if spec.takes_missing:
-        features[2:][rng.random((_PROBES - 2, spec.n_features)) < _MISSING] = np.nan
-    return features
-
-
-def _around(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the thresholds, and the float32 numbers right below and above each."""
-    with np.errstate(over="ignore"):
-        beside = [np.nextafter(thresholds, np.float32(end)) for end in (-np.inf, np.inf)]
-    values = np.concatenate([thresholds, *beside])
-    values = np.where(
-        (np.abs(values) < _LEAST) & (values != 0), np.copysign(_LEAST, values), values
-    )
-    finite: NDArray[np.float32] = values[np.isfinite(values)]
-    return finite
+        rows[rng.random(rows.shape) < _MISSING_SHARE] = np.nan
+    return rows.astype(np.float32)

@@ -7,13 +7,13 @@ models and networks as JSON numbers, which have to have a point or an exponent.
 from __future__ import annotations
 
 import json
-from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample import pages
 from countersample.errors import DataError
-from countersample.export.specification import Code, Translation, as_file, as_float32, link
+from countersample.export.specification import Translation, as_float32
 from countersample.export.trees import fold, on_raw_features
 from countersample.scorers import LEAF, NetworkScorer, TreesScorer
 
@@ -30,36 +30,16 @@ _SLACK = np.float32(1e-6)  # Solr adds it to the threshold of every node
 _LEAST = np.finfo(np.float32).smallest_normal
 _MAX_SHIFT = 126  # 2^−126 is the smallest normal float32
 
-_RELEASES = "Meant for the module ltr of Solr 9 and later."
-_FILL = (
-    "{features} defines the features: each is the value of the field of its name. Where a feature "
-    "is something else, put in what computes it, such as a match of the words of the query, which "
-    "the request gives as `efi.keywords`:"
-)
-_MATCH = """\
-"class": "org.apache.solr.ltr.feature.SolrFeature",
-"params": {"q": "{!field f=title}${keywords}"}
-"""
-_UPLOAD = """\
-curl -X PUT "http://localhost:8983/solr/COLLECTION/schema/feature-store" \\
-  -H "Content-Type: application/json" --data-binary @{features}
-curl -X PUT "http://localhost:8983/solr/COLLECTION/schema/model-store" \\
-  -H "Content-Type: application/json" --data-binary @{file}
-"""
-_RERANK = """\
-curl "http://localhost:8983/solr/COLLECTION/query?q=shoes" \\
-  --data-urlencode "rq={{!ltr model={name} reRankDocs=100 efi.keywords='shoes'}}"
-"""
-
 
 def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> Translation:
     """Write a ranker as Solr's LinearModel, NeuralNetworkModel or MultipleAdditiveTreesModel."""
     scorer, names = spec.scorer, spec.names_by_item
+    params: dict[str, Any]
     if isinstance(scorer, TreesScorer):
         form = "MultipleAdditiveTreesModel"
         trees = on_raw_features(spec.trees_alone, spec.normalizer)
         thresholds, norms = _thresholds(trees, names)
-        params: dict[str, Any] = {"trees": _trees(trees, thresholds, names)}
+        params = {"trees": _trees(trees, thresholds, names)}
         if spec.takes_missing:
             params["isNullSameAsZero"] = False
     elif isinstance(scorer, NetworkScorer):
@@ -77,39 +57,18 @@ def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> 
         ],
         "params": params,
     }
-    if feature_store is not None:
-        model["store"] = feature_store
-    file = shell_quote(spec.file)
-    store = "" if feature_store is None else f" `{feature_store}`"
+    store = {} if feature_store is None else {"store": feature_store}
+    field_class = "org.apache.solr.ltr.feature.FieldValueFeature"
     return Translation(
-        content=(json.dumps(model, ensure_ascii=False, allow_nan=False) + "\n").encode(),
+        content=(json.dumps(model | store, ensure_ascii=False, allow_nan=False) + "\n").encode(),
         form=form,
-        loading=(
-            _RELEASES,
-            _FILL.format(features=link(spec.features_file)),
-            Code("json", _MATCH),
-            f"Then upload both, the features to the feature store{store}, and reload the core:",
-            Code("sh", _UPLOAD.format(file=file, features=shell_quote(spec.features_file))),
-            "And rerank the first 100 results of a query:",
-            Code("sh", _RERANK.format(name=spec.name)),
-        ),
+        loading=pages.render_markdown(str(__package__), "solr.md", spec=spec, store=feature_store),
         limits=_limits(spec),
-        features=as_file(solr_features(names, feature_store)),
+        features=[
+            {**store, "name": name, "class": field_class, "params": {"field": name}}
+            for name in names
+        ],
     )
-
-
-def solr_features(names: Sequence[str], store: str | None) -> list[dict[str, Any]]:
-    """Return the body of ``PUT schema/feature-store`` of Solr."""
-    place = {} if store is None else {"store": store}
-    return [
-        {
-            **place,
-            "name": name,
-            "class": "org.apache.solr.ltr.feature.FieldValueFeature",
-            "params": {"field": name},
-        }
-        for name in names
-    ]
 
 
 def _norm(name: str, **params: float) -> dict[str, Any]:
@@ -128,16 +87,16 @@ def _standard(mean: float, deviation: float) -> dict[str, Any]:
 
 
 def _layers(network: NetworkScorer, spec: ModelSpecification) -> list[dict[str, Any]]:
-    """Return the layers as JSON; the first makes up for what normalizers lose in float32.
+    """Return the layers as JSON; the first corrects the rounding of normalizers to float32.
 
-    Solr takes off float32(shift) instead of shift, which is the same as an input that is off by
+    Solr subtracts float32(shift) instead of shift, which moves an input by
     δ = (float32(shift) − shift) / scale: so W·δ is added to the bias.
     """
     matrices, biases = list(network.weights), list(network.biases)
     matrices[0] = np.where(spec.is_constant, np.float32(0), matrices[0])
     ranges = [between or (0.0, 1.0) for between in spec.ranges]
-    lost = np.array([(as_float32(shift) - shift) / scale for shift, scale in ranges])
-    biases[0] = (biases[0] + matrices[0] @ lost).astype(np.float32)
+    rounding = np.array([(as_float32(shift) - shift) / scale for shift, scale in ranges])
+    biases[0] = (biases[0] + matrices[0] @ rounding).astype(np.float32)
     activations = ["relu"] * (len(matrices) - 1) + ["identity"]
     return [
         {"matrix": matrix.tolist(), "bias": bias.tolist(), "activation": activation}
@@ -166,9 +125,9 @@ def _thresholds(
 ) -> tuple[Floats, list[dict[str, Any] | None]]:
     """Return thresholds that are right once Solr has added 10⁻⁶, and what features are divided by.
 
-    Solr goes left where x ≤ float32(t′ + 10⁻⁶). Mostly there is a t′ for which that is the
-    threshold t. Where there is none, as for most t below 4·10⁻⁶, the feature and its thresholds are
-    multiplied by a power of two, which changes no comparison. What every number is below is ∞.
+    Solr goes left if x ≤ float32(t′ + 10⁻⁶). Mostly there is a t′ for which that is the
+    threshold t. If there is none, as for most t below 4·10⁻⁶, the feature and its thresholds are
+    multiplied by a power of two, which changes no comparison. A threshold above every number is ∞.
     """
     is_all = trees.threshold == np.finfo(np.float32).max
     written = np.where(is_all, np.float32(np.inf), trees.threshold)

@@ -1,21 +1,18 @@
 """The input of every target, `ModelSpecification`, and its output, `Translation`.
 
-What systems cannot express of preprocessing (transforms, by query, missing values) is checked here,
-once for all of them.
+A specification is a scorer with the preprocessing before it. It checks once, for all targets, what
+a system cannot express: transforms, normalisation by query, missing values.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 
-from countersample import pages
 from countersample.errors import DataError, ParameterError
 from countersample.rankers.files import takes_missing
 from countersample.scorers import LinearScorer, TreesScorer
@@ -32,8 +29,8 @@ if TYPE_CHECKING:
 
     Norm = Callable[[float, float], dict[str, Any]]
 
-FEATURES_ENDING = ".features.json"  # of the file that defines the features
 _NAME = re.compile(r"[\w.-]+")
+_TRANSFORMS = {"root": "square roots", "log": "logarithms", "quantile": "quantiles"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +39,12 @@ class ModelSpecification:
 
     Attributes
     ----------
-    system : str
-        The other system, for errors and the card.
-    name : str
-        The model's name there.
-    file : str
-        The name of the file.
+    system, name, file : str
+        The other system in sentences, the model's name there, and the name of its file.
     kind : {"linear", "neural", "boosted"}
         A boosted ranker without a tree is exported as a linear one.
-    scorer : Scorer
-    preprocessing : Preprocessing
+    scorer, preprocessing
+        The score is the scorer's, of the features after preprocessing.
     feature_names : tuple of str, optional
     fingerprint : str
         The fingerprint of the training data.
@@ -68,34 +61,20 @@ class ModelSpecification:
 
     @classmethod
     def of(
-        cls,
-        ranker: ClickRanker,
-        *,
-        system: str,
-        name: str,
-        file: str,
-        feature_names: Sequence[str] | None,
+        cls, ranker: ClickRanker, system: str, name: str, file: str, feature_names: Sequence[str]
     ) -> ModelSpecification:
         """Return the specification of a fitted ranker; `feature_names` replace its own."""
         ranker._check_fitted()  # noqa: SLF001 (the same error everywhere)
         check_name(name, option="name")
-        if feature_names is None:
-            feature_names = getattr(ranker, "feature_names_in_", None)
-        names = None if feature_names is None else tuple(map(str, feature_names))
+        feature_names = feature_names or getattr(ranker, "feature_names_in_", ())
+        names = tuple(map(str, feature_names)) or None
         if names is not None:
             _check_names(names, ranker.n_features_in_)
         kind, scorer = ranker.kind, ranker.scorer_
         if isinstance(scorer, TreesScorer) and scorer.base is not None and not scorer.n_trees:
             kind, scorer = "linear", LinearScorer(scorer.base, scorer.base_missing)
         return cls(
-            system=system,
-            name=name,
-            file=file,
-            kind=kind,
-            scorer=scorer,
-            preprocessing=ranker.preprocessing_,
-            feature_names=names,
-            fingerprint=ranker.fingerprint_,
+            system, name, file, kind, scorer, ranker.preprocessing_, names, ranker.fingerprint_
         )
 
     @property
@@ -114,6 +93,11 @@ class ModelSpecification:
         return self.preprocessing.normalizer
 
     @property
+    def is_by_query(self) -> bool:
+        """Whether a score depends on the other items of the query."""
+        return self.preprocessing.is_by_query
+
+    @property
     def n_features(self) -> int:
         """The number of features, without indicators."""
         return self.scorer.n_features if self.imputer is None else self.imputer.n_features
@@ -121,12 +105,25 @@ class ModelSpecification:
     @property
     def takes_missing(self) -> bool:
         """Whether a feature may be missing."""
-        return takes_missing(self.scorer, self.preprocessing) or self.is_linear_with_missing
+        return takes_missing(self.scorer, self.preprocessing) or self._has_missing_weights
 
     @property
-    def is_linear_with_missing(self) -> bool:
+    def _has_missing_weights(self) -> bool:
         """Whether it is the linear start of trees that were trained with missing features."""
         return isinstance(self.scorer, LinearScorer) and self.scorer.missing is not None
+
+    @property
+    def is_constant(self) -> NDArray[np.bool_]:
+        """Whether each feature was constant in training, so that it does not count."""
+        if self.normalizer is None or self.normalizer.scale is None:
+            return np.zeros(self.scorer.n_features, np.bool_)
+        constant: NDArray[np.bool_] = np.array(self.normalizer.scale) == 0
+        return constant
+
+    @property
+    def features_file(self) -> str:
+        """The name of the file that defines the features, beside the model's."""
+        return Path(self.file).with_suffix(".features.json").name
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
@@ -136,14 +133,15 @@ class ModelSpecification:
         return self.imputer.names(self.feature_names)
 
     @property
-    def features_file(self) -> str:
-        """The name of the file that defines the features, beside the model's."""
-        return Path(self.file).with_suffix(FEATURES_ENDING).name
-
-    @property
-    def is_by_query(self) -> bool:
-        """Whether a score depends on the other items of the query."""
-        return self.preprocessing.is_by_query
+    def names(self) -> tuple[str, ...]:
+        """The names of the features, for a system that needs them."""
+        if self.feature_names is None:
+            raise ParameterError(
+                f"{self.system} knows features by name, and this ranker has none: give the "
+                f"{self.n_features:,} names, in the order of training, with feature_names "
+                "(--feature-names)"
+            )
+        return self.feature_names
 
     @property
     def names_by_item(self) -> tuple[str, ...]:
@@ -159,7 +157,7 @@ class ModelSpecification:
                 "one_query=True (--to onnx --one-query)"
             )
         names = self.names
-        if self.is_linear_with_missing:
+        if self._has_missing_weights:
             raise ParameterError(
                 f"{self.system} takes what is missing for 0, and this ranker, which is what trees "
                 "were boosted from, has another answer for each feature: export to ONNX (--to "
@@ -169,17 +167,6 @@ class ModelSpecification:
             names = self.imputer.names(names)
             _check_names(names, len(names))
         return names
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the features, for a system that needs them."""
-        if self.feature_names is None:
-            raise ParameterError(
-                f"{self.system} knows features by name, and this ranker has none: give the "
-                f"{self.n_features:,} names, in the order of training, with feature_names "
-                "(--feature-names)"
-            )
-        return self.feature_names
 
     @property
     def trees_alone(self) -> TreesScorer:
@@ -198,38 +185,34 @@ class ModelSpecification:
     def ranges(self) -> list[tuple[float, float] | None]:
         """(shift, scale) per feature; None for a feature that is not normalised.
 
-        Those are all features of a ranker that does not normalise, and features that were constant
-        in training: the scorer's weights on them have to be 0.
+        None is for all features of a ranker that does not normalise, and for features that were
+        constant in training: the scorer's weights on them have to be 0.
         """
-        if self.normalizer is None or self.normalizer.shift is None:
+        normalizer = self.normalizer
+        if normalizer is None or normalizer.shift is None or normalizer.scale is None:
             return [None] * self.scorer.n_features
-        self._check_no_transform(self.normalizer)
-        ranges: list[tuple[float, float] | None] = []
-        scales = self.normalizer.scale or ()
-        for index, (shift, scale) in enumerate(zip(self.normalizer.shift, scales, strict=True)):
+        if normalizer.transform_name is not None:
+            self._reject_transform(normalizer)
+        for index, scale in enumerate(normalizer.scale):
             if scale > 0 and not 0 < as_float32(scale) < np.inf:
                 raise DataError(
                     f"feature {index} is normalised with a scale of {scale:.3g}, expected one that "
                     f"float32 can tell from 0 and from infinity, as {self.system} computes in "
                     "that: rescale that feature before training, or leave it out"
                 )
-            ranges.append((shift, scale) if scale > 0 else None)
-        return ranges
+        pairs = zip(normalizer.shift, normalizer.scale, strict=True)
+        return [(shift, scale) if scale > 0 else None for shift, scale in pairs]
 
-    def _check_no_transform(self, normalizer: Normalizer) -> None:
-        """Reject transforms of features before scaling."""
-        numbers = normalizer.roots or normalizer.logs or normalizer.knots
-        if numbers is None:
-            return
+    def _reject_transform(self, normalizer: Normalizer) -> None:
+        numbers = normalizer.roots or normalizer.logs or normalizer.knots or ()
         first, *others = (index for index, each in enumerate(numbers) if each)
         more = f" and {len(others):,} more" if others else ""
-        names = {"root": "square roots", "log": "logarithms", "quantile": "quantiles"}
         raise ParameterError(
-            f"{self.system} cannot take the {names[normalizer.transform_name or 'root']} that this "
-            f"ranker takes of feature {self.names_by_item[first]!r}{more} ({normalizer.label}): "
-            "export to ONNX (--to onnx) or SQL (--to sql), or take them in your own pipeline and "
-            "train on that with normalize='minmax', or train with normalize='minmax' or 'standard' "
-            "and feature_transform=None"
+            f"{self.system} cannot take the {_TRANSFORMS[normalizer.transform_name or 'root']} "
+            f"that this ranker takes of feature {self.names_by_item[first]!r}{more} "
+            f"({normalizer.label}): export to ONNX (--to onnx) or SQL (--to sql), or take them in "
+            "your own pipeline and train on that with normalize='minmax', or train with "
+            "normalize='minmax' or 'standard' and feature_transform=None"
         )
 
     def norms(self, minmax: Norm, standard: Norm) -> list[dict[str, Any] | None]:
@@ -244,14 +227,6 @@ class ModelSpecification:
         return dict(zip(self.names_by_item, map(as_float32, weights), strict=True))
 
     @property
-    def is_constant(self) -> NDArray[np.bool_]:
-        """Whether each feature was constant in training, so that it does not count."""
-        if self.normalizer is None or self.normalizer.scale is None:
-            return np.zeros(self.scorer.n_features, np.bool_)
-        constant: NDArray[np.bool_] = np.array(self.normalizer.scale) == 0
-        return constant
-
-    @property
     def limits(self) -> list[str]:
         """The limits of every system that computes in float32, one sentence each."""
         digits = "scores differ from the ranker's in the last digits"
@@ -263,25 +238,15 @@ class ModelSpecification:
             )
         if self.imputer is not None:
             n_indicators = len(self.imputer.indicators)
+            indicators = (
+                f", and with {n_indicators:,} more that are 1 if another is missing, else 0"
+            )
             limits.append(
                 f"{self.system} does not fill in what is missing, so the features have to: with "
                 "the value in the column “if missing” of the card"
-                + (
-                    f", and with {n_indicators:,} more that are 1 where another is missing, and 0 "
-                    "elsewhere."
-                    if n_indicators
-                    else "."
-                )
+                f"{indicators if n_indicators else ''}."
             )
         return limits
-
-
-@dataclass(frozen=True)
-class Code:
-    """A piece of code or a command, in a card."""
-
-    language: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -292,19 +257,19 @@ class Translation:
     ----------
     content : bytes
         The content of the file.
-    loading : tuple of str and Code
-        How to load it.
-    features : bytes, optional
-        A definition of the features, to be filled in, for a file of its own.
+    loading : str
+        How to load it, in Markdown.
+    features : object, optional
+        A definition of the features, to be filled in, for a JSON file of its own.
     form, limits, checked
         See `countersample.export.Exported`.
     """
 
     content: bytes
     form: str
-    loading: tuple[str | Code, ...]
+    loading: str
     limits: tuple[str, ...]
-    features: bytes | None = None
+    features: Any = None
     checked: str = "It is written in the documented format and was not run in a server."
 
 
@@ -313,23 +278,12 @@ def as_float32(value: float) -> float:
     return float(np.float32(value))
 
 
-def as_file(definition: object) -> bytes:
-    """Return a definition as JSON for people, who fill it in."""
-    return (json.dumps(definition, ensure_ascii=False, indent=2) + "\n").encode()
-
-
-def link(file: str) -> str:
-    """Return a link to a file beside a card, in Markdown."""
-    return f"[{pages.escape_markdown(file)}]({quote(file)})"
-
-
 def check_name(name: str, *, option: str) -> None:
     """Reject a name that would need quoting in a request or a command."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        what = {"name": "model", "feature_store": "feature store"}[option]
+    if not _NAME.fullmatch(name):
         raise ParameterError(
-            f"{option} is {name!r}, expected letters, digits, '_', '.' and '-' only: name the "
-            f"{what} with {option} (--{option.replace('_', '-')})"
+            f"{option} is {name!r}, expected letters, digits, '_', '.' and '-' only: choose "
+            f"another with {option} (--{option.replace('_', '-')})"
         )
 
 

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample import _text
-from countersample._files import atomic_path, is_folder, is_other, read_at_most
+from countersample._files import atomic_path, check_writable
 from countersample._json import parse_json
 from countersample._progress import get_logger
 from countersample.errors import DataError, ParameterError
 from countersample.export import elasticsearch, onnx, solr, sql
-from countersample.export.card import CARDS, MARK, card_of
+from countersample.export.card import ENDINGS, MARK, render_card
 from countersample.export.specification import ModelSpecification, check_name
 from countersample.options import ExportOptions
 from countersample.rankers.files import BEGINNING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from os import PathLike
 
     from countersample.export.specification import Translation
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 _SEARCH = frozenset({"model_type", "feature_store"})
-_MAX_BYTES = 1 << 26  # of a definition of features
 _CHOICES = ("model_type", "feature_store", "one_query", "dialect", "table", "query")
 
 
@@ -162,7 +161,6 @@ def export(
     """
     options = ExportOptions.of(options, **settings)
     target = TARGETS[options.to]
-    ending, render = CARDS[options.card]
     choices = {name: getattr(options, name) for name in _CHOICES}
     choices = {name: value for name, value in choices.items() if value not in (None, False)}
     for name in choices.keys() - target.options:
@@ -172,45 +170,32 @@ def export(
     if options.feature_store is not None:
         check_name(options.feature_store, option="feature_store")
     path = Path(path)
-    card_path = _card_path(path, ending)
-    spec = ModelSpecification.of(
-        ranker,
-        system=target.system,
-        name=path.stem if options.name is None else options.name,
-        file=path.name,
-        feature_names=options.feature_names or None,
-    )
+    card_path = _card_path(path, ENDINGS[options.card])
+    name = path.stem if options.name is None else options.name
+    spec = ModelSpecification.of(ranker, target.system, name, path.name, options.feature_names)
     _check_kind(spec.kind, target)
     translation = target.translate(spec, **choices)
-    text = render(card_of(ranker, spec, translation))
-    files, features = {card_path: text.encode(), path: translation.content}, None
+    card = render_card(ranker, spec, translation, options.card)
+    files, features = {card_path: card.encode(), path: translation.content}, None
     if translation.features is not None:
         features = path.with_name(spec.features_file)
-        if not has_definition(features, translation.features):
-            files[features] = translation.features
-    _write(files)
+        if features.exists():  # it stays: a person may have filled it in
+            _check_definition(features, translation.features)
+        else:
+            text = json.dumps(translation.features, ensure_ascii=False, indent=2)
+            files[features] = f"{text}\n".encode()
+    with ExitStack() as stack:  # all files are written, or none
+        for file, content in files.items():
+            stack.enter_context(atomic_path(file)).write_bytes(content)
     logger.info(
         "%s ranker with %d features exported for %s", spec.kind, spec.n_features, spec.system,
         extra={"to": options.to, "form": translation.form, "n_bytes": len(translation.content)},
     )  # fmt: skip
     return Exported(
-        path=path,
-        card=card_path,
-        features=features,
-        name=spec.name,
-        system=spec.system,
-        form=translation.form,
-        n_features=spec.n_features,
-        limits=translation.limits,
+        path=path, card=card_path, features=features, name=spec.name, system=spec.system,
+        form=translation.form, n_features=spec.n_features, limits=translation.limits,
         checked=translation.checked,
-    )
-
-
-def _write(files: Mapping[Path, bytes]) -> None:
-    """Write all files, or none."""
-    with ExitStack() as stack:
-        for path, content in files.items():
-            stack.enter_context(atomic_path(path)).write_bytes(content)
+    )  # fmt: skip
 
 
 def _check_kind(kind: str, target: Target) -> None:
@@ -225,62 +210,43 @@ def _check_kind(kind: str, target: Target) -> None:
 
 def _card_path(path: Path, ending: str) -> Path:
     """Return the path of the card; reject paths that cannot be written, or have another file."""
-    try:
-        if path.is_dir():
-            raise ParameterError(f"{path} is a folder, expected the name of a file")
-        card = path.with_suffix(ending)
-        if path == card:
-            raise ParameterError(
-                f"{path}: the model's card is to be there, expected another ending"
-            )
-        if not path.parent.is_dir():
-            raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
-        if card.is_dir():
-            raise ParameterError(f"{card} is a folder, expected the name of a file")
-        if path.is_file() and path.read_bytes().startswith(BEGINNING):
-            raise ParameterError(
-                f"{path} is a ranker, expected another name: the export would replace it"
-            )
-        if card.exists() and MARK.encode() not in card.read_bytes():
-            raise ParameterError(
-                f"{card}: the model's card is to be there, but another text is: give the model "
-                "another name, or move that text"
-            )
-    except OSError as error:
-        raise ParameterError(f"{path}: cannot be written: {error.strerror}") from error
+    card = path.with_suffix(ending)
+    if path == card:
+        raise ParameterError(f"{path}: the model's card is to be there, expected another ending")
+    for each in (path, card):
+        check_writable(each)
+    if path.is_file() and path.read_bytes().startswith(BEGINNING):
+        raise ParameterError(
+            f"{path} is a ranker, expected another name: the export would replace it"
+        )
+    if card.is_file() and MARK.encode() not in card.read_bytes():
+        raise ParameterError(
+            f"{card}: the model's card is to be there, but another text is: give the model "
+            "another name, or move that text"
+        )
     return card
 
 
-def has_definition(path: Path, definition: bytes) -> bool:
-    """Return whether there is a definition already, which stays: a person may have filled it in.
-
-    A definition that lacks a feature of this ranker raises an error.
-    """
-    if is_folder(path):
-        raise ParameterError(f"{path} is a folder, expected the name of a file")
-    if not is_other(path):
-        return False
-    needed = _names_of(json.loads(definition))
+def _check_definition(path: Path, definition: Any) -> None:  # noqa: ANN401 (JSON)
+    """Reject a definition that lacks a feature of this ranker."""
     try:
-        defined = _names_of(parse_json(read_at_most(path, _MAX_BYTES)))
+        names = _feature_names(parse_json(path.read_bytes()))
     except (DataError, OSError, UnicodeDecodeError, ValueError):
-        defined = []
-    lacking = [name for name in needed if name not in set(defined)]
-    if not defined or lacking:
-        what = f"has no feature {lacking[0]!r}" if defined else "is no definition of features"
+        names = []
+    missing = [name for name in _feature_names(definition) if name not in set(names)]
+    if missing:
+        problem = f"has no feature {missing[0]!r}" if names else "is no definition of features"
         raise ParameterError(
-            f"{path}: {what}, expected one of the features of this ranker, for the model to be "
+            f"{path}: {problem}, expected one of the features of this ranker, for the model to be "
             "beside it: move it away, and it is written anew, or give the model another name"
         )
-    return True
 
 
-def _names_of(definition: Any) -> list[str]:  # noqa: ANN401 (JSON)
+def _feature_names(definition: Any) -> list[str]:  # noqa: ANN401 (JSON)
     """Return the names of the features of a definition; none if it is not a definition."""
     if isinstance(definition, dict):  # Elasticsearch and OpenSearch
         inner = definition.get("featureset")
         definition = inner.get("features") if isinstance(inner, dict) else None
-    if not isinstance(definition, list):
-        return []
-    names = [each.get("name") for each in definition if isinstance(each, dict)]
+    features = definition if isinstance(definition, list) else []
+    names = [each.get("name") for each in features if isinstance(each, dict)]
     return [name for name in names if isinstance(name, str)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Node = TypeVar("Node")
 
-_MAX_LEVELS = 300  # of a tree that is written as objects within objects
+MAX_LEVELS = 300  # of a tree that is written as objects within objects
 _INFINITY = int(np.float32(np.inf).view(np.int32))  # the bits of a float32 grow with it
 
 
@@ -69,31 +69,35 @@ def _separate_missing(trees: TreesScorer, thresholds: Thresholds) -> tuple[Trees
     return flipped, np.where(is_apart, np.finfo(np.float32).max, thresholds).astype(np.float32)
 
 
+def depths(trees: TreesScorer) -> NDArray[np.int64]:
+    """Return the level of each node; roots are at level 0."""
+    depth = np.zeros(len(trees.feature), np.int64)
+    for parent in np.flatnonzero(trees.feature != LEAF):  # parents come before their children
+        depth[[trees.left[parent], trees.right[parent]]] = depth[parent] + 1
+    return depth
+
+
 def fold(
-    trees: TreesScorer, leaf: Callable[[int], Node], split: Callable[[int, Node, Node], Node]
+    trees: TreesScorer,
+    leaf: Callable[[int], Node],
+    split: Callable[[int, Node, Node], Node],
+    max_levels: int = MAX_LEVELS,
 ) -> list[Node]:
     """Return ``split(root, left, right)`` of each tree, computed from the leaves up."""
-    _check_depth(trees)
+    levels = depths(trees).max(initial=0)
+    if levels > max_levels:
+        raise ParameterError(
+            f"a tree has {levels} levels, expected at most {max_levels}, as readers of nested "
+            "trees have stacks: export to ONNX (--to onnx), or train with fewer leaves"
+        )
     results: dict[int, Node] = {}
     for node in range(len(trees.feature) - 1, -1, -1):  # children come after their parents
         if trees.feature[node] == LEAF:
             results[node] = leaf(node)
         else:
-            results[node] = split(
-                node, results[int(trees.left[node])], results[int(trees.right[node])]
-            )
+            left, right = int(trees.left[node]), int(trees.right[node])
+            results[node] = split(node, results[left], results[right])
     return [results[int(root)] for root in trees.roots]
-
-
-def _check_depth(trees: TreesScorer) -> None:
-    depth = np.zeros(len(trees.feature), np.int64)
-    for parent in np.flatnonzero(trees.feature != LEAF):  # parents come before their children
-        depth[[trees.left[parent], trees.right[parent]]] = depth[parent] + 1
-    if depth.max(initial=0) > _MAX_LEVELS:
-        raise ParameterError(
-            f"a tree has {depth.max()} levels, expected at most {_MAX_LEVELS}, as readers of "
-            "nested trees have stacks: export to ONNX (--to onnx), or train with fewer leaves"
-        )
 
 
 def _raw_thresholds(trees: TreesScorer, normalizer: Normalizer | None) -> Thresholds:

@@ -17,17 +17,17 @@ from countersample.pages.layout import (
     table,
     write_page,
 )
-from countersample.pages.markdown import code_span, escape_markdown, fence_of
+from countersample.pages.markdown import escape_markdown, markdown_to_html, render_markdown
 
 __all__ = [
     "code",
-    "code_span",
     "escape_markdown",
     "facts",
-    "fence_of",
+    "markdown_to_html",
     "notebook_table",
     "paragraphs",
     "picture",
+    "render_markdown",
     "render_page",
     "render_part",
     "render_template",
